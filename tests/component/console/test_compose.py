@@ -290,6 +290,31 @@ def test_the_column_of_a_file_is_chosen(console: Console) -> None:
     assert page.get_by_label("User ids").input_value() == "42\n43\n43\n1\n2\n3"
 
 
+def test_a_table_of_numbers_asks_for_its_column(console: Console) -> None:
+    page = console.page
+    file = page.get_by_label("Read from a file")
+    file.set_input_files({"name": "members.csv", "mimeType": "text/csv", "buffer": b"42,80331\n43,80333\n"})
+    expect(page.get_by_label("Column with the user ids").locator("option:checked")).to_contain_text("Column 1")
+    page.get_by_role("button", name="Add the users of this column").click()
+    assert page.get_by_label("User ids").input_value() == "42\n43"
+    file.set_input_files({"name": "list.csv", "mimeType": "text/csv", "buffer": b"44,45\n46,47\n"})
+    page.get_by_label("Column with the user ids").select_option("Every column: each cell is a user id")
+    page.get_by_role("button", name="Add the users of this column").click()
+    expect(page.get_by_test_id("recipients")).to_contain_text("6 recipients")
+
+
+def test_ids_of_64_bits_are_sent_exactly(console: Console) -> None:
+    page = console.page
+    console.compose("9007199254740993 9223372036854775807", title="Goal", body="1:0")
+    page.get_by_label("Your own user id").fill("9007199254740993")
+    for button in ("Send a test", "Send to 2 recipients"):
+        with page.expect_response(lambda response: is_send(response.request)) as answered:
+            page.get_by_role("button", name=button).click()
+        assert answered.value.status == 202
+    test, send = [json.loads(each.post_data or "")["to_users"] for each in console.sends()]
+    assert (test, send) == ([9007199254740993], [9007199254740993, 9223372036854775807])
+
+
 @pytest.mark.parametrize("by", ["paste", "drop"])
 def test_a_pasted_or_dropped_table_asks_for_its_column(console: Console, by: str) -> None:
     page = console.page

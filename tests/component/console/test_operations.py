@@ -1,9 +1,10 @@
 """The console's operations pages in a real Chromium, over the functions in memory behind the local gateway."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from devstack.services.lambda_host import CONSOLE
 from tests.support.harness import rest_api
@@ -102,6 +103,23 @@ def test_a_key_is_rotated_after_a_question(console: Console) -> None:
     (rotated,) = [each for each in console.requests if each.url.endswith("/rotate")]
     assert rotated.headers["idempotency-key"]
     assert console.errors == []
+
+
+def test_a_device_with_an_id_of_64_bits_is_enabled(console: Console) -> None:
+    page = console.page
+
+    def enlarge(route: Route) -> None:
+        answer = route.fetch().json()
+        device = {"device_id": 9007199254740993, "user_id": 9223372036854775807, "can_be_enabled": True}
+        route.fulfill(json=answer | {"rows": [row | device for row in answer["rows"]]})
+
+    page.route(re.compile(r"/v1/devices(\?|$)"), enlarge)
+    section(console, "devices")
+    user = page.get_by_role("link", name="9223372036854775807")
+    expect(user).to_have_attribute("href", "#/users/9223372036854775807")
+    with page.expect_request("**/enable") as enabled:
+        page.get_by_role("button", name="Try again 9007199254740993").click()
+    assert enabled.value.url.endswith("/v1/devices/9007199254740993/enable")
 
 
 def test_an_alarm_leads_to_its_runbook(console: Console) -> None:

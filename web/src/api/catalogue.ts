@@ -1,4 +1,5 @@
 import { onScopeDispose, ref, watch, type Ref } from "vue";
+import { idOf } from "../lib/ids";
 import { Latest } from "../lib/preview";
 import { TYPING_PAUSE_MS } from "../lib/typing";
 import { listCategories, listTemplates } from "./client";
@@ -39,7 +40,7 @@ export function useCatalogue(club: () => string): Catalogue {
     try {
       const [listed, found] = await Promise.all([
         listCategories(signal),
-        /^[1-9]\d{0,14}$/.test(club()) ? templatesOf(club(), signal) : [],
+        idOf(club()) !== null ? templatesOf(club(), signal) : [],
       ]);
       if (signal.aborted) return;
       [categories.value, templates.value, error.value] = [listed.rows, found, null];

@@ -1,4 +1,6 @@
-import { Problem, queryText, Unreachable, type Query } from "./http";
+import type { Id } from "../lib/ids";
+import { readJson, writeJson } from "../lib/json";
+import { bodyOf, Problem, queryText, Unreachable, type Query } from "./http";
 import { endSession, session } from "./session";
 import type {
   AcceptedSend,
@@ -57,7 +59,7 @@ async function fetched(path: string, options: Options): Promise<Response> {
   if (token) headers.Authorization = `Bearer ${token}`;
   if (options.body !== undefined) headers["Content-Type"] = JSON_TYPE;
   const settings: RequestInit = { method: options.method ?? "GET", headers, credentials: "omit", cache: "no-cache" };
-  if (options.body !== undefined) settings.body = JSON.stringify(options.body);
+  if (options.body !== undefined) settings.body = writeJson(options.body);
   const limitMs = options.limitMs === undefined ? ANSWER_MS : options.limitMs;
   const signals = [options.signal, limitMs === null ? undefined : AbortSignal.timeout(limitMs)].filter((each) => each !== undefined);
   settings.signal = AbortSignal.any(signals);
@@ -77,7 +79,7 @@ async function problemOf(response: Response): Promise<Problem> {
   const retryAfter = Number(response.headers.get("Retry-After"));
   let body: Partial<ProblemBody> = {};
   try {
-    body = (await response.json()) as typeof body;
+    body = readJson(await response.text()) as typeof body;
   } catch {
     // The response of a proxy may have no problem details; its status says enough.
   }
@@ -92,15 +94,6 @@ async function problemOf(response: Response): Promise<Problem> {
 
 async function json<T>(path: string, options: Options = {}): Promise<T> {
   return bodyOf(await fetched(path, options));
-}
-
-async function bodyOf<T>(response: Response): Promise<T> {
-  try {
-    return (await response.json()) as T;
-  } catch (error) {
-    if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Unreachable(String(error));
-  }
 }
 
 function sendPath(sendId: string, action = ""): string {
@@ -211,7 +204,7 @@ export function countDevices(query: Query): Promise<DeviceCounts> {
   return json("/v1/devices/counts", { query });
 }
 
-export function enableDevice(id: number): Promise<unknown> {
+export function enableDevice(id: Id): Promise<unknown> {
   return json(`/v1/devices/${id}/enable`, { method: "POST", body: {} });
 }
 

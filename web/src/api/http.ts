@@ -1,3 +1,5 @@
+import type { Id } from "../lib/ids";
+import { readJson } from "../lib/json";
 import type { CodedBody, FieldError } from "./types";
 
 const FIRST_PAUSE_MS = 1_000;
@@ -23,7 +25,17 @@ export class Unreachable extends Error {}
 /** Return whether it is unknown if a request had an effect: its answer was lost, or the server failed. */
 export const isLost = (failure: unknown): boolean => failure instanceof Unreachable || (failure instanceof Problem && failure.status >= 500);
 
-export type Query = Record<string, string | number | readonly (string | number)[] | null | undefined>;
+/** Return the JSON body of a response. An answer that breaks off, or is no JSON, is one of an API that cannot be reached. */
+export async function bodyOf<T>(response: Response): Promise<T> {
+  try {
+    return readJson(await response.text()) as T;
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new Unreachable(String(error));
+  }
+}
+
+export type Query = Record<string, string | Id | readonly (string | Id)[] | null | undefined>;
 
 /** Return the query part of an address; values that are empty or missing are left out. */
 export function queryText(query: Query): string {

@@ -1,7 +1,8 @@
 import { onScopeDispose, ref, type Ref } from "vue";
+import { readJson } from "../lib/json";
 import { awaitCounts, EVENT_STREAM, openSendEvents } from "./client";
 import { EventReader } from "./events";
-import { nextPause, Problem, Unreachable } from "./http";
+import { bodyOf, nextPause, Problem, Unreachable } from "./http";
 import type { Send, SendEvent } from "./types";
 
 export interface Live {
@@ -77,7 +78,7 @@ export function useSend(sendId: string, show: (send: Send | null) => void): Live
           return await readEvents(response, hear, take);
         }
         poll = true;
-        return take((await response.json().catch(lost)) as SendEvent);
+        return take(await bodyOf<SendEvent>(response));
       } catch (failure) {
         if (silent.signal.aborted && !signal.aborted) {
           poll = !began;
@@ -113,7 +114,7 @@ async function readEvents(response: Response, hear: () => void, take: (event: Se
     if (done) return events.retryMs ?? nextPause(0, null);
     hear();
     for (const event of events.push(value)) {
-      if (take(JSON.parse(event.data) as SendEvent) !== null) continue;
+      if (take(readJson(event.data) as SendEvent) !== null) continue;
       await pieces.cancel();
       return null;
     }

@@ -1,8 +1,9 @@
 import { UserManager, WebStorageStateStore, type User } from "oidc-client-ts";
 import { ref } from "vue";
 import { useClubs } from "../lib/club";
+import { readJson } from "../lib/json";
 import { forgetAll } from "../lib/kept";
-import { clubsOf, scopesOf, type Scope } from "../lib/roles";
+import { claimsOf, clubsOf, scopesOf, type Scope } from "../lib/roles";
 
 /** The file console.json at the page's address: the issuer at which people sign in. */
 interface Settings {
@@ -92,7 +93,7 @@ async function connected(): Promise<UserManager> {
   if (manager) return manager;
   const response = await fetch("console.json", { cache: "no-cache", credentials: "omit" });
   if (!response.ok) throw new Error(`console.json: HTTP ${response.status}`);
-  settings = (await response.json()) as Settings;
+  settings = readJson(await response.text()) as Settings;
   // Tokens and PKCE's verifiers are kept until the tab is closed. The library's default for verifiers is localStorage.
   const store = new WebStorageStateStore({ store: sessionStorage, prefix: "masscomm." });
   manager = new UserManager({
@@ -128,7 +129,7 @@ async function renew(): Promise<void> {
 
 function use(user: User | null): void {
   if (!user) return;
-  const claims = user.profile as Record<string, unknown>;
+  const claims = claimsOf(user.id_token!);
   useClubs(clubsOf(claims[settings?.clubs_claim ?? "clubs"]));
   session.value = {
     token: user.access_token,

@@ -1,7 +1,12 @@
 /** The shapes of requests and responses, generated from docs/openapi/masscomm.json by `npm run types`. */
+import type { Id } from "../lib/ids";
 import type { components } from "./schema";
 
-type Schemas = components["schemas"];
+type IdName = "id" | "club_id" | "user_id" | "device_id" | "clubs" | "to_users";
+/** A type of the document, in which an integer is a number, with its ids as ids. */
+type WithIds<T> = T extends object ? { [Name in keyof T]: Name extends IdName ? IdsIn<T[Name]> : WithIds<T[Name]> } : T;
+type IdsIn<T> = T extends number ? Id : T extends number[] ? Id[] : WithIds<T>;
+type Schemas = WithIds<components["schemas"]>;
 
 export type SendRequest = Schemas["SendRequest"];
 export type AcceptedSend = Schemas["AcceptedBody"];

@@ -11,12 +11,13 @@ test.each<[Partial<Condition>, object]>([
   [{ operator: "notIn", value: "de\nen" }, { not: { field: "locale", in: ["de", "en"] } }],
   [{ field: "attributes", name: "plan", value: "42" }, { field: "attributes.plan", is: "42" }],
   [{ field: "attributes", name: "age", kind: "number", operator: "after", value: "18" }, { field: "attributes.age", after: 18 }],
+  [{ field: "attributes", name: "account", kind: "number", value: "9007199254740993" }, { field: "attributes.account", is: 9007199254740993n }],
   [{ field: "attributes", name: "joined", operator: "before", value: "2026-01-01" }, { field: "attributes.joined", before: "2026-01-01" }],
   [{ field: "attributes", name: "vip", kind: "yes" }, { field: "attributes.vip", is: true }],
   [{ field: "settings.categories", name: "news", kind: "no", operator: "isNot" }, { not: { field: "settings.categories.news", is: false } }],
   [{ field: "email", operator: "present" }, { field: "email", exists: true }],
   [{ field: "settings.quiet_hours", operator: "missing" }, { field: "settings.quiet_hours", exists: false }],
-])("a condition becomes its form in the API: %j", (changes, expected) => {
+])("a condition becomes its form in the API: %s", (changes, expected) => {
   expect(audienceOf(draft([condition(changes)]))).toEqual({ where: expected });
 });
 

@@ -1,5 +1,6 @@
 /** An audience as the form has it: conditions about the users of a club (docs/audiences.md). */
 
+import { numberOf, readJson } from "./json";
 import { parseRecipients } from "./recipients";
 
 export const FIELDS = [
@@ -87,7 +88,7 @@ export function audienceError(draft: AudienceDraft): string | null {
   if (except.invalid.length || except.ids.length > 10_000) return "audience.exceptInvalid";
   if (draft.mode === "json") {
     try {
-      const parsed: unknown = JSON.parse(draft.json);
+      const parsed = readJson(draft.json);
       return typeof parsed === "object" && parsed !== null && !Array.isArray(parsed) ? null : "audience.noJson";
     } catch {
       return "audience.noJson";
@@ -100,7 +101,7 @@ export function audienceError(draft: AudienceDraft): string | null {
 
 function whereOf(condition: Condition): object {
   const field = hasName(condition.field) ? `${condition.field}.${condition.name.trim()}` : condition.field;
-  const typed = (text: string): string | number => (condition.kind === "number" ? Number(text) : text);
+  const typed = (text: string): string | number | bigint => (condition.kind === "number" ? numberOf(text) : text);
   const one = ["yes", "no"].includes(condition.kind) ? condition.kind === "yes" : typed(condition.value.trim());
   switch (condition.operator) {
     case "present":
@@ -121,7 +122,7 @@ function whereOf(condition: Condition): object {
 
 /** Return the audience of a draft without errors, as a request has it. */
 export function audienceOf(draft: AudienceDraft): { [name: string]: unknown } {
-  if (draft.mode === "json") return JSON.parse(draft.json) as { [name: string]: unknown };
+  if (draft.mode === "json") return readJson(draft.json) as { [name: string]: unknown };
   const except = parseRecipients(draft.except).ids;
   const others = except.length ? { except_users: except } : {};
   if (draft.mode === "everyone") return { all_users: true, ...others };

@@ -41,6 +41,13 @@ test("own words become title and body", () => {
   });
 });
 
+test("a club and recipients can have ids of 64 bits", () => {
+  const big = draft({ club: "9007199254740993", recipients: "9223372036854775807" });
+  expect(errors(big)).toEqual({});
+  expect(requestOf(big)).toMatchObject({ club_id: 9007199254740993n, to_users: [9223372036854775807n] });
+  expect(errors(draft({ club: "9223372036854775808" }))).toEqual({ club_id: "compose.required" });
+});
+
 test("a template has its data and not the words", () => {
   const request = requestOf(
     draft({ mode: "template", template: "goal", data: [{ name: "team", value: "Reds" }, { name: "", value: "x" }, { name: "venue", value: "" }], channels: ["push"] }),

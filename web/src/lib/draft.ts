@@ -1,6 +1,7 @@
 import { reactive } from "vue";
 import type { SendRequest } from "../api/types";
 import { audienceError, audienceOf, newAudience, type AudienceDraft } from "./audience";
+import { idOf, type Id } from "./ids";
 import { forget, kept } from "./kept";
 import { parseRecipients, type Recipients } from "./recipients";
 import { instantOf, ownZone, timeError } from "./zones";
@@ -65,7 +66,7 @@ export function takeDraft(draft: Draft, person: string): boolean {
 export function errorsOf(draft: Draft, recipients: Recipients, nowMs: number): DraftErrors {
   const errors: DraftErrors = {};
   if (!draft.type.trim()) errors.type = "compose.required";
-  if (!/^[1-9]\d{0,14}$/.test(draft.club.trim())) errors.club_id = "compose.required";
+  if (idOf(draft.club) === null) errors.club_id = "compose.required";
   if (draft.to === "audience") {
     const wrong = audienceError(draft.audience);
     if (wrong) errors.audience = wrong;
@@ -91,9 +92,9 @@ export function errorsOf(draft: Draft, recipients: Recipients, nowMs: number): D
 
 type Content = Pick<SendRequest, "type" | "club_id" | "template" | "data" | "channels" | "locale">;
 
-/** Return what determines the messages of a draft. */
+/** Return what determines the messages of a draft with a club. */
 export function contentOf(draft: Draft): Content {
-  const request: Content = { type: draft.type.trim(), club_id: Number(draft.club) };
+  const request: Content = { type: draft.type.trim(), club_id: idOf(draft.club)! };
   if (draft.mode === "words") {
     request.data = { title: draft.title, body: draft.body };
   } else {
@@ -130,6 +131,6 @@ export function countedRequestOf(draft: Draft): SendRequest {
 }
 
 /** Return the request of a test: the same messages to one user, at once. */
-export function testRequestOf(draft: Draft, userId: number): SendRequest {
+export function testRequestOf(draft: Draft, userId: Id): SendRequest {
   return { ...contentOf(draft), to_users: [userId], priority: "bulk" };
 }

@@ -22,7 +22,7 @@ function cached<Format>(formats: Map<string, Format>, options: object, make: (lo
 const numbers = (options: Intl.NumberFormatOptions = {}) => cached(numberFormats, options, (of) => new Intl.NumberFormat(of, options));
 const times = (options: Intl.DateTimeFormatOptions) => cached(timeFormats, options, (of) => new Intl.DateTimeFormat(of, options));
 
-export const formatNumber = (n: number): string => numbers().format(n);
+export const formatNumber = (n: number | bigint): string => numbers().format(n);
 
 export function formatPercent(part: number, whole: number): string {
   const format = numbers({ style: "percent", maximumFractionDigits: 1 });

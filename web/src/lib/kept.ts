@@ -1,5 +1,7 @@
 /** Values that this tab keeps for one person, until the person signs out or the tab is closed. */
 
+import { readJson, writeJson } from "./json";
+
 const NAMES = ["draft", "own-user", "send-key", "test-key"] as const;
 export type KeptName = (typeof NAMES)[number];
 const stored = (name: KeptName): string => `masscomm.${name}`;
@@ -7,7 +9,7 @@ const stored = (name: KeptName): string => `masscomm.${name}`;
 /** Keep a value in place of the earlier one. A value that does not fit removes the earlier one. */
 export function keep(name: KeptName, person: string, value: unknown): void {
   try {
-    sessionStorage.setItem(stored(name), JSON.stringify({ person, value }));
+    sessionStorage.setItem(stored(name), writeJson({ person, value }));
   } catch {
     // A draft with very many recipients does not fit. An earlier draft must not take its place.
     forget(name);
@@ -18,7 +20,7 @@ export function keep(name: KeptName, person: string, value: unknown): void {
 export function kept(name: KeptName, person: string): unknown {
   const text = sessionStorage.getItem(stored(name));
   if (text === null) return null;
-  const found = JSON.parse(text) as { person?: string; value?: unknown };
+  const found = readJson(text) as { person?: string; value?: unknown };
   return found.person === person ? (found.value ?? null) : null;
 }
 

@@ -1,6 +1,7 @@
 /** Idempotency keys: one for each content, so that a repeated request is executed once (docs/idempotency.md). */
 
 import { sha256 } from "./digest";
+import { writeJson } from "./json";
 
 /** The key of the last attempted request, and the digest of that request. */
 export interface LastKey {
@@ -31,7 +32,7 @@ function inMemory(): KeyPlace {
 export function repeatableKeys(place: KeyPlace = inMemory(), random: () => string = () => crypto.randomUUID()): RepeatableKeys {
   return {
     async of(body) {
-      const digest = await sha256(JSON.stringify(body));
+      const digest = await sha256(writeJson(body));
       const last = place.read();
       if (last?.digest === digest) return last.key;
       const key = random();
@@ -41,7 +42,7 @@ export function repeatableKeys(place: KeyPlace = inMemory(), random: () => strin
     async attempted(body) {
       const last = place.read();
       if (!last) return null;
-      return last.digest === (await sha256(JSON.stringify(body))) ? "same" : "other";
+      return last.digest === (await sha256(writeJson(body))) ? "same" : "other";
     },
     forget: () => place.write(null),
   };

@@ -1,5 +1,6 @@
 import type { Preview, PreviewRequest } from "../api/types";
 import { contentOf, type Draft } from "./draft";
+import { idOf } from "./ids";
 
 export type Message = Preview["messages"][number];
 
@@ -9,9 +10,10 @@ export type Message = Preview["messages"][number];
  * @param userId The user who would get the messages; a text that is no id stands for a user of `locale`.
  */
 export function previewRequestOf(draft: Draft, userId: string, locale: string | null = null): PreviewRequest | null {
-  if (!/^[A-Za-z0-9_.:-]{1,128}$/.test(draft.type.trim()) || !/^[1-9]\d{0,14}$/.test(draft.club.trim())) return null;
+  if (!/^[A-Za-z0-9_.:-]{1,128}$/.test(draft.type.trim()) || idOf(draft.club) === null) return null;
   const request: PreviewRequest = contentOf(draft);
-  if (/^[1-9]\d{0,14}$/.test(userId.trim())) request.user_id = Number(userId);
+  const user = idOf(userId);
+  if (user !== null) request.user_id = user;
   else if (locale !== null) request.user = { locale };
   return request;
 }

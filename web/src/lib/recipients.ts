@@ -1,10 +1,12 @@
 /** Recipients as a person writes or pastes them. */
 
+import { idOf, idsBetween, type Id } from "./ids";
+
 export const MAX_RECIPIENTS = 500_000;
 
 export interface Recipients {
   /** The distinct user ids, in the order of their first occurrence. */
-  ids: number[];
+  ids: Id[];
   duplicates: number;
   /** Parts of the text that are no user id, at most twenty. */
   invalid: string[];
@@ -12,21 +14,26 @@ export interface Recipients {
   tooMany: boolean;
 }
 
-const RECIPIENT = /^(\d{1,15})(?:-(\d{1,15}))?$/;
+/** Return the first and the last user of a user id or a range of them; null of another text. */
+function rangeOf(text: string): [first: Id, last: Id] | null {
+  if (!/^\d+(-\d+)?$/.test(text)) return null;
+  const [first, last = first] = text.split("-").map(idOf);
+  return first && last && first <= last ? [first, last] : null;
+}
 
 /** Return whether a text is a user id or a range of them. */
-export const isRecipient = (text: string): boolean => RECIPIENT.test(text) && Number.parseInt(text, 10) >= 1;
+export const isRecipient = (text: string): boolean => rangeOf(text) !== null;
 
 /**
  * Read user ids and ranges ("1-500") that are separated by white space, commas or semicolons. lib/tables.ts has tables
  * with further columns.
  */
 export function parseRecipients(text: string): Recipients {
-  const seen = new Set<number>();
+  const seen = new Set<Id>();
   const invalid: string[] = [];
   let duplicates = 0;
   let tooMany = false;
-  const add = (id: number): boolean => {
+  const add = (id: Id): boolean => {
     if (seen.has(id)) {
       duplicates += 1;
     } else if (seen.size >= MAX_RECIPIENTS) {
@@ -38,14 +45,12 @@ export function parseRecipients(text: string): Recipients {
   };
   for (const part of text.split(/[\s,;]+/)) {
     if (!part) continue;
-    const found = RECIPIENT.exec(part);
-    const first = Number(found?.[1]);
-    const last = found?.[2] === undefined ? first : Number(found[2]);
-    if (!found || first < 1 || last < first) {
+    const range = rangeOf(part);
+    if (!range) {
       if (invalid.length < 20) invalid.push(part.slice(0, 40));
       continue;
     }
-    for (let id = first; id <= last; id += 1) if (!add(id)) break;
+    for (const id of idsBetween(...range)) if (!add(id)) break;
     if (tooMany) break;
   }
   return { ids: [...seen], duplicates, invalid, tooMany };

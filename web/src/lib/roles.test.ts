@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import text from "../../../docs/openapi/masscomm.json?raw";
-import { clubsOf, scopesOf, type Scope } from "./roles";
+import { claimsOf, clubsOf, scopesOf, type Scope } from "./roles";
 
 interface Operation {
   security?: { api_key?: Scope[]; person?: string[] }[];
@@ -27,15 +27,24 @@ describe("roles", () => {
   });
 });
 
+describe("claims", () => {
+  it("of an id token have exact clubs", () => {
+    const payload = btoa(String.fromCharCode(...new TextEncoder().encode('{"name":"Zoë ÿ?>","clubs":[9007199254740993]}')));
+    const token = `e30.${payload.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}.c2ln`;
+    expect(claimsOf(token)).toEqual({ name: "Zoë ÿ?>", clubs: [9007199254740993n] });
+  });
+});
+
 describe("clubs", () => {
   it.each([
     [[7], ["7"]],
+    [[9007199254740993n], ["9007199254740993"]],
     [[7, 8], ["7", "8"]],
     [[], []],
     ["*", []],
     [["7"], []],
     [undefined, []],
-  ])("of %j are %j", (claim, clubs) => {
+  ])("of %s are %j", (claim, clubs) => {
     expect(clubsOf(claim)).toEqual(clubs);
   });
 });

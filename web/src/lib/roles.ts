@@ -1,3 +1,6 @@
+import { isId } from "./ids";
+import { readJson } from "./json";
+
 /** The scopes of a role, as the API has them (masscomm/http/scopes.py). The API refuses what a page hides. */
 export type Scope = "send" | "send:critical" | "send:mandatory" | "send:content" | "read" | "users:read" | "users:write" | "operate" | "webhooks" | "admin";
 
@@ -9,6 +12,12 @@ const SCOPES: ReadonlyMap<unknown, readonly Scope[]> = new Map([
   ["admin", [...SENDER, "send:critical", "send:mandatory", "users:write", "operate", "webhooks", "admin"]],
 ]);
 
+/** Return the claims of an id token. Those of `oidc-client-ts` have rounded ids of clubs. */
+export function claimsOf(token: string): Record<string, unknown> {
+  const payload = atob(token.split(".")[1]!.replaceAll("-", "+").replaceAll("_", "/"));
+  return readJson(new TextDecoder().decode(Uint8Array.from(payload, (each) => each.charCodeAt(0)))) as Record<string, unknown>;
+}
+
 /** Return the scopes of the claim `roles`. An unknown role, or another type, has none. */
 export function scopesOf(roles: unknown): ReadonlySet<Scope> {
   return new Set((Array.isArray(roles) ? roles : []).flatMap((role) => SCOPES.get(role) ?? []));
@@ -16,5 +25,5 @@ export function scopesOf(roles: unknown): ReadonlySet<Scope> {
 
 /** Return the clubs of the claim `clubs`, as text; none if the person belongs to every club. */
 export function clubsOf(clubs: unknown): string[] {
-  return (Array.isArray(clubs) ? clubs : []).filter(Number.isSafeInteger).map(String);
+  return (Array.isArray(clubs) ? clubs : []).filter(isId).map(String);
 }

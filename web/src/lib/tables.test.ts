@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { likelyColumn, listOf, tableOf } from "./tables";
+import { isList, likelyColumn, listOf, tableOf, wholeListOf } from "./tables";
 
-test.each(["42, 7;9\n1-3", "42\n43\n", "42,43\n44,45"])("a plain list is no table: %j", (text) => {
+test.each(["42, 7;9\n1-3", "42\n43\n", "42,43", "42 43", "42,43\n44,45,46", "42,\n43"])("a list is no table: %j", (text) => {
   expect(tableOf(text)).toBeNull();
 });
 
@@ -37,10 +37,21 @@ test("cells of a spreadsheet and quoted cells are read", () => {
   expect(quoted.rows).toEqual([['Lovelace, "Ada"\nCountess', "42"], ["Grace", "43"]]);
 });
 
-test("a column of numbers beside the ids in a spreadsheet is no list of users", () => {
-  const table = tableOf("42\t7\r\n43\t7\r\n")!;
+test.each([
+  "42\t7\r\n43\t7\r\n",
+  "42,80331\n43,80333",
+  "42;80331\n43;80333\n",
+  " 42 80331\n 43   80333\n",
+])("lines of numbers with the same number of cells are a table: %j", (text) => {
+  const table = tableOf(text)!;
   expect(table.columns.map((column) => column.ids)).toEqual([2, 2]);
   expect(listOf(table, likelyColumn(table))).toBe("42\n43");
+});
+
+test("a list in columns can be taken as a whole", () => {
+  const table = tableOf("42,43\n44,45")!;
+  expect([isList(table), wholeListOf(table)]).toEqual([true, "42 43\n44 45"]);
+  expect(isList(tableOf("42\t7\n43\t")!)).toBe(false);
 });
 
 test("a cell that is no id stays, so that it is refused by name", () => {

@@ -21,14 +21,17 @@ const DELIMITERS = [",", ";", "\t"] as const;
 const SAMPLE = 3;
 
 /**
- * Return the table of a text; null if it is a plain list of user ids, or if no column has any. Rows with tabs are cells of a
- * spreadsheet: numbers beside the ids would be ids of other users.
+ * Return the table of a text; null if it is a list of user ids, or if no column has any. A text of numbers is a table if each of
+ * its lines has the same number of cells, two or more: of a file of ids and postcodes, the postcodes would be other users.
  */
 export function tableOf(text: string): Table | null {
-  if (parseRecipients(text).invalid.length === 0 && !/\t.*[\r\n]/.test(text.trim())) return null;
-  const rows = rowsOf(text.trim(), delimiterOf(text));
+  // A tab at the end of a row stays: its last cell is empty.
+  const trimmed = text.replace(/^[\r\n ]+|[\r\n ]+$/g, "");
+  const numbers = parseRecipients(trimmed).invalid.length === 0;
+  const rows = numbers && !/[,;\t]/.test(trimmed) ? spacedRowsOf(trimmed) : rowsOf(trimmed, delimiterOf(trimmed));
   const [first, ...others] = rows;
   if (!first || others.some((row) => row.length !== first.length)) return null;
+  if (numbers && (others.length === 0 || first.length === 1)) return null;
   const hasHeader = !first.some(isRecipient);
   const cells = hasHeader ? others : rows;
   const columns = first.map((name, index): Column => {
@@ -49,11 +52,20 @@ export function listOf(table: Table, index: number): string {
   return table.rows.map((row) => row[index]!).filter(Boolean).join("\n");
 }
 
+/** Return whether each cell of a table is a user id, so that the table may be a list in several columns. */
+export const isList = (table: Table): boolean => table.columns.every((column) => column.ids === table.rows.length);
+
+/** Return the cells of all columns as a list. */
+export const wholeListOf = (table: Table): string => table.rows.map((row) => row.join(" ")).join("\n");
+
 function delimiterOf(text: string): string {
-  const line = text.trim().split("\n", 1)[0]!.replace(/"(?:[^"]|"")*"/g, "");
+  const line = text.split("\n", 1)[0]!.replace(/"(?:[^"]|"")*"/g, "");
   const count = (delimiter: string): number => line.split(delimiter).length;
   return DELIMITERS.reduce((best, each) => (count(each) > count(best) ? each : best));
 }
+
+/** Read rows whose cells are numbers with spaces between them. */
+const spacedRowsOf = (text: string): string[][] => text.split(/[\r\n]+/).map((line) => line.trim().split(/\s+/));
 
 /** Read CSV (RFC 4180): a cell in quotation marks can contain delimiters, line breaks and doubled quotation marks. */
 function rowsOf(text: string, delimiter: string): string[][] {

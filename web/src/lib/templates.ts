@@ -1,6 +1,7 @@
 /** The templates from which the messages of a send are rendered (docs/templates.md, "Which template"). */
 
 import type { Category, Template } from "../api/types";
+import type { Id } from "./ids";
 
 /** The language of a user whose own has no template. */
 const LAST_LOCALE = "en";
@@ -15,7 +16,7 @@ export interface Entry {
 export const namesOf = (templates: Template[]): string[] => [...new Set(templates.map((each) => each.type))].sort();
 
 /** Return the category as it is for a club; a category without a row has the channels of the row `default`. */
-export function categoryOf(categories: Category[], type: string, clubId: number): Pick<Category, "channels" | "mandatory" | "opt_in"> | null {
+export function categoryOf(categories: Category[], type: string, clubId: Id | null): Pick<Category, "channels" | "mandatory" | "opt_in"> | null {
   const row = categories.find((each) => each.type === type) ?? categories.find((each) => each.type === "default");
   if (!row) return null;
   return { ...row, ...row.clubs.find((each) => each.club_id === clubId) };

@@ -1,4 +1,5 @@
 import type { EventType, WebhookDelivery, WebhookEndpoint, WebhookRequest } from "../api/types";
+import { idOf } from "./ids";
 
 // Each type once: the type checker refuses a list that lacks one, or has another.
 const TYPES: Record<Exclude<EventType, "webhook.test">, true> = {
@@ -30,7 +31,7 @@ export function lastResult(delivery: Pick<WebhookDelivery, "last_attempts">): st
 export function creationOf(draft: { club: string; url: string; description: string; types: string[] }): WebhookRequest {
   const chosen = EVENT_TYPES.filter((type) => draft.types.includes(type));
   return {
-    club_id: Number(draft.club),
+    club_id: idOf(draft.club)!,
     url: draft.url.trim(),
     description: draft.description.trim(),
     event_types: chosen.length === EVENT_TYPES.length ? [] : chosen,

@@ -26,8 +26,8 @@ export function conditionText(condition: Condition): string {
 
 /** Return the values of a text in the person's language and locale. Those in `texts` are texts of the API themselves. */
 function localized(parameters: NonNullable<CodedBody["parameters"]>, texts: NonNullable<CodedBody["texts"]>): Record<string, string> {
-  const shown = (name: string, value: string | number): string =>
-    typeof value === "number" ? formatNumber(value) : texts[name] ? apiText(texts[name], value) : formatMoment(value);
+  const shown = (name: string, value: string | number | bigint): string =>
+    typeof value !== "string" ? formatNumber(value) : texts[name] ? apiText(texts[name], value) : formatMoment(value);
   return Object.fromEntries(Object.entries(parameters).map(([name, value]) => [name, shown(name, value)]));
 }
 
