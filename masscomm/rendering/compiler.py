@@ -59,6 +59,9 @@ _FORMAT_STEPS = 100
 _LOCALE_STEPS = 10_000
 # Numbers with this many digits are refused: the lexer's regular expressions take half a microsecond per digit.
 _LONG_NUMBER = re.compile(r"(?<![\d_])(?:_?\d){100}|0[xX](?:_?[\da-fA-F]){100}")
+# The controls that embed, override or isolate text (Unicode's UAX 9). In a value, one of them could reverse the
+# template's text after it, or end an isolate of the template. Direction marks, such as U+200F, act as a letter does.
+_DIRECTION_CONTROLS = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _MAX_NUMBER_BITS = 64
 _MAX_PRECISION = 20
 # The maximum length of the name of a missing variable.
@@ -410,13 +413,17 @@ class _Compiler:
 
             return write_text
         value = self._written(node, depth + 1)
-        written, characters = (_escape, _PLAIN) if self._escaped else (str, _TEXT)
+        written = _escape if self._escaped else str
 
         def write_value(values: Mapping[str, Any], steps: Steps, pieces: list[str]) -> None:
             text = _text(value(values, steps), steps)
-            steps.spend(1 + len(text) / characters)
+            steps.spend(1 + len(text) / _PLAIN)
             # The methods of Markup would escape the text a second time, so the piece is converted to plain text.
-            pieces.append(str.__str__(written(text)))
+            piece = str.__str__(written(text))
+            if not piece.isascii() and _DIRECTION_CONTROLS.search(piece):  # guard: templates.direction_controls
+                steps.spend(len(piece) / _SLOW)
+                piece = _DIRECTION_CONTROLS.sub("", piece)
+            pieces.append(piece)
 
         return write_value
 

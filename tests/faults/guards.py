@@ -1060,6 +1060,12 @@ MUTANTS = (
         no_cell="the templates and data of the fault cells have no control characters",
     ),
     Mutant(
+        guard="templates.direction_controls",
+        rule="A value has no control that reverses the template's text after it.",
+        change=Never(),
+        no_cell="the templates and data of the fault cells have no control characters",
+    ),
+    Mutant(
         guard="templates.loop_items",
         rule="A loop has a limited number of items.",
         change=Never(),

@@ -46,6 +46,9 @@ SOURCES = ["a" * 20_000, "\n" * 20_000, "{# " + "-" * 20_000, "{{ '" + "\\" * 20
 # Texts that are slow to bring into the form of a channel.
 TEXTS = ["a " * 10_000, "a\0" * 10_000, "\U0001d11e" * 5_000, "\U0001d11e\0 " * 3_000, "é " * 5_000]
 
+# Values whose direction controls are slow to find, or to remove.
+VALUES = ["é" * 5_000, "\U0001d11e" * 5_000, "\u2029" * 5_000, "\u202e" * 5_000, "a\u202e" * 5_000]
+
 
 class _Work(NamedTuple):
     """Work that is charged in steps."""
@@ -111,9 +114,11 @@ def _compile(source: str, steps: Steps) -> None:
 
 
 def _further_work() -> Iterator[_Work]:
-    """Yield the compiling of sources, and messages without a template."""
+    """Yield the compiling of sources, values in other letters than those of ASCII, and messages without a template."""
     for source in SOURCES:
         yield _Work(partial(_compile, source), source[:20])
+    for value in VALUES:
+        yield _rendering("{{ data.x }}", {"x": value})
     for text in TEXTS:
         data = {"title": text, "body": text}
         for field in literal_fields("push", data) or []:
