@@ -20,7 +20,8 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
 from masscomm.observability import logs, metrics, traces
-from masscomm.observability.metric_names import BACKLOG, NOT_RELEASED, OLDEST_DUE, RELEASED, UNREADABLE
+from masscomm.observability.metric_names import BACKLOG, NOT_RELEASED, OLDEST_DUE, RELEASED
+from masscomm.observability.unreadable_items import UnreadableItem, readable
 from masscomm.stores.delayed_records import (
     DELAY_REASON_HEADER,
     PAUSED,
@@ -29,7 +30,6 @@ from masscomm.stores.delayed_records import (
     ControlledSend,
     DelayedRecord,
     DelayStore,
-    UnreadableRecord,
     releasable,
 )
 from masscomm.stores.send_controls import SendControls
@@ -49,7 +49,7 @@ class SweepResult:
 
     Attributes:
         complete: Whether every due record, and every controlled send, was handled.
-        unreadable: The number of damaged records, which stay until an operator acts or they expire.
+        unreadable: The number of damaged items, which stay until an operator acts or they expire.
     """
 
     released: int = 0
@@ -92,8 +92,8 @@ class ReleaseDueRecords:
         began_ms = oldest_ms = self.clock.now_ms()
         errors: list[Retry] = []
         for found in self._groups(began_ms, errors):
-            group = [item for item in found if isinstance(item, DelayedRecord)]
-            swept += self._log_unreadable(found)
+            group = list(readable(found, self.logger))
+            swept += SweepResult(unreadable=len(found) - len(group))
             oldest_ms = min([oldest_ms, *(item.due_ms for item in group)])
             if remaining_s() < SWEEP_RESERVE_S:
                 swept, remaining = replace(swept, complete=False), len(group)
@@ -103,7 +103,6 @@ class ReleaseDueRecords:
         metrics.add(NOT_RELEASED, swept.failed)
         metrics.add(BACKLOG, swept.failed + swept.claimed_by_others + remaining)
         metrics.add(OLDEST_DUE, (began_ms - oldest_ms) / 1000)
-        metrics.add(UNREADABLE, swept.unreadable)
         self.logger.info("swept", **asdict(swept))
         if errors:
             raise errors[0]
@@ -125,7 +124,7 @@ class ReleaseDueRecords:
         # guard: delay_store.one_sweep
         return self._is_releasable(item) and self.store.claim(item, self.clock.now_ms())
 
-    def _groups(self, began_ms: int, errors: list[Retry]) -> Iterator[Sequence[DelayedRecord | UnreadableRecord]]:
+    def _groups(self, began_ms: int, errors: list[Retry]) -> Iterator[Sequence[DelayedRecord | UnreadableItem]]:
         """Yield groups of records to release. Errors of single sends are appended to `errors`. Raises Retry or Stop."""
         critical_first = (True, False)  # guard: delay_store.critical_first
         for critical in critical_first:
@@ -133,17 +132,20 @@ class ReleaseDueRecords:
             # guard: send_controls.turns
             yield from due if critical else _in_turns(due, self._controlled(errors))
 
-    def _controlled(self, errors: list[Retry]) -> Iterator[Sequence[DelayedRecord | UnreadableRecord]]:
+    def _controlled(self, errors: list[Retry]) -> Iterator[Sequence[DelayedRecord | UnreadableItem]]:
         """Yield groups of the records that are due because the control of their send changed. An error of one send is
         appended to `errors`, so that it does not delay the records of others. Raises Stop.
         """
         for controlled in self.store.controlled():
+            if isinstance(controlled, UnreadableItem):
+                yield [controlled]
+                continue
             try:
                 yield from self._of_controlled(controlled)
             except Retry as error:  # guard: send_controls.error_of_one_send
                 errors.append(error)
 
-    def _of_controlled(self, controlled: ControlledSend) -> Iterator[Sequence[DelayedRecord | UnreadableRecord]]:
+    def _of_controlled(self, controlled: ControlledSend) -> Iterator[Sequence[DelayedRecord | UnreadableItem]]:
         found_any = False
         for found in batched(self._due_by_control(controlled), _AT_ONCE, strict=False):
             found_any = found_any or any(isinstance(item, DelayedRecord) for item in found)
@@ -153,7 +155,7 @@ class ReleaseDueRecords:
         if is_over and not found_any:
             self.store.done_controlled(controlled)
 
-    def _due_by_control(self, controlled: ControlledSend) -> Iterator[DelayedRecord | UnreadableRecord]:
+    def _due_by_control(self, controlled: ControlledSend) -> Iterator[DelayedRecord | UnreadableItem]:
         """Yield the delayed records of a send that do not wait any longer under its present control."""
         control, now_ms = self.controls.read([controlled.send])[controlled.send], self.clock.now_ms()
         if control.is_cancelled(now_ms):
@@ -163,16 +165,8 @@ class ReleaseDueRecords:
             yield from self.store.of_send(controlled.send, PAUSED)
         if control.send_at_ms is not None:
             for item in self.store.of_send(controlled.send, SEND_AT):
-                if isinstance(item, UnreadableRecord) or item.due_ms != control.send_at_ms:
+                if isinstance(item, UnreadableItem) or item.due_ms != control.send_at_ms:
                     yield item
-
-    def _log_unreadable(self, found: Iterable[DelayedRecord | UnreadableRecord]) -> SweepResult:
-        """Log and count the records that cannot be read."""
-        unreadable = [item for item in found if isinstance(item, UnreadableRecord)]
-        for item in unreadable:
-            bucket, key = item.key
-            self.logger.error("a delayed record cannot be read", due_bucket=bucket, id=key, error=item.error)
-        return SweepResult(unreadable=len(unreadable))
 
     def _is_releasable(self, item: DelayedRecord) -> bool:
         """Return whether delayed records may be released to the topic; log an error otherwise."""

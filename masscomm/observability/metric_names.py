@@ -204,18 +204,13 @@ OLDEST_DUE = _gauge(
     "for how long the oldest record had been due when a sweep began; 0 where nothing was",
     "scheduler",
 )
-UNREADABLE = _gauge(
-    "WaitingUnreadable",
-    Unit.COUNT,
-    "records found due by a sweep that cannot be read: they stay in the table and are not released",
-    "scheduler",
-)
 
 # --- stored items ---------------------------------------------------------------------------------------------------
 UNREADABLE_ITEMS = _counter(
     "UnreadableItems",
     "stored items that a sweep cannot read: they stay where they are, and each sweep skips and counts them again",
     "preferences_handler",
+    "scheduler",
 )
 
 # --- webhooks ---------------------------------------------------------------------------------------------------------
@@ -320,7 +315,6 @@ ALL: Mapping[str, Metric] = {
         NOT_RELEASED,
         BACKLOG,
         OLDEST_DUE,
-        UNREADABLE,
         UNREADABLE_ITEMS,
         WEBHOOKS_DELIVERED,
         WEBHOOK_FAILURES,

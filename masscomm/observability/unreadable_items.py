@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-
-from aws_lambda_powertools import Logger
+from typing import TYPE_CHECKING
 
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import UNREADABLE_ITEMS
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools import Logger
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +22,7 @@ class UnreadableItem:
     error: str
 
 
-def readable[T](found: Iterable[T | UnreadableItem], logger: Logger) -> Iterator[T]:
+def readable[T](found: Iterable[T | UnreadableItem], logger: "Logger") -> Iterator[T]:
     """Yield the items that were read. Each of the others is logged and counted."""
     for each in found:
         if isinstance(each, UnreadableItem):
@@ -29,7 +31,7 @@ def readable[T](found: Iterable[T | UnreadableItem], logger: Logger) -> Iterator
             yield each
 
 
-def report_unreadable(item: UnreadableItem, logger: Logger) -> None:
+def report_unreadable(item: UnreadableItem, logger: "Logger") -> None:
     """Log and count an item that cannot be read."""
     metrics.add(UNREADABLE_ITEMS)
     logger.error("a stored item cannot be read", store=item.store, key=dict(item.key), error=item.error)

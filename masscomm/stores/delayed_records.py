@@ -17,6 +17,7 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import MAX_RECORD_ID_BYTES
 from masscomm.domain.time_limits import CLAIM_S
 from masscomm.kafka import topics
+from masscomm.observability.unreadable_items import UnreadableItem
 from masscomm.stores.send_controls import SendKey
 
 # The header of a released record with the reason of its delay.
@@ -30,6 +31,10 @@ RESUMED_AT_HEADER = "masscomm.resumed_at"
 MINUTE_MS = 60_000
 # The number of partitions (shards) for one minute, so that popular times such as 08:00 do not make a hot partition.
 SHARDS = 8
+
+# The table of the store, and the attributes of its keys.
+TABLE = "waiting"
+_KEY = ("due_bucket", "id")
 
 # The store's key of one copy of a record: (bucket, key in the bucket).
 type StoreKey = tuple[str, str]
@@ -82,14 +87,6 @@ class DelayedRecord:
         return is_critical(self.topic)
 
 
-@dataclass(frozen=True, kw_only=True)
-class UnreadableRecord:
-    """A stored copy of a record that cannot be released. `error` explains why, for an operator."""
-
-    key: StoreKey
-    error: str
-
-
 class ControlledSend(NamedTuple):
     """A send whose control changed at a time (ms since the epoch), so that some of its delayed records are due."""
 
@@ -110,6 +107,11 @@ def key_of(item: DelayedRecord) -> StoreKey:
     shard = blake2b(item.id.encode(), digest_size=1).digest()[0] % SHARDS
     bucket = f"{lane_key(critical=item.critical)}#{item.due_ms // MINUTE_MS:010d}#{shard}"
     return bucket, f"{item.due_ms:015d}#{item.id}"
+
+
+def unreadable(key: StoreKey, error: str) -> UnreadableItem:
+    """Return an item of the store that cannot be read, under its key."""
+    return UnreadableItem(store=TABLE, key=dict(zip(_KEY, key, strict=True)), error=error[:500])
 
 
 def lane_key(*, critical: bool) -> str:
@@ -137,7 +139,7 @@ class DelayStore(Protocol):
         """Store the record, due at `now_ms` at the earliest. A copy with the same id and time stays unchanged."""
         ...
 
-    def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableRecord]:
+    def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableItem]:
         """Yield every due copy in the lane, oldest minute first, also copies that another run of the scheduler has
         claimed.
         """
@@ -153,7 +155,7 @@ class DelayStore(Protocol):
         """Remove the copy."""
         ...
 
-    def of_send(self, send: SendKey, delay_reason: str | None = None) -> Iterator[DelayedRecord | UnreadableRecord]:
+    def of_send(self, send: SendKey, delay_reason: str | None = None) -> Iterator[DelayedRecord | UnreadableItem]:
         """Yield the copies of a send, due or not, which the store has had for some seconds. With a delay reason, yield
         only those with this reason.
         """
@@ -163,7 +165,7 @@ class DelayStore(Protocol):
         """Store that the control of a send changes."""
         ...
 
-    def controlled(self) -> Iterator[ControlledSend]:
+    def controlled(self) -> Iterator[ControlledSend | UnreadableItem]:
         """Yield the stored sends, each with the time of its last change."""
         ...
 
@@ -194,11 +196,11 @@ class InMemoryDelayStore:
         kept = replace(item, due_ms=max(item.due_ms, now_ms))
         self.items.setdefault(key_of(kept), replace(kept, key=key_of(kept)))
 
-    def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableRecord]:
+    def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableItem]:
         self._answer()
         for key, item in sorted(self.items.items()):
             if item.due_ms <= now_ms and item.critical is critical:
-                yield UnreadableRecord(key=key, error="damaged") if key in self.unreadable else item
+                yield unreadable(key, "damaged") if key in self.unreadable else item
 
     def claim(self, item: DelayedRecord, now_ms: int) -> bool:
         self._answer()
@@ -215,17 +217,17 @@ class InMemoryDelayStore:
         self.items.pop(key, None)
         self._claimed_until.pop(key, None)
 
-    def of_send(self, send: SendKey, delay_reason: str | None = None) -> Iterator[DelayedRecord | UnreadableRecord]:
+    def of_send(self, send: SendKey, delay_reason: str | None = None) -> Iterator[DelayedRecord | UnreadableItem]:
         self._answer()
         for key, item in sorted(self.items.items()):
             if item.send == send and delay_reason in (None, item.delay_reason):
-                yield UnreadableRecord(key=key, error="damaged") if key in self.unreadable else item
+                yield unreadable(key, "damaged") if key in self.unreadable else item
 
     def put_controlled(self, controlled: ControlledSend) -> None:
         self._answer()
         self.changed[controlled.send] = controlled.changed_at_ms
 
-    def controlled(self) -> Iterator[ControlledSend]:
+    def controlled(self) -> Iterator[ControlledSend | UnreadableItem]:
         self._answer()
         yield from [ControlledSend(send, changed_at_ms) for send, changed_at_ms in sorted(self.changed.items())]
 

@@ -19,22 +19,23 @@ from masscomm.aws.client import DynamoDb
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
 from masscomm.domain.time_limits import CLAIM_S, DELAY_BUCKET_CLOSED_MIN, DELAYED_KEPT_S
+from masscomm.observability.unreadable_items import UnreadableItem
 from masscomm.stores.delayed_records import (
     MINUTE_MS,
+    TABLE,
     ControlledSend,
     DelayedRecord,
     StoreKey,
-    UnreadableRecord,
     is_critical,
     key_of,
     lane_key,
+    unreadable,
 )
 from masscomm.stores.send_controls import SendKey
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-TABLE = "waiting"
 _WHAT = "delayed records"
 _MARKS = "minutes"
 _CONTROLLED = "controlled"
@@ -101,7 +102,7 @@ class DynamoDbDelayStore:
             if refused.item.get("copy") != {"S": copy}:
                 self._delete_parts(copy, len(parts))
 
-    def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableRecord]:
+    def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableItem]:
         closed = f"{now_ms // MINUTE_MS - DELAY_BUCKET_CLOSED_MIN:010d}"
         lane = lane_key(critical=critical)
         for minute, bucket in self._buckets(_marks(critical=critical), f"{lane}#", now_ms):
@@ -116,7 +117,7 @@ class DynamoDbDelayStore:
 
     def _due_in_previous_form(
         self, now_ms: int, closed: str, *, critical: bool
-    ) -> Iterator[DelayedRecord | UnreadableRecord]:
+    ) -> Iterator[DelayedRecord | UnreadableItem]:
         """Yield the due copies that earlier versions of the code stored.
 
         Their bucket names have no lane, their ids contain no due time, and their headers are a separate attribute.
@@ -165,10 +166,10 @@ class DynamoDbDelayStore:
             )
         row = answer.get("Attributes", {})
         # The parts of a record in the earlier form may be shared with another copy, so they stay until they expire.
-        if "copy" in row:
-            self._delete_parts(row["copy"]["S"], int(row["parts"]["N"]))
+        if copy := _text(row, "copy"):
+            self._delete_parts(copy, _number(row, "parts"))
 
-    def of_send(self, send: SendKey, delay_reason: str | None = None) -> Iterator[DelayedRecord | UnreadableRecord]:
+    def of_send(self, send: SendKey, delay_reason: str | None = None) -> Iterator[DelayedRecord | UnreadableItem]:
         request: dict[str, Any] = {
             "TableName": self._table,
             "IndexName": _BY_SEND,
@@ -193,9 +194,13 @@ class DynamoDbDelayStore:
                 },
             )
 
-    def controlled(self) -> Iterator[ControlledSend]:
+    def controlled(self) -> Iterator[ControlledSend | UnreadableItem]:
         for row in self._query(_CONTROLLED):
-            yield ControlledSend(SendKey.of_text(row["id"]["S"]), _number(row, "changed_at_ms"))
+            id_ = row["id"]["S"]
+            try:
+                yield ControlledSend(SendKey.of_text(id_), int(row["changed_at_ms"]["N"]))
+            except (LookupError, ValueError) as error:  # guard: delay_store.unreadable_control
+                yield unreadable((_CONTROLLED, id_), f"{type(error).__name__}: {error}")
 
     def done_controlled(self, controlled: ControlledSend) -> None:
         with suppress(ConditionFailed), answering(_WHAT):
@@ -266,7 +271,7 @@ class DynamoDbDelayStore:
                 return
             request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
-    def _read(self, row: dict[str, Any]) -> Iterator[DelayedRecord | UnreadableRecord]:
+    def _read(self, row: dict[str, Any]) -> Iterator[DelayedRecord | UnreadableItem]:
         """Yield the copy in a row, unless another run of the scheduler has released it meanwhile. Raises Retry or
         Stop.
         """
@@ -276,12 +281,12 @@ class DynamoDbDelayStore:
             if packed is None:
                 gone = self._get(key) is None
                 if not gone:
-                    yield UnreadableRecord(key=key, error="a part of it is not there")
+                    yield unreadable(key, "a part of it is not there")
                 return
             item = _unpacked(row, packed, key)
         # guard: delay_store.unreadable_item
         except (LookupError, ValueError, TypeError, AttributeError, zlib.error) as error:
-            yield UnreadableRecord(key=key, error=f"{type(error).__name__}: {error}"[:500])
+            yield unreadable(key, f"{type(error).__name__}: {error}")
             return
         yield item
 

@@ -1024,6 +1024,12 @@ MUTANTS = (
         no_cell="the test tries every way to be unreadable",
     ),
     Mutant(
+        guard="delay_store.unreadable_control",
+        rule="A controlled send that cannot be read is skipped.",
+        change=Never(),
+        no_cell="the test tries every way to be unreadable",
+    ),
+    Mutant(
         guard="delay_store.previous_form",
         rule="Items of the previous form are released.",
         change=Removed(),

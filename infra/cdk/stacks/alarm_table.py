@@ -40,7 +40,6 @@ from masscomm.observability.metric_names import (
     PROVIDER_THROTTLES,
     RECIPIENTS,
     RECORDS_QUARANTINED,
-    UNREADABLE,
     UNREADABLE_ITEMS,
     WEBHOOK_ENDPOINTS_DISABLED,
     WEBHOOK_OLDEST_DUE,
@@ -213,9 +212,6 @@ def of_freshness(environment: Environment, *, counts: bool) -> Iterator[Watch]:
     yield Watch("webhooks-overdue", "webhooks", description, webhooks, _OVERDUE_S, missing_data_alarms=True)
     disabled = ours(environment, WEBHOOK_ENDPOINTS_DISABLED, "webhook_delivery")
     yield Watch("webhooks-disabled", "webhooks", "An endpoint of webhooks was disabled.", disabled, 1)
-    unreadable = ours(environment, UNREADABLE, "scheduler", "Maximum")
-    description = "A delayed record cannot be read and is not released."
-    yield Watch("waiting-unreadable", "schedule", description, unreadable, 1)
     for function in UNREADABLE_ITEMS.emitted_by:
         items = ours(environment, UNREADABLE_ITEMS, function)
         description = f"Sweeps of {function} skip stored items that they cannot read."

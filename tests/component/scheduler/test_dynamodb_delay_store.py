@@ -7,8 +7,10 @@ import pytest
 
 from devstack.config import StackConfig
 from masscomm.domain.time_limits import CLAIM_S
-from masscomm.stores.delayed_records import DelayedRecord, UnreadableRecord, key_of
+from masscomm.observability.unreadable_items import UnreadableItem
+from masscomm.stores.delayed_records import ControlledSend, DelayedRecord, key_of
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
+from masscomm.stores.send_controls import SendKey
 from tests.support.contracts.delay_store import HOUR, DelayStoreContract, delayed_record, due, ids, incompressible
 from tests.support.harness.chain import NOW
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
@@ -147,8 +149,38 @@ def test_unreadable_row_hides_no_other_row(store: DynamoDbDelayStore, damage: di
     _write(store, {name: value for name, value in {**row, **damage}.items() if value is not None})
     found = due(store, NOW)
     assert ids(found) == [other.id]
-    assert [type(each) for each in found if each != other] == [UnreadableRecord]
+    assert [type(each) for each in found if each != other] == [UnreadableItem]
     assert [each.id for each in store.scan()] == [other.id]
+
+
+@pytest.mark.kills(guard="delay_store.unreadable_control")
+def test_unreadable_control_hides_no_other(store: DynamoDbDelayStore) -> None:
+    send, later = SendKey(7, "b"), SendKey(7, "c")
+    for id_, changed in (("no number", {"N": "1"}), ("7#a", {"S": "now"}), (later.text, {"N": "2"})):
+        row = {
+            "due_bucket": {"S": "controlled"},
+            "id": {"S": id_},
+            "changed_at_ms": changed,
+            "of_later": {"BOOL": True},
+        }
+        _write(store, row)
+    store.put_controlled(ControlledSend(send, NOW))
+    found = list(store.controlled())
+    assert [each for each in found if isinstance(each, ControlledSend)] == [
+        ControlledSend(send, NOW),
+        ControlledSend(later, 2),
+    ]
+    assert [each.key["id"] for each in found if isinstance(each, UnreadableItem)] == ["7#a", "no number"]
+
+
+@pytest.mark.parametrize("damage", [{"parts": {"S": "2"}}, {"copy": {"N": "1"}}], ids=["parts", "copy"])
+def test_record_damaged_during_its_release_is_removed(store: DynamoDbDelayStore, damage: dict[str, Any]) -> None:
+    item = delayed_record(NOW)
+    store.put(item, NOW)
+    (row,) = [row for row in _all_items(store) if row["id"]["S"].endswith(item.id)]
+    _write(store, {**row, **damage})
+    store.done(item)
+    assert due(store, NOW) == []
 
 
 def test_the_critical_lane_is_read_before_any_bulk_bucket(store: DynamoDbDelayStore) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from masscomm.domain.limits import MAX_RECORD_ID_BYTES
 from masscomm.domain.time_limits import CLAIM_S
-from masscomm.stores.delayed_records import ControlledSend, DelayedRecord, DelayStore, UnreadableRecord
+from masscomm.observability.unreadable_items import UnreadableItem
+from masscomm.stores.delayed_records import ControlledSend, DelayedRecord, DelayStore
 from masscomm.stores.send_controls import SendKey
 from tests.support.harness.chain import NOW
 
@@ -29,11 +30,11 @@ def incompressible(text: str, size: int = 900_000) -> bytes:
     return hashlib.shake_128(text.encode()).digest(size)
 
 
-def due(store: DelayStore, now_ms: int) -> list[DelayedRecord | UnreadableRecord]:
+def due(store: DelayStore, now_ms: int) -> list[DelayedRecord | UnreadableItem]:
     return [*store.due(now_ms, critical=True), *store.due(now_ms, critical=False)]
 
 
-def ids(found: Iterable[DelayedRecord | UnreadableRecord]) -> list[str]:
+def ids(found: Iterable[DelayedRecord | UnreadableItem]) -> list[str]:
     return [item.id for item in found if isinstance(item, DelayedRecord)]
 
 
@@ -121,8 +122,8 @@ class DelayStoreContract(ABC):
         self.damage(store, large)
         found = due(store, NOW + MINUTE)
         assert set(ids(found)) == {item.id for item in readable}
-        named = [each for each in found if isinstance(each, UnreadableRecord)]
-        assert {each.key[1].partition("#")[2] for each in named} == {damaged.id, large.id}
+        named = [each for each in found if isinstance(each, UnreadableItem)]
+        assert {each.key["id"].partition("#")[2] for each in named} == {damaged.id, large.id}
         assert all(each.error for each in named)
 
     def test_claimed_copy_is_claimable_after_the_claim_lapsed(self, store: DelayStore) -> None:

@@ -16,16 +16,19 @@ from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.producer import InMemoryProducer
 from masscomm.observability import logs, metrics, traces
+from masscomm.observability.unreadable_items import UnreadableItem
 from masscomm.stores.delayed_records import (
+    PAUSED,
+    ControlledSend,
     DelayedRecord,
     DelayStore,
     InMemoryDelayStore,
-    UnreadableRecord,
     jittered,
     key_of,
     releasable,
+    unreadable,
 )
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.send_controls import InMemorySendControls, SendKey
 from tests.support.contracts.delay_store import DelayStoreContract, delayed_record
 from tests.support.harness.chain import NOW, Chain, delivery
 
@@ -171,7 +174,7 @@ def test_unreadable_bulk_delays_no_critical_record() -> None:
     scheduler = Scheduler()
 
     class Throttled(InMemoryDelayStore):
-        def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableRecord]:
+        def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableItem]:
             if not critical:
                 raise Retry("throttled")
             return super().due(now_ms, critical=critical)
@@ -193,11 +196,28 @@ def test_an_unreadable_item_stops_no_other_and_is_counted(capsys: pytest.Capture
     assert scheduler.sweep() == SweepResult(released=2, unreadable=1)
     assert set(scheduler.released()) == {item.id for item in good}
     counted = metrics.taken()[0]
-    assert (counted["WaitingUnreadable"], counted["WaitingBacklog"]) == (1, 0)
+    assert (counted["UnreadableItems"], counted["WaitingBacklog"]) == (1, 0)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    (line,) = [line for line in lines if line["message"] == "a delayed record cannot be read"]
-    assert (line["due_bucket"], line["id"]) == key_of(bad)
+    (line,) = [line for line in lines if line["message"] == "a stored item cannot be read"]
+    assert (line["store"], tuple(line["key"].values())) == ("waiting", key_of(bad))
     assert scheduler.sweep() == SweepResult(unreadable=1)
+
+
+@pytest.mark.guarantee("delay_store.unreadable_item_is_skipped")
+def test_unreadable_control_delays_no_record_of_another_send() -> None:
+    scheduler = Scheduler()
+    bad, good = SendKey(7, "a"), SendKey(7, "b")
+
+    class Damaged(InMemoryDelayStore):
+        def controlled(self) -> Iterator[ControlledSend | UnreadableItem]:
+            yield unreadable(("controlled", bad.text), "damaged")
+            yield from super().controlled()
+
+    store = Damaged()
+    store.put(delayed_record(NOW + 60_000, id="resumed", send=good, delay_reason=PAUSED), NOW)
+    store.put_controlled(ControlledSend(good, NOW))
+    swept = replace(scheduler.use_case, store=store).sweep(lambda: 60)
+    assert (scheduler.released(), swept) == (["resumed"], SweepResult(released=1, unreadable=1))
 
 
 def test_unencodable_record_stops_no_other() -> None:
@@ -258,7 +278,6 @@ def test_sweep_measures_the_backlog_and_its_age() -> None:
         "WaitingNotReleased": 0,
         "WaitingBacklog": 0,
         "WaitingOldestDue": 0,
-        "WaitingUnreadable": 0,
     }
     scheduler.put(delayed_record(), delayed_record())
     scheduler.producer.fail = lambda _topic, _value: Retry("down")
@@ -269,7 +288,6 @@ def test_sweep_measures_the_backlog_and_its_age() -> None:
         "WaitingNotReleased": 2,
         "WaitingBacklog": 2,
         "WaitingOldestDue": 90,
-        "WaitingUnreadable": 0,
     }
 
 
