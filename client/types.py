@@ -285,19 +285,25 @@ class DeadLetterBody(TypedDict):
 
     letter: DeadLetterRow
     history: list[DeadLetterAction]
+    outlined: bool
+    """Whether the letter is shown without its values, to a caller without the scope users:read."""
     key: str | None
+    """null: the record has none, or is outlined."""
     headers: list[DeadLetterHeader]
     payload: str | None
-    """The decoded record as JSON text, shortened; null if it cannot be decoded."""
+    """The decoded record as JSON text, shortened; null if it cannot be decoded. Outlined, it has types such as
+`integer` in place of values, and `*` in place of the keys of a map."""
     payload_error: str | None
+    """Why the record cannot be decoded; null: it can, or is outlined."""
     payload_base64: str | None
-    """The first bytes of a record that cannot be decoded."""
+    """The first bytes of a record that cannot be decoded; null if it is outlined."""
     payload_truncated: bool
 
 
 class DeadLetterHeader(TypedDict):
     name: str
     value: str
+    """Empty if the letter is outlined."""
 
 
 class DeadLetterRow(TypedDict):
@@ -315,6 +321,7 @@ class DeadLetterRow(TypedDict):
     offset: str
     reason: str
     error: str
+    """Empty without the scope users:read: an error may quote values of the record."""
     function: str
     replayed_from: str
     """The position of the dead letter of which the record is a replay, or empty."""

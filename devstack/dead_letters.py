@@ -118,6 +118,7 @@ def show(
         **payload_of(letter.topic, letter.value, codec).as_dict(),
     }
     print_json(document, indent=None if as_json else 2)
+    installation.audit(Action.DEAD_LETTER_SHOWN, subject=position)
 
 
 @app.command()

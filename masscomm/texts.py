@@ -83,6 +83,14 @@ class Text(StrEnum):
     CLUB_NOT_PERMITTED = "These credentials may not see this club."
     CLUBS_NOT_PERMITTED = "These credentials may not see every club asked for."
     SCOPE_MISSING = "These credentials do not have the scope {scope}."
+    USERS_NAMED = (
+        "These credentials do not have the scope {scope}. A request that names users in {field} needs it, because its"
+        " response may show single users."
+    )
+    USERS_FEW = (
+        "These credentials do not have the scope {scope}. Numbers about fewer than {minimum} users need it, because"
+        " they may show single users."
+    )
     TEST_KEY = "A test key may only read, and send to simulator recipients."
     TEST_KEY_RECIPIENTS = "A test key may send to simulator recipients only."
     REQUESTS_LIMIT = (

@@ -189,7 +189,8 @@ OPERATIONS = {
     ),
     ("GET", "/v1/dead-letters"): Operation(
         tag="Operations",
-        description="A letter without a readable club is visible to callers who may see every club.",
+        description="A letter without a readable club is visible to callers who may see every club. `error` needs the "
+        "scope `users:read`.",
         parameters=(
             Parameter(name="club_id", description=parse_club_id.form, schema=ID, example=1),
             Parameter(name="topic", description="The source topic", schema=_WORDS, example="send.api"),
@@ -216,11 +217,14 @@ OPERATIONS = {
     ),
     ("GET", "/v1/dead-letters/{position}"): Operation(
         tag="Operations",
+        description="Without the scope `users:read`, the letter has names and types of its fields in place of their "
+        "values. With it, the request is audited.",
         parameters=(_POSITION,),
         response=dead_letters.DeadLetterBody,
         example={
             "letter": _LETTER,
             "history": [],
+            "outlined": False,
             "key": None,
             "headers": [{"name": "masscomm.reason", "value": "invalid"}],
             "payload": '{"type": "news", "club_id": 1}',

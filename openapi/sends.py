@@ -7,6 +7,7 @@ from functions.send_handler.preview_messages import PreviewBody, PreviewRequest
 from functions.send_handler.request_batch import BatchBody, BatchRequest
 from functions.send_handler.request_send import AcceptedBody
 from functions.send_handler.send_request import SendRequest
+from masscomm.domain.limits import SMALLEST_GROUP
 from masscomm.http.idempotency import KEY, REPLAYED
 from openapi.operation import IDEMPOTENCY_KEY, Operation, Success
 
@@ -53,8 +54,9 @@ OPERATIONS = {
     ("POST", "/v1/sends"): Operation(
         tag="Sends",
         description="Further scopes: `send:critical` for the priority critical; `send:mandatory` for a mandatory "
-        "category, or else `send:content` for own texts (`title` and `body` in `data`). A dry run needs `read`; its "
-        "samples need `users:read`.",
+        "category, or else `send:content` for own texts (`title` and `body` in `data`). A dry run needs `read`, and "
+        f"`users:read` for `to_users`, for samples and for fewer than {SMALLEST_GROUP} users. An audience with "
+        "`except_users` needs `users:read`.",
         parameters=(IDEMPOTENCY_KEY,),
         request=SendRequest,
         requests={

@@ -1,6 +1,7 @@
 """POST /v1/audiences/count: the number of users in an audience, and by channel those that it can reach."""
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
@@ -13,6 +14,8 @@ from masscomm.domain.users import Device, User
 from masscomm.http.audiences import audience_of
 from masscomm.http.body import read_object
 from masscomm.http.problem import FieldError, Problem, invalid
+from masscomm.http.scopes import Scope
+from masscomm.http.single_users import check_shown_users
 from masscomm.http.tenant import Clubs
 from masscomm.texts import Text
 
@@ -72,12 +75,21 @@ class CountAudience:
 
     directory: Directory
 
-    def count(self, query: CountQuery, clubs: Clubs, remaining_s: Callable[[], float]) -> CountBody:
+    def count(
+        self, query: CountQuery, clubs: Clubs, scopes: AbstractSet[Scope], remaining_s: Callable[[], float]
+    ) -> CountBody:
         """Return the response body. Raises Problem with status 403, or Retry."""
         if query.club_id not in clubs:  # guard: tenancy.counted_audience
             message = Text.CLUB_OF_OTHERS.filled(club_id=str(query.club_id))
             errors = [FieldError("club_id", message)]
             raise Problem(403, Text.COUNT_NOT_PERMITTED.filled(), errors=errors)
+        if query.audience.except_users:
+            check_shown_users(scopes, named_in="audience.except_users")
+        counts = self._counted(query, remaining_s)
+        check_shown_users(scopes, group=counts["users"])
+        return counts
+
+    def _counted(self, query: CountQuery, remaining_s: Callable[[], float]) -> CountBody:
         counts: CountBody = {
             "users": 0,
             "channels": dict.fromkeys(query.channels, 0),

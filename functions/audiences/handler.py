@@ -44,7 +44,7 @@ def post_count(request: rest.Request) -> Response:
 
     query = parse_count(request.text())
     logs.note(club_id=query.club_id)
-    body = bootstrap().count(query, request.clubs, request.remaining_s)
+    body = bootstrap().count(query, request.clubs, request.scopes, request.remaining_s)
     return Response(HTTPStatus.OK, JSON, json.dumps(body), {"Cache-Control": "no-store"})
 
 

@@ -128,14 +128,16 @@ def get_alarms(asked: rest.Request) -> Response:
 def get_dead_letters(asked: rest.Request) -> Response:
     """The records that could not be processed, the latest first."""
     negotiated(asked.header("accept"), JSON)
-    return uncached(bootstrap().dead_letters.answer(asked.parameters, asked.clubs, asked.remaining_s()))
+    route = bootstrap().dead_letters
+    return uncached(route.answer(asked.parameters, asked.clubs, asked.scopes, asked.remaining_s()))
 
 
 @api.get("/v1/dead-letters/{position}")
 def get_dead_letter(asked: rest.Request, position: str) -> Response:
-    """A record that could not be processed, with its payload."""
+    """A record that could not be processed, with its payload; without users:read, the names and types of its fields."""
     negotiated(asked.header("accept"), JSON)
-    return uncached(bootstrap().dead_letters.show(position, asked.parameters, asked.clubs))
+    route = bootstrap().dead_letters
+    return uncached(route.show(position, asked.parameters, asked.clubs, asked.scopes, _audit(asked)))
 
 
 @api.post("/v1/dead-letters/{position}/replay")

@@ -5,6 +5,7 @@ EXACT_RECIPIENTS, the counts are estimated from a sample, which is the same for 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from heapq import nsmallest
@@ -22,11 +23,14 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.domain.records import SendRequested
 from masscomm.domain.simulator import RECIPIENTS as SIMULATOR_RECIPIENTS
+from masscomm.domain.simulator import is_simulated
 from masscomm.domain.statuses import PUBLISHED, Reason, Status
 from masscomm.domain.time_limits import DRY_RUN_AUDIENCE_RESERVE_S, DRY_RUN_RESERVE_S
 from masscomm.http.audiences import audience_of
 from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import FieldError, FieldErrorBody
+from masscomm.http.scopes import Scope
+from masscomm.http.single_users import check_shown_users, sees_single_users
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
 from masscomm.rendering.unused_content import unused_content
@@ -118,12 +122,18 @@ class DryRunSend:
         remaining_s: Callable[[], float],
         *,
         is_test: bool,
-        with_samples: bool,
+        scopes: AbstractSet[Scope],
     ) -> DryRunBody:
-        """Return the response body. The audience of a test key is the simulator recipients. Raises Retry if the
-        directory does not answer.
+        """Return the response body. The audience of a test key is the simulator recipients.
+
+        Raises Problem with status 403 if the response would show single users and the scopes lack users:read,
+        or Retry if the directory does not answer.
         """
+        if not all(map(is_simulated, send.to_users)):
+            check_shown_users(scopes, named_in="to_users")
         recipients = self._recipients(send, remaining_s, is_test=is_test)
+        if send.audience is not None and not is_test:
+            check_shown_users(scopes, group=recipients.total)
         topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
         found, examined = DryRun(directory=self.directory, templates=self.templates, clock=self.clock).forecast(
             _records(send, identity, recipients),
@@ -145,7 +155,7 @@ class DryRunSend:
                     "fields": dict(sample.texts),
                 }
                 for sample in found.samples
-                if with_samples
+                if sees_single_users(scopes)  # guard: single_users.samples
             ],
             "warnings": [each.body() for each in (*self._warnings(send), *_warnings_of(recipients, found, examined))],
         }

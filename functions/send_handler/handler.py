@@ -20,6 +20,7 @@ from masscomm.http import idempotency, rest
 from masscomm.http.rate_limits import RateLimiter, maximum_of
 from masscomm.http.rest import JSON, Response
 from masscomm.http.scopes import Scope
+from masscomm.http.single_users import check_shown_users
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.lambda_context import LambdaContext
@@ -172,7 +173,7 @@ def _dry_run(request: rest.Request, send: "SendRequest") -> Response:
         use_cases.requests.identify(send),
         request.remaining_s,
         is_test=request.is_test,
-        with_samples=Scope.USERS_READ in request.scopes,  # guard: scopes.dry_run_samples
+        scopes=request.scopes,
     )
     logger.info("dry run", requested=body["requested"], estimated=body["estimated"])
     return rest.uncached(body)
@@ -227,7 +228,7 @@ def post_preview(request: rest.Request) -> Response:
     wanted = parse_preview(read_document(request))
     check_tenant(wanted, request.clubs)
     if wanted.user_id is not None:
-        request.require(Scope.USERS_READ)
+        check_shown_users(request.scopes, named_in="user_id")
     body = json.dumps(previewed(wanted, directory()), ensure_ascii=False)
     return Response(HTTPStatus.OK, JSON, body, {"Cache-Control": "no-store"})
 
@@ -241,6 +242,8 @@ def _check(request: rest.Request, send: "SendRequest") -> None:
         check_simulated(send)
     for scope in scopes_needed(send):
         request.require(scope)
+    if send.audience is not None and send.audience.get("except_users"):
+        check_shown_users(request.scopes, named_in="audience.except_users")
 
 
 def _caller(request: rest.Request) -> "Caller":

@@ -18,6 +18,8 @@ class Action(StrEnum):
     KEY_CREATED = "key.created"
     KEY_ROTATED = "key.rotated"
     KEY_REVOKED = "key.revoked"
+    # A caller has read the values in a dead letter.
+    DEAD_LETTER_SHOWN = "dead_letter.shown"
     DEAD_LETTER_REPLAYED = "dead_letter.replayed"
     DEAD_LETTER_DISCARDED = "dead_letter.discarded"
     DEVICE_ENABLED = "device.enabled"

@@ -22,7 +22,8 @@ class Scope(StrEnum):
     SEND_MANDATORY = "send:mandatory"
     SEND_CONTENT = "send:content"  # The key may send texts of its own in place of a template.
     READ = "read"  # The key may read metrics and sends.
-    USERS_READ = "users:read"  # The key may read the notifications and the preferences of a single user.
+    # The key may read what is known of a single user (masscomm.http.single_users).
+    USERS_READ = "users:read"
     USERS_WRITE = "users:write"  # The key may change the preferences of a single user.
     WEBHOOKS = "webhooks"  # The key may manage webhook endpoints and read their deliveries.
     OPERATE = "operate"  # The key may repair: handle dead letters and suppressions.
@@ -70,7 +71,7 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("POST", "/v1/sends/{send_id}/pause"): Scope.SEND,
         ("POST", "/v1/sends/{send_id}/resume"): Scope.SEND,
         ("PATCH", "/v1/sends/{send_id}"): Scope.SEND,
-        # A caller that may send to an audience may count it; the count names no user.
+        # A caller that may send to an audience may count it, without users:read if it has enough users.
         ("POST", "/v1/audiences/count"): Scope.SEND,
         ("GET", "/v1/sends"): Scope.READ,
         ("GET", "/v1/sends/{send_id}"): Scope.READ,

@@ -1198,10 +1198,46 @@ MUTANTS = (
         no_cell="cells use keys of every scope",
     ),
     Mutant(
-        guard="scopes.dry_run_samples",
+        guard="single_users.samples",
         rule="The messages of single users in a dry run need the scope of reading users.",
         change=Becomes("True"),
         no_cell="cells use keys of every scope",
+    ),
+    Mutant(
+        guard="single_users.named",
+        rule="Counts, dry runs and previews that name users need the scope of reading users.",
+        change=Never(),
+        no_cell="cells use keys of every scope",
+    ),
+    Mutant(
+        guard="single_users.small_group",
+        rule="Numbers about a few users need the scope of reading users.",
+        change=Never(),
+        no_cell="cells use keys of every scope",
+    ),
+    Mutant(
+        guard="dead_letters.outlined",
+        rule="The values in a dead letter need the scope of reading users.",
+        change=Becomes("False"),
+        no_cell="cells use keys of every scope",
+    ),
+    Mutant(
+        guard="dead_letters.error",
+        rule="The error of a dead letter, which may quote values, needs the scope of reading users.",
+        change=Becomes("_text(letter.error)"),
+        no_cell="cells use keys of every scope",
+    ),
+    Mutant(
+        guard="dead_letters.keys_of_a_map",
+        rule="The keys of a map, such as user ids, are values of a dead letter.",
+        change=Returns("name"),
+        no_cell="cells use keys of every scope",
+    ),
+    Mutant(
+        guard="dead_letters.audited",
+        rule="Reading the values of a dead letter is audited.",
+        change=Removed(),
+        no_cell="cells read no audit log",
     ),
     Mutant(
         guard="templates.saved_template",

@@ -10,6 +10,9 @@ start, end   RFC 3339 with an offset: letters in [start, end); either may be mis
 limit        the maximum number of rows, by default 20
 cursor       next_cursor of the previous page
 
+Without the scope users:read, a letter has the names and types of its fields in place of their values, and no error.
+With it, reading the values is audited.
+
 The club of a letter is in its record. A letter whose record cannot be decoded, or has no club, is visible to callers
 who may see every club. The texts of a letter are written by other systems: they are shortened, and control characters
 are made visible.
@@ -17,6 +20,7 @@ are made visible.
 
 import json
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, TypedDict
@@ -30,9 +34,11 @@ from masscomm.http.idempotency import digest_of
 from masscomm.http.parameters import Reader
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.requested_clubs import seen
+from masscomm.http.scopes import Scope
+from masscomm.http.single_users import sees_single_users
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.kafka.avro import Codec
-from masscomm.kafka.payloads import payload_of
+from masscomm.kafka.payloads import Payload, outline, payload_of
 from masscomm.operations.dead_letter_marks import Mark
 from masscomm.operations.dead_letter_replays import Done
 from masscomm.operations.dead_letter_store import DeadLetterStore
@@ -67,6 +73,7 @@ class DeadLetterRow(TypedDict):
     offset: str
     reason: str
     error: str
+    """Empty without the scope users:read: an error may quote values of the record."""
     function: str
     replayed_from: str
     """The position of the dead letter of which the record is a replay, or empty."""
@@ -88,6 +95,7 @@ class DeadLettersBody(TypedDict):
 class DeadLetterHeader(TypedDict):
     name: str
     value: str
+    """Empty if the letter is outlined."""
 
 
 class DeadLetterAction(TypedDict):
@@ -105,13 +113,18 @@ class DeadLetterBody(TypedDict):
 
     letter: DeadLetterRow
     history: list[DeadLetterAction]
+    outlined: bool
+    """Whether the letter is shown without its values, to a caller without the scope users:read."""
     key: str | None
+    """null: the record has none, or is outlined."""
     headers: list[DeadLetterHeader]
     payload: str | None
-    """The decoded record as JSON text, shortened; null if it cannot be decoded."""
+    """The decoded record as JSON text, shortened; null if it cannot be decoded. Outlined, it has types such as
+    `integer` in place of values, and `*` in place of the keys of a map."""
     payload_error: str | None
+    """Why the record cannot be decoded; null: it can, or is outlined."""
     payload_base64: str | None
-    """The first bytes of a record that cannot be decoded."""
+    """The first bytes of a record that cannot be decoded; null if it is outlined."""
     payload_truncated: bool
 
 
@@ -144,7 +157,9 @@ class DeadLettersRoute:
     store: DeadLetterStore
     codec: Codec
 
-    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs, remaining_s: float) -> DeadLettersBody:
+    def answer(
+        self, parameters: Mapping[str, list[str]], clubs: Clubs, scopes: AbstractSet[Scope], remaining_s: float
+    ) -> DeadLettersBody:
         """Return the page of a query. Raises Problem (400 with each wrong parameter, 403) or Retry."""
         read = Reader(parameters, PARAMETERS)
         club_id = read.single("club_id", parse_club_id)
@@ -164,13 +179,14 @@ class DeadLettersRoute:
         chosen = seen(asked, clubs)
         query = (chosen, wanted, wanted_status)
         marks = self.store.marks()
+        outlined = not sees_single_users(scopes)
 
         def row(letter: DeadLetter) -> DeadLetterRow | None:
             if wanted_status not in (None, _status(letter, marks)) or not wanted.takes(letter):
                 return None
             club = club_of(letter, self.codec)
             # guard: tenancy.dead_letters
-            return _row(letter, club, marks) if not chosen or club in chosen else None
+            return _row(letter, club, marks, outlined=outlined) if not chosen or club in chosen else None
 
         page = self.store.page(
             row,
@@ -185,25 +201,42 @@ class DeadLettersRoute:
             "next_cursor": encode_cursor(query, page.before) if more else None,
         }
 
-    def show(self, position: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> DeadLetterBody:
-        """Return one letter. Raises Problem (400 for any parameter, 404) or Retry."""
+    def show(
+        self,
+        position: str,
+        parameters: Mapping[str, list[str]],
+        clubs: Clubs,
+        scopes: AbstractSet[Scope],
+        audit: Audit,
+    ) -> DeadLetterBody:
+        """Return one letter, and audit that its values are read. Raises Problem (400 for any parameter, 404) or
+        Retry.
+        """
         read = Reader(parameters, ())
         if read.errors:
             raise read.problem()
         letter, club_id = self._letter(position, clubs)
         marks = self.store.marks()
         mark = marks.get(letter.position)
+        outlined = not sees_single_users(scopes)  # guard: dead_letters.outlined
         payload = payload_of(letter.topic, letter.value, self.codec)
+        key, headers = letter.key, letter.headers[:MAX_HEADERS]
+        if outlined:
+            payload = Payload(value=None if payload.value is None else outline(letter.topic, payload.value))
+            key, headers = None, tuple((name, b"") for name, _ in headers)
+        else:
+            audit(Action.DEAD_LETTER_SHOWN, subject=letter.position, clubs=[club_id])  # guard: dead_letters.audited
         text = (
             None if payload.value is None else visible_json(json.dumps(payload.value, default=str, ensure_ascii=False))
         )
         return {
-            "letter": _row(letter, club_id, marks),
+            "letter": _row(letter, club_id, marks, outlined=outlined),
             "history": [_action(entry) for entry in (mark.history if mark else ())],
-            "key": None if letter.key is None else _text(letter.key.decode(errors="backslashreplace")),
+            "outlined": outlined,
+            "key": None if key is None else _text(key.decode(errors="backslashreplace")),
             "headers": [
                 {"name": _text(name), "value": _text(value.decode(errors="backslashreplace"))}
-                for name, value in letter.headers[:MAX_HEADERS]
+                for name, value in headers
             ],
             "payload": None if text is None else text[:MAX_PAYLOAD],
             "payload_error": None if payload.error is None else _text(payload.error),
@@ -304,7 +337,7 @@ def _status(letter: DeadLetter, marks: Mapping[str, Mark]) -> str:
     return mark.kind.value if mark else OPEN
 
 
-def _row(letter: DeadLetter, club_id: int | None, marks: Mapping[str, Mark]) -> DeadLetterRow:
+def _row(letter: DeadLetter, club_id: int | None, marks: Mapping[str, Mark], *, outlined: bool) -> DeadLetterRow:
     return {
         "position": letter.position,
         "at": parse.rfc3339(datetime.fromisoformat(letter.dead_at).astimezone(UTC)),
@@ -313,7 +346,7 @@ def _row(letter: DeadLetter, club_id: int | None, marks: Mapping[str, Mark]) -> 
         "partition": _text(letter.partition),
         "offset": _text(letter.offset),
         "reason": _text(letter.reason),
-        "error": _text(letter.error),
+        "error": "" if outlined else _text(letter.error),  # guard: dead_letters.error
         "function": _text(letter.function),
         "replayed_from": _text(letter.replayed),
         "size": len(letter.value or b""),

@@ -77,9 +77,12 @@ def test_letters_are_listed_shown_replayed_and_discarded(reason: str) -> None:
     (shown,) = _lines("show", str(second["place"]))
     assert shown["history"][0]["why"] == "noise"  # type: ignore[index]
     assert [(entry.action, entry.subject, entry.result) for entry in AUDIT_LOG.entries] == [
+        ("dead_letter.shown", first["place"], "ok"),
+        ("dead_letter.shown", second["place"], "ok"),
         ("dead_letter.replayed", first["place"], "ok"),
         ("dead_letter.replayed", first["place"], "failed"),
         ("dead_letter.discarded", second["place"], "ok"),
+        ("dead_letter.shown", second["place"], "ok"),
     ]
 
 

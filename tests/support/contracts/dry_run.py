@@ -13,6 +13,7 @@ from masscomm.domain.simulator import FIRST_ID, RESULTS
 from masscomm.domain.statuses import PUBLISHED, Reason, Status
 from masscomm.domain.suppressions import Suppression
 from masscomm.domain.users import Device, Template, User, UserSettings
+from masscomm.http.scopes import ALL_SCOPES
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
 from tests.support.contracts.directory import Row
@@ -132,7 +133,7 @@ def check_dry_run(chain: SettledChain, name: str) -> None:
     dry_run = DryRunSend(
         directory=chain.read_from, templates=TemplateCache(chain.read_from, chain.clock), clock=chain.clock
     )
-    body = dry_run.answer(send, identity, lambda: 29.0, is_test=False, with_samples=True)
+    body = dry_run.answer(send, identity, lambda: 29.0, is_test=False, scopes=ALL_SCOPES)
     assert chain.producer.produced == []
     assert chain.push.calls == chain.email.calls == []
     users = list(dict.fromkeys(send.to_users))

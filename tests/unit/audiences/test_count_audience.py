@@ -9,12 +9,14 @@ from functions.audiences import handler as module
 from functions.audiences.count_audience import CountAudience
 from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.limits import SMALLEST_GROUP
 from masscomm.domain.users import Device, User, UserSettings
 from tests.support.harness.chain import Context
 from tests.support.inputs.api_gateway_events import EVERY_CLUB, EVERY_SCOPE
 
 ALL: dict[str, Any] = {"all_users": True}
 TIMEOUT_S = 29.0
+SENDER = {"principalId": "k9", "club_ids": "9", "scopes": "send read"}
 
 
 class CountApi:
@@ -74,6 +76,54 @@ def test_another_tenants_users_are_not_counted(api: CountApi) -> None:
     status, body = api.call({"club_id": 7, "audience": ALL}, EVERY_SCOPE | {"club_ids": "8"})
     assert (status, [error["field"] for error in body["errors"]]) == (403, ["club_id"])
     assert api.directory.calls["users_of_club"] == 0
+
+
+def _groups(api: CountApi) -> dict[str, int]:
+    """Add users of club 9, some of them with an address, and return their number by locale."""
+    sizes = {"fr": SMALLEST_GROUP, "it": SMALLEST_GROUP - 1}
+    for number, locale in enumerate(locale for locale, size in sizes.items() for _ in range(size)):
+        api.directory.put(User(user_id=1_000 + number, club_id=9, locale=locale))
+    return sizes
+
+
+def _of_locale(locale: str) -> dict[str, Any]:
+    return {"club_id": 9, "audience": {"where": {"field": "locale", "is": locale}}}
+
+
+@pytest.mark.guarantee("single_users.small_group")
+@pytest.mark.kills(guard="single_users.small_group")
+@pytest.mark.parametrize(("locale", "status"), [("fr", 200), ("it", 403), ("es", 403)])
+def test_count_of_few_users_needs_users_read(api: CountApi, locale: str, status: int) -> None:
+    """An audience without users says of each one that it does not match."""
+    sizes = _groups(api)
+    answered, body = api.call(_of_locale(locale), SENDER)
+    assert (answered, body.get("users")) == (status, sizes[locale] if status == 200 else None)
+    if status == 403:
+        assert (body["code"], body["parameters"]) == ("users_few", {"minimum": SMALLEST_GROUP, "scope": "users:read"})
+    assert api.call(_of_locale(locale))[1]["users"] == sizes.get(locale, 0)
+
+
+@pytest.mark.guarantee("single_users.named")
+@pytest.mark.kills(guard="single_users.named")
+def test_count_with_named_exceptions_needs_users_read(api: CountApi) -> None:
+    """The counts with and without one user differ by what this user is."""
+    _groups(api)
+    counted = {"club_id": 9, "audience": ALL | {"except_users": [1_000]}}
+    status, body = api.call(counted, SENDER)
+    assert (status, [each["field"] for each in body["errors"]]) == (403, ["audience.except_users"])
+    assert api.directory.calls["users_of_club"] == 0
+    assert api.call(counted)[0] == 200
+
+
+def test_cut_count_of_few_users_needs_users_read(api: CountApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    _groups(api)
+
+    def slow(user_ids: Any) -> dict[int, list[Device]]:
+        api.clock.advance(29)
+        return {}
+
+    monkeypatch.setattr(api.directory, "devices", slow)
+    assert api.call({"club_id": 9, "audience": ALL}, SENDER)[0] == 403
 
 
 def test_count_ends_in_the_time_of_a_request(api: CountApi, monkeypatch: pytest.MonkeyPatch) -> None:

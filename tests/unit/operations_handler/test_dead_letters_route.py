@@ -13,11 +13,14 @@ from masscomm.clock import FixedClock
 from masscomm.domain.time_limits import REPLAYED_WITHIN_S
 from masscomm.errors import Retry
 from masscomm.http.problem import Problem
+from masscomm.http.scopes import ALL_SCOPES, Scope
 from masscomm.http.tenant import ALL_CLUBS, Clubs
 from masscomm.kafka.avro import Codec
+from masscomm.kafka.dead_letters import SOURCE_TOPIC
 from masscomm.operations.dead_letter_store import InMemoryDeadLetters
 from masscomm.operations.dead_letters import DeadLetter
 from masscomm.stores.audit_log import InMemoryAuditLog
+from tests.support.harness.chain import send
 from tests.support.harness.operations_api import LETTERS_AT, letter, registry
 
 SEVEN = Clubs(frozenset({7}))
@@ -35,7 +38,7 @@ class Setting:
         self.audit = operations_handler.audits(self.audit_log, FixedClock())("k7")
 
     def positions(self, clubs: Clubs = SEVEN, **parameters: Any) -> list[str]:
-        body = self.route.answer({name: [str(value)] for name, value in parameters.items()}, clubs, 29)
+        body = self.route.answer({name: [str(value)] for name, value in parameters.items()}, clubs, ALL_SCOPES, 29)
         return [row["position"] for row in body["rows"]]
 
     def replay(self, position: str = "0@0", clubs: Clubs = SEVEN) -> Any:
@@ -43,6 +46,9 @@ class Setting:
 
     def discard(self, position: str = "0@0", clubs: Clubs = SEVEN, *, content: str = '{"reason": " over "}') -> Any:
         return self.route.discard(position, content, clubs, "k7", self.audit)[0]
+
+    def show(self, position: str = "0@0", clubs: Clubs = SEVEN, scopes: frozenset[Scope] = ALL_SCOPES) -> Any:
+        return self.route.show(position, {}, clubs, scopes, self.audit)
 
     def actions(self) -> list[tuple[str, int | None, str, str, str]]:
         entries = self.audit_log.entries
@@ -70,7 +76,7 @@ def test_a_caller_lists_the_letters_of_its_clubs(setting: Setting) -> None:
 @pytest.mark.kills(guard="tenancy.dead_letter")
 @pytest.mark.parametrize("position", ["0@1", "0@2", "0@9", "0@", "..", "1@0"])
 def test_other_and_unknown_letters_have_the_same_response(setting: Setting, position: str) -> None:
-    for change in (setting.replay, setting.discard, lambda each: setting.route.show(each, {}, SEVEN)):
+    for change in (setting.replay, setting.discard, lambda each: setting.show(each)):
         with pytest.raises(Problem, match="unknown") as raised:
             change(position)
         assert (raised.value.status, raised.value.detail) == (404, "The dead letter is unknown.")
@@ -122,7 +128,7 @@ def test_a_discard_has_a_reason_and_is_audited(setting: Setting) -> None:
     assert setting.discard() == {"position": "0@0", "status": "discarded", "reason": "over"}
     assert setting.actions() == [("dead_letter.discarded", 7, "k7", "0@0", "ok")]
     assert setting.audit_log.entries[0].detail == "discarded: over"
-    (action,) = setting.route.show("0@0", {}, SEVEN)["history"]
+    (action,) = setting.show()["history"]
     assert (action["status"], action["by"], action["detail"]) == ("discarded", "k7", "over")
     assert setting.positions(status="discarded") == ["0@0"]
     assert setting.positions(status="open") == []
@@ -179,12 +185,56 @@ def test_an_old_letter_of_a_change_is_replayed() -> None:
 
 
 def test_a_shown_letter_has_its_decoded_payload(setting: Setting) -> None:
-    body = setting.route.show("0@0", {}, SEVEN)
+    body = setting.show()
     assert json.loads(body["payload"] or "")["to_users"] == [42]
     assert (body["letter"]["club_id"], body["payload_truncated"]) == (7, False)
-    unreadable = setting.route.show("0@2", {}, ALL_CLUBS)
+    unreadable = setting.show("0@2", ALL_CLUBS)
     assert (unreadable["payload"], unreadable["payload_base64"]) == (None, "AHBvaXNvbg==")
     assert unreadable["payload_error"]
+
+
+PERSONAL = send([4242], data={"secret_name": "secret"}, recipient_data={"0": {"secret_name": "secret"}})
+OUTLINED = letter(
+    CODEC,
+    offset=3,
+    value=CODEC.encode("send.api", "SendRequested", PERSONAL.to_avro()),
+    key=b"secret",
+    error="the row id=4242 is secret",
+    headers=((SOURCE_TOPIC, b"send.api"), ("trace", b"secret")),
+)
+CHANGED_ROW = b'{"after": {"id": 4242, "4242": {"email": "secret"}}}'
+CHANGE = letter(CODEC, offset=4, topic="cdc.g1.public.users", value=CHANGED_ROW)
+
+
+@pytest.mark.guarantee("dead_letters.values_need_users_read")
+@pytest.mark.kills(guard="dead_letters.outlined")
+@pytest.mark.kills(guard="dead_letters.error")
+@pytest.mark.kills(guard="dead_letters.keys_of_a_map")
+def test_letter_without_users_read_has_names_and_types() -> None:
+    setting = Setting(OUTLINED, CHANGE, UNREADABLE)
+    operator = frozenset({Scope.OPERATE})
+    body = setting.show("0@3", scopes=operator)
+    payload = json.loads(body["payload"])
+    assert (body["outlined"], payload["to_users"], payload["club_id"]) == (True, ["integer"], "integer")
+    assert (payload["data"], payload["recipient_data"]) == ({"*": "text"}, {"*": {"*": "text"}})
+    assert (payload["locale"], payload.keys()) == (None, CODEC.decode("SendRequested", OUTLINED.value).keys())
+    change = setting.show("0@4", ALL_CLUBS, operator)
+    assert json.loads(change["payload"]) == {"after": {"id": "integer", "*": {"email": "text"}}}
+    unreadable = setting.show("0@2", ALL_CLUBS, operator)
+    assert (unreadable["payload"], unreadable["payload_base64"], unreadable["payload_error"]) == (None, None, None)
+    page = setting.route.answer({}, ALL_CLUBS, operator, 29)
+    assert [row["error"] for row in page["rows"]] == [""] * 3
+    for shown in (body, change, page):
+        assert not any(value in json.dumps(shown) for value in ("secret", "4242"))
+    assert setting.actions() == []
+
+
+@pytest.mark.guarantee("dead_letters.reading_is_audited")
+@pytest.mark.kills(guard="dead_letters.audited")
+def test_reading_the_values_of_a_letter_is_audited() -> None:
+    setting = Setting(OUTLINED)
+    assert json.loads(setting.show("0@3")["payload"])["to_users"] == [4242]
+    assert setting.actions() == [("dead_letter.shown", 7, "k7", "0@3", "ok")]
 
 
 def test_hostile_text_is_inert_and_bounded() -> None:
@@ -200,8 +250,8 @@ def test_hostile_text_is_inert_and_bounded() -> None:
     setting = Setting(
         hostile, letter(CODEC, offset=18, value=b'{"a": "\xe2\x80\xae' + b"x" * 100_000 + b'"}', topic="cdc")
     )
-    bodies = [setting.route.show(position, {}, ALL_CLUBS) for position in ("0@17", "0@18")]
-    for body in (*bodies, setting.route.answer({}, ALL_CLUBS, 29)):
+    bodies = [setting.show(position, ALL_CLUBS) for position in ("0@17", "0@18")]
+    for body in (*bodies, setting.route.answer({}, ALL_CLUBS, ALL_SCOPES, 29)):
         written = json.dumps(body, ensure_ascii=False)
         assert not any(each in written for each in ("\u202e", "\x1b", "\ud800"))
         written.encode()
@@ -221,7 +271,7 @@ def test_letters_are_filtered(setting: Setting) -> None:
 
 
 def test_the_cursor_of_another_query_is_refused(setting: Setting) -> None:
-    cursor = setting.route.answer({"limit": ["1"]}, ALL_CLUBS, 29)["next_cursor"]
+    cursor = setting.route.answer({"limit": ["1"]}, ALL_CLUBS, ALL_SCOPES, 29)["next_cursor"]
     assert setting.positions(ALL_CLUBS, limit=1, cursor=cursor) == ["0@1"]
     with pytest.raises(Problem, match="cursor"):
         setting.positions(cursor=cursor)
@@ -246,4 +296,4 @@ def test_letters_are_not_hidden_while_the_registry_is_down(setting: Setting) -> 
     """A page without the letters of the caller would be wrong."""
     route = DeadLettersRoute(setting.store, Codec(DownRegistry()))  # type: ignore[arg-type]
     with pytest.raises(Retry):
-        route.answer({}, SEVEN, 29)
+        route.answer({}, SEVEN, ALL_SCOPES, 29)

@@ -159,8 +159,8 @@ def test_audience_of_another_club_is_refused(api: SendApi) -> None:
 
 def test_own_texts_need_their_scope(api: SendApi) -> None:
     own = {"title": "a", "body": "b"}
-    assert post(api, data=own, authorizer={"club_ids": "7", "scopes": "send"})[0] == 403
-    assert post(api, data=own, authorizer={"club_ids": "7", "scopes": "send send:content"})[0] == 202
+    assert post(api, data=own, authorizer={"club_ids": "7", "scopes": "send users:read"})[0] == 403
+    assert post(api, data=own, authorizer={"club_ids": "7", "scopes": "send send:content users:read"})[0] == 202
 
 
 def test_sends_of_a_batch_have_no_audience(api: SendApi) -> None:

@@ -14,10 +14,13 @@ from functions.send_handler.send_request import SendRequest
 from masscomm.clock import FixedClock
 from masscomm.decisions.dry_run import End, Forecast, Sample
 from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.simulator import FIRST_ID
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import DRY_RUN_AUDIENCE_RESERVE_S, DRY_RUN_RESERVE_S
 from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Retry
+from masscomm.http import single_users
+from masscomm.http.scopes import ALL_SCOPES
 from masscomm.rendering.templates import TemplateCache
 from tests.support.contracts.dry_run import (
     DEVICES,
@@ -83,14 +86,62 @@ def test_counts_need_the_scope_of_reading_sends(api: SendApi) -> None:
     assert (status, "scope read" in body["detail"]) == (403, True)
 
 
-@pytest.mark.kills(guard="scopes.dry_run_samples")
-def test_samples_need_the_scope_of_reading_users(api: SendApi) -> None:
-    _, body, _ = dry_run(api, to_users=[1], authorizer={"club_ids": "7", "scopes": "send read"})
-    assert (body["samples"], body["channels"][0]["deliverable"]) == ([], 1)
-    _, body, _ = dry_run(api, to_users=[1], authorizer={"club_ids": "7", "scopes": "send read users:read"})
+SENDER = {"principalId": "k", "club_ids": "7", "scopes": "send read"}
+READER = SENDER | {"scopes": "send read users:read"}
+
+
+@pytest.mark.kills(guard="single_users.samples")
+def test_samples_need_the_scope_of_reading_users(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(single_users, "SMALLEST_GROUP", 1)
+    _, body, _ = dry_run(api, audience={"all_users": True}, authorizer=SENDER)
+    assert (body["samples"], body["channels"][0]["deliverable"] > 0) == ([], True)
+    _, body, _ = dry_run(api, to_users=[1], authorizer=READER)
     assert body["samples"] == [
         {"channel": "push", "locale": "en", "user_id": 1, "fields": {"title": "News", "body": "We won: gold"}}
     ]
+
+
+@pytest.mark.guarantee("single_users.named")
+@pytest.mark.kills(guard="single_users.named")
+@pytest.mark.parametrize(
+    ("recipients", "field"),
+    [
+        ({"to_users": [1]}, "to_users"),
+        # The others are simulator recipients or unknown, so that the numbers show what becomes of one.
+        ({"to_users": [1, *range(FIRST_ID, FIRST_ID + 20)]}, "to_users"),
+        ({"to_users": [1, *range(900, 920)]}, "to_users"),
+        ({"audience": {"all_users": True, "except_users": [1]}}, "audience.except_users"),
+    ],
+)
+def test_dry_run_of_named_users_needs_users_read(api: SendApi, recipients: dict[str, Any], field: str) -> None:
+    status, body, _ = dry_run(api, **recipients, authorizer=SENDER)
+    assert (status, [each["field"] for each in body["errors"]]) == (403, [field])
+    assert body["parameters"] == {"field": field, "scope": "users:read"}
+    assert dry_run(api, **recipients, authorizer=READER)[0] == 200
+
+
+@pytest.mark.guarantee("single_users.small_group")
+@pytest.mark.kills(guard="single_users.small_group")
+def test_dry_run_of_a_few_users_needs_users_read(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    everybody = {"all_users": True}
+    status, body, _ = dry_run(api, audience=everybody, authorizer=SENDER)
+    assert (status, body["code"], "requested" in body) == (403, "users_few", False)
+    monkeypatch.setattr(single_users, "SMALLEST_GROUP", 2)
+    assert dry_run(api, audience=everybody, authorizer=SENDER)[0] == 200
+
+
+def test_dry_run_of_simulator_recipients_needs_no_users_read(api: SendApi) -> None:
+    test_key = SENDER | {"mode": "test"}
+    assert dry_run(api, to_users=[FIRST_ID], authorizer=SENDER)[0] == 200
+    assert dry_run(api, audience={"all_users": True}, authorizer=test_key)[0] == 200
+
+
+def test_send_without_named_users_needs_users_read(api: SendApi) -> None:
+    """The size of its audience is shown, so two sends would show what the user is."""
+    fields = {"audience": {"all_users": True, "except_users": [1]}}
+    assert api.call(json.dumps(PLAIN | fields), authorizer=SENDER)[0] == 403
+    assert api.producer.produced == []
+    assert api.call(json.dumps(PLAIN | fields), authorizer=READER)[0] == 202
 
 
 def test_names_of_one_locale_share_a_sample() -> None:
@@ -116,7 +167,7 @@ def test_dry_run_is_refused_as_the_send_would_be(api: SendApi) -> None:
     assert dry_run(api, to_users=[1], authorizer=EVERY_SCOPE | {"club_ids": "8"})[0] == 403
     assert dry_run(api, to_users=[1], authorizer=EVERY_SCOPE | {"club_ids": "7", "mode": "test"})[0] == 403
     own = {"title": "t", "body": "b"}
-    assert dry_run(api, to_users=[1], data=own, authorizer={"club_ids": "7", "scopes": "send read"})[0] == 403
+    assert dry_run(api, to_users=[1], data=own, authorizer=READER)[0] == 403
 
 
 def test_a_send_of_a_batch_has_no_dry_run(api: SendApi) -> None:
@@ -162,7 +213,7 @@ def large(total: int, opted_out: int) -> DryRunSend:
 def answer_of(use_case: DryRunSend, remaining_s: Callable[[], float] = lambda: 29.0, **fields: Any) -> DryRunBody:
     send = SendRequest.model_validate(PLAIN | {"dry_run": True} | fields)
     identity = SendIdentity(send_id="s", requested_at_ms=FixedClock().now_ms(), chunk_size=5_000)
-    return use_case.answer(send, identity, remaining_s, is_test=False, with_samples=True)
+    return use_case.answer(send, identity, remaining_s, is_test=False, scopes=ALL_SCOPES)
 
 
 def test_large_sends_are_estimated_from_the_same_sample(monkeypatch: pytest.MonkeyPatch) -> None:
