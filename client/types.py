@@ -589,6 +589,9 @@ class HealthBody(TypedDict):
     directory: list[DirectoryRow]
     open_dead_letters: int
     """Dead letters that were neither replayed nor discarded."""
+    categories_without_unsubscribe: list[str]
+    """The categories whose e-mails offer no way to unsubscribe, because the installation has neither the address of the
+route nor a mailbox."""
     generated_at: str
 
 

@@ -166,6 +166,7 @@ OPERATIONS = {
             "lag_total": 3,
             "directory": [{"generation": "g1", "heartbeat_at": _NOON, "staleness_s": 1.5}],
             "open_dead_letters": 1,
+            "categories_without_unsubscribe": [],
             "generated_at": _ONE,
         },
     ),

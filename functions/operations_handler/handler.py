@@ -18,6 +18,7 @@ from functions.operations_handler.routes.keys import Caller, KeysRoute, Made
 from functions.operations_handler.routes.suppressions import SuppressionsRoute
 from functions.operations_handler.routes.webhooks import WebhooksRoute
 from masscomm import environment
+from masscomm.channels.unsubscribe_links import is_offered
 from masscomm.clock import Clock, SystemClock
 from masscomm.http import idempotency, rest
 from masscomm.http.accept import negotiated
@@ -79,7 +80,7 @@ def bootstrap() -> UseCases:
     codec = Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL")))
     return UseCases(
         alarms=AlarmsRoute(alarms_from_environment(), clock),
-        health=HealthRoute(KafkaHealth.from_environment(), dead_letters, clock),
+        health=HealthRoute(KafkaHealth.from_environment(), dead_letters, clock, is_offered()),
         dead_letters=DeadLettersRoute(dead_letters, codec),
         devices=DevicesRoute(OpenSearchDisabledDevices(directory), codec, KafkaProducer.from_environment(), clock),
         suppressions=SuppressionsRoute(OpenSearchSuppressionList(directory)),

@@ -112,9 +112,11 @@ def _answer(found: "UserPreferences | None") -> Response:
 
 @observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Process an API Gateway REST proxy event and return its response. A scheduled event produces the changes that are
-    stored and not produced.
+    """Process an API Gateway REST proxy event and return its response. An event of an SES receipt rule unsubscribes, a
+    scheduled event produces the changes that are stored and not produced.
     """
-    if "httpMethod" not in event:
-        return {"produced": bootstrap().produce_missing(lambda: context.get_remaining_time_in_millis() / 1000)}
-    return api.answer(event, context)
+    if "httpMethod" in event:
+        return api.answer(event, context)
+    if "Records" in event:
+        return {"unsubscribed": unsubscribe().receive(event)}
+    return {"produced": bootstrap().produce_missing(lambda: context.get_remaining_time_in_millis() / 1000)}

@@ -1,20 +1,24 @@
-"""The pages of unsubscribe links: the page of a link has a button, and only its request unsubscribes.
+"""The ways out of an e-mail's category: the pages of its link, and e-mails to the mailbox.
+
+The page of a link has a button, and only its request unsubscribes.
 
 Programs that check links in e-mails request each of them, so GET changes nothing. Mail programs unsubscribe with one
-click by a POST (RFC 8058). The link's token is the only credential: it names the user, the club (tenant) and the
-category, and permits nothing else.
+click by a POST (RFC 8058), others by an e-mail whose subject is the token. The token is the only credential: it names
+the user, the club (tenant) and the category, and permits nothing else.
 """
 
 import base64
 import hashlib
 import html
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import unquote_plus
 
 from functions.preferences_handler.change_preferences import UNSUBSCRIBE, ChangePreferences, UserPreferences
-from masscomm.channels.unsubscribe_links import UnsubscribeLinks
+from masscomm.channels.unsubscribe_links import UnsubscribeLinks, token_in_subject
 from masscomm.domain.categories import category
 from masscomm.domain.key_limits import REQUESTS
 from masscomm.domain.preference_changes import Wish
@@ -53,7 +57,7 @@ _PART_NAME = re.compile(r'\bname="?([^";\r\n]+)', re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True)
 class Unsubscribe:
-    """The use case of both routes."""
+    """The use case of both routes and of the mailbox."""
 
     links: UnsubscribeLinks | None
     preferences: ChangePreferences
@@ -69,10 +73,32 @@ class Unsubscribe:
             return _page(HTTPStatus.BAD_REQUEST, "Not unsubscribed", "<p>Open the link again, and use its button.</p>")
         return self._answer(token, acts=True)
 
+    def receive(self, event: Mapping[str, Any]) -> int:
+        """Unsubscribe by the e-mails in an event of an SES receipt rule; return their number. An e-mail without a valid
+        token has no effect: its text, and who sent it, are read by nobody. Raises Retry; a repetition is harmless.
+
+        Source: https://docs.aws.amazon.com/ses/latest/dg/receiving-email-action-lambda-event.html
+        """
+        unsubscribed = 0
+        for record in event["Records"]:
+            token = token_in_subject(str(record["ses"]["mail"].get("commonHeaders", {}).get("subject") or ""))
+            subscription = None if token is None else self._subscription(token)
+            if subscription is not None and self._found(subscription, acts=True) is not None:
+                unsubscribed += 1
+            else:
+                logger.info("an e-mail to the unsubscribe mailbox has no valid token")
+        return unsubscribed
+
+    def _subscription(self, token: str) -> Subscription | None:
+        """Return the subscription in a token; None if it is not valid, or its category is mandatory. Raises Retry."""
+        found = self.links.subscription(token) if self.links is not None else None
+        is_mandatory = found is not None and category(found.category, found.club_id).mandatory
+        return None if is_mandatory else found
+
     def _answer(self, token: str, *, acts: bool) -> Response:
         try:
-            subscription = self.links.subscription(token) if self.links is not None else None
-            if subscription is None or category(subscription.category, subscription.club_id).mandatory:
+            subscription = self._subscription(token)
+            if subscription is None:
                 return _INVALID
             refused = self._refused(token, acts=acts)
             if refused is not None and not acts:  # guard: unsubscribe.scanned_page

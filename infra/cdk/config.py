@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import parseaddr
 
+from masscomm.channels.unsubscribe_links import checked_mailbox
+from masscomm.domain.categories import optional_categories
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.time_limits import ARCHIVE_KEPT_DAYS, RECIPIENT_LOG_KEPT_DAYS
 from masscomm.http.scopes import ROLE_LIMITS, Role
@@ -138,6 +140,23 @@ class PeopleConfig:
     def __post_init__(self) -> None:
         if not self.keys_url.startswith("https://"):
             raise ValueError("PeopleConfig: keys_url is an address of https")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MailboxConfig:
+    """The mailbox to which recipients of e-mails write to unsubscribe. SES receives its e-mails; the MX record of its
+    domain is the operator's (https://docs.aws.amazon.com/ses/latest/dg/receiving-email-mx-record.html).
+    """
+
+    # An address in a domain that is verified in SES.
+    address: str
+    # The receipt rule set to which the mailbox's rule is added. A region has one active rule set, so that no deployment
+    # activates one: https://docs.aws.amazon.com/ses/latest/APIReference/API_SetActiveReceiptRuleSet.html.
+    rule_set: str
+
+    def __post_init__(self) -> None:
+        """Raises Stop if the address is not one for a mailto address."""
+        checked_mailbox(self.address)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,8 +306,10 @@ class Environment:
     generation: str = "g1"
     # The sender of e-mails: an address, or a name and an address.
     sender: str = "notifications@masscomm.example"
-    # The address of the route /v1/unsubscribe of the REST API, as mail programs reach it.
-    unsubscribe_url: str = "https://masscomm.example/v1/unsubscribe"
+    # The address of the route /v1/unsubscribe of the REST API, as mail programs reach it; None: e-mails have no link.
+    unsubscribe_url: str | None = "https://masscomm.example/v1/unsubscribe"
+    # None: no e-mail to unsubscribe is offered.
+    unsubscribe_mailbox: MailboxConfig | None = None
     # (platform of a device, platform name in SNS). An operator creates each platform application with the name
     # PREFIX-PLATFORM, because it holds the credentials of Google or Apple.
     platforms: tuple[tuple[str, str], ...] = (("gcm", "GCM"), ("apns", "APNS"))
@@ -347,6 +368,10 @@ class Environment:
             )
         if not 0 <= self.trace_ratio <= 1 or not 0 <= self.receipts_percent <= 100:
             raise ValueError(f"{self.name}: trace_ratio is from 0 to 1, receipts_percent from 0 to 100")
+        if self.protected and self.unsubscribe_url is None and self.unsubscribe_mailbox is None:
+            names = ", ".join(optional_categories("email"))
+            if names:
+                raise ValueError(f"{self.name}: e-mails of {names} need unsubscribe_url or unsubscribe_mailbox")
         if self.console is not None and self.api.people is None:
             raise ValueError(f"{self.name}: the console needs api.people, the issuer at which people sign in")
         if self.console is not None and self.console.domain == self.api.domain:

@@ -155,6 +155,8 @@ class Profile:
     email: bool = False
     # Whether the function signs or verifies unsubscribe links.
     unsubscribe_links: bool = False
+    # Whether SES invokes the function with the e-mails to the unsubscribe mailbox.
+    reads_mailbox: bool = False
     # Whether the function signs webhooks, or shows the secrets of their endpoints.
     webhook_keys: bool = False
     # Whether the function calls servers in the Internet. It is outside the VPC then, and reaches none of its servers.
@@ -243,6 +245,7 @@ PROFILES = {
         requests=_PREFERENCES,
         tables=(USAGE,),
         unsubscribe_links=True,
+        reads_mailbox=True,
     ),
     "audience_expander": Profile(
         warmth=Warmth.NOTHING,

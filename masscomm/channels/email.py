@@ -1,4 +1,4 @@
-"""Builds e-mail messages with the headers for unsubscribing with one click (RFC 2369, RFC 8058)."""
+"""Builds e-mail messages with the headers for unsubscribing (RFC 2369), also with one click (RFC 8058)."""
 
 import re
 from email.contentmanager import _encode_text  # type: ignore[attr-defined]  # tests compare with its public callers
@@ -14,17 +14,16 @@ from textwrap import wrap
 from uuid import uuid4
 
 from masscomm.channels.provider import InvalidAddress, Rejected
+from masscomm.channels.unsubscribe_links import NO_WAY_OUT, WaysOut
 from masscomm.domain.addresses import with_ascii_domain
 from masscomm.domain.limits import MAX_ADDRESS_BYTES
 
 # A random id in place of the notification's id in a cached message.
 _ID = str(uuid4())
-# An address in place of the recipient's unsubscribe link.
-_LINK = f"https://{uuid4()}"
+# Addresses in place of the recipient's ways to unsubscribe.
+_IN_PLACE = WaysOut(link=f"https://{uuid4()}", mailto=f"mailto:{uuid4()}")
 # Texts in place of the content of a frame.
 _SUBJECT, _TEXT, _HTML = (uuid4().hex for _ in range(3))
-# The ways to unsubscribe that a message has: none, an e-mail to the sender, or a link in addition.
-_NONE, _BY_MAIL, _ONE_CLICK = range(3)
 # The number of cached messages, and of cached frames. Many recipients have the same texts, and Python's email package
 # takes most of the processor time of an e-mail.
 _CACHED_MESSAGES = 32
@@ -65,8 +64,7 @@ def email_message(
     text: str,
     html: str | None,
     notification_id: str,
-    mandatory: bool = False,
-    unsubscribe_link: str | None = None,
+    ways_out: WaysOut = NO_WAY_OUT,
 ) -> bytes:
     """Return the message as bytes.
 
@@ -76,9 +74,8 @@ def email_message(
         subject: The subject line.
         text: The body as plain text.
         html: The body as HTML, an alternative to the text.
-        notification_id: The id of the notification, a UUID; the message id and the mailto link contain it.
-        mandatory: Whether the recipient cannot unsubscribe, so that the message has no header for it.
-        unsubscribe_link: The target of the one-click link; None: the message has only the mailto link.
+        notification_id: The id of the notification, a UUID; the message id contains it.
+        ways_out: The ways to unsubscribe; without any, the message has no header for it.
 
     Raises:
         InvalidAddress: The recipient is not an address.
@@ -88,20 +85,21 @@ def email_message(
         to = _to_line(recipient)
     except _INVALID as error:
         raise InvalidAddress from error
-    ways = _NONE if mandatory else _ONE_CLICK if unsubscribe_link else _BY_MAIL
+    offered = WaysOut(*(each and in_place for each, in_place in zip(ways_out, _IN_PLACE, strict=True)))
     try:
-        message = _message_without_recipient(sender, subject, text, html, ways)
+        message = _message_without_recipient(sender, subject, text, html, offered)
     except _INVALID as error:
         raise Rejected(f"the message is not a valid e-mail: {error}") from error
-    if unsubscribe_link:
-        message = message.replace(_LINK.encode(), unsubscribe_link.encode())
+    for own, in_place in zip(ways_out, _IN_PLACE, strict=True):
+        if own and in_place:
+            message = message.replace(in_place.encode(), own.encode())
     return to + message.replace(_ID.encode(), notification_id.encode())
 
 
 @lru_cache(maxsize=_CACHED_MESSAGES)
-def _message_without_recipient(sender: str, subject: str, text: str, html: str | None, ways: int) -> bytes:
-    """Return the message without the header To, with _ID as the notification's id and _LINK as the recipient's link.
-    `ways` is _NONE, _BY_MAIL or _ONE_CLICK.
+def _message_without_recipient(sender: str, subject: str, text: str, html: str | None, ways_out: WaysOut) -> bytes:
+    """Return the message without the header To, with _ID as the notification's id and the addresses of _IN_PLACE as the
+    recipient's ways to unsubscribe.
 
     The email package makes the frame of a message once; building each personal message takes it ten times as long.
 
@@ -109,7 +107,7 @@ def _message_without_recipient(sender: str, subject: str, text: str, html: str |
         ValueError, MessageError: The texts do not make a valid message.
     """
     bodies = [_encode_text(each, "utf-8", None, _POLICY) for each in ((text, html) if html else (text,))]
-    frame = _frame(sender, ways, tuple(encoding for encoding, _ in bodies))
+    frame = _frame(sender, ways_out, tuple(encoding for encoding, _ in bodies))
     # A boundary is used for one content, so that no later content can contain it.
     boundary = _new_boundary().encode()
     before, *parts = (part.replace(_BOUNDARY.encode(), boundary) for part in frame)
@@ -118,7 +116,7 @@ def _message_without_recipient(sender: str, subject: str, text: str, html: str |
 
 
 @lru_cache(maxsize=_CACHED_MESSAGES)
-def _frame(sender: str, ways: int, encodings: tuple[str, ...]) -> tuple[bytes, ...]:
+def _frame(sender: str, ways_out: WaysOut, encodings: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return the parts of a message around its subject line and its bodies, as the email package makes them.
 
     Args:
@@ -133,12 +131,10 @@ def _frame(sender: str, ways: int, encodings: tuple[str, ...]) -> tuple[bytes, .
     message["Message-ID"] = f"<{_ID}@{own_address.rpartition('@')[2]}>"
     # Mail programs send no automatic reply, such as that of an absent recipient, to such a message (RFC 3834, 2).
     message["Auto-Submitted"] = "auto-generated"
-    mailto = f"<mailto:{own_address}?subject=unsubscribe%20{_ID}>"
-    if ways == _ONE_CLICK:
+    if ways_out.link:
         message["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
-        message["List-Unsubscribe"] = f"<{_LINK}>, {mailto}"
-    elif ways == _BY_MAIL:
-        message["List-Unsubscribe"] = mailto
+    if any(ways_out):
+        message["List-Unsubscribe"] = ", ".join(f"<{each}>" for each in ways_out if each)
     message["Subject"] = _SUBJECT
     message.set_content(_TEXT, cte=encodings[0])
     bodies: list[MIMEPart] = [message]

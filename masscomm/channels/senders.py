@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from masscomm.channels.provider import EmailProvider, PushProvider, Transient
 from masscomm.channels.push import collapse_id_of, push_attributes, push_message
-from masscomm.channels.unsubscribe_links import UnsubscribeLinks
+from masscomm.channels.unsubscribe_links import NO_WAY_OUT, UnsubscribeLinks, WaysOut
 from masscomm.domain.categories import category
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.unsubscribe_tokens import Subscription
@@ -94,7 +94,7 @@ class EmailSender:
     provider: EmailProvider
     # The sender: an address, or a name and an address.
     from_address: str
-    # The unsubscribe links in the headers of e-mails; None: they have only the mailto link.
+    # The ways to unsubscribe in the headers of e-mails; None: they have no such header.
     unsubscribe: UnsubscribeLinks | None = None
 
     async def send(self, notification: Notification, target: Device | str) -> str:
@@ -110,16 +110,15 @@ class EmailSender:
             text=notification.text("text"),
             html=notification.texts.get("html"),
             notification_id=notification.id,
-            mandatory=mandatory,
-            unsubscribe_link=None if mandatory else self._link(notification.subscription),
+            ways_out=NO_WAY_OUT if mandatory else self._ways_out(notification.subscription),
         )
         return await self.provider.send(recipient=target, message=message)
 
-    def _link(self, subscription: Subscription) -> str | None:
-        """Return the link of a recipient; None if there are no links. Raises Transient if it cannot be signed now: no
-        e-mail is sent without its link.
+    def _ways_out(self, subscription: Subscription) -> WaysOut:
+        """Return how the recipient unsubscribes. Raises Transient if it cannot be signed now: no e-mail is sent without
+        it.
         """
         try:
-            return None if self.unsubscribe is None else self.unsubscribe.link(subscription)
+            return NO_WAY_OUT if self.unsubscribe is None else self.unsubscribe.ways_out(subscription)
         except MasscommError as error:
             raise Transient(f"the unsubscribe link cannot be signed: {error}") from error

@@ -56,6 +56,18 @@ def category_table() -> CategoryTable:
     return read_categories(yaml.safe_load(read_text("categories.yaml")))
 
 
+def optional_categories(channel: str) -> list[str]:
+    """Return the names of the categories that use a channel by themselves and that recipients may leave."""
+    table = category_table()
+    found = {
+        name
+        for categories in (table.categories, *table.of_clubs.values())
+        for name, each in categories.items()
+        if channel in each.channels and not each.mandatory
+    }
+    return sorted(found)
+
+
 def read_categories(document: Any) -> CategoryTable:
     """Return the contents of a parsed categories.yaml. Raises CategoriesError."""
     _check_keys(document, {DEFAULT, "categories", "tenants"}, "categories.yaml")

@@ -2600,6 +2600,12 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="unsubscribe.missing_way_out_is_seen",
+        rule="The health names the categories whose e-mails offer no way to unsubscribe.",
+        change=Becomes("[]"),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
         guard="unsubscribe.mandatory_category",
         rule="E-mails of mandatory categories have no unsubscribe header.",
         change=Becomes("False"),

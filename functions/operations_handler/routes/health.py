@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from masscomm.clock import Clock
+from masscomm.domain.categories import optional_categories
 from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.operations.dead_letter_store import DeadLetterStore
 from masscomm.operations.health import Health
@@ -37,6 +38,9 @@ class HealthBody(TypedDict):
     directory: list[DirectoryRow]
     open_dead_letters: int
     """Dead letters that were neither replayed nor discarded."""
+    categories_without_unsubscribe: list[str]
+    """The categories whose e-mails offer no way to unsubscribe, because the installation has neither the address of the
+    route nor a mailbox."""
     generated_at: str
 
 
@@ -45,6 +49,8 @@ class HealthRoute:
     health: Health
     dead_letters: DeadLetterStore
     clock: Clock
+    # Whether e-mails offer a way to unsubscribe.
+    offers_unsubscribe: bool
 
     def answer(self, parameters: Mapping[str, list[str]]) -> HealthBody:
         """Return the response body. Raises Problem with status 400 for any parameter, or Retry."""
@@ -53,12 +59,15 @@ class HealthRoute:
             raise read.problem()
         lags = sorted(self.health.lags(), key=lambda each: (-each.records, each.function, each.topic))
         ages = self.health.directory_ages()
+        # guard: unsubscribe.missing_way_out_is_seen
+        without_way_out = [] if self.offers_unsubscribe else optional_categories("email")
         now_ms = self.clock.now_ms()
         return {
             "lag": [{"function": each.function, "topic": each.topic, "records": each.records} for each in lags],
             "lag_total": sum(each.records for each in lags),
             "directory": [_row(each.generation, each.heartbeat_at_ms, now_ms) for each in ages],
             "open_dead_letters": self.dead_letters.open_count(),
+            "categories_without_unsubscribe": without_way_out,
             "generated_at": time_of_ms(now_ms),
         }
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from aws_cdk import Annotations, Duration
+from aws_cdk import Annotations, Duration, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_destinations as destinations
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from functions.catalogue import FunctionEntry
@@ -122,6 +124,24 @@ class MasscommFunction(Construct):
 
         explain(self.role, "these actions support no resource: network interfaces and traces", "IAM5[Resource::*]")
         explain(self.function, "the code is locked, built and tested for python3.13", "L1")
+
+    def keep_failed_events(self, queue: sqs.IQueue, key: kms.IKey) -> None:
+        """Configure that Lambda tries an asynchronous event up to three times within six hours, and then sends it to
+        the queue.
+        """
+        self.alias.configure_async_invoke(
+            on_failure=destinations.SqsDestination(queue), retry_attempts=2, max_event_age=Duration.hours(6)
+        )
+        self.grant(
+            [
+                iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[queue.queue_arn]),
+                iam.PolicyStatement(
+                    actions=["kms:Decrypt", "kms:GenerateDataKey"],
+                    resources=[key.key_arn],
+                    conditions={"StringEquals": {"kms:ViaService": f"sqs.{Stack.of(self).region}.amazonaws.com"}},
+                ),
+            ]
+        )
 
     def grant(self, statements: Iterable[iam.PolicyStatement]) -> None:
         for statement in statements:

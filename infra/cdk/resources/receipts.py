@@ -9,7 +9,6 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_lambda_destinations as destinations
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_logs_destinations as log_destinations
 from aws_cdk import aws_ses as ses
@@ -74,29 +73,11 @@ class Receipts(Construct):
             retention_period=Duration.days(14),
         )
         explain(self.missed, "it is the dead-letter queue of the function's triggers", "SQS3")
-        self._keep_failed_events()
+        function.keep_failed_events(self.missed, key)
         failures = self._failures()
         for platform, arn in applications.items():
             self._subscribe_to_push_logs(platform, arn, failures)
         self._subscribe_to_mail_events()
-
-    def _keep_failed_events(self) -> None:
-        """Configure that Lambda tries an asynchronous event up to three times within six hours, and then sends it to
-        the queue.
-        """
-        self._function.alias.configure_async_invoke(
-            on_failure=destinations.SqsDestination(self.missed), retry_attempts=2, max_event_age=Duration.hours(6)
-        )
-        self._function.grant(
-            [
-                iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.missed.queue_arn]),
-                iam.PolicyStatement(
-                    actions=["kms:Decrypt", "kms:GenerateDataKey"],
-                    resources=[self._key.key_arn],
-                    conditions={"StringEquals": {"kms:ViaService": f"sqs.{self._environment.region}.amazonaws.com"}},
-                ),
-            ]
-        )
 
     def _failures(self) -> sns.Topic:
         """Return the SNS topic for EventDeliveryFailure events, which report invalid device tokens sooner than the logs

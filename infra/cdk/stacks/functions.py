@@ -19,6 +19,7 @@ from infra.cdk.resources.function import MasscommFunction, Place
 from infra.cdk.resources.kafka import partitions_of
 from infra.cdk.resources.logs import removal
 from infra.cdk.resources.receipts import Receipts, configuration_set
+from infra.cdk.resources.unsubscribe_mailbox import receipt_rule
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
 from infra.cdk.stacks.grants import CDC_CONSUMER, grant_profile
@@ -115,6 +116,9 @@ class FunctionsStack(Stack):
                 applications=self._applications(),
             )
             self.missed[entry.name] = triggers.missed
+        if profile.reads_mailbox and (mailbox := self._environment.unsubscribe_mailbox) is not None:
+            function.keep_failed_events(self.missed[entry.name], self._base.key)
+            receipt_rule(function, function=function, mailbox=mailbox, name=f"{self._environment.prefix}-unsubscribe")
         return function
 
     def _signing_keys(self, name: str, description: str, why_not_rotated: str) -> secretsmanager.Secret:
@@ -169,11 +173,15 @@ class FunctionsStack(Stack):
             variables["SES_SENDER"] = environment.sender
             if environment.receipts:
                 variables["SES_CONFIGURATION_SET"] = configuration_set(environment)
-        if profile.unsubscribe_links:
-            variables |= {
+        mailbox = environment.unsubscribe_mailbox
+        if profile.unsubscribe_links or profile.operates:
+            ways_out = {
                 "UNSUBSCRIBE_URL": environment.unsubscribe_url,
-                "UNSUBSCRIBE_KEYS_SECRET_ARN": self._unsubscribe_keys.secret_arn,
+                "UNSUBSCRIBE_MAILBOX": mailbox and mailbox.address,
             }
+            variables |= {name: value for name, value in ways_out.items() if value}
+        if profile.unsubscribe_links:
+            variables["UNSUBSCRIBE_KEYS_SECRET_ARN"] = self._unsubscribe_keys.secret_arn
         if profile.webhook_keys:
             variables["WEBHOOK_KEYS_SECRET_ARN"] = self._webhook_keys.secret_arn
         if profile.push or profile.email:

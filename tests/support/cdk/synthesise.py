@@ -12,17 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from functions.catalogue import read_catalogue
-from infra.cdk.config import ENVIRONMENTS, LOCAL, PROD, ApiConfig, ExternalServers, local
+from infra.cdk.config import ENVIRONMENTS, LOCAL, PROD, ApiConfig, ExternalServers, MailboxConfig, local
 
 SYNTHESISED = ("dev", "prod")
 # While one generation replaces another, topics, mappings and alarms are at their maximum. CloudFormation replaces
 # resources for the other differences.
+MAILBOX = MailboxConfig(address="unsubscribe@mail.masscomm.example", rule_set="inbound")
 REPLACING = replace(
     PROD,
     name="replacing",
     generation="g1,g2",
     kafka=replace(PROD.kafka, version="4.0.x"),
     alarm_email="others@masscomm.example",
+    unsubscribe_mailbox=MAILBOX,
 )
 DOMAIN = "api.masscomm.example"
 CERTIFICATE = "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000000"

@@ -12,6 +12,7 @@ from masscomm.channels.email import email_message
 from masscomm.channels.provider import EmailProvider, PushProvider, Rejected, TargetGone, TargetUnknown
 from masscomm.channels.push import push_attributes, push_message
 from masscomm.channels.ses_email import SesEmail
+from masscomm.channels.unsubscribe_links import WaysOut
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class EmailContract:
             text="Hello",
             html="<p>Hello</p>",
             notification_id="n",
-            unsubscribe_link="https://unsubscribe.example/u",
+            ways_out=WaysOut("https://unsubscribe.example/u", "mailto:u@unsubscribe.example?subject=unsubscribe%20u"),
         )
         ids = [send(provider, recipient="ada@example.com", message=data) for _ in range(2)]
         assert all(ids)

@@ -80,7 +80,7 @@ def build(monkeypatch: pytest.MonkeyPatch, *, clock: Clock, audit_log: AuditLog,
     )
     cases = operations_handler.UseCases(
         alarms=AlarmsRoute(InMemoryAlarms([alarm]), clock),
-        health=HealthRoute(health, dead_letters, clock),
+        health=HealthRoute(health, dead_letters, clock, offers_unsubscribe=True),
         dead_letters=DeadLettersRoute(dead_letters, codec),
         devices=DevicesRoute(InMemoryDisabledDevices([device]), codec, InMemoryProducer(), clock),
         suppressions=SuppressionsRoute(InMemorySuppressionList([suppression])),

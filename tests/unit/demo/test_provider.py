@@ -11,6 +11,7 @@ from devstack.demo import provider
 from devstack.demo.provider import Call, Foreign
 from masscomm.channels.email import email_message
 from masscomm.channels.push import push_message
+from masscomm.channels.unsubscribe_links import WaysOut
 
 ARN = "arn:aws:sns:us-east-1:000000000000:endpoint/{}/masscomm/1"
 NOTIFICATION = "0f8fad5b-d9cb-469f-a165-70867728950e"
@@ -82,7 +83,7 @@ def test_email_call_has_its_unsubscribe_link(answer: Answer) -> None:
         text="Hallo",
         html=None,
         notification_id=NOTIFICATION,
-        unsubscribe_link=link,
+        ways_out=WaysOut(link),
     )
     answer([], [{"Id": "1", "RawData": raw.decode()}])
     assert [call.unsubscribe_link for call in provider.calls("http://localhost")] == [link]

@@ -7,9 +7,10 @@ import pytest
 from aws_cdk import App, Stack
 
 from infra.cdk import app
-from infra.cdk.config import PROD, ApiConfig, KafkaConfig, OpenSearchConfig, PeopleConfig, placeholders
+from infra.cdk.config import PROD, ApiConfig, KafkaConfig, MailboxConfig, OpenSearchConfig, PeopleConfig, placeholders
 from infra.cdk.profiles import PROFILES
 from infra.cdk.stacks.grants import _provider
+from masscomm.errors import Stop
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,22 @@ from infra.cdk.stacks.grants import _provider
 def test_invalid_setting_is_refused_by_name(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(PROD, **changed)
+
+
+MAILBOX = MailboxConfig(address="unsubscribe@mail.club.example", rule_set="inbound")
+
+
+@pytest.mark.guarantee("unsubscribe.way_out_of_a_category")
+def test_protected_environment_needs_a_way_to_unsubscribe() -> None:
+    with pytest.raises(ValueError, match="e-mails of newsletter need unsubscribe_url or unsubscribe_mailbox"):
+        replace(PROD, unsubscribe_url=None)
+    assert replace(PROD, unsubscribe_url=None, unsubscribe_mailbox=MAILBOX)
+    assert replace(PROD, unsubscribe_url=None, protected=False)
+
+
+def test_mailbox_without_a_plain_address_is_refused() -> None:
+    with pytest.raises(Stop):
+        MailboxConfig(address="Club <unsubscribe@club.example>", rule_set="inbound")
 
 
 def test_permission_names_the_address_of_a_named_sender() -> None:

@@ -40,7 +40,7 @@ def test_invisible_characters_do_not_change_an_address(invisible: str) -> None:
     spelt = f"{invisible}{ADDRESS}{invisible}"
     user = User(user_id=1, club_id=7, email=spelt)
     message = email_message(
-        sender="a@b.example", recipient=spelt, subject="s", text="t", html=None, notification_id="n", mandatory=True
+        sender="a@b.example", recipient=spelt, subject="s", text="t", html=None, notification_id="n"
     )
 
     assert CHANNELS["email"].address_of(user) == ADDRESS

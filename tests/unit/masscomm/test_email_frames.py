@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from masscomm.channels import email
 from masscomm.channels.email import email_message, mail_domain_in_ascii
 from masscomm.channels.provider import Rejected
+from masscomm.channels.unsubscribe_links import NO_WAY_OUT, WaysOut
 
 ID = "8a6e0804-2bd0-4672-b79d-d97027f9071a"
 SENDER = "Müller & Co <news@club.example>"
@@ -24,7 +25,7 @@ _BOUNDARY = re.compile(rb"={15}\d{19}==")
 _SUBJECT = re.compile(rb"^Subject: .*\r\n([ \t].*\r\n)*", re.MULTILINE)
 
 
-def by_the_package(*, recipient: str, text: str, html: str | None, link: str | None) -> bytes:
+def by_the_package(*, recipient: str, text: str, html: str | None, ways_out: WaysOut) -> bytes:
     """Return the message without a subject as the email package makes it as a whole."""
     own = parseaddr(SENDER)[1]
     to = email._POLICY.fold_binary(
@@ -34,12 +35,10 @@ def by_the_package(*, recipient: str, text: str, html: str | None, link: str | N
     message["From"] = SENDER
     message["Message-ID"] = f"<{ID}@{own.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"
-    mailto = f"<mailto:{own}?subject=unsubscribe%20{ID}>"
-    if link is not None:
+    if ways_out.link is not None:
         message["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
-        message["List-Unsubscribe"] = f"<{link}>, {mailto}"
-    else:
-        message["List-Unsubscribe"] = mailto
+    if addresses := [f"<{each}>" for each in ways_out if each is not None]:
+        message["List-Unsubscribe"] = ", ".join(addresses)
     message.set_content(text)
     if html:
         message.add_alternative(html, subtype="html")
@@ -57,9 +56,9 @@ def subject_of(message: bytes) -> str:
     return "".join(part if isinstance(part, str) else part.decode(charset or "ascii") for part, charset in parts)
 
 
-def check(recipient: str, subject: str, text: str, html: str | None, link: str | None) -> None:
+def check(recipient: str, subject: str, text: str, html: str | None, ways_out: WaysOut) -> None:
     try:
-        theirs = by_the_package(recipient=recipient, text=text, html=html, link=link)
+        theirs = by_the_package(recipient=recipient, text=text, html=html, ways_out=ways_out)
     except (ValueError, IndexError, MessageError, RecursionError):
         theirs = None
     try:
@@ -70,7 +69,7 @@ def check(recipient: str, subject: str, text: str, html: str | None, link: str |
             text=text,
             html=html,
             notification_id=ID,
-            unsubscribe_link=link,
+            ways_out=ways_out,
         )
     except Rejected:
         assert theirs is None or subject.splitlines() != [subject]
@@ -92,16 +91,24 @@ TEXTS = (
 ADDRESSES = st.emails() | st.from_regex(r"[a-z0-9._+=?!-]{1,40}@[a-z0-9.-]{1,60}", fullmatch=True)
 
 
-@given(ADDRESSES, TEXTS, TEXTS, st.none() | TEXTS, st.none() | st.just("https://club.example/v1/unsubscribe/abc"))
-@example("ada@example.com", "Goal", "We lead.", None, None)
-@example("a@b.example", "x" * 69, "x" * 78, "x" * 79, None)
-@example("a" * 60 + "@b.example.com", "x" * 70, "", "", None)
-@example("a@b.example", "Tor für uns", "Hallo Müller", "<p>日本</p>", "https://a.example/" + "l" * 300)
-@example("a@b.example", " a  b ", "a\r\nb\rc\n.\n", "\n", None)
+WAYS_OUT = st.builds(
+    WaysOut,
+    st.none() | st.just("https://club.example/v1/unsubscribe/abc"),
+    st.none() | st.just("mailto:unsubscribe@club.example?subject=unsubscribe%20abc"),
+)
+
+
+@given(ADDRESSES, TEXTS, TEXTS, st.none() | TEXTS, WAYS_OUT)
+@example("ada@example.com", "Goal", "We lead.", None, NO_WAY_OUT)
+@example("a@b.example", "x" * 69, "x" * 78, "x" * 79, NO_WAY_OUT)
+@example("a" * 60 + "@b.example.com", "x" * 70, "", "", NO_WAY_OUT)
+@example("a@b.example", "Tor für uns", "Hallo Müller", "<p>日本</p>", WaysOut("https://a.example/" + "l" * 300))
+@example("a@b.example", "Tor", "Hallo", None, WaysOut(None, "mailto:a@b.example?subject=unsubscribe%20" + "l" * 300))
+@example("a@b.example", " a  b ", "a\r\nb\rc\n.\n", "\n", NO_WAY_OUT)
 def test_message_has_the_bytes_of_the_email_package(
-    recipient: str, subject: str, text: str, html: str | None, link: str | None
+    recipient: str, subject: str, text: str, html: str | None, ways_out: WaysOut
 ) -> None:
-    check(recipient, subject, text, html, link)
+    check(recipient, subject, text, html, ways_out)
 
 
 def test_content_with_an_earlier_boundary_has_another_one() -> None:

@@ -2,13 +2,14 @@
 
 import json
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from masscomm.channels.signing_keys import SigningKeys
-from masscomm.channels.unsubscribe_links import UnsubscribeLinks, checked_url
+from masscomm.channels.unsubscribe_links import UnsubscribeLinks, checked_mailbox, checked_url, token_in_subject
 from masscomm.clock import FixedClock
 from masscomm.domain.signing_keys import KeySet
 from masscomm.domain.unsubscribe_tokens import Subscription, sign, verify
@@ -88,9 +89,41 @@ def test_settings_make_links(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNSUBSCRIBE_KEYS", TEXT)
     links = UnsubscribeLinks.from_environment(clock)
     assert links is not None
-    link = links.link(ADA)
-    assert link.startswith("https://example.org/u/")
-    assert links.subscription(link.rpartition("/")[2]) == ADA
+    link, mailto = links.ways_out(ADA)
+    assert (link or "").startswith("https://example.org/u/")
+    assert links.subscription((link or "").rpartition("/")[2]) == ADA
+    assert mailto is None
+
+
+@pytest.mark.guarantee("unsubscribe.mailto_is_read")
+def test_an_email_is_a_way_out_where_a_mailbox_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mail program sends an e-mail with the subject of the address, decoded."""
+    monkeypatch.delenv("UNSUBSCRIBE_URL", raising=False)
+    monkeypatch.setenv("UNSUBSCRIBE_KEYS", TEXT)
+    monkeypatch.setenv("UNSUBSCRIBE_MAILBOX", "unsubscribe@mail.example.org")
+    links = UnsubscribeLinks.from_environment(FixedClock())
+    assert links is not None
+    link, mailto = links.ways_out(ADA)
+    assert link is None
+    address = urlsplit(mailto or "")
+    assert (address.scheme, address.path) == ("mailto", "unsubscribe@mail.example.org")
+    ((name, subject),) = parse_qsl(address.query)
+    assert name == "subject"
+    for received in (subject, f"Re: {subject}", subject.replace(" ", "\r\n "), subject.replace("unsub", "UNSUB", 1)):
+        assert links.subscription(token_in_subject(received) or "") == ADA
+
+
+@pytest.mark.parametrize("subject", ["", "unsubscribe", "unsubscribe me", "no token.here", "resubscribe a.b"])
+def test_other_subjects_have_no_token(subject: str) -> None:
+    assert token_in_subject(subject) is None
+
+
+@pytest.mark.parametrize(
+    "address", ["", "a", "a@b", "a b@example.org", "ä@example.org", "A <a@example.org>", "a?b@c.org"]
+)
+def test_malformed_mailboxes_are_refused(address: str) -> None:
+    with pytest.raises(Stop, match="UNSUBSCRIBE_MAILBOX"):
+        checked_mailbox(address)
 
 
 def test_keys_are_read_again_and_stay_while_unreadable() -> None:

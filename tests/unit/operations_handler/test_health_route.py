@@ -16,9 +16,9 @@ CLOCK = FixedClock(1_795_262_400_000)  # 2026-11-21T12:00:00Z
 LAGS = [Lag(function="builder", topic="build", records=1), Lag(function="delivery", topic="delivery", records=5)]
 
 
-def route(*ages: DirectoryAge) -> HealthRoute:
+def route(*ages: DirectoryAge, offers_unsubscribe: bool = True) -> HealthRoute:
     letters = InMemoryDeadLetters([letter(Codec(registry()))], allowed=frozenset(), now=LETTERS_AT)
-    return HealthRoute(InMemoryHealth(LAGS, ages), letters, CLOCK)
+    return HealthRoute(InMemoryHealth(LAGS, ages), letters, CLOCK, offers_unsubscribe)
 
 
 def test_lag_staleness_and_letters_are_reported() -> None:
@@ -34,8 +34,14 @@ def test_lag_staleness_and_letters_are_reported() -> None:
             {"generation": "g2", "heartbeat_at": None, "staleness_s": None},
         ],
         "open_dead_letters": 1,
+        "categories_without_unsubscribe": [],
         "generated_at": "2026-11-21T12:00:00Z",
     }
+
+
+@pytest.mark.kills(guard="unsubscribe.missing_way_out_is_seen")
+def test_e_mails_without_a_way_to_unsubscribe_are_reported() -> None:
+    assert route(offers_unsubscribe=False).answer({})["categories_without_unsubscribe"] == ["newsletter"]
 
 
 def test_a_parameter_is_refused() -> None:

@@ -26,6 +26,7 @@ from masscomm.http.rate_limits import RateLimiter
 from tests.support.harness.chain import NOW
 from tests.support.harness.delivery import Delivery, by_email
 from tests.support.harness.preferences_api import ADA, USER, PreferencesApi
+from tests.support.inputs.api_gateway_events import lambda_context
 
 ONE, TWO = "the first key, of thirty-two bytes", "the second key, of thirty-two bytes"
 KEYS = {"current": "2", "1": ONE, "2": TWO}
@@ -44,7 +45,7 @@ class Links(PreferencesApi):
             keys=SigningKeys(read=lambda: json.dumps(KEYS), clock=self.clock),
             clock=self.clock,
         )
-        self.link = links.link(SUBSCRIPTION)
+        self.link = links.ways_out(SUBSCRIPTION).link or ""
         case = Unsubscribe(
             links=links, preferences=self.use_case, limiter=RateLimiter(usage=self.usage, clock=self.clock)
         )
@@ -60,6 +61,16 @@ class Links(PreferencesApi):
 
     def post(self, token: str | None = None, body: str = ONE_CLICK, **values: Any) -> tuple[int, str]:
         return self.request("POST", token, body=body, **values)[:2]
+
+    def mail(self, *subjects: str | None) -> int:
+        """Receive e-mails with these subjects in one event of a receipt rule; return how many unsubscribed."""
+        records = [
+            {"eventSource": "aws:ses", "ses": {"mail": {"commonHeaders": {"subject": subject} if subject else {}}}}
+            for subject in subjects
+        ]
+        answer = module.handler({"Records": records}, lambda_context())
+        found: int = answer["unsubscribed"]
+        return found
 
     def reason(self, type: str, channel: str = "email") -> Reason | None:
         settings = self.directory.user_settings([USER]).get(USER)
@@ -307,3 +318,37 @@ def test_installation_without_links_has_no_valid_link(links: Links, monkeypatch:
     )
     monkeypatch.setattr(module, "unsubscribe", lambda: case)
     assert links.post()[0] == 404
+
+
+# --- the mailbox ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.guarantee("unsubscribe.mailto_is_read")
+def test_an_email_to_the_mailbox_unsubscribes(links: Links) -> None:
+    token = links.link.rpartition("/")[2]
+    assert links.mail(f"unsubscribe {token}") == 1
+    assert links.reason("newsletter") is Reason.OPTED_OUT
+    assert links.reason("announcement") is None
+    (record,) = links.records()
+    assert (record.user_id, record.club_id, record.source) == (USER, 7, "unsubscribe")
+    # The event is repeated.
+    assert links.mail(f"unsubscribe {token}") == 1
+    assert len(links.records()) == 1
+
+
+def test_emails_without_a_valid_token_do_not_stop_others(links: Links) -> None:
+    token = links.link.rpartition("/")[2]
+    forged = _token(secret="another key, of thirty-two bytes!!")
+    mandatory = _token(Subscription(USER, 7, "security_alert"))
+    subjects = (None, "Out of office", "unsubscribe", f"unsubscribe {forged}", f"unsubscribe {mandatory}")
+    assert links.mail(*subjects) == 0
+    assert links.records() == []
+    assert links.mail(*subjects, f"Re: unsubscribe {token}") == 1
+
+
+def test_an_email_is_repeated_while_a_dependency_is_down(links: Links) -> None:
+    """Lambda invokes the function again, and then puts the event into the queue of missed ones."""
+    token = links.link.rpartition("/")[2]
+    links.directory.failing = Retry("down")
+    with pytest.raises(Retry):
+        links.mail(f"unsubscribe {token}")
