@@ -3,9 +3,12 @@
 A chunk is recorded before the next one is sought, and all are recorded before the first is produced. So a repetition
 after a crash continues after the last recorded user, and produces the same chunks; no user is in two of them. The
 number of notifications is known before the first chunk can be processed.
+
+A record that has used its share of the invocation hands the rest on: it produces the record that continues to the end
+of its own topic. So the records of other tenants in the partition wait for one share of an audience, however large.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +17,7 @@ from typing import NamedTuple
 
 from aws_lambda_powertools import Logger
 
+from functions.audience_expander.share import CHUNKS, Share
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunks import fault_of_send
 from masscomm.clock import Clock
@@ -29,7 +33,7 @@ from masscomm.domain.send_states import SendState
 from masscomm.domain.simulator import AUDIENCE as SIMULATORS
 from masscomm.domain.simulator import RECIPIENTS as SIMULATOR_RECIPIENTS
 from masscomm.domain.statuses import Status
-from masscomm.domain.time_limits import EXPANSION_RESERVE_S
+from masscomm.domain.time_limits import EXPANSION_HANDED_ON_S
 from masscomm.errors import DeadLetter, Retry
 from masscomm.http.rate_limits import KeyUsage
 from masscomm.json_reader import InvalidJson, read_json
@@ -39,12 +43,14 @@ from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECIPIENTS
 from masscomm.stores.changed_sends import ChangedSend, ChangedSends
-from masscomm.stores.expansions import ExpandedChunk, Expansion, Expansions, ListedExpansion
+from masscomm.stores.expansions import ExpandedChunk, Expansion, Expansions, ListedExpansion, Progress
 from masscomm.stores.send_controls import SendKey
 
 # The chunks that the producer holds before it is flushed, each of some 50 kB.
 _CHUNKS_A_FLUSH = 50
 _ERROR_CHARACTERS = 500
+# No send has as many shares: a higher number is malformed.
+MAX_SHARES = 1_000_000
 
 
 class Found(NamedTuple):
@@ -66,6 +72,8 @@ class ExpandAudience:
     logger: Logger
     # None: no change is recorded for webhooks.
     changed: ChangedSends | None = None
+    # The chunks that one record records and produces before it hands the rest on.
+    share_chunks: int = CHUNKS
 
     def decode(self, record: KafkaRecord, codec: Codec) -> AudienceRequested:
         """Return the send to an audience. Raises DeadLetter or Retry."""
@@ -85,20 +93,27 @@ class ExpandAudience:
 
     def _expand(self, batch: Batch[AudienceRequested], item: Item[AudienceRequested]) -> None:
         request = item.value
-        audience, send = _read(request)
+        send = _read_send(request)
         if (fault := fault_of_send(send, item.record, self.clock.now_ms())) is not None:
             raise fault
+        progress = self.expansions.progress(_key(request))
+        if request.share < progress.share:  # guard: audiences.handed_on
+            return
+        share = Share(batch.remaining_s, self.share_chunks)
         ended = self.expansions.find(_key(request))
         if ended is None:
+            audience = _read_audience(request)
             self._enlist(request, send.type, SendState.EXPANDING)
-            recorded = self._record_users(request, audience, batch.remaining_s)
+            recorded = self._record_users(request, audience, share)
+            if recorded is None:
+                self._hand_on(batch, item, progress)
+                return
             ended = self._end(request, send, *recorded)
         if ended.error is not None:
             self._enlist(request, send.type, SendState.FAILED)
         elif ended.users == 0:
             self._enlist(request, send.type, SendState.ENDED)
-        else:
-            self._produce(batch, item, send, ended)
+        elif self._produce(batch, item, send, ended, progress, share):
             # Metrics list the send once they have counted a chunk.
             self.expansions.strike(_listed(request, send.type, SendState.EXPANDING))
 
@@ -106,24 +121,25 @@ class ExpandAudience:
         self.expansions.enlist(_listed(request, category, state), now_ms=self.clock.now_ms())
 
     def _record_users(
-        self, request: AudienceRequested, audience: Audience | None, remaining_s: Callable[[], float]
-    ) -> tuple[int, int]:
-        """Record all users of the audience; return the numbers of chunks and of users. Raises Retry if the time is used
-        up; the redelivered record continues.
+        self, request: AudienceRequested, audience: Audience | None, share: Share
+    ) -> tuple[int, int] | None:
+        """Record all users of the audience; return the numbers of chunks and of users, or None if the share is used
+        first. Raises Retry.
         """
         # Users that were created before the request are found.
         self.directory.confirm(min(request.timestamp, self.clock.now_ms()))  # guard: audiences.confirmed_directory
         key, last = _key(request), self.expansions.last(_key(request))
         index, recorded = (-1, ExpandedChunk(user_ids=[], up_to=0, users_before=0)) if last is None else last
-        for found in self._found(request, audience, recorded.up_to, remaining_s):
+        for found in self._found(request, audience, recorded.up_to, share):
             index += 1
             chunk = ExpandedChunk(user_ids=found.user_ids, up_to=found.up_to, users_before=recorded.users)
             recorded = self.expansions.record(key, index, chunk, now_ms=self.clock.now_ms())
             # Another invocation may still work on a record that was redelivered, and read the directory earlier.
             if recorded != chunk:  # guard: audiences.concurrent_expansion
                 raise Retry("another invocation expands the audience")
-            if remaining_s() < EXPANSION_RESERVE_S:
-                raise Retry(f"the audience is expanded up to user {recorded.up_to}")
+            share.chunks -= 1
+            if share.is_used:  # guard: audiences.share_of_recording
+                return None
         return index + 1, recorded.users
 
     def _end(self, request: AudienceRequested, send: SendRequested, chunks: int, users: int) -> Expansion:
@@ -155,10 +171,10 @@ class ExpandAudience:
         return f"the key may use {window.maximum} recipients each UTC day, {remaining} remain; the audience has {users}"
 
     def _found(
-        self, request: AudienceRequested, audience: Audience | None, after: int, remaining_s: Callable[[], float]
+        self, request: AudienceRequested, audience: Audience | None, after: int, share: Share
     ) -> Iterator[Found]:
-        """Yield the users of the audience above `after`, in chunks. When the time is used up, yield those that were
-        found so far, even if there are none.
+        """Yield the users of the audience above `after`, in chunks. When the time of the share has passed, yield those
+        that were found so far, even if there are none.
         """
         if audience is None:
             pending = [user_id for user_id in sorted(SIMULATOR_RECIPIENTS) if user_id > after]
@@ -171,35 +187,58 @@ class ExpandAudience:
             while len(pending) > request.chunk_size:
                 some, pending = pending[: request.chunk_size], pending[request.chunk_size :]
                 yield Found(some, some[-1])
-            if remaining_s() < EXPANSION_RESERVE_S:
+            if share.is_late:
                 yield Found(pending, page[-1].user_id)
                 pending = []
         if pending:
             yield Found(pending, pending[-1])
 
     def _produce(
-        self, batch: Batch[AudienceRequested], item: Item[AudienceRequested], send: SendRequested, ended: Expansion
-    ) -> None:
-        """Produce the recorded chunks. An expansion that was interrupted has chunks without users, which are not
-        produced.
+        self,
+        batch: Batch[AudienceRequested],
+        item: Item[AudienceRequested],
+        send: SendRequested,
+        ended: Expansion,
+        progress: Progress,
+        share: Share,
+    ) -> bool:
+        """Produce the recorded chunks that are not produced yet; return whether none remains. An expansion that was
+        interrupted has chunks without users, which are not produced.
         """
-        topic = topics.in_lane(topics.SEND_API, Lane.BULK)
-        count, index = self._count_of_records(ended), 0
-        for chunk in self.expansions.chunks(ended.send, ended.chunks):
-            if not chunk.user_ids:
-                continue
-            record = replace(send, to_users=list(chunk.user_ids), chunk_index=index, chunk_count=count)
-            batch.produce(item, topic, chunk_id(ended.send.send_id, index), record)
-            index += 1
-            if index % _CHUNKS_A_FLUSH == 0:
-                batch.producer.flush(max(0.1, batch.remaining_s()))
-            if batch.remaining_s() < EXPANSION_RESERVE_S:
-                raise Retry(f"{index} of {count} chunks are produced")
+        topic, key = topics.in_lane(topics.SEND_API, Lane.BULK), ended.send
+        count = self.expansions.records(ended) if progress.record_count is None else progress.record_count
+        progress = replace(progress, record_count=count)
+        for chunk in self.expansions.chunks(key, progress.chunks, ended.chunks):
+            if chunk.user_ids:
+                record = replace(send, to_users=list(chunk.user_ids), chunk_index=progress.records, chunk_count=count)
+                batch.produce(item, topic, chunk_id(key.send_id, progress.records), record)
+            progress = progress.after(chunk)
+            share.chunks -= 1
+            if share.is_used and progress.chunks < ended.chunks:  # guard: audiences.share_of_producing
+                self._hand_on(batch, item, progress)
+                return False
+            if progress.chunks % _CHUNKS_A_FLUSH == 0 and not self._advance(batch, item, progress):
+                return False
+        return self._advance(batch, item, progress)
 
-    def _count_of_records(self, ended: Expansion) -> int:
-        if ended.chunks <= 1:
-            return min(ended.chunks, ended.users)
-        return sum(bool(chunk.user_ids) for chunk in self.expansions.chunks(ended.send, ended.chunks))
+    def _hand_on(self, batch: Batch[AudienceRequested], item: Item[AudienceRequested], progress: Progress) -> None:
+        """Produce the record that continues, behind the records of other tenants. Raises Retry."""
+        request = item.value
+        age_s = (self.clock.now_ms() - request.timestamp) // 1000
+        if age_s > EXPANSION_HANDED_ON_S:  # guard: audiences.age_of_the_last_share
+            self._advance(batch, item, progress)
+            raise Retry("the send is too old to be handed on: its last record would outlive the recorded chunks")
+        following = replace(request, share=request.share + 1)
+        batch.produce(item, topics.AUDIENCE, request.send_id, following)
+        self._advance(batch, item, replace(progress, share=following.share))
+
+    def _advance(self, batch: Batch[AudienceRequested], item: Item[AudienceRequested], progress: Progress) -> bool:
+        """Flush the producer. Record the progress, and return whether Kafka has acknowledged all records."""
+        batch.producer.flush(max(0.1, batch.remaining_s()))
+        if item.error is not None:  # guard: audiences.acknowledged_progress
+            return False
+        self.expansions.advance(_key(item.value), progress, now_ms=self.clock.now_ms())
+        return True
 
 
 def _key(request: AudienceRequested) -> SendKey:
@@ -213,24 +252,38 @@ def _listed(request: AudienceRequested, category: str, state: SendState) -> List
 def _type_of(request: AudienceRequested) -> str:
     """Return the category of a send to an audience; "" if the send is malformed."""
     with suppress(DeadLetter):
-        return _read(request)[1].type
+        return _read_send(request).type
     return ""
 
 
-def _read(request: AudienceRequested) -> tuple[Audience | None, SendRequested]:
-    """Return the audience, and the send without recipients. The audience of a test key's send is None: the simulator
-    recipients. Raises DeadLetter if they are malformed.
+def _read_send(request: AudienceRequested) -> SendRequested:
+    """Return the send without recipients. Raises DeadLetter if it is malformed."""
+    try:
+        send = SendRequested.from_avro(read_json(request.send, bounded=False))
+    except (InvalidJson, TypeError, AttributeError) as error:
+        raise _malformed(error) from error
+    if (fault := mismatch("SendRequested", send.to_avro())) is not None:
+        raise _malformed(fault)
+    if (send.club_id, send.send_id) != (request.club_id, request.send_id):
+        raise DeadLetter("invalid", "the send is another one than that of the audience")
+    if request.chunk_size < 1 or not 0 <= request.share < MAX_SHARES:
+        raise _malformed(f"chunk_size {request.chunk_size}, share {request.share}")
+    return send
+
+
+def _read_audience(request: AudienceRequested) -> Audience | None:
+    """Return the audience; None for that of a test key's send: the simulator recipients. Raises DeadLetter if it is
+    malformed.
     """
     try:
         document = read_json(request.audience, bounded=False)
         audience, errors = (None, []) if document == SIMULATORS else read_audience(document)
-        send = SendRequested.from_avro(read_json(request.send, bounded=False))
     except (InvalidJson, TypeError, AttributeError) as error:
-        raise DeadLetter("invalid", f"the send to an audience is malformed: {error}") from error
-    if (fault := mismatch("SendRequested", send.to_avro())) is not None:
-        raise DeadLetter("invalid", f"the send to an audience is malformed: {fault}")
+        raise _malformed(error) from error
     if errors:
         raise DeadLetter("invalid", f"the audience is invalid: {errors[0].path}: {errors[0].message}")
-    if (send.club_id, send.send_id) != (request.club_id, request.send_id) or request.chunk_size < 1:
-        raise DeadLetter("invalid", "the send is another one than that of the audience")
-    return audience, send
+    return audience
+
+
+def _malformed(why: object) -> DeadLetter:
+    return DeadLetter("invalid", f"the send to an audience is malformed: {why}")

@@ -4,6 +4,8 @@ from functools import cache
 from typing import Any
 
 from functions.audience_expander.expand_audience import ExpandAudience
+from functions.audience_expander.share import CHUNKS
+from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
@@ -28,6 +30,7 @@ def bootstrap() -> tuple[BatchDriver, ExpandAudience]:
         clock=SystemClock(),
         logger=logger,
         changed=DynamoDbChangedSends.from_environment(),
+        share_chunks=environment.whole_number("EXPANSION_SHARE_CHUNKS", CHUNKS, lowest=1),
     )
     return driver, use_case
 

@@ -166,6 +166,8 @@ class AudienceRequested(AvroRecord):
     # The API key with a limit of recipients a day, and the limit; None: nothing is counted.
     key_id: str | None = None
     recipients_a_day: int | None = None
+    # The number of records before this one that expanded a share of the audience and handed the rest on.
+    share: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

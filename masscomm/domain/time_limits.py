@@ -205,8 +205,10 @@ COUNT_RESERVE_S = 12.0
 # than the second.
 DRY_RUN_RESERVE_S, DRY_RUN_AUDIENCE_RESERVE_S = 12.0, 20.0
 
-# The time that an expansion reserves for recording its progress, after one more page of users.
-EXPANSION_RESERVE_S = 15.0
+# The time after which a record hands the rest of its audience on, so that the others of its partition do not wait.
+EXPANSION_SHARE_S = 10.0
+# The age of a send to an audience up to which the rest is handed on; the rest of an older one stays in its record.
+EXPANSION_HANDED_ON_S = _DAY_S // 2
 
 # --- retentions -------------------------------------------------------------------------------------------------------
 # How long the results of delivery are kept: a record that is replayed after this time is published again.
@@ -375,10 +377,10 @@ RULES: Mapping[str, str] = {
     "OPENSEARCH_REQUEST_S < DRY_RUN_RESERVE_S < DRY_RUN_AUDIENCE_RESERVE_S < timeout_s('send_handler')": (
         "a dry run is answered in time, with an audience, too"
     ),
-    "OPENSEARCH_REQUEST_S < EXPANSION_RESERVE_S < timeout_s('audience_expander') / 2": (
-        "an expansion progresses in each invocation"
-    ),
-    "max(kept_s('audience'), kept_s('send.api')) < EXPANSIONS_KEPT_S": "a replayed record finds its chunks",
+    "REGISTRY_REQUEST_S + DIRECTORY_WAIT_S + EXPANSION_SHARE_S + 2 * OPENSEARCH_REQUEST_S + PRODUCER_MESSAGE_S "
+    "< timeout_s('audience_expander') - FLUSH_RESERVE_S": "a share ends with a page of users, and is handed on",
+    "EXPANSION_HANDED_ON_S + max(kept_s('audience'), kept_s('send.api'), REPLAYED_WITHIN_S + 86_400) "
+    "< EXPANSIONS_KEPT_S": "the last record of an audience finds its chunks, also if it is replayed",
     "max(kept_s('send.monolith'), kept_s('send.api')) + RETRY_LIFETIME_S + kept_s('dead-letter') <= TOO_OLD_S": (
         "a record that comes again from its topic, by a retry or as a replayed letter is not too old to be counted"
     ),

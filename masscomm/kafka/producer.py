@@ -197,6 +197,10 @@ class InMemoryProducer:
 
         self._waiting.append(settle)
 
+    def lose(self) -> None:
+        """Forget the records that are not flushed, as a process that is killed."""
+        self._waiting = []
+
     def flush(self, timeout_s: float) -> None:  # noqa: ARG002  (nothing here takes time)
         self.flushes += 1
         waiting, self._waiting = self._waiting, []

@@ -5,9 +5,9 @@ expansion is recorded once, too, with the number of its notifications.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, Self
 
 from masscomm.domain.send_states import SendState
 from masscomm.stores.send_controls import SendKey
@@ -44,6 +44,23 @@ class Expansion:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far an expansion has come, as it is recorded after Kafka has acknowledged its records."""
+
+    # The share of the present record: those before it have handed on the rest.
+    share: int = 0
+    # The number of recorded chunks that are produced or have no users, and that of the records produced for them.
+    chunks: int = 0
+    records: int = 0
+    # The number of records of the whole send; None: they have not been counted.
+    record_count: int | None = None
+
+    def after(self, chunk: ExpandedChunk) -> Self:
+        """Return the progress after the next chunk."""
+        return replace(self, chunks=self.chunks + 1, records=self.records + bool(chunk.user_ids))
+
+
+@dataclass(frozen=True, kw_only=True)
 class ListedExpansion:
     """A send to an audience of which metrics count no chunk: its users are sought, none were found, or it failed."""
 
@@ -67,8 +84,20 @@ class Expansions(Protocol):
         """Return the last recorded chunk with its index; None if there is none."""
         ...
 
-    def chunks(self, send: SendKey, count: int) -> Iterator[ExpandedChunk]:
-        """Yield the first `count` recorded chunks in order."""
+    def chunks(self, send: SendKey, first: int, end: int) -> Iterator[ExpandedChunk]:
+        """Yield the recorded chunks from index `first` to before `end`, in order."""
+        ...
+
+    def records(self, ended: Expansion) -> int:
+        """Return the number of recorded chunks that have users."""
+        ...
+
+    def progress(self, send: SendKey) -> Progress:
+        """Return the progress of an expansion."""
+        ...
+
+    def advance(self, send: SendKey, progress: Progress, *, now_ms: int) -> None:
+        """Record the progress of an expansion."""
         ...
 
     def end(self, expansion: Expansion, *, now_ms: int) -> Expansion:
@@ -98,6 +127,7 @@ class InMemoryExpansions:
     def __init__(self) -> None:
         self.recorded: dict[tuple[SendKey, int], ExpandedChunk] = {}
         self.ended: dict[SendKey, Expansion] = {}
+        self.advanced: dict[SendKey, Progress] = {}
         self.listing: dict[SendKey, ListedExpansion] = {}
         # An error that every call raises; None: calls succeed.
         self.failing: Exception | None = None
@@ -113,10 +143,21 @@ class InMemoryExpansions:
         indices = [index for key, index in self.recorded if key == send]
         return (max(indices), self.recorded[send, max(indices)]) if indices else None
 
-    def chunks(self, send: SendKey, count: int) -> Iterator[ExpandedChunk]:
-        self._answer()
-        for index in range(count):
+    def chunks(self, send: SendKey, first: int, end: int) -> Iterator[ExpandedChunk]:
+        for index in range(first, end):
+            self._answer()
             yield self.recorded[send, index]
+
+    def records(self, ended: Expansion) -> int:
+        return sum(bool(chunk.user_ids) for chunk in self.chunks(ended.send, 0, ended.chunks))
+
+    def progress(self, send: SendKey) -> Progress:
+        self._answer()
+        return self.advanced.get(send, Progress())
+
+    def advance(self, send: SendKey, progress: Progress, *, now_ms: int) -> None:  # noqa: ARG002
+        self._answer()
+        self.advanced[send] = progress
 
     def end(self, expansion: Expansion, *, now_ms: int) -> Expansion:  # noqa: ARG002
         self._answer()

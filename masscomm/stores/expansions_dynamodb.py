@@ -3,6 +3,7 @@
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -12,11 +13,11 @@ from masscomm.aws.table import TableAdapter
 from masscomm.domain.send_states import SendState
 from masscomm.domain.time_limits import EXPANSIONS_KEPT_S
 from masscomm.errors import Retry
-from masscomm.stores.expansions import ExpandedChunk, Expansion, ListedExpansion
+from masscomm.stores.expansions import ExpandedChunk, Expansion, ListedExpansion, Progress
 from masscomm.stores.send_controls import SendKey
 
 _WHAT = "expansions of audiences"
-_CHUNK, _END = "chunk#", "end"
+_CHUNK, _END, _PROGRESS = "chunk#", "end", "progress"
 
 
 class DynamoDbExpansions(TableAdapter):
@@ -47,12 +48,37 @@ class DynamoDbExpansions(TableAdapter):
             return int(item["part"]["S"].removeprefix(_CHUNK)), _chunk(item)
         return None
 
-    def chunks(self, send: SendKey, count: int) -> Iterator[ExpandedChunk]:
-        for index in range(count):
+    def chunks(self, send: SendKey, first: int, end: int) -> Iterator[ExpandedChunk]:
+        for index in range(first, end):
             item = self._item(send, _name(index))
             if item is None:
                 raise Retry(f"chunk {index} of an expansion is not recorded")
             yield _chunk(item)
+
+    def records(self, ended: Expansion) -> int:
+        if ended.chunks <= 1:
+            return min(ended.chunks, ended.users)
+        pages = self._pages(
+            KeyConditionExpression="send = :send AND part BETWEEN :first AND :last",
+            ExpressionAttributeValues={
+                ":send": {"S": ended.send.text},
+                ":first": {"S": _name(0)},
+                ":last": {"S": _name(ended.chunks - 1)},
+            },
+            ProjectionExpression="users_before",
+            ConsistentRead=True,
+        )
+        users_before = [_users_before(item) for item in pages]
+        return sum(before < after for before, after in pairwise([*users_before, ended.users]))
+
+    def progress(self, send: SendKey) -> Progress:
+        item = self._item(send, _PROGRESS)
+        return Progress() if item is None else _progress(item)
+
+    def advance(self, send: SendKey, progress: Progress, *, now_ms: int) -> None:
+        numbers = {name: {"N": str(value)} for name, value in asdict(progress).items() if value is not None}
+        with answering(_WHAT):
+            self._client.put_item(TableName=self._table, Item=_whole(send, _PROGRESS, numbers, now_ms))
 
     def end(self, expansion: Expansion, *, now_ms: int) -> Expansion:
         item = {name: {"N": str(getattr(expansion, name))} for name in ("chunks", "users", "requested")}
@@ -81,29 +107,31 @@ class DynamoDbExpansions(TableAdapter):
             self._client.delete_item(TableName=self._table, Key=_listed_key(listed))
 
     def listed(self, club_id: int, *, before_ms: int) -> Iterator[ListedExpansion]:
+        items = self._pages(
+            KeyConditionExpression="send = :list AND part < :before",
+            ExpressionAttributeValues={":list": {"S": _list_id(club_id)}, ":before": {"S": _moment(before_ms)}},
+            ScanIndexForward=False,
+        )
+        yield from (_listed(club_id, item) for item in items)
+
+    def _pages(self, **query: Any) -> Iterator[Mapping[str, Any]]:
+        """Yield the items of all pages of a query, each of at most 1 MB."""
         following: dict[str, Any] = {}
         while True:
             with answering(_WHAT):
-                answer = self._client.query(
-                    TableName=self._table,
-                    KeyConditionExpression="send = :list AND part < :before",
-                    ExpressionAttributeValues={":list": {"S": _list_id(club_id)}, ":before": {"S": _moment(before_ms)}},
-                    ScanIndexForward=False,
-                    **following,
-                )
-            yield from (_listed(club_id, item) for item in answer["Items"])
+                answer = self._client.query(TableName=self._table, **query, **following)
+            yield from answer["Items"]
             if "LastEvaluatedKey" not in answer:
                 return
             following = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
 
     def _put(self, send: SendKey, part: str, item: Mapping[str, Any], now_ms: int) -> Mapping[str, Any]:
         """Store an item unless the part exists. Return the stored item."""
-        expires_at = {"expires_at": {"N": str(now_ms // 1000 + EXPANSIONS_KEPT_S)}}
         try:
             with answering(_WHAT):
                 self._client.put_item(
                     TableName=self._table,
-                    Item={"send": {"S": send.text}, "part": {"S": part}, **item, **expires_at},
+                    Item=_whole(send, part, item, now_ms),
                     ConditionExpression="attribute_not_exists(part)",  # guard: audiences.recorded_chunk
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
@@ -118,6 +146,12 @@ class DynamoDbExpansions(TableAdapter):
             )
         item: Mapping[str, Any] | None = answer.get("Item")
         return item
+
+
+def _whole(send: SendKey, part: str, item: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+    """Return an item with its key and its end."""
+    expires_at = {"expires_at": {"N": str(now_ms // 1000 + EXPANSIONS_KEPT_S)}}
+    return {"send": {"S": send.text}, "part": {"S": part}, **item, **expires_at}
 
 
 def _name(index: int) -> str:
@@ -163,6 +197,13 @@ def _chunk(item: Mapping[str, Any]) -> ExpandedChunk:
         raise Retry(f"a chunk of an expansion is malformed: {error!r}") from error
 
 
+def _users_before(item: Mapping[str, Any]) -> int:
+    try:
+        return int(item["users_before"]["N"])
+    except (KeyError, ValueError) as error:
+        raise Retry(f"a chunk of an expansion is malformed: {error!r}") from error
+
+
 def _expansion(send: SendKey, item: Mapping[str, Any]) -> Expansion:
     """Return the end of an expansion in an item. Raises Retry if the item is malformed."""
     try:
@@ -175,6 +216,19 @@ def _expansion(send: SendKey, item: Mapping[str, Any]) -> Expansion:
         )
     except (KeyError, ValueError) as error:
         raise Retry(f"the end of an expansion is malformed: {error!r}") from error
+
+
+def _progress(item: Mapping[str, Any]) -> Progress:
+    """Return the progress in an item. Raises Retry if the item is malformed."""
+    try:
+        return Progress(
+            share=int(item["share"]["N"]),
+            chunks=int(item["chunks"]["N"]),
+            records=int(item["records"]["N"]),
+            record_count=int(item["record_count"]["N"]) if "record_count" in item else None,
+        )
+    except (KeyError, ValueError) as error:
+        raise Retry(f"the progress of an expansion is malformed: {error!r}") from error
 
 
 def _packed(user_ids: Sequence[int]) -> bytes:

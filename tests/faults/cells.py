@@ -2,6 +2,7 @@
 
 from functions.delivery.publish import UNRECORDED
 from tests.faults import (
+    audiences,
     broken,
     delaying,
     delivering,
@@ -119,6 +120,12 @@ CELLS = (
         name="a send is paused while delivery and the scheduler are killed",
         fault=requesting.paused_while_killed,
         timeout_s=60.0,
+    ),
+    Cell(
+        name="audience_expander killed at each write between the shares of an audience",
+        fault=audiences.expander_killed,
+        load=NO_LOAD,
+        timeout_s=90.0,
     ),
     # --- tenants ---
     Cell(

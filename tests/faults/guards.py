@@ -41,7 +41,8 @@ REPLACED_GENERATION = "a generation of the directory is replaced while functions
 ONE_CANCELLATION = "the cells cancel one send on its way"
 LIMITED_KEYS = "the development key, which the cells use, has no limits"
 UNAUDITED = "the cells do not read the audit log"
-NO_AUDIENCE = "the cells send to lists of users"
+NO_AUDIENCE = "one cell expands an audience, of all users of a club; a test of the rule is faster and as certain"
+SHARES_ARE_KILLED = "the cell of an audience kills its shares, which are short; it neither delays nor repeats them"
 SIMULATED = "the cells send to users, with a live key"
 NO_PEOPLE = "the cells request sends with keys"
 ONE_CALLER = "the cells repeat one request of one tenant"
@@ -2020,6 +2021,42 @@ MUTANTS = (
         rule="Of two concurrent expansions of an audience one continues.",
         change=Never(),
         no_cell=NO_AUDIENCE,
+    ),
+    Mutant(
+        guard="audiences.share_of_recording",
+        rule="A record that has recorded its share of an audience hands the rest on.",
+        change=Never(),
+        no_cell=SHARES_ARE_KILLED,
+    ),
+    Mutant(
+        guard="audiences.share_of_producing",
+        rule="A record that has produced its share of an audience hands the rest on.",
+        change=Never(),
+        no_cell=SHARES_ARE_KILLED,
+    ),
+    Mutant(
+        guard="audiences.time_of_a_share",
+        rule="A slow audience is handed on after a time, too.",
+        change=Returns("False"),
+        no_cell=SHARES_ARE_KILLED,
+    ),
+    Mutant(
+        guard="audiences.handed_on",
+        rule="A record whose rest was handed on is not expanded again.",
+        change=Never(),
+        no_cell=SHARES_ARE_KILLED,
+    ),
+    Mutant(
+        guard="audiences.age_of_the_last_share",
+        rule="The last record of an audience does not outlive the recorded chunks.",
+        change=Never(),
+        no_cell=SHARES_ARE_KILLED,
+    ),
+    Mutant(
+        guard="audiences.acknowledged_progress",
+        rule="Progress is recorded once Kafka has acknowledged the records.",
+        change=Never(),
+        no_cell=SHARES_ARE_KILLED,
     ),
     Mutant(
         guard="simulator.audience",

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from masscomm.domain.send_states import SendState
-from masscomm.stores.expansions import ExpandedChunk, Expansion, Expansions, ListedExpansion
+from masscomm.stores.expansions import ExpandedChunk, Expansion, Expansions, ListedExpansion, Progress
 from masscomm.stores.send_controls import SendKey
 
 NOW = 1_700_000_000_500
@@ -26,8 +26,9 @@ class ExpansionsContract:
         for index, each in enumerate(chunks):
             assert expansions.record(SEND, index, each, now_ms=NOW) == each
             assert expansions.last(SEND) == (index, each)
-        assert list(expansions.chunks(SEND, 3)) == chunks
-        assert list(expansions.chunks(SEND, 0)) == []
+        assert list(expansions.chunks(SEND, 0, 3)) == chunks
+        assert list(expansions.chunks(SEND, 1, 2)) == [chunks[1]]
+        assert list(expansions.chunks(SEND, 3, 3)) == []
 
     def test_last_of_many_chunks_is_the_highest(self, expansions: Expansions) -> None:
         for index in range(12):
@@ -40,7 +41,26 @@ class ExpansionsContract:
         expansions.record(SEND, 0, first, now_ms=NOW)
         assert expansions.record(SEND, 0, chunk(1, 3), now_ms=NOW) == first
         assert expansions.record(SEND, 0, first, now_ms=NOW) == first
-        assert list(expansions.chunks(SEND, 1)) == [first]
+        assert list(expansions.chunks(SEND, 0, 1)) == [first]
+
+    def test_chunks_with_users_are_counted(self, expansions: Expansions) -> None:
+        """Those after the end belong to another invocation, which read the directory at another time."""
+        chunks = [chunk(), chunk(1, 2), chunk(before=2), chunk(3, before=2), chunk(4, before=3)]
+        for index, each in enumerate(chunks):
+            expansions.record(SEND, index, each, now_ms=NOW)
+        counted = [
+            expansions.records(Expansion(send=SEND, chunks=end, users=chunks[end - 1].users, requested=0))
+            for end in range(1, 6)
+        ]
+        assert counted == [0, 1, 1, 2, 3]
+
+    def test_latest_progress_is_read(self, expansions: Expansions) -> None:
+        assert expansions.progress(SEND) == Progress()
+        for progress in (Progress(share=1), Progress(share=1, chunks=51, records=50, record_count=90)):
+            expansions.advance(SEND, progress, now_ms=NOW)
+            assert expansions.progress(SEND) == progress
+        assert (expansions.find(SEND), expansions.last(SEND)) == (None, None)
+        assert expansions.progress(SendKey(8, SEND.send_id)) == Progress()
 
     def test_first_end_is_kept(self, expansions: Expansions) -> None:
         assert expansions.find(SEND) is None

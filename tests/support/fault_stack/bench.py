@@ -522,7 +522,7 @@ class Bench:
             yield user_id, next(iter(fate)) if len(fate) == 1 else _fate(*outcomes.get(user_id, [("", "")])[0])
 
 
-def _sources(*packages: str) -> dict[str, Sequence[str]]:
+def sources(*packages: str) -> dict[str, Sequence[str]]:
     """Return the topics by consumer group, in every lane."""
     return {
         entry.group: entry.event_source.topics
@@ -531,8 +531,8 @@ def _sources(*packages: str) -> dict[str, Sequence[str]]:
     }
 
 
-_SOURCES = _sources(*CHAIN)
-_SOURCES_OF_RECEIPTS = _sources("receipts")
+_SOURCES = sources(*CHAIN)
+_SOURCES_OF_RECEIPTS = sources("receipts")
 _FAILED = frozenset({"dead_letter", "too_large", "provider_rejected"})
 # Result → the measure that counts it; every other result is a reason of suppression.
 _MEASURES = {"sent": "sent", "expired": "expired", "cancelled": "cancelled", **dict.fromkeys(sorted(_FAILED), "failed")}

@@ -12,13 +12,22 @@ from masscomm.kafka import topics
 from masscomm.observability import logs
 from masscomm.stores.expansions import InMemoryExpansions
 from masscomm.stores.key_usage import InMemoryKeyUsage
-from tests.support.harness.chain import NOW, SEND_ID, Chain
+from masscomm.stores.send_controls import SendKey
+from tests.support.harness.chain import NOW, SEND_ID, Chain, entry
 
 GERMAN: dict[str, Any] = {"where": {"field": "locale", "is": "de"}}
+EVERYBODY: dict[str, Any] = {"all_users": True}
+KEY = SendKey(7, SEND_ID)
 
 
 class Expander(Chain):
-    def __init__(self, users: int = 11) -> None:
+    """The function and one partition of its topic.
+
+    Attributes:
+        consumed: The number of records of the partition that are consumed.
+    """
+
+    def __init__(self, users: int = 11, share_chunks: int = 100) -> None:
         super().__init__()
         self.directory = InMemoryDirectory(page_size=3)
         self.expansions = InMemoryExpansions()
@@ -26,38 +35,42 @@ class Expander(Chain):
             self.directory.put(User(user_id=user_id, club_id=7, locale="de" if user_id % 2 else "en"))
         self.directory.put(User(user_id=500, club_id=8, locale="de"))
         self.usage = InMemoryKeyUsage()
+        self.consumed = 0
         self.use_case = ExpandAudience(
             directory=self.directory,
             expansions=self.expansions,
             usage=self.usage,
             clock=self.clock,
             logger=logs.logger("test"),
+            share_chunks=share_chunks,
         )
 
-    def expand(
-        self,
-        audience: Any = GERMAN,
-        *,
-        chunk_size: int = 2,
-        seconds: float = 60.0,
-        recipients_a_day: int | None = None,
-        **fields: Any,
-    ) -> list[int]:
+    def expand(self, audience: Any = GERMAN, *, seconds: float = 60.0, **fields: Any) -> list[int]:
         """Process a send to an audience. Return the offsets to be redelivered."""
-        send = SendRequested(
-            **{"type": "news", "club_id": 7, "timestamp": NOW, "to_users": [], "send_id": SEND_ID, **fields}
-        )
-        record = AudienceRequested(
-            send_id=SEND_ID,
-            club_id=7,
-            timestamp=NOW,
-            chunk_size=chunk_size,
-            audience=json.dumps(audience),
-            send=json.dumps(send.to_avro()),
-            key_id=None if recipients_a_day is None else "k",
-            recipients_a_day=recipients_a_day,
-        )
-        return self.run(self.use_case, self.encoded(record, topics.AUDIENCE), seconds=seconds)
+        return self.run(self.use_case, self.encoded(_request(audience, **fields), topics.AUDIENCE), seconds=seconds)
+
+    def send_audience(self, audience: Any = EVERYBODY, **fields: Any) -> None:
+        """Add a send to an audience to the partition."""
+        value = self.codec.encode(topics.AUDIENCE, "AudienceRequested", _request(audience, **fields).to_avro())
+        self.producer.produce(topics.AUDIENCE, b"key", value, [], lambda _: None)
+        self.producer.flush(1)
+
+    def consume(self) -> bool:
+        """Process the next record of the partition, and commit its offset unless it failed. Return whether it was the
+        last one.
+        """
+        record = entry(self.values(topics.AUDIENCE)[self.consumed], topic=topics.AUDIENCE, offset=self.consumed)
+        self.consumed += not self.run(self.use_case, record)
+        return self.consumed == len(self.values(topics.AUDIENCE))
+
+    def consume_all(self) -> None:
+        """Process the records of the partition until none remains."""
+        while not self.consume():
+            pass
+
+    def requests(self) -> list[AudienceRequested]:
+        """Return all records of the partition."""
+        return self._decoded(AudienceRequested, topics.AUDIENCE)
 
     def sends(self) -> list[SendRequested]:
         return self._decoded(SendRequested, topics.SEND_API)
@@ -68,3 +81,35 @@ class Expander(Chain):
         for send in self.sends():
             assert found.setdefault(chunk_id(SEND_ID, send.chunk_index), send.to_users) == send.to_users
         return found
+
+
+def _request(
+    audience: Any,
+    *,
+    key: SendKey = KEY,
+    chunk_size: int = 2,
+    recipients_a_day: int | None = None,
+    share: int = 0,
+    **fields: Any,
+) -> AudienceRequested:
+    send = SendRequested(
+        **{
+            "type": "news",
+            "club_id": key.club_id,
+            "timestamp": NOW,
+            "to_users": [],
+            "send_id": key.send_id,
+            **fields,
+        }
+    )
+    return AudienceRequested(
+        send_id=key.send_id,
+        club_id=key.club_id,
+        timestamp=NOW,
+        chunk_size=chunk_size,
+        audience=json.dumps(audience),
+        send=json.dumps(send.to_avro()),
+        key_id=None if recipients_a_day is None else "k",
+        recipients_a_day=recipients_a_day,
+        share=share,
+    )

@@ -302,6 +302,7 @@ def _avro(chance: random.Random, schema: str) -> dict[str, Any]:
                 "send": _half_hostile(chance, whole | {"to_users": []}),
                 "key_id": chance.choice((None, "k")),
                 "recipients_a_day": chance.choice((None, 100)),
+                "share": chance.choice((0, 1, -1)),
             }
         case "RecheckRequested":
             return part | texts | {"why": "split", "channels": ["push"], "waits": 0, "held": 0}

@@ -13,11 +13,8 @@ from masscomm.kafka import topics
 from masscomm.stores.expansions import ExpandedChunk
 from masscomm.stores.send_controls import SendKey
 from tests.support.fakes.crashes import Fuse, KilledError
-from tests.support.harness.audience_expander import Expander
+from tests.support.harness.audience_expander import EVERYBODY, KEY, Expander
 from tests.support.harness.chain import NOW, SEND_ID
-
-KEY = SendKey(7, SEND_ID)
-EVERYBODY: dict[str, Any] = {"all_users": True}
 
 
 @pytest.fixture
@@ -154,30 +151,6 @@ def test_a_repetition_after_a_crash_produces_the_same_chunks(at: int, change: st
 
 def test_a_process_that_is_not_killed_takes_every_step() -> None:
     assert not expand_until_killed(Expander(), STEPS + 1)
-
-
-def test_expansion_continues_when_the_time_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each invocation has time for one page, and the audience has few users."""
-    expander = Expander(users=20)
-    users_of_club = expander.directory.users_of_club
-
-    def slow(club_id: int, *, after: int = 0) -> Any:
-        for page in users_of_club(club_id, after=after):
-            expander.clock.advance(20)
-            yield page
-
-    monkeypatch.setattr(expander.directory, "users_of_club", slow)
-    audience = {"where": {"any": [{"field": "locale", "is": "fr"}, {"field": "email", "exists": True}]}}
-    expander.directory.put(User(user_id=17, club_id=7, locale="fr"), User(user_id=3, club_id=7, locale="fr"))
-    invocations = 1
-    while expander.expand(audience, seconds=30):
-        assert expander.sends() == []
-        invocations += 1
-    assert invocations == 8
-    assert [(send.to_users, send.chunk_index, send.chunk_count) for send in expander.sends()] == [
-        ([3], 0, 2),
-        ([17], 1, 2),
-    ]
 
 
 @pytest.mark.kills(guard="audiences.confirmed_directory")

@@ -3,6 +3,8 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import count
+from typing import Any
 
 import pytest
 
@@ -19,12 +21,14 @@ from tests.support.harness.preference_checker import Checker
 from tests.support.harness.send_api import SendApi
 
 SIZE = 4
+# Three chunks are recorded in the first share, and one of them is produced.
+FIRST_SHARE = 4
 
 
 class Sends:
     """send_handler, audience_expander and preference_checker with one directory and one store of controls."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
         self.api, self.checker = SendApi(monkeypatch), Checker()
         accepted_sends = AcceptedSends(controls=self.checker.controls)
         requests = replace(self.api.use_cases.requests, accepted_sends=accepted_sends, chunk_size=SIZE)
@@ -38,16 +42,20 @@ class Sends:
             expansions=self.expansions,
             clock=self.api.clock,
             logger=logs.logger("audience_expander"),
+            share_chunks=FIRST_SHARE,
         )
-        body = {"type": "news", "club_id": 7, "audience": {"all_users": True}, "channels": ["push"]}
+        body = {"type": "news", "club_id": 7, "audience": {"all_users": True}, "channels": ["push"], **fields}
         status, accepted, _ = self.api.call(json.dumps(body))
         assert status == 202
         self.key = SendKey(7, accepted["send_id"])
 
-    def expand(self) -> int:
-        """Expand the audience. Return the number of requested notifications."""
-        (value,) = self.api.values(topics.AUDIENCE)
-        assert self.api.run(self.expander, entry(value, topic=topics.AUDIENCE)) == []
+    def expand(self, *, shares: int | None = None) -> int:
+        """Expand the audience, or a number of its shares. Return the number of requested notifications."""
+        for offset in count():
+            values = self.api.values(topics.AUDIENCE)
+            if offset == len(values) or offset == shares:
+                break
+            assert self.api.run(self.expander, entry(values[offset], topic=topics.AUDIENCE, offset=offset)) == []
         return self.expansions.ended[self.key].requested
 
     def check(self) -> Counter[tuple[str, str | None]]:
@@ -90,6 +98,32 @@ def test_cancelled_send_is_expanded_and_cancelled(sends: Sends, *, is_first: boo
     sends.checker.controls.record(Cancellation(send=sends.key, requested_at_ms=NOW, published_before=0))
     requested = requested or sends.expand()
     assert (sends.check(), sends.allowed()) == ({("cancelled", "cancelled"): requested}, 0)
+
+
+def test_send_that_is_cancelled_between_shares_is_cancelled(sends: Sends) -> None:
+    requested = sends.expand(shares=1)
+    assert len(sends.api.values(topics.SEND_API)) == 1
+    sends.checker.controls.record(Cancellation(send=sends.key, requested_at_ms=NOW, published_before=0))
+    assert sends.expand() == requested == 10
+    assert (sends.check(), sends.allowed()) == ({("cancelled", "cancelled"): 10}, 0)
+
+
+def test_send_that_is_paused_between_shares_is_held(sends: Sends) -> None:
+    sends.expand(shares=1)
+    change(sends.checker.controls, sends.key, lambda control: replace(control, paused_at_ms=NOW), now_ms=NOW)
+    assert sends.expand() == 10
+    assert (sends.check(), sends.allowed()) == ({}, 0)
+    assert len(sends.checker.delay_store.items) == 3
+
+
+def test_send_that_expires_between_shares_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    expires_at = "2023-11-14T22:14:20Z"  # a minute after NOW
+    sends = Sends(monkeypatch, expires_at=expires_at)
+    sends.expand(shares=1)
+    sends.api.clock.advance(61)
+    sends.checker.clock.advance(61)
+    assert sends.expand() == 10
+    assert (sends.check(), sends.allowed()) == ({("expired", "expired"): 10}, 0)
 
 
 def test_paused_send_is_expanded_and_held(sends: Sends) -> None:

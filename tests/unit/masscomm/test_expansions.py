@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from masscomm.errors import Retry
-from masscomm.stores.expansions import Expansions, InMemoryExpansions
+from masscomm.stores.expansions import Expansions, InMemoryExpansions, Progress
 from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
 from tests.support.contracts.expansions import NOW, SEND, ConcurrentExpansionsContract, ExpansionsContract, chunk
 from tests.support.servers.dynamodb_table import new_table
@@ -24,7 +24,7 @@ class TestMotoExpansions(ExpansionsContract):
 
     def test_missing_or_damaged_chunk_is_a_retry(self, expansions: DynamoDbExpansions) -> None:
         with pytest.raises(Retry):
-            list(expansions.chunks(SEND, 1))
+            list(expansions.chunks(SEND, 0, 1))
         expansions.record(SEND, 0, chunk(1), now_ms=NOW)
         expansions._client.update_item(
             TableName=expansions._table,
@@ -34,3 +34,14 @@ class TestMotoExpansions(ExpansionsContract):
         )
         with pytest.raises(Retry):
             expansions.last(SEND)
+
+    def test_progress_of_a_later_version_is_read(self, expansions: DynamoDbExpansions) -> None:
+        progress = Progress(share=2, chunks=7, records=6)
+        expansions.advance(SEND, progress, now_ms=NOW)
+        expansions._client.update_item(
+            TableName=expansions._table,
+            Key={"send": {"S": SEND.text}, "part": {"S": "progress"}},
+            UpdateExpression="SET later = :later",
+            ExpressionAttributeValues={":later": {"S": "x"}},
+        )
+        assert expansions.progress(SEND) == progress

@@ -1,0 +1,88 @@
+"""Faults during the expansion of an audience in many shares."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+
+import httpx
+
+from masscomm.kafka import topics
+from tests.faults.moments import dynamodb
+from tests.support.fault_stack.bench import Bench, sources
+from tests.support.fault_stack.cell import Send
+from tests.support.fault_stack.population import CATEGORIES, OTHER_CLUB
+from tests.support.fault_stack.proxy import Hold, HoldAnswer, Request, produce_to
+from tests.support.fault_stack.proxy.faults import Fault
+from tests.support.until import until
+
+USERS, CHUNK_SIZE, CHUNKS_A_SHARE = 200, 5, 3
+
+
+def expander_killed(bench: Bench, _: Send) -> None:
+    """Kill audience_expander before and after each write with which an audience progresses.
+
+    These are a recorded chunk, the end, the record that hands the rest on, the recorded progress, and a flush of
+    chunks. After the last one the progress is recorded, and the offset of the present record is not committed.
+    """
+    bench.population.grow(USERS, OTHER_CLUB)
+    users = bench.population.world.members(OTHER_CLUB)
+    kafka, store = bench.stack.kafka, bench.stack.dynamodb
+    moments: list[Callable[[], AbstractContextManager[Fault]]] = [
+        lambda: store.fault(HoldAnswer(), when=_puts("chunk#"), after=4),
+        lambda: kafka.fault(Hold(), when=produce_to(topics.AUDIENCE), after=2),
+        lambda: kafka.fault(HoldAnswer(), when=produce_to(topics.AUDIENCE), after=1),
+        lambda: store.fault(Hold(), when=_puts("progress"), after=1),
+        lambda: store.fault(HoldAnswer(), when=_puts("progress"), after=1),
+        lambda: store.fault(HoldAnswer(), when=_puts("end")),
+        lambda: kafka.fault(Hold(), when=produce_to(topics.SEND_API), after=2),
+        lambda: kafka.fault(HoldAnswer(), when=produce_to(topics.SEND_API), after=1),
+        lambda: store.fault(Hold(), when=_puts("progress"), after=1),
+        lambda: store.fault(HoldAnswer(), when=_puts("progress"), after=1),
+    ]
+    settings = {
+        "send_handler": {"environment": {"SEND_CHUNK_SIZE": str(CHUNK_SIZE)}},
+        "audience_expander": {"environment": {"EXPANSION_SHARE_CHUNKS": str(CHUNKS_A_SHARE)}},
+    }
+    with bench.stack.configured(settings):
+        chunks, requests = bench.records(topics.SEND_API), bench.records(topics.AUDIENCE)
+        with ExitStack() as faults:
+            held = faults.enter_context(moments[0]())
+            send_id = _send_to_all(bench)
+            for following in [*moments[1:], None]:
+                held.await_hits()
+                begun = None if following is None else faults.enter_context(following())
+                bench.kill("audience_expander")
+                held.discard()
+                held = begun or held
+        expected = -(-len(users) // CHUNK_SIZE)
+        bench.expect_send(send_id, users, club_id=OTHER_CLUB)
+        bench.settle()
+        until("the audience is not handed on again", lambda: bench.at_rest(sources("audience_expander")), every_s=0.1)
+        produced = bench.records(topics.SEND_API) - chunks
+        assert expected <= produced <= expected + len(moments) * CHUNKS_A_SHARE
+        shares = 2 * expected // CHUNKS_A_SHARE
+        assert shares <= bench.records(topics.AUDIENCE) - requests <= shares + len(moments) + 2
+
+
+def _send_to_all(bench: Bench) -> str:
+    """Send to all users of a club. Return the id of the send."""
+    response = httpx.post(
+        f"{bench.stack.config.gateway_url}/v1/sends",
+        json={
+            "type": CATEGORIES["push"],
+            "club_id": OTHER_CLUB,
+            "audience": {"all_users": True},
+            "channels": ["push"],
+        },
+        headers={"x-api-key": bench.stack.config.api_key},
+        timeout=30,
+        trust_env=False,
+    )
+    assert response.status_code == httpx.codes.ACCEPTED, response.text
+    send_id: str = response.json()["send_id"]
+    return send_id
+
+
+def _puts(part: str) -> Callable[[Request], bool]:
+    """Return a condition for writes of items of an expansion, by the beginning of their sort key."""
+    is_put, name = dynamodb("audience_expansions", "PutItem"), f'"{part}'.encode()
+    return lambda request: is_put(request) and name in request.body
