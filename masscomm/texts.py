@@ -101,6 +101,7 @@ class Text(StrEnum):
         "This key may use {maximum} recipients each UTC day, and {remaining} remain until {reset};"
         " this request needs {amount}."
     )
+    REQUESTS_RUNNING = "This key has {requests} such requests running already, and may have no more at the same time."
     POLLS_WAITING = "This key has {polls} requests waiting already, and may have no more."
     # Of the form of a request.
     BODY_NOT_JSON = "the body is not JSON: {reason}"

@@ -1,17 +1,20 @@
 """The audiences function: it counts the users of an audience over HTTP."""
 
 import json
+from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from masscomm.clock import SystemClock
 from masscomm.http import rest
+from masscomm.http.costly_requests import CostlyRequests
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.rest import JSON, Response
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
+from masscomm.stores.request_slots import Kind
 
 if TYPE_CHECKING:
     from functions.audiences.count_audience import CountAudience
@@ -29,12 +32,22 @@ def limiter() -> RateLimiter:
 api = rest.Api(logger, retry_after_s=5, limiter=limiter)
 
 
+@dataclass(frozen=True, kw_only=True)
+class UseCases:
+    counts: "CountAudience"
+    costly: CostlyRequests
+
+
 @cache
-def bootstrap() -> "CountAudience":
+def bootstrap() -> UseCases:
     from functions.audiences.count_audience import CountAudience
     from masscomm.directory.opensearch import OpenSearchDirectory
+    from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
 
-    return CountAudience(directory=OpenSearchDirectory.from_environment())
+    return UseCases(
+        counts=CountAudience(directory=OpenSearchDirectory.from_environment()),
+        costly=CostlyRequests(slots=DynamoDbRequestSlots.from_environment(), clock=SystemClock()),
+    )
 
 
 @api.post("/v1/audiences/count")
@@ -44,11 +57,20 @@ def post_count(request: rest.Request) -> Response:
 
     query = parse_count(request.text())
     logs.note(club_id=query.club_id)
-    body = bootstrap().count(query, request.clubs, request.scopes, request.remaining_s)
+    use_cases = bootstrap()
+    with use_cases.costly.one(Kind.COUNT, request):  # guard: costly_requests.count
+        body = use_cases.counts.count(query, request.clubs, request.scopes, request.remaining_s)
     return Response(HTTPStatus.OK, JSON, json.dumps(body), {"Cache-Control": "no-store"})
 
 
-@observed(logger, ahead=("functions.audiences.count_audience", "masscomm.directory.opensearch"))
+@observed(
+    logger,
+    ahead=(
+        "functions.audiences.count_audience",
+        "masscomm.directory.opensearch",
+        "masscomm.stores.request_slots_dynamodb",
+    ),
+)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Process a REST proxy event of API Gateway and return its response."""
     return api.answer(event, context)

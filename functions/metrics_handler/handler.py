@@ -25,7 +25,6 @@ from functions.metrics_handler.routes.stream import StreamRoute
 from functions.metrics_handler.routes.trending import TrendingRoute
 from functions.metrics_handler.routes.user_notifications import UserNotificationsRoute
 from functions.metrics_handler.routes.waiting import OPEN_POLLS, Waiting
-from functions.metrics_handler.store.poll_slots import PollSlots
 from functions.metrics_handler.store.port import MetricsStore
 from masscomm import environment
 from masscomm.aws.authentication import database_url
@@ -40,6 +39,7 @@ from masscomm.stores.audit_log import AuditLog
 from masscomm.stores.changed_sends import ChangedSends
 from masscomm.stores.delayed_records import DelayStore
 from masscomm.stores.expansions import Expansions
+from masscomm.stores.request_slots import RequestSlots
 from masscomm.stores.send_controls import SendControls
 
 if TYPE_CHECKING:
@@ -86,13 +86,13 @@ def templates_route() -> "TemplatesRoute":
 
 @cache
 def bootstrap() -> UseCases:
-    from functions.metrics_handler.store.poll_slots_dynamodb import DynamoDbPollSlots
     from functions.metrics_handler.store.postgres import PostgresMetricsStore
     from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
     from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
     from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
     from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
     from masscomm.stores.metrics_database import connection_pool
+    from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
     from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 
     store = PostgresMetricsStore(
@@ -102,7 +102,7 @@ def bootstrap() -> UseCases:
         store,
         SystemClock(),
         timedelta(seconds=environment.number("METRICS_GRACE_S", 5)),
-        DynamoDbPollSlots.from_environment(),
+        DynamoDbRequestSlots.from_environment(),
         DynamoDbSendControls.from_environment(),
         DynamoDbDelayStore.from_environment(),
         DynamoDbAuditLog.from_environment(),
@@ -116,7 +116,7 @@ def use_cases(
     store: MetricsStore,
     clock: Clock,
     grace: timedelta,
-    slots: PollSlots,
+    slots: RequestSlots,
     controls: SendControls,
     delay_store: DelayStore,
     audit_log: AuditLog,

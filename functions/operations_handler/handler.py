@@ -22,6 +22,7 @@ from masscomm.channels.unsubscribe_links import is_offered
 from masscomm.clock import Clock, SystemClock
 from masscomm.http import idempotency, rest
 from masscomm.http.accept import negotiated
+from masscomm.http.costly_requests import CostlyRequests
 from masscomm.http.parameters import Reader
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.rest import JSON, Response, uncached
@@ -30,6 +31,7 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.audit_log import Audit, AuditLog, PrincipalAudit
+from masscomm.stores.request_slots import Kind
 
 logger = logs.logger("operations_handler")
 
@@ -53,6 +55,7 @@ class UseCases:
     suppressions: SuppressionsRoute
     keys: KeysRoute
     webhooks: WebhooksRoute
+    costly: CostlyRequests
     # Returns the audit of a principal.
     audit: Callable[[str], Audit]
 
@@ -71,6 +74,7 @@ def bootstrap() -> UseCases:
     from masscomm.operations.health import KafkaHealth
     from masscomm.stores.api_keys import ApiKeys
     from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
+    from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
     from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
     from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
 
@@ -92,6 +96,7 @@ def bootstrap() -> UseCases:
             clock=clock,
             loopback=loopback_permitted(os.environ),
         ),
+        costly=CostlyRequests(slots=DynamoDbRequestSlots.from_environment(), clock=clock),
         audit=audits(DynamoDbAuditLog.from_environment(), clock),
     )
 
@@ -129,8 +134,9 @@ def get_alarms(asked: rest.Request) -> Response:
 def get_dead_letters(asked: rest.Request) -> Response:
     """The records that could not be processed, the latest first."""
     negotiated(asked.header("accept"), JSON)
-    route = bootstrap().dead_letters
-    return uncached(route.answer(asked.parameters, asked.clubs, asked.scopes, asked.remaining_s()))
+    use_cases = bootstrap()
+    with use_cases.costly.one(Kind.DEAD_LETTERS, asked):  # guard: costly_requests.dead_letters
+        return uncached(use_cases.dead_letters.answer(asked.parameters, asked.clubs, asked.scopes, asked.remaining_s()))
 
 
 @api.get("/v1/dead-letters/{position}")

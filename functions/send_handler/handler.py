@@ -17,6 +17,7 @@ from masscomm.domain.key_limits import RECIPIENTS
 from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.errors import Stop
 from masscomm.http import idempotency, rest
+from masscomm.http.costly_requests import CostlyRequests
 from masscomm.http.rate_limits import RateLimiter, maximum_of
 from masscomm.http.rest import JSON, Response
 from masscomm.http.scopes import Scope
@@ -26,6 +27,7 @@ from masscomm.kafka.producer import KafkaProducer
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs, traces
 from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.stores.request_slots import Kind
 
 if TYPE_CHECKING:
     from functions.send_handler.dry_run import DryRunSend
@@ -56,6 +58,7 @@ class UseCases:
     once: "RequestOnce"
     warnings: "SendWarnings"
     dry_runs: "Callable[[], DryRunSend]"
+    costly: CostlyRequests
 
 
 @cache
@@ -92,6 +95,7 @@ def bootstrap() -> UseCases:
     from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
     from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
     from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys
+    from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
 
     traces.check_config()
     clock = SystemClock()
@@ -115,6 +119,7 @@ def bootstrap() -> UseCases:
         once=RequestOnce(keys=DynamoDbIdempotencyKeys.from_environment(), clock=clock),
         warnings=SendWarnings(cached_templates),
         dry_runs=dry_runs,
+        costly=CostlyRequests(slots=DynamoDbRequestSlots.from_environment(), clock=clock),
     )
 
 
@@ -168,13 +173,14 @@ def _dry_run(request: rest.Request, send: "SendRequest") -> Response:
     """Return what would become of a send. The counts are those that a sent one has, which need the scope read."""
     request.require(Scope.READ)  # guard: scopes.dry_run
     use_cases = bootstrap()
-    body = use_cases.dry_runs().answer(
-        send,
-        use_cases.requests.identify(send),
-        request.remaining_s,
-        is_test=request.is_test,
-        scopes=request.scopes,
-    )
+    with use_cases.costly.one(Kind.DRY_RUN, request):  # guard: costly_requests.dry_run
+        body = use_cases.dry_runs().answer(
+            send,
+            use_cases.requests.identify(send),
+            request.remaining_s,
+            is_test=request.is_test,
+            scopes=request.scopes,
+        )
     logger.info("dry run", requested=body["requested"], estimated=body["estimated"])
     return rest.uncached(body)
 
@@ -288,6 +294,7 @@ def _accepted(send_id: str, body: str, further: Mapping[str, str]) -> Response:
         "masscomm.stores.decision_log_dynamodb",
         "masscomm.stores.delivery_ledger_dynamodb",
         "masscomm.stores.idempotency_keys_dynamodb",
+        "masscomm.stores.request_slots_dynamodb",
     ),
 )
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

@@ -235,7 +235,7 @@ PROFILES = {
             *("POST _mget", "POST notification_templates/_search", "POST devices/_search"),
             *_USERS_OF_CLUB,
         ),
-        tables=(KEYS, CONTROLS, USAGE, AUDIT),
+        tables=(KEYS, CONTROLS, USAGE, AUDIT, POLLS),
         tables_read=(DECISIONS, LEDGER),
     ),
     "preferences_handler": Profile(
@@ -258,7 +258,7 @@ PROFILES = {
         warmth=Warmth.SNAPSTART,
         indices=("users", "user_settings", "devices", "device_state", "preference_changes"),
         requests=("POST _mget", "POST devices/_search", *_USERS_OF_CLUB),
-        tables=(USAGE,),
+        tables=(USAGE, POLLS),
     ),
     "metrics_handler": Profile(
         warmth=Warmth.SNAPSTART,
@@ -280,7 +280,7 @@ PROFILES = {
         indices=("suppressions", "device_state", "devices", "users"),
         written=("suppressions",),
         requests=(*_SUPPRESSIONS, *_DISABLED_DEVICES),
-        tables=(API_KEYS, KEYS, AUDIT, USAGE, ENDPOINTS, WEBHOOKS),
+        tables=(API_KEYS, KEYS, AUDIT, USAGE, ENDPOINTS, WEBHOOKS, POLLS),
         table_indices=((API_KEYS, BY_CREATION),),
         operates=True,
         webhook_keys=True,

@@ -78,6 +78,8 @@ CHUNK_SIZE = 5_000
 # because the clocks of the two functions may differ.
 MAX_REQUEST_AHEAD_MS = MAX_AHEAD_MS - 86_400_000
 LARGEST_ID = 2**63 - 1
+# The requests of one kind that may take more than a second of the processor, of a caller and at the same time.
+COSTLY_REQUESTS = 2
 # The number of users about which numbers are shown without the scope users:read (masscomm.http.single_users).
 SMALLEST_GROUP = 20
 _LARGEST_INT = 2**31 - 1

@@ -197,6 +197,8 @@ STREAM_WAIT_S = 20
 STREAM_POLL_S = 0.5
 STREAM_RESERVE_S = 8.0
 STREAM_RETRY_AFTER_S = 5
+# After which a caller may repeat a costly request that is one too many at the same time.
+COSTLY_RETRY_AFTER_S = 5
 
 # --- audiences --------------------------------------------------------------------------------------------------------
 # The time that a count reserves for its response: reading one more page, and its users' settings and devices.
@@ -373,6 +375,9 @@ RULES: Mapping[str, str] = {
     "STREAM_POLL_S < STREAM_RETRY_AFTER_S < STREAM_WAIT_S": "a poll asks several times",
     "STREAM_WAIT_S + STREAM_RESERVE_S < timeout_s('metrics_stream')": "the query follows the longest wait",
     "STREAM_WAIT_S < POLL_SLOTS_KEPT_S": "a slot is kept while its poll waits",
+    "COSTLY_RETRY_AFTER_S < timeout_s('audiences') < POLL_SLOTS_KEPT_S": (
+        "a refused caller asks again while the others run, and a slot is kept as long as they"
+    ),
     "OPENSEARCH_REQUEST_S < COUNT_RESERVE_S < timeout_s('audiences')": "a count is answered in time",
     "OPENSEARCH_REQUEST_S < DRY_RUN_RESERVE_S < DRY_RUN_AUDIENCE_RESERVE_S < timeout_s('send_handler')": (
         "a dry run is answered in time, with an audience, too"

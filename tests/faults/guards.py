@@ -1217,6 +1217,48 @@ MUTANTS = (
         no_cell="cells use keys of every scope",
     ),
     Mutant(
+        guard="request_slots.kind",
+        rule="The slots of one kind of requests are not those of another.",
+        change=Becomes('""'),
+        no_cell="the cells call the API less often",
+    ),
+    Mutant(
+        guard="costly_requests.limit",
+        rule="A caller has two costly requests of a kind at the same time.",
+        change=Replaced("yield\nreturn"),
+        no_cell="the cells call the API less often",
+    ),
+    Mutant(
+        guard="costly_requests.freed",
+        rule="A costly request that fails frees its slot.",
+        change=Removed(),
+        no_cell="the cells call the API less often",
+    ),
+    Mutant(
+        guard="costly_requests.count",
+        rule="Counts of audiences have slots.",
+        change=Replaced("body = use_cases.counts.count(query, request.clubs, request.scopes, request.remaining_s)"),
+        no_cell="the cells call the API less often",
+    ),
+    Mutant(
+        guard="costly_requests.dry_run",
+        rule="Dry runs have slots.",
+        change=Replaced(
+            "body = use_cases.dry_runs().answer(send, use_cases.requests.identify(send), request.remaining_s,"
+            " is_test=request.is_test, scopes=request.scopes)"
+        ),
+        no_cell="the cells call the API less often",
+    ),
+    Mutant(
+        guard="costly_requests.dead_letters",
+        rule="Pages of dead letters have slots.",
+        change=Replaced(
+            "return uncached(use_cases.dead_letters.answer("
+            "asked.parameters, asked.clubs, asked.scopes, asked.remaining_s()))"
+        ),
+        no_cell="the cells call the API less often",
+    ),
+    Mutant(
         guard="dead_letters.outlined",
         rule="The values in a dead letter need the scope of reading users.",
         change=Becomes("False"),

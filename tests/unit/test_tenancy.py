@@ -15,7 +15,6 @@ from functions.audiences.count_audience import CountAudience
 from functions.metrics_handler import handler as metrics_handler
 from functions.metrics_handler.routes.templates import TemplatesRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
 from functions.operations_handler import handler as operations_handler
 from functions.preferences_handler import handler as preferences_handler
@@ -27,12 +26,14 @@ from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
 from masscomm.domain.users import Template, User
 from masscomm.http import single_users
+from masscomm.http.costly_requests import CostlyRequests
 from masscomm.http.parameters import rfc3339
 from masscomm.http.scopes import ALL_SCOPES, PUBLIC_ROUTES, ROUTE_SCOPES
 from masscomm.http.tenant import ALL_CLUBS, Clubs, clubs_of
 from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
+from masscomm.stores.request_slots import InMemoryRequestSlots
 from masscomm.stores.send_controls import InMemorySendControls, SendControl, SendKey
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
@@ -97,7 +98,7 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     send_at_ms = clock.now_ms() + 3_600_000
     controls.controls[key] = SendControl(send=key, paused_at_ms=clock.now_ms(), send_at_ms=send_at_ms, revision=1)
     cases = metrics_handler.use_cases(
-        store, clock, timedelta(), InMemoryPollSlots(), controls, InMemoryDelayStore(), audit_log
+        store, clock, timedelta(), InMemoryRequestSlots(), controls, InMemoryDelayStore(), audit_log
     )
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
     operations_api.build(monkeypatch, clock=clock, audit_log=audit_log, club_id=CLUB)
@@ -115,7 +116,8 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     people.put(User(user_id=7, club_id=CLUB))
     preferences = change_preferences(chain, people)
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
-    counts = CountAudience(directory=directory)
+    costly = CostlyRequests(slots=InMemoryRequestSlots(), clock=clock)
+    counts = audiences.UseCases(counts=CountAudience(directory=directory), costly=costly)
     monkeypatch.setattr(audiences, "bootstrap", lambda: counts)
     return chain
 

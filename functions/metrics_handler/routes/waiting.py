@@ -1,10 +1,9 @@
-"""Requests that wait for a change: how long, and how many of one API key at the same time (poll_slots.py)."""
+"""Requests that wait for a change: how long, and how many of one API key at the same time (request_slots.py)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from functions.metrics_handler.store.poll_slots import PollSlots
 from masscomm.clock import Clock
 from masscomm.domain.time_limits import STREAM_POLL_S, STREAM_RESERVE_S, STREAM_RETRY_AFTER_S, STREAM_WAIT_S
 from masscomm.errors import Retry
@@ -12,6 +11,7 @@ from masscomm.http import parameters as parse
 from masscomm.http.problem import Problem
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import POLLS_UNCOUNTED
+from masscomm.stores.request_slots import Kind, RequestSlots
 from masscomm.texts import Text
 
 # The default of METRICS_OPEN_POLLS: how many requests of one API key may wait at the same time.
@@ -27,7 +27,7 @@ class Waiting:
     """Requests that wait. All environments share `slots`; `open_polls` is the limit for each API key."""
 
     clock: Clock
-    slots: PollSlots
+    slots: RequestSlots
     open_polls: int = OPEN_POLLS
 
     def until[T](
@@ -72,7 +72,7 @@ class Waiting:
             # The lease of the slot ends with the invocation, so that the slot becomes free even if the invocation
             # crashes.
             until_ms = now_ms + int(remaining_s * 1000)
-            slot = self.slots.take(caller, self.open_polls, now_ms=now_ms, until_ms=until_ms)
+            slot = self.slots.take(Kind.POLL, caller, self.open_polls, now_ms=now_ms, until_ms=until_ms)
         except Retry as error:
             # If waiting requests cannot be counted, no request may wait: they would occupy every environment.
             logger.warning("open polls are not counted, this one is answered at once", error=str(error))

@@ -12,7 +12,7 @@ from constructs import Construct
 
 from functions.catalogue import PREFIX, FunctionEntry, read_catalogue
 from infra.cdk.config import Environment
-from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, METRICS_READER, POLLS, PROFILES
+from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, METRICS_READER, PROFILES
 from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER, EventSources, consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction, Place
@@ -190,7 +190,7 @@ class FunctionsStack(Stack):
             variables |= {
                 f"PLATFORM_APPLICATION_ARN_{platform.upper()}": arn for platform, arn in self._applications().items()
             }
-        if POLLS in profile.tables:
+        if entry.name == "metrics_stream":
             variables["METRICS_OPEN_POLLS"] = str(environment.api.open_polls)
         if profile.database:
             variables |= {

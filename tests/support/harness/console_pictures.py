@@ -18,7 +18,6 @@ from playwright.sync_api import Page, expect
 from devstack.services.lambda_host import CONSOLE
 from functions.metrics_handler import handler as metrics_handler
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
 from functions.send_handler import handler as send_handler
 from masscomm.clock import SystemClock
@@ -26,6 +25,7 @@ from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.grains import Grain
 from masscomm.domain.users import Device, User, UserSettings
 from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.request_slots import InMemoryRequestSlots
 from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls, SendKey
 from tests.support.harness import rest_api
 from tests.support.harness.console import PATIENCE_MS, Console, open_console
@@ -147,7 +147,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
         store,
         SystemClock(),
         timedelta(seconds=5),
-        InMemoryPollSlots(),
+        InMemoryRequestSlots(),
         controls,
         InMemoryDelayStore(),
         metrics_handler.bootstrap().audit_route.audit_log,

@@ -21,6 +21,7 @@ from masscomm.directory.disabled_devices import DisabledDevice, InMemoryDisabled
 from masscomm.directory.suppression_list import InMemorySuppressionList, StoredSuppression
 from masscomm.domain.ids import address_id
 from masscomm.domain.webhooks import Attempt, Delivery, DeliveryStatus, Endpoint, EndpointKey, Event
+from masscomm.http.costly_requests import CostlyRequests
 from masscomm.kafka import topics
 from masscomm.kafka.avro import KNOWN_SUBJECT, Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import InMemoryProducer
@@ -30,6 +31,7 @@ from masscomm.operations.dead_letters import DeadLetter
 from masscomm.operations.health import DirectoryAge, InMemoryHealth, Lag
 from masscomm.stores.api_keys import ApiKey, InMemoryApiKeys
 from masscomm.stores.audit_log import AuditLog
+from masscomm.stores.request_slots import InMemoryRequestSlots, RequestSlots
 from masscomm.stores.webhook_deliveries import InMemoryWebhookDeliveries
 from masscomm.stores.webhook_endpoints import InMemoryWebhookEndpoints
 from tests.support.harness.chain import NOW, send
@@ -43,7 +45,14 @@ ADDRESS_ID = address_id("ada@example.org")
 LETTERS_AT = datetime.fromtimestamp(NOW / 1000, UTC)
 
 
-def build(monkeypatch: pytest.MonkeyPatch, *, clock: Clock, audit_log: AuditLog, club_id: int = 1) -> None:
+def build(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    clock: Clock,
+    audit_log: AuditLog,
+    club_id: int = 1,
+    slots: RequestSlots | None = None,
+) -> None:
     """Build the function in memory. The suppression and the key belong to one club."""
     suppression = StoredSuppression(
         id=f"{club_id}-{ADDRESS_ID}",
@@ -86,6 +95,7 @@ def build(monkeypatch: pytest.MonkeyPatch, *, clock: Clock, audit_log: AuditLog,
         suppressions=SuppressionsRoute(InMemorySuppressionList([suppression])),
         keys=KeysRoute(keys, clock),
         webhooks=webhooks_route(clock, club_id),
+        costly=CostlyRequests(slots=slots or InMemoryRequestSlots(), clock=clock),
         audit=operations_handler.audits(audit_log, clock),
     )
     monkeypatch.setattr(operations_handler, "bootstrap", lambda: cases)

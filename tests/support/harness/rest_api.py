@@ -20,7 +20,6 @@ from functions.audiences.count_audience import CountAudience
 from functions.metrics_handler import handler as metrics_handler
 from functions.metrics_handler.routes.templates import TemplatesRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
 from functions.preferences_handler import handler as preferences_handler
 from functions.preferences_handler.unsubscribe import Unsubscribe
@@ -33,12 +32,14 @@ from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
 from masscomm.domain.users import Template, User
 from masscomm.http.access_tokens import AccessTokens, InvalidToken, bearer_token
+from masscomm.http.costly_requests import CostlyRequests
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.observability import logs
 from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
 from masscomm.stores.key_usage import InMemoryKeyUsage
+from masscomm.stores.request_slots import InMemoryRequestSlots
 from masscomm.stores.send_controls import InMemorySendControls, SendControl, SendKey
 from openapi.document import APIS
 from tests.support.harness import operations_api
@@ -92,7 +93,7 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
     # The send can be moved and resumed.
     later_ms = clock.now_ms() + 86_400_000
     controls.controls[key] = SendControl(send=key, paused_at_ms=clock.now_ms(), send_at_ms=later_ms, revision=1)
-    stores = (InMemoryPollSlots(), controls, InMemoryDelayStore(), audit_log)
+    stores = (InMemoryRequestSlots(), controls, InMemoryDelayStore(), audit_log)
     cases = metrics_handler.use_cases(store, clock, timedelta(), *stores)
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
     operations_api.build(monkeypatch, clock=clock, audit_log=audit_log)
@@ -114,7 +115,8 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
         links=links, preferences=preferences, limiter=RateLimiter(usage=InMemoryKeyUsage(), clock=clock)
     )
     monkeypatch.setattr(preferences_handler, "unsubscribe", lambda: pages)
-    counting = CountAudience(directory=directory)
+    costly = CostlyRequests(slots=InMemoryRequestSlots(), clock=clock)
+    counting = audiences.UseCases(counts=CountAudience(directory=directory), costly=costly)
     monkeypatch.setattr(audiences, "bootstrap", lambda: counting)
     return chain
 

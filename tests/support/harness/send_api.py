@@ -12,6 +12,7 @@ from functions.send_handler.send_warnings import SendWarnings
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.directory.port import Directory
 from masscomm.domain.records import SendRequested
+from masscomm.http.costly_requests import CostlyRequests
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
@@ -21,6 +22,7 @@ from masscomm.stores.delivery_ledger import DeliveryLedger
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
 from masscomm.stores.key_usage import InMemoryKeyUsage
+from masscomm.stores.request_slots import InMemoryRequestSlots
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import Chain, Context
 from tests.support.inputs.api_gateway_events import EVERY_CLUB
@@ -40,6 +42,7 @@ def use_cases(
     directory: Directory | None = None,
     decision_log: DecisionLog | None = None,
     ledger: DeliveryLedger | None = None,
+    slots: InMemoryRequestSlots | None = None,
 ) -> module.UseCases:
     """Return the use cases of the function, with in-memory topics and an in-memory store of idempotency keys."""
     requests = RequestSend(
@@ -55,6 +58,7 @@ def use_cases(
     return module.UseCases(
         requests=requests,
         once=RequestOnce(keys=keys, clock=chain.clock),
+        costly=CostlyRequests(slots=slots or InMemoryRequestSlots(), clock=chain.clock),
         warnings=SendWarnings(lambda: templates),
         dry_runs=lambda: DryRunSend(directory=directory or InMemoryDirectory(), templates=templates, clock=chain.clock),
     )
@@ -70,8 +74,9 @@ class SendApi(Chain):
         self.ledger = InMemoryDeliveryLedger(clock=self.clock)
         # Without a complete snapshot, responses have no warnings.
         self.directory = InMemoryDirectory(ready=False)
+        self.slots = InMemoryRequestSlots()
         self.use_cases = use_cases(
-            self, self.keys, self.audit_log, self.controls, self.directory, self.decision_log, self.ledger
+            self, self.keys, self.audit_log, self.controls, self.directory, self.decision_log, self.ledger, self.slots
         )
         self.usage = InMemoryKeyUsage()
         limiter = RateLimiter(usage=self.usage, clock=self.clock)

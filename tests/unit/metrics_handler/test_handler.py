@@ -9,11 +9,11 @@ import pytest
 
 from functions.metrics_handler import handler as module
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
-from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry
 from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.request_slots import InMemoryRequestSlots
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.inputs.api_gateway_events import get, lambda_context
 
@@ -44,7 +44,7 @@ def answer(
         store,
         FixedClock(),
         timedelta(),
-        InMemoryPollSlots(),
+        InMemoryRequestSlots(),
         InMemorySendControls(),
         InMemoryDelayStore(),
         InMemoryAuditLog(),

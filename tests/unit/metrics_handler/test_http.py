@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from functions.metrics_handler import handler as module
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from functions.metrics_handler.store.port import SendTotals
 from masscomm.clock import FixedClock
 from masscomm.domain.grains import Grain
 from masscomm.http.rest import Request
 from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.request_slots import InMemoryRequestSlots, Kind
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE, get, lambda_context
 
@@ -35,7 +35,7 @@ class Api:
         self.store.sends["s"] = SendTotals(
             send_id="s", club_id=2, type="news", requested_at=NOON, chunk_count=1, chunks=1, channels={}, watermark=None
         )
-        self.slots = InMemoryPollSlots()
+        self.slots = InMemoryRequestSlots()
         self.cases = module.use_cases(
             self.store,
             self.clock,
@@ -189,7 +189,7 @@ def test_too_many_open_polls_are_429_with_retry_after(api: Api) -> None:
     """Polls are counted by API Gateway's id of the key, not by the authorizer's name of the caller."""
     cursor = json.loads(api.get("/v1/metrics/stream")[2])["cursor"]
     now_ms = api.clock.now_ms()
-    assert api.slots.take("operator", 1, now_ms=now_ms, until_ms=now_ms + 29_000)
+    assert api.slots.take(Kind.POLL, "operator", 1, now_ms=now_ms, until_ms=now_ms + 29_000)
     status, headers, body = api.get("/v1/metrics/stream", {"since": [cursor]})
     assert (status, headers["Content-Type"], headers["Retry-After"]) == (429, "application/problem+json", "5")
     assert json.loads(body)["title"] == "Too Many Requests"

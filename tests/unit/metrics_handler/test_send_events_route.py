@@ -10,12 +10,12 @@ from functions.metrics_handler.routes.send import SendRoute
 from functions.metrics_handler.routes.send_events import SendEventsRoute
 from functions.metrics_handler.routes.waiting import Waiting
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
-from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from masscomm.clock import FixedClock
 from masscomm.domain.time_limits import STREAM_RESERVE_S, STREAM_RETRY_AFTER_S
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
+from masscomm.stores.request_slots import InMemoryRequestSlots
 from masscomm.stores.send_controls import InMemorySendControls, SendControl, SendKey
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -26,7 +26,7 @@ class Send(FixedClock):
 
     def __init__(self) -> None:
         super().__init__(int(NOON.timestamp() * 1000))
-        self.slots, self.controls = InMemoryPollSlots(), InMemorySendControls()
+        self.slots, self.controls = InMemoryRequestSlots(), InMemorySendControls()
         self.store = InMemoryMetricsStore(watermark=NOON)
         self.slept = 0.0
         self.planned: list[tuple[float, Callable[[], None]]] = []

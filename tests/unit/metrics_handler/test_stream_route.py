@@ -10,7 +10,6 @@ from functions.metrics_handler.routes.metrics import MetricsRoute
 from functions.metrics_handler.routes.stream import StreamRoute
 from functions.metrics_handler.routes.waiting import Waiting
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from functions.metrics_handler.store.port import StreamPosition
 from masscomm.clock import FixedClock
 from masscomm.domain.grains import Grain
@@ -20,6 +19,7 @@ from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import POLLS_UNCOUNTED
+from masscomm.stores.request_slots import InMemoryRequestSlots, Kind
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ASKED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T13:00:00Z"]}
@@ -33,7 +33,7 @@ class StreamClock(FixedClock):
         self.store = InMemoryMetricsStore(watermark=NOON, batch_id=7, finished_at=NOON)
         self.slept = 0.0
         self.planned: list[tuple[float, Callable[[], None]]] = []
-        self.slots = InMemoryPollSlots()
+        self.slots = InMemoryRequestSlots()
         self.watch = self.environment()
 
     def environment(self, open_polls: int = 2) -> StreamRoute:
@@ -227,7 +227,7 @@ def test_poll_that_ends_or_fails_frees_its_slot(clock: StreamClock) -> None:
 def test_killed_poll_blocks_its_key_briefly(clock: StreamClock) -> None:
     since = clock.ask()["cursor"]
     for _ in range(2):
-        assert clock.slots.take("key", 2, now_ms=clock.now_ms(), until_ms=clock.now_ms() + 29_000)
+        assert clock.slots.take(Kind.POLL, "key", 2, now_ms=clock.now_ms(), until_ms=clock.now_ms() + 29_000)
     with pytest.raises(Problem):
         poll(clock, clock.watch, since)
     clock.advance(29)

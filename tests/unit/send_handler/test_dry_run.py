@@ -22,6 +22,7 @@ from masscomm.errors import Retry
 from masscomm.http import single_users
 from masscomm.http.scopes import ALL_SCOPES
 from masscomm.rendering.templates import TemplateCache
+from masscomm.stores.request_slots import Kind
 from tests.support.contracts.dry_run import (
     DEVICES,
     SENDS,
@@ -32,6 +33,7 @@ from tests.support.contracts.dry_run import (
     check_dry_run,
 )
 from tests.support.harness.send_api import SendApi
+from tests.support.harness.slots import take_slots
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE
 
 
@@ -142,6 +144,14 @@ def test_send_without_named_users_needs_users_read(api: SendApi) -> None:
     assert api.call(json.dumps(PLAIN | fields), authorizer=SENDER)[0] == 403
     assert api.producer.produced == []
     assert api.call(json.dumps(PLAIN | fields), authorizer=READER)[0] == 202
+
+
+@pytest.mark.kills(guard="costly_requests.dry_run")
+def test_third_dry_run_of_a_caller_at_the_same_time_is_429(api: SendApi) -> None:
+    take_slots(api.slots, Kind.DRY_RUN, "operator", api.clock)
+    status, body, headers = dry_run(api, to_users=[1])
+    assert (status, body["code"], "Retry-After" in headers) == (429, "requests_running", True)
+    assert api.call(json.dumps(PLAIN | {"to_users": [1]}))[0] == 202
 
 
 def test_names_of_one_locale_share_a_sample() -> None:

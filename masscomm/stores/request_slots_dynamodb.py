@@ -1,30 +1,30 @@
-"""The slots of long polls in DynamoDB: each slot is one item in the table of schemas/dynamodb/open_polls.json."""
+"""The slots of requests in DynamoDB: each slot is one item in the table of schemas/dynamodb/open_polls.json."""
 
 import random
 from typing import Any
 from uuid import uuid4
 
-from functions.metrics_handler.store.poll_slots import Slot
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.time_limits import POLL_SLOTS_KEPT_S
+from masscomm.stores.request_slots import Kind, Slot
 
-_WHAT = "open polls"
+_WHAT = "slots of requests"
 
 
-class DynamoDbPollSlots(TableAdapter):
+class DynamoDbRequestSlots(TableAdapter):
     """The store of slots in DynamoDB."""
 
     TABLE, SETTING = "open_polls", "OPEN_POLLS_TABLE"
     # A caller waits for these requests, so they have one attempt and short time-outs.
     LIMITS = Limits(connections=1, connect_s=0.25, read_s=0.5)
 
-    def take(self, caller: str, limit: int, *, now_ms: int, until_ms: int) -> Slot | None:
-        # Concurrent polls begin with different slots, so that they rarely conflict.
+    def take(self, kind: Kind, caller: str, limit: int, *, now_ms: int, until_ms: int) -> Slot | None:
+        # Concurrent requests begin with different slots, so that they rarely conflict.
         first = random.randrange(limit) if limit else 0  # noqa: S311 - no secret
         for number in (*range(first, limit), *range(first)):
-            slot = Slot(caller=caller, number=number, token=str(uuid4()))
+            slot = Slot(kind=kind, caller=caller, number=number, token=str(uuid4()))
             try:
                 with answering(_WHAT):
                     self._client.put_item(
@@ -59,4 +59,4 @@ class DynamoDbPollSlots(TableAdapter):
 
 
 def _key(slot: Slot) -> dict[str, Any]:
-    return {"id": {"S": f"{slot.caller}#{slot.number}"}}
+    return {"id": {"S": slot.id}}

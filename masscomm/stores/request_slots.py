@@ -1,0 +1,95 @@
+"""Limits how many requests of one kind a caller has at the same time, over all execution environments.
+
+A long poll, or a request that takes seconds of the processor, occupies an environment; without a limit, one caller
+could occupy all environments of a function. Each caller has a number of slots of each kind. A request takes a slot
+before its work and frees it afterwards. A slot is a lease: it becomes free when the request that took it can no longer
+run, so that a crash costs a slot for less than half a minute and needs no repair.
+
+All environments share one store. If it is unavailable, polls return without waiting, and costly requests get a 503:
+both then occupy no environment, and dashboards continue with short polls.
+"""
+
+import threading
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class Kind(StrEnum):
+    """A kind of requests whose number at the same time is limited."""
+
+    POLL = "poll"  # A request that waits for a change.
+    COUNT = "count"  # The count of an audience, which reads all users of a tenant.
+    DRY_RUN = "dry_run"
+    DEAD_LETTERS = "dead_letters"  # A page of dead letters, which reads 2,000 records at most.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """A slot that a request has taken."""
+
+    kind: Kind
+    # The id of the API key, or the principal of a person.
+    caller: str
+    # The number of the slot, below the limit.
+    number: int
+    # A token that is unique to this request.
+    token: str
+
+    @property
+    def id(self) -> str:
+        """Return the id under which the slot is stored. That of a poll is the one of versions with polls alone."""
+        prefix = "" if self.kind is Kind.POLL else f"{self.kind}:"  # guard: request_slots.kind
+        return f"{prefix}{self.caller}#{self.number}"
+
+
+class RequestSlots(Protocol):
+    """The interface of the store of slots. Methods raise Retry (down, slow) or Stop (no table, no permission)."""
+
+    def take(self, kind: Kind, caller: str, limit: int, *, now_ms: int, until_ms: int) -> Slot | None:
+        """Take one of the caller's slots of a kind below the limit. Returns None if all are taken.
+
+        Args:
+            kind: The kind of the request.
+            caller: The id of the API key, or the principal of a person.
+            limit: The number of slots of this kind that the caller has.
+            now_ms: The current time in milliseconds since the epoch.
+            until_ms: The end of the lease in milliseconds since the epoch.
+        """
+        ...
+
+    def free(self, slot: Slot) -> None:
+        """Free the slot. The call has no effect if its lease has expired and another request has taken it."""
+        ...
+
+
+class InMemoryRequestSlots:
+    """A store of slots in a dictionary, for unit tests. Thread-safe."""
+
+    def __init__(self) -> None:
+        # The taken slots: id → (token, until_ms).
+        self.taken: dict[str, tuple[str, int]] = {}
+        self.failing: Exception | None = None
+        self.calls = 0
+        self._lock = threading.Lock()
+
+    def take(self, kind: Kind, caller: str, limit: int, *, now_ms: int, until_ms: int) -> Slot | None:
+        with self._answer():
+            for number in range(limit):
+                slot = Slot(kind=kind, caller=caller, number=number, token=str(self.calls))
+                _, free_at_ms = self.taken.get(slot.id, ("", 0))
+                if free_at_ms <= now_ms:
+                    self.taken[slot.id] = slot.token, until_ms
+                    return slot
+            return None
+
+    def free(self, slot: Slot) -> None:
+        with self._answer():
+            if self.taken.get(slot.id, ("", 0))[0] == slot.token:
+                del self.taken[slot.id]
+
+    def _answer(self) -> threading.Lock:
+        self.calls += 1
+        if self.failing is not None:
+            raise self.failing
+        return self._lock

@@ -1,0 +1,12 @@
+"""Callers whose slots of costly requests are taken."""
+
+from masscomm.clock import Clock
+from masscomm.domain.limits import COSTLY_REQUESTS
+from masscomm.stores.request_slots import InMemoryRequestSlots, Kind
+
+
+def take_slots(slots: InMemoryRequestSlots, kind: Kind, caller: str, clock: Clock) -> None:
+    """Take the slots of a caller's costly requests of one kind, as requests that run for 29 s do."""
+    now_ms = clock.now_ms()
+    for _ in range(COSTLY_REQUESTS):
+        assert slots.take(kind, caller, COSTLY_REQUESTS, now_ms=now_ms, until_ms=now_ms + 29_000) is not None
