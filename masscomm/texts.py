@@ -327,6 +327,7 @@ class Text(StrEnum):
     AUDIENCE_NO_ATTRIBUTES = "is no attribute of users; schemas/source.yaml has none"
     AUDIENCE_FIELD = "must be one of {fields}, attributes.NAME, settings.NAME"
     AUDIENCE_SETTING = "must be settings.channels.NAME, settings.categories.NAME or settings.quiet_hours"
+    AUDIENCE_SETTING_NAME = "is no name in the {kind} of user settings, which are {names}"
     AUDIENCE_VALUES = "must be a list of 1 to {maximum} values"
     AUDIENCE_VALUE = "must be a text of at most {maximum} characters, a number, true or false"
     AUDIENCE_ORDERED = "must be a number, or an ISO date or time such as 2026-11-24 or 2026-11-24T18:00:00Z"

@@ -19,8 +19,10 @@ from typing import Any, NamedTuple, Protocol
 
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.locales import read_locale
-from masscomm.domain.setting_names import setting_under
+from masscomm.domain.names import folded
+from masscomm.domain.setting_names import SettingNames, setting_names, setting_under
 from masscomm.domain.source_tables import source_tables
+from masscomm.domain.time_zones import zone_form
 from masscomm.domain.users import User, UserSettings
 from masscomm.texts import CodedText, Text
 
@@ -36,11 +38,10 @@ _ATTRIBUTES, _SETTINGS = "attributes.", "settings."
 # The columns of a user that conditions may compare, and the form that all names of one value share.
 _COMPARED: Mapping[str, Callable[[str], Hashable]] = {
     "locale": read_locale,  # guard: audiences.names_of_a_locale
-    "time_zone": lambda name: name.strip().lower(),
+    "time_zone": zone_form,  # guard: audiences.names_of_a_zone
 }
 # Personal data: conditions may only test whether the user has it, so that no caller can search for a person.
 _PERSONAL = ("first_name", "last_name", "email", "phone")
-_MAPS_OF_SETTINGS = ("channels", "categories")
 _JOINS = ("all", "any", "not")
 _OPERATORS = ("is", "in", "before", "after", "exists")
 
@@ -81,13 +82,18 @@ def members(audience: Audience, users: Sequence[User], directory: _Settings) -> 
     return [user for user in users if audience.has(user, settings.get(user.user_id))]
 
 
-def read_audience(value: Any, *, attributes: Collection[str] | None = None) -> tuple[Audience, list[AudienceError]]:
+def read_audience(
+    value: Any, *, attributes: Collection[str] | None = None, settings: SettingNames | None = None
+) -> tuple[Audience, list[AudienceError]]:
     """Return the audience in a JSON value, and its errors, at most 20. With errors, the audience must not be used.
 
     Args:
+        value: The JSON value.
         attributes: The attributes of users; None: those of schemas/source.yaml.
+        settings: The names in user settings; None: those of schemas/categories.yaml and schemas/source.yaml.
     """
-    reader = _Reader(source_tables()["users"].attributes if attributes is None else attributes)
+    known = source_tables()["users"].attributes if attributes is None else attributes
+    reader = _Reader(known, settings or setting_names())
     return reader.audience(value), reader.errors[:_MAX_ERRORS]
 
 
@@ -98,8 +104,9 @@ def _nobody(_user: User, _settings: UserSettings | None) -> bool:
 class _Reader:
     """Reads one audience, and collects its errors."""
 
-    def __init__(self, attributes: Collection[str]) -> None:
+    def __init__(self, attributes: Collection[str], settings: SettingNames) -> None:
         self._attributes = attributes
+        self._names = {"channels": settings.channels, "categories": settings.categories}
         self.errors: list[AudienceError] = []
         self._conditions = 0
         self._reads_settings = False
@@ -207,7 +214,11 @@ class _Reader:
     def _setting(self, name: str, path: str) -> Callable[[User, UserSettings | None], Any]:
         self._reads_settings = True
         kind, _, key = name.partition(".")
-        if kind in _MAPS_OF_SETTINGS and key:
+        if kind in self._names and key:
+            # A name that no user has would match nobody, and every user under `not`.
+            if folded(key) not in self._names[kind]:  # guard: audiences.unknown_setting
+                known = ", ".join(sorted(self._names[kind]))
+                self._error(path, Text.AUDIENCE_SETTING_NAME.filled(kind=kind, names=known))
             return lambda _, settings: _entry(None if settings is None else getattr(settings, kind), key)
         if name == "quiet_hours":
             return lambda _, settings: None if settings is None else settings.quiet_hours

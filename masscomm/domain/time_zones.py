@@ -1,12 +1,12 @@
 """Time zones, and the moments at which their clocks show a time.
 
-CLDR's names of Windows' zones are in schemas/windows_zones.json, because importing Babel would add 67 ms to a cold
-start.
+CLDR's names of Windows' zones are in schemas/windows_zones.json, and its names of zones that were renamed in
+schemas/zone_aliases.json, because importing Babel would add 67 ms to a cold start.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import cache, lru_cache
 from zoneinfo import ZoneInfo, available_timezones
@@ -60,6 +60,19 @@ def zone_of(name: str) -> tzinfo | None:
     return _fixed_offset(key) if iana_name is None else _iana_zone(iana_name)
 
 
+@lru_cache(maxsize=4096)
+def zone_form(name: str) -> Hashable:
+    """Return a value that all names of one time zone share: the offset of a fixed zone, else CLDR's name of the zone.
+    For an unknown zone, it is the name without case and blanks.
+    """
+    zone = zone_of(name)
+    if zone is None:
+        return folded(name)
+    offset = zone.utcoffset(None)
+    # A zone has several names, such as Asia/Calcutta and Asia/Kolkata.
+    return _cldr_names().get(str(zone), str(zone)) if offset is None else offset  # guard: time_zones.renamed
+
+
 def utc() -> tzinfo:
     """Return UTC. Raises Stop if it is not installed: every time zone would then be unknown."""
     zone = _iana_zone("UTC")
@@ -88,6 +101,12 @@ def _fixed_offset(key: str) -> tzinfo | None:
 @cache
 def _iana_names() -> Mapping[str, str]:
     return {folded(name): name for name in available_timezones()}
+
+
+@cache
+def _cldr_names() -> Mapping[str, str]:
+    names: Mapping[str, str] = json.loads(read_text("zone_aliases.json"))
+    return names
 
 
 @cache

@@ -2325,6 +2325,24 @@ MUTANTS = (
         no_cell=IANA_NAMES,
     ),
     Mutant(
+        guard="audiences.names_of_a_zone",
+        rule="A condition about time zones finds users by every name of the zone.",
+        change=Becomes("str"),
+        no_cell="the cells' audiences have no conditions about zones",
+    ),
+    Mutant(
+        guard="time_zones.renamed",
+        rule="The present and the former names of a time zone are one zone.",
+        change=Returns("str(zone) if offset is None else offset"),
+        no_cell="the cells' users have no zones with former names",
+    ),
+    Mutant(
+        guard="audiences.unknown_setting",
+        rule="A condition about a setting that no user can have is refused.",
+        change=Never(),
+        no_cell="the cells' audiences have no conditions about settings",
+    ),
+    Mutant(
         guard="audiences.spelling_of_a_setting",
         rule="A condition finds a setting in any spelling of its name.",
         change=Returns("settings.get(name)"),

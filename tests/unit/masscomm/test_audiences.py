@@ -9,9 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from masscomm.domain.audiences import MAX_CONDITIONS, MAX_DEPTH, MAX_EXCEPTIONS, MAX_VALUES, Audience, read_audience
+from masscomm.domain.setting_names import names_for
 from masscomm.domain.users import User, UserSettings
 
 ATTRIBUTES = {"plan", "points", "joined", "beta", "tags"}
+NAMES = names_for({}, ["a.b", "In App"])
 USER = User(
     user_id=1,
     club_id=7,
@@ -26,7 +28,7 @@ SETTINGS = UserSettings(
 
 
 def read(where: Any, **more: Any) -> Audience:
-    audience, errors = read_audience({"where": where, **more}, attributes=ATTRIBUTES)
+    audience, errors = read_audience({"where": where, **more}, attributes=ATTRIBUTES, settings=NAMES)
     assert errors == []
     return audience
 
@@ -134,6 +136,7 @@ def test_value_neither_before_nor_after_is_equal(values: tuple[Any, Any]) -> Non
 
 
 @pytest.mark.kills(guard="audiences.names_of_a_locale")
+@pytest.mark.kills(guard="audiences.names_of_a_zone")
 @pytest.mark.parametrize(
     ("field", "value", "wanted", "matches"),
     [
@@ -144,6 +147,14 @@ def test_value_neither_before_nor_after_is_equal(values: tuple[Any, Any]) -> Non
         ("locale", "zh-TW", "zh", False),
         ("time_zone", "europe/vienna ", "Europe/Vienna", True),
         ("time_zone", "Europe/Berlin", "Europe/Vienna", False),
+        ("time_zone", "W. Europe Standard Time", "Europe/Berlin", True),
+        ("time_zone", "India Standard Time", "Asia/Kolkata", True),
+        ("time_zone", "+11:00", "GMT+11", True),
+        ("time_zone", "+11:00", "Etc/GMT-11", True),
+        ("time_zone", "+11:00", "Etc/GMT+11", False),
+        ("time_zone", "UTC", "Etc/Zulu", True),
+        ("time_zone", "Mars/Base", "mars / base", True),
+        ("time_zone", "Mars/Base", "UTC", False),
         # Only the columns of the user have names of one meaning.
         ("attributes.plan", "iw", "he", False),
     ],
@@ -153,6 +164,15 @@ def test_names_of_one_locale_or_zone_are_equal(field: str, value: str, wanted: s
     user = USER._replace(**values)
     for operator in ({"is": wanted}, {"in": ["xx", wanted]}):
         assert read({"field": field, **operator}).has(user, None) is matches
+
+
+@pytest.mark.kills(guard="audiences.unknown_setting")
+def test_unknown_setting_is_refused_with_the_known_names() -> None:
+    for name in ("settings.categories.In app", "settings.channels.INAPP", "settings.categories.News"):
+        assert read({"field": name, "is": False})
+    assert refused({"where": {"not": {"field": "settings.channels.mobile", "is": False}}}) == {
+        "where.not.field": "is no name in the channels of user settings, which are email, push"
+    }
 
 
 def test_malformed_settings_match_no_operator() -> None:
@@ -205,6 +225,9 @@ def test_audience_needs_a_condition_or_all_users(value: Any) -> None:
         ({"field": "attributes.unknown", "is": 1}, "where.field"),
         ({"field": "settings.club_id", "is": 1}, "where.field"),
         ({"field": "settings.channels.", "exists": True}, "where.field"),
+        ({"field": "settings.channels.mobile", "is": False}, "where.field"),
+        ({"field": "settings.categories.news.push", "is": False}, "where.field"),
+        ({"field": "settings.categories.default", "is": False}, "where.field"),
         ({"field": "email", "is": "ada@club.example"}, "where.field"),
         ({"field": "phone", "in": ["+41"]}, "where.field"),
         ({"field": {"a": 1}, "is": 1}, "where.field"),

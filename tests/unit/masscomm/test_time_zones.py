@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 from babel.core import get_global
 
-from masscomm.domain.time_zones import zone_of
+from masscomm.domain.time_zones import zone_form, zone_of
 from schemas import read_text
 
 JANUARY = datetime(2026, 1, 15, 12)  # noqa: DTZ001 - each zone reads it as its own time
@@ -43,3 +43,14 @@ def test_stored_names_of_windows_equal_those_of_cldr() -> None:
     stored = json.loads(read_text("windows_zones.json"))
     assert stored == get_global("windows_zone_mapping")
     assert [name for name in stored if zone_of(name) is None] == []
+
+
+def test_stored_former_names_equal_those_of_cldr() -> None:
+    assert json.loads(read_text("zone_aliases.json")) == get_global("zone_aliases")
+
+
+@pytest.mark.kills(guard="time_zones.renamed")
+def test_former_name_of_a_zone_has_its_form() -> None:
+    assert zone_form("Asia/Calcutta") == zone_form("Asia/Kolkata") == zone_form("India Standard Time")
+    assert zone_form("Europe/Kiev") == zone_form("Europe/Kyiv")
+    assert zone_form("Europe/Berlin") != zone_form("Europe/Copenhagen")
