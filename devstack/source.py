@@ -11,8 +11,9 @@ from devstack.config import GENERATION
 from devstack.options import JsonOption
 from devstack.stack import StackError
 from devstack.terminal import Terminal, print_json
-from masscomm.domain.source_tables import read_source
+from masscomm.domain.source_tables import read_settings_names, read_source
 from provisioning.source_check import check_source
+from provisioning.source_samples import sample_source
 from schemas import absolute
 
 app = typer.Typer(help="The monolith's tables, as schemas/source.yaml maps them.", no_args_is_help=True)
@@ -38,16 +39,20 @@ def check(
     ] = GENERATION,
     as_json: JsonOption = False,
 ) -> None:
-    """Name each missing table, column, type, privilege and server setting, with the statements that repair it. It
-    changes nothing. Exit status 1 if change data capture would not work.
+    """Name each missing table, column, type, privilege and server setting, with the statements that repair it. If none
+    is missing, name the unknown settings, time zones and platforms in a sample of the rows. It changes nothing. Exit
+    status 1 if change data capture would not work.
     """
     path = file or Path(absolute("source.yaml"))
     try:
         document = yaml.safe_load(path.read_text())
         sources = read_source(document)
+        names = read_settings_names(document)
         found = check_source(
             dsn, generation, sources, creates_publication=bool(document.get("create_publication", True))
         )
+        if all(each.warning for each in found):
+            found += sample_source(dsn, sources, names)
     except psycopg.Error as error:
         raise StackError(f"The database cannot be checked: {error}") from error
     except yaml.YAMLError as error:

@@ -4,6 +4,7 @@ privileges and the server's settings. Each finding has the statements that repai
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, NamedTuple
@@ -144,10 +145,17 @@ def check_source(
         psycopg.Error: The database cannot be reached, or refuses a query.
         SourceError: A column that the directory requires is not mapped.
     """
+    with read_only_connection(database_url) as connection:
+        return _Check(connection, generation, sources).findings(creates_publication=creates_publication)
+
+
+@contextmanager
+def read_only_connection(database_url: str) -> Iterator[psycopg.Connection[Any]]:
+    """Connect to a monolith's database for queries that end within ten seconds. Raises psycopg.Error."""
     with psycopg.connect(database_url, autocommit=True, connect_timeout=10) as connection:
         connection.execute(f"SET statement_timeout = '{_STATEMENT_TIMEOUT}'")
         connection.read_only = True
-        return _Check(connection, generation, sources).findings(creates_publication=creates_publication)
+        yield connection
 
 
 def source_problems(database_url: str, generation: str) -> list[str]:

@@ -331,10 +331,11 @@ def _columns(name: str, row_id: str, after: Mapping[str, Any], before: Any) -> d
         found["id"] = int(row_id)
     for column, value in source.columns.items():
         if value.column is None or value.column in after or value.default is not None:
-            found[column] = _column(f"{name}.{column}", kinds[column], value, read, strict=strict)
+            found[column] = column_value(f"{name}.{column}", kinds[column], value, read, strict=strict)
     if source.attributes:
         attributes = {
-            each: _column(f"{name}.attributes.{each}", None, value, read) for each, value in source.attributes.items()
+            each: column_value(f"{name}.attributes.{each}", None, value, read)
+            for each, value in source.attributes.items()
         }
         found["attributes"] = {each: value for each, value in attributes.items() if value is not None}
     for column in table.required:
@@ -368,8 +369,18 @@ def _lost(table: CapturedTable, after: Mapping[str, Any]) -> Iterator[str]:
             yield name
 
 
-def _column(where: str, kind: str | None, value: Value, read: Callable[[str], Any], *, strict: bool = False) -> Any:
-    """Return a value of a document. `kind` is its type in the index; None: any JSON."""
+def column_value(
+    where: str, kind: str | None, value: Value, read: Callable[[str], Any], *, strict: bool = False
+) -> Any:
+    """Return a value of a document. Raises DeadLetter if the row's value does not fit.
+
+    Args:
+        where: The name of the value for errors.
+        kind: Its type in the index; None: any JSON.
+        value: The value as the source.yaml describes it.
+        read: Returns the row's value in a column.
+        strict: As in Value.of.
+    """
     try:
         found = value.of(read, where, strict=strict)
         if kind == "object" and isinstance(found, str):

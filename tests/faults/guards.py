@@ -2325,6 +2325,12 @@ MUTANTS = (
         no_cell=IANA_NAMES,
     ),
     Mutant(
+        guard="source_check.unknown_settings",
+        rule="`masscomm source check` names the unknown names in settings, which are opt-outs.",
+        change=Returns("()"),
+        no_cell="the cells' users have settings with known names",
+    ),
+    Mutant(
         guard="audiences.names_of_a_zone",
         rule="A condition about time zones finds users by every name of the zone.",
         change=Becomes("str"),

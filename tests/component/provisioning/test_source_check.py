@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 from devstack.cli import app
 from devstack.config import ROOT, StackConfig
 from devstack.provision import MONOLITH_MIGRATION, put_connector
-from masscomm.domain.source_tables import read_source, source_tables
+from masscomm.domain.source_tables import read_settings_names, read_source, source_tables
 from provisioning import ProvisioningError, source_check
 from provisioning.source_check import Finding, check_source
+from provisioning.source_samples import sample_source
 
 SECOND = ROOT / "examples" / "crm"
 
@@ -238,6 +239,63 @@ def test_row_without_a_required_value_is_a_problem(database: Database) -> None:
     database.run("INSERT INTO crm.person (person_no, given_name) VALUES (7, 'Ada')")
     (text,) = database.problems()
     assert text.startswith("crm.person.organisation is null, for example in the row person_no=7")
+
+
+@pytest.mark.kills(guard="source_check.unknown_settings")
+def test_sample_names_unknown_settings_and_opted_out_users(database: Database) -> None:
+    document = yaml.safe_load((SECOND / "source.yaml").read_text()) | {"settings_names": ["Sms"]}
+    tables = document["tables"]
+    tables["user_settings"]["columns"] |= {"channels": "wishes", "quiet_hours": "quiet"}
+    tables["devices"]["columns"]["platform"] = "word"
+    wishes = ["null", '{"Push": false}', '{"sms": true}', '{"mobile": false}', '{"mobile": null, "fax": 1}', "[]"]
+    topics = ['{"News": {"enabled": false}}', '{"offers": true, "news": {"e mail": true}}', "{}"]
+    database.run(
+        "ALTER TABLE crm.contact_choice ADD wishes jsonb, ADD quiet json",
+        "ALTER TABLE crm.handset ADD word text",
+        "INSERT INTO crm.person (person_no, organisation, given_name, zone)"
+        " SELECT n, 1, 'Ada', (ARRAY['Europe/Vienna', 'W. Europe Standard Time', ' ', NULL, 'Mars/Base'])[n]"
+        " FROM generate_series(1, 10) n",
+        "INSERT INTO crm.contact_choice (person_uuid, person_no) SELECT person_uuid, person_no FROM crm.person",
+        *(
+            f"UPDATE crm.contact_choice SET {column} = '{each}' WHERE person_no = {person}"  # noqa: S608
+            for column, first, values in (("wishes", 1, wishes), ("topics", 7, topics))
+            for person, each in enumerate(values, first)
+        ),
+        """UPDATE crm.contact_choice SET quiet = '{"from": "22:00"}' WHERE person_no = 10""",
+        "INSERT INTO crm.handset (owner_no, kind, push_token, word)"
+        " SELECT 1, 'ios', word, word FROM unnest(ARRAY['iOS', 'FCM', 'pager', 'pager']) word",
+    )  # fmt: skip
+    everything = "so these users are opted out of everything that is not mandatory"
+    settings = "crm.contact_choice (user_settings)"
+    found = sample_source(database.owner_url, read_source(document), read_settings_names(document))
+    assert {each.text for each in found if each.warning} == {
+        f"{settings}: names in channels unknown in 3 of 10 sampled rows (30.0%), {everything}: mobile (1), fax (1),"
+        " no object (1)",
+        f"{settings}: names in categories unknown in 1 of 10 sampled rows (10.0%), {everything}: offers (1)",
+        f"{settings}: names in the rules for a category unknown in 1 of 10 sampled rows (10.0%),"
+        " so these users are opted out of the category: News.enabled (1)",
+        f"{settings}: names in quiet_hours unknown in 1 of 10 sampled rows (10.0%),"
+        " so the default quiet hours apply to these users, too: from (1)",
+        "crm.person (users): time zones unknown in 1 of 10 sampled rows (10.0%), so the clock of these users is UTC:"
+        " Mars/Base (1)",
+        "crm.handset (devices): platforms unknown in 2 of 4 sampled rows (50.0%), so these devices get no push:"
+        " pager (2)",
+    }
+
+
+def test_sample_of_the_second_example_finds_nothing(database: Database) -> None:
+    database.run((SECOND / "rows.sql").read_text())
+    document = yaml.safe_load((SECOND / "source.yaml").read_text())
+    assert sample_source(database.owner_url, read_source(document), ()) == []
+
+
+def test_sampled_row_that_does_not_fit_is_a_warning(database: Database) -> None:
+    database.run((SECOND / "rows.sql").read_text())
+    document = yaml.safe_load((SECOND / "source.yaml").read_text())
+    document["tables"]["devices"]["columns"]["platform"]["values"].pop("ios")
+    (found,) = sample_source(database.owner_url, read_source(document), ())
+    assert found.warning
+    assert found.text.startswith("crm.handset (devices): 1 of 3 sampled rows would be dead-lettered, for example:")
 
 
 def test_tables_that_cannot_be_captured_are_problems(database: Database) -> None:
