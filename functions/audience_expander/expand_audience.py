@@ -27,6 +27,7 @@ from masscomm.domain.categories import resolve_channels
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.key_limits import RECIPIENTS as RECIPIENTS_A_DAY
 from masscomm.domain.key_limits import Window
+from masscomm.domain.known_fields import known_fields
 from masscomm.domain.lanes import Lane
 from masscomm.domain.records import AudienceRequested, SendRequested
 from masscomm.domain.send_states import SendState
@@ -259,7 +260,7 @@ def _type_of(request: AudienceRequested) -> str:
 def _read_send(request: AudienceRequested) -> SendRequested:
     """Return the send without recipients. Raises DeadLetter if it is malformed."""
     try:
-        send = SendRequested.from_avro(read_json(request.send, bounded=False))
+        send = SendRequested.from_avro(known_fields(SendRequested, read_json(request.send, bounded=False)))
     except (InvalidJson, TypeError, AttributeError) as error:
         raise _malformed(error) from error
     if (fault := mismatch("SendRequested", send.to_avro())) is not None:

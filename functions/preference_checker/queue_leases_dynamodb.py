@@ -4,13 +4,14 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from functions.preference_checker.broadcast_queues import QueueLease, QueueLeases
+from functions.preference_checker.broadcast_queues import QueueLease, QueueLeases, logger
 from masscomm.aws.client import DynamoDb
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.time_limits import QUEUE_LEASES_KEPT_S
 from masscomm.errors import Retry
+from masscomm.observability.unreadable_items import UnreadableItem, report_unreadable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -78,8 +79,14 @@ def _numbers(lease: QueueLease) -> dict[str, Any]:
 
 
 def _leases(found: Mapping[str, Any]) -> Iterator[tuple[Lane, QueueLease]]:
-    """Return the leases of the queues that exist; an earlier version may have had more queues."""
+    """Yield the leases of the queues that exist; another version may have more queues. A lease that cannot be read is
+    skipped: the next tenant that begins a broadcast leases this queue, and replaces it.
+    """
     for lane in BROADCASTS:
-        if lane.value in found:
+        if lane.value not in found:
+            continue
+        try:
             lease = found[lane.value]["M"]
             yield lane, QueueLease(club_id=int(lease["club_id"]["N"]), renewed_ms=int(lease["used_ms"]["N"]))
+        except (KeyError, TypeError, ValueError) as error:  # guard: queues.unreadable_lease
+            report_unreadable(UnreadableItem(store=TABLE, key={"queue": lane.value}, error=repr(error)[:500]), logger)

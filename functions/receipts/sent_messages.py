@@ -17,13 +17,22 @@ from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
 from masscomm.domain.suppressions import Suppression
 from masscomm.errors import DeadLetter, Retry
+from masscomm.observability import logs
 from masscomm.observability.traces import Trace, of_headers
+from masscomm.observability.unreadable_items import UnreadableItem, report_unreadable
+
+logger = logs.logger("receipts")
 
 MESSAGES, DEVICE_STATE, USERS = "provider_messages", "device_state", "users"
 # The number of message ids in one search; each may belong to another document.
 _IDS_A_SEARCH = 100
 _IDS_A_LOOK_UP = 1_000
 _REFUSED = "refused-"
+# The fields of an outcome record that its document has.
+_OUTCOME = (
+    *("send_id", "chunk_index", "club_id", "type", "channel", "requested_at"),
+    *("positions", "user_ids", "provider_message_ids"),
+)
 # The maximum size in bytes of a document's id and of a term, as OpenSearch limits them.
 _LONGEST_ID = 512
 _LONGEST_KEYWORD = 32_766
@@ -155,7 +164,13 @@ class OpenSearchSentMessages:
         for chunk in batched(sorted(message_ids), _IDS_A_SEARCH, strict=False):
             wanted = set(chunk)
             for hit in self._search(MESSAGES, {"terms": {"message_ids": list(chunk)}}, size=2 * _IDS_A_SEARCH):
-                sent = _outcome_of(hit["_id"], hit["_source"])
+                try:
+                    sent = _outcome_of(hit["_id"], hit["_source"])
+                # guard: receipts.unreadable_message
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
+                    item = UnreadableItem(store=MESSAGES, key={"id": str(hit["_id"])}, error=repr(error)[:500])
+                    report_unreadable(item, logger)
+                    continue
                 found.update((name, message) for name, message in messages_of(sent) if name in wanted)
         return found
 
@@ -249,25 +264,17 @@ def _document(sent: OutcomeWithTrace) -> VersionedDocument:
             "told_at": outcome.timestamp,
             "outcome": {
                 "trace": {} if sent.trace is None else {name: text.decode() for name, text in sent.trace.headers},
-                "send_id": outcome.send_id,
-                "chunk_index": outcome.chunk_index,
-                "club_id": outcome.club_id,
-                "type": outcome.type,
-                "channel": outcome.channel,
-                "requested_at": outcome.requested_at,
-                "positions": outcome.positions,
-                "user_ids": outcome.user_ids,
-                "provider_message_ids": outcome.provider_message_ids,
+                **{name: getattr(outcome, name) for name in _OUTCOME},
             },
         },
     )
 
 
 def _outcome_of(record_id: str, source: dict[str, Any]) -> OutcomeWithTrace:
-    kept = dict(source["outcome"])
-    headers = kept.pop("trace", {})  # Documents that earlier versions wrote have no trace.
+    kept = source["outcome"]
+    headers = kept.get("trace", {})  # Documents that earlier versions wrote have no trace.
     outcome = NotificationOutcome(
-        **kept,
+        **{name: kept[name] for name in _OUTCOME},
         record_id=record_id,
         parent_id="",
         step="delivery",

@@ -209,7 +209,9 @@ OLDEST_DUE = _gauge(
 UNREADABLE_ITEMS = _counter(
     "UnreadableItems",
     "stored items that a sweep cannot read: they stay where they are, and each sweep skips and counts them again",
+    "preference_checker",
     "preferences_handler",
+    "receipts",
     "scheduler",
 )
 

@@ -116,13 +116,13 @@ def _unpack(packed: bytes, now: Decisions) -> Decisions:
     by_channel: dict[str, dict[int, Decision]] = {}
     for channel, (index, versions, *changed) in document["channels"].items():
         # Records of earlier versions have no times of the settings.
-        settings_of = zip(versions, *changed or [repeat(None)], strict=False)
+        settings_of = zip(versions, *changed[:1] or [repeat(None)], strict=False)
         by_channel[channel] = {
             position: _decision(document["decisions"][place - 1], *next(settings_of))
             for position, place in zip(now.positions, index, strict=True)
             if place
         }
-    return now._replace(by_channel=by_channel, parts=tuple((start, end) for start, end in document["parts"]))
+    return now._replace(by_channel=by_channel, parts=tuple((start, end) for start, end, *_ in document["parts"]))
 
 
 def _decision(text: Sequence[Any], version: int | None, changed_at: int | None) -> Decision:

@@ -350,7 +350,7 @@ def _unpacked(row: dict[str, Any], packed: bytes, key: StoreKey) -> DelayedRecor
         topic=row["topic"]["S"],
         value=value,
         delay_reason=row["why"]["S"],
-        headers=tuple((name, bytes.fromhex(each)) for name, each in json.loads(headers)),
+        headers=tuple((name, bytes.fromhex(each)) for name, each, *_ in json.loads(headers)),
         send=SendKey.of_text(row["send"]["S"]) if "send" in row else None,
         key=key,
     )

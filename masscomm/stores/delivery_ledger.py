@@ -258,7 +258,7 @@ def from_document(document: dict[str, Any]) -> list[RecipientResult]:
             position=position,
             user_id=user_id,
             decision=decisions[place],
-            call_results=tuple(CallResult(target=t, message_id=m, error=e) for t, m, e in calls),
+            call_results=tuple(CallResult(target=t, message_id=m, error=e) for t, m, e, *_ in calls),
             retry_at_ms=retry_at_ms,
             numbered=numbered and retry_at_ms is not None,
         )

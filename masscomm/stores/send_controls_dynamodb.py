@@ -241,7 +241,7 @@ def _named(item: Mapping[str, Any]) -> NamedSend:
     return NamedSend(
         chunk_size=int(item["chunk_size"]["N"]),
         part_count=int(item["part_count"]["N"]),
-        parts={int(index): Part(*part) for index, part in json.loads(item["parts"]["S"]).items()},
+        parts={int(index): Part(*part[: len(Part._fields)]) for index, part in json.loads(item["parts"]["S"]).items()},
     )
 
 

@@ -9,6 +9,7 @@ from uuid import uuid4
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
+from masscomm.domain.known_fields import known_fields
 from masscomm.domain.time_limits import WEBHOOK_DELIVERIES_KEPT_S
 from masscomm.domain.webhooks import Attempt, Delivery, DeliveryStatus, EndpointKey, Event
 from masscomm.errors import Retry
@@ -243,7 +244,7 @@ def _delivery(endpoint: EndpointKey, item: Mapping[str, Any]) -> Delivery:
             event_type=item["event_type"]["S"],
             status=DeliveryStatus(item["status"]["S"]),
             resend_digest=item["resend_digest"]["S"] if "resend_digest" in item else "",
-            last=tuple(Attempt(**each) for each in json.loads(item["last"]["S"])),
+            last=tuple(Attempt(**known_fields(Attempt, each)) for each in json.loads(item["last"]["S"])),
             **{name: int(item[name]["N"]) for name in _NUMBERS if name in item},
         )
     except (KeyError, ValueError, TypeError) as error:

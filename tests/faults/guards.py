@@ -1025,6 +1025,24 @@ MUTANTS = (
         no_cell="the test tries every way to be unreadable",
     ),
     Mutant(
+        guard="queues.unreadable_lease",
+        rule="The lease of a broadcast queue that cannot be read hides no other, and is replaced.",
+        change=Never(),
+        no_cell="no cell damages a lease of a queue",
+    ),
+    Mutant(
+        guard="receipts.unreadable_message",
+        rule="A stored message that cannot be read delays no other receipt.",
+        change=Never(),
+        no_cell="no cell damages a stored message",
+    ),
+    Mutant(
+        guard="stored.known_fields",
+        rule="A field of a later version is ignored.",
+        change=Returns("dict(values)"),
+        no_cell="a cell starts with empty tables",
+    ),
+    Mutant(
         guard="delay_store.unreadable_control",
         rule="A controlled send that cannot be read is skipped.",
         change=Never(),

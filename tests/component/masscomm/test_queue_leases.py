@@ -4,8 +4,9 @@ from uuid import uuid4
 import pytest
 
 from devstack.config import StackConfig
-from functions.preference_checker.broadcast_queues import QueueLeaseStore
+from functions.preference_checker.broadcast_queues import BroadcastQueues, QueueLeaseStore
 from functions.preference_checker.queue_leases_dynamodb import DynamoDbQueueLeaseStore
+from masscomm.clock import SystemClock
 from masscomm.domain.lanes import Lane
 from masscomm.errors import Retry, Stop
 from tests.support.contracts.queue_leases import NOW, QueueLeaseStoreContract, lease
@@ -32,9 +33,7 @@ class TestDynamoDbQueueLeaseStore(QueueLeaseStoreContract):
         [
             {},
             {"version": {"S": "x"}, "uses": {"M": {}}},
-            {"version": {"N": "1"}, "uses": {"M": {"bulk": {"S": "7"}}}},
-            {"version": {"N": "1"}, "uses": {"M": {"bulk": {"M": {"club_id": {"N": "7"}}}}}},
-            {"version": {"N": "1"}, "uses": {"M": {"bulk": {"M": {"club_id": {"N": "1.5"}, "used_ms": {"N": "1"}}}}}},
+            {"version": {"N": "1"}, "uses": {"S": "bulk"}},
         ],
     )
     def test_malformed_item_is_a_retry(
@@ -43,6 +42,20 @@ class TestDynamoDbQueueLeaseStore(QueueLeaseStoreContract):
         dynamodb(localstack).put_item(TableName=table, Item={"id": {"S": "broadcasts"}, **item})
         with pytest.raises(Retry):
             store.read()
+
+    @pytest.mark.kills(guard="queues.unreadable_lease")
+    @pytest.mark.parametrize(
+        "damage", [{"S": "7"}, {"M": {"club_id": {"N": "7"}}}, {"M": {"club_id": {"N": "1.5"}, "used_ms": {"N": "1"}}}]
+    )
+    def test_an_unreadable_lease_hides_no_other_and_is_replaced(
+        self, store: QueueLeaseStore, table: str, localstack: StackConfig, damage: dict[str, Any]
+    ) -> None:
+        good = {"M": {"club_id": {"N": "7"}, "used_ms": {"N": str(NOW)}}}
+        item: dict[str, Any] = {"version": {"N": "1"}, "uses": {"M": {"bulk": damage, "bulk2": good}}}
+        dynamodb(localstack).put_item(TableName=table, Item={"id": {"S": "broadcasts"}, **item})
+        assert dict(store.read().by_lane) == {Lane.BULK_2: lease(7)}
+        assert BroadcastQueues(store).of(8, SystemClock()) is Lane.BULK
+        assert store.read().by_lane[Lane.BULK].club_id == 8
 
     def test_removed_queue_is_ignored(self, store: QueueLeaseStore, table: str, localstack: StackConfig) -> None:
         of = {"M": {"club_id": {"N": "7"}, "used_ms": {"N": str(NOW)}}}

@@ -84,6 +84,16 @@ def test_a_hundred_receipts_of_one_record_cost_one_search(opensearch: StackConfi
     counting.close()
 
 
+@pytest.mark.kills(guard="receipts.unreadable_message")
+def test_unreadable_messages_hide_no_others(client: TestClient) -> None:
+    messages = OpenSearchSentMessages(client)
+    messages.store([OutcomeWithTrace(outcome(name, [[name]])) for name in ("a", "c")])
+    damaged: dict[str, dict[str, Any]] = {"b": {"outcome": {"user_ids": "all"}}, "b2": {}}
+    for name, columns in damaged.items():
+        client.index(index=MESSAGES, id=name, body={"message_ids": [name], "told_at": NOW, **columns})
+    assert messages.find(["a", "b", "b2", "c"]).keys() == {"a", "c"}
+
+
 def test_absent_messages_index_is_a_retry(client: TestClient) -> None:
     client.indices.delete(index=MESSAGES)
     with pytest.raises(Retry):

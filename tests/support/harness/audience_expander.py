@@ -1,6 +1,7 @@
 """The audience_expander function, with directory, store and Kafka in memory."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from functions.audience_expander.expand_audience import ExpandAudience
@@ -90,8 +91,10 @@ def _request(
     chunk_size: int = 2,
     recipients_a_day: int | None = None,
     share: int = 0,
+    of_later: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> AudienceRequested:
+    """Return a send to an audience, with further fields of a later version in the send."""
     send = SendRequested(
         **{
             "type": "news",
@@ -108,7 +111,7 @@ def _request(
         timestamp=NOW,
         chunk_size=chunk_size,
         audience=json.dumps(audience),
-        send=json.dumps(send.to_avro()),
+        send=json.dumps({**send.to_avro(), **(of_later or {})}),
         key_id=None if recipients_a_day is None else "k",
         recipients_a_day=recipients_a_day,
         share=share,

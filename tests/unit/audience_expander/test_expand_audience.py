@@ -34,6 +34,15 @@ def test_users_of_the_audience_become_chunks_of_the_send(expander: Expander) -> 
     assert (ended.users, ended.requested, ended.error) == (6, 12, None)
 
 
+@pytest.mark.kills(guard="stored.known_fields")
+@pytest.mark.guarantee("upgrade.items_of_a_later_version")
+def test_a_send_of_a_later_version_is_expanded(expander: Expander) -> None:
+    assert expander.expand(of_later={"colour": "red"}, reference="r") == []
+    assert [(send.to_users, send.reference) for send in expander.sends()] == [
+        (user_ids, "r") for user_ids in ([1, 3], [5, 7], [9, 11])
+    ]
+
+
 def test_all_users_without_exceptions_are_expanded(expander: Expander) -> None:
     expander.expand(EVERYBODY | {"except_users": [2, 500]}, chunk_size=100)
     assert [send.to_users for send in expander.sends()] == [[1, *range(3, 12)]]

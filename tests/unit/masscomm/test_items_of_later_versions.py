@@ -1,0 +1,336 @@
+"""Two versions may run at once: items with further fields of a later version are read as before, in every table."""
+
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import schemas
+from functions.preference_checker.queue_leases_dynamodb import DynamoDbQueueLeaseStore
+from masscomm.clock import FixedClock
+from masscomm.domain.lanes import Lane
+from masscomm.domain.preferences import Decision
+from masscomm.domain.send_states import SendState
+from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.webhooks import Attempt
+from masscomm.stores.api_keys import ApiKeys, every_key
+from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
+from masscomm.stores.changed_sends import Position
+from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
+from masscomm.stores.decision_log import Decisions, record_decisions, unpack_decisions
+from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
+from masscomm.stores.delayed_records import ControlledSend
+from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
+from masscomm.stores.delivery_ledger import CallResult
+from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.expansions import Expansion, ListedExpansion, Progress
+from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
+from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys
+from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
+from masscomm.stores.request_slots import Kind
+from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
+from masscomm.stores.send_controls import Part, SendKey
+from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
+from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
+from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
+from tests.support.contracts import (
+    api_keys,
+    audit_log,
+    changed_sends,
+    delivery_ledger,
+    expansions,
+    idempotency_keys,
+    key_usage,
+    queue_leases,
+    request_slots,
+    send_control_store,
+    webhook_stores,
+)
+from tests.support.contracts.delay_store import HOUR, delayed_record, due, incompressible
+from tests.support.harness.chain import NOW
+from tests.support.servers.dynamodb_table import new_table
+
+SEND = SendKey(7, "s")
+DEFINITIONS = Path(next(iter(schemas.__path__))) / "dynamodb"
+
+type Item = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """The items of one store."""
+
+    # The tables of the store, whose names are the parameters of `store` after the client.
+    tables: tuple[str, ...]
+    store: Callable[..., Any]
+    write: Callable[[Any], object]
+    # Return everything that the store reads.
+    read: Callable[[Any], object]
+    # Return the attributes that contain values of their own, with further fields of a later version.
+    nested: Callable[[Item], Item] = dict
+
+
+def _api_keys(keys: ApiKeys) -> None:
+    keys.put(replace(api_keys.KEY, digest="e" * 64, expires_at=9, requests_a_minute=1))
+    keys.put_once(api_keys.KEY, api_keys.REQUEST)
+
+
+def _expansions(store: DynamoDbExpansions) -> None:
+    store.record(SEND, 0, expansions.chunk(1, 2), now_ms=NOW)
+    store.advance(SEND, Progress(share=1, chunks=1, records=1, record_count=1), now_ms=NOW)
+    store.end(Expansion(send=SEND, chunks=1, users=2, requested=4, error="x"), now_ms=NOW)
+    store.enlist(ListedExpansion(send=SEND, requested_at_ms=NOW, type="news", state=SendState.EXPANDING), now_ms=NOW)
+
+
+def _sends(store: DynamoDbSendControls) -> None:
+    named = store.register(send_control_store.NAMED)
+    assert store.add_part(named, 0, Part("d", 0, 5, 6), users=3)
+    store.record(send_control_store.CANCELLED)
+
+
+def _ledger(store: DynamoDbDeliveryLedger) -> None:
+    store.acquire("record", "claim")
+    call = CallResult(target="1", message_id="m")
+    store.record("record", [delivery_ledger.result(0, delivery_ledger.SENT, call), delivery_ledger.result(1)])
+    large = [CallResult(target=str(number), message_id=f"{number:0200}") for number in range(2_000)]
+    store.record("record", [delivery_ledger.result(2, delivery_ledger.OPTED_OUT, *large)])
+
+
+DECISIONS = Decisions(
+    positions=[0, 1],
+    user_ids=[7, 8],
+    by_channel={"push": {1: Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "r", 3, settings_changed_at=5)}},
+    parts=((0, 1),),
+    content="c",
+)
+
+
+def _decisions(store: DynamoDbDecisionLog) -> None:
+    record_decisions(store, "record", DECISIONS)
+
+
+def _recorded_decisions(store: DynamoDbDecisionLog) -> Decisions:
+    packed = store.find("record")
+    assert packed is not None
+    return unpack_decisions(packed, positions=DECISIONS.positions, user_ids=DECISIONS.user_ids)
+
+
+def _waiting(store: DynamoDbDelayStore) -> None:
+    store.put(delayed_record(send=SEND, headers=(("a", b"1"),)), NOW)
+    store.put(delayed_record(send=SEND, topic="delivery.critical", value=incompressible("large")), NOW)
+    store.put_controlled(ControlledSend(SEND, NOW))
+
+
+def _deliveries(store: DynamoDbWebhookDeliveries) -> None:
+    store.record(webhook_stores.event())
+    store.add(replace(webhook_stores.delivery(), last=(Attempt(at_ms=NOW, duration_ms=5, status=500),)))
+
+
+def _changes(store: DynamoDbChangedSends) -> None:
+    store.put(changed_sends.changed())
+    store.move(Position(5, "s"))
+
+
+def _read_expansions(store: DynamoDbExpansions) -> object:
+    chunks, progress = list(store.chunks(SEND, 0, 1)), store.progress(SEND)
+    return store.last(SEND), chunks, progress, store.find(SEND), list(store.listed(7, before_ms=NOW + 1))
+
+
+def _read_sends(store: DynamoDbSendControls) -> object:
+    key = send_control_store.SEND
+    return store.find(key), store.read([key]), store.registered(key.send_id), store.accepted(key.send_id)
+
+
+def _read_waiting(store: DynamoDbDelayStore) -> object:
+    return due(store, NOW + HOUR), list(store.of_send(SEND)), list(store.controlled())
+
+
+def _read_deliveries(store: DynamoDbWebhookDeliveries) -> object:
+    key = webhook_stores.KEY
+    found = store.find(key, "evt_1"), store.page(key, limit=5)
+    return found, store.event("evt_1"), list(store.queues()), store.due(key, limit=5)
+
+
+def _read_endpoints(store: DynamoDbWebhookEndpoints) -> object:
+    repeated = store.create(webhook_stores.endpoint(webhook_stores.SECOND), webhook_stores.REQUEST)
+    return repeated, store.find(webhook_stores.KEY), list(store.of_club(7)), list(store.clubs())
+
+
+def _json(text: str, change: Callable[[Any], Any]) -> str:
+    return json.dumps(change(json.loads(text)))
+
+
+def _later_attempts(item: Item) -> Item:
+    later = {"S": _json(item["last"]["S"], lambda found: [{**each, "of_later": 1} for each in found])}
+    return {**item, "last": later}
+
+
+def _later_parts(item: Item) -> Item:
+    later = {
+        "S": _json(item["parts"]["S"], lambda found: {index: [*part, "of_later"] for index, part in found.items()})
+    }
+    return {**item, "parts": later}
+
+
+def _later_decisions(item: Item) -> Item:
+    def change(found: Any) -> Any:
+        channels = {channel: [*columns, [None]] for channel, columns in found["channels"].items()}
+        parts = [[*part, "of_later"] for part in found["parts"]]
+        return {**found, "channels": channels, "parts": parts, "of_later": 1}
+
+    return {
+        **item,
+        "decided": {"B": zlib.compress(_json(zlib.decompress(item["decided"]["B"]).decode(), change).encode())},
+    }
+
+
+def _later_slice(item: Item) -> Item:
+    def change(found: Any) -> Any:
+        answers = [[[*answer, "of_later"] for answer in answers] for answers in found["answers"]]
+        return {**found, "answers": answers, "of_later": 1}
+
+    return item if "parts" in item else {**item, "decided": {"S": _json(item["decided"]["S"], change)}}
+
+
+def _later_headers(item: Item) -> Item:
+    if item["parts"]["N"] != "1":
+        return item
+    headers, _, value = zlib.decompress(item["value"]["B"]).partition(b"\n")
+    later = _json(headers.decode(), lambda found: [[*each, "of_later"] for each in found])
+    return {**item, "value": {"B": zlib.compress(later.encode() + b"\n" + value)}}
+
+
+def _where(name: str, change: Callable[[Item], Item]) -> Callable[[Item], Item]:
+    """Return a function that changes the items with an attribute."""
+    return lambda item: change(item) if name in item else item
+
+
+STORED = (
+    Stored(
+        tables=("api_keys", "idempotency_keys"),
+        store=ApiKeys,
+        write=_api_keys,
+        read=lambda keys: (
+            list(every_key(keys)),
+            keys.find_by_id(api_keys.KEY.key_id),
+            keys.made_before(api_keys.REQUEST),
+        ),
+    ),
+    Stored(
+        tables=("audience_expansions",),
+        store=lambda client, table: DynamoDbExpansions(client=client, table=table),
+        write=_expansions,
+        read=_read_expansions,
+    ),
+    Stored(
+        tables=("audit_log",),
+        store=lambda client, table: DynamoDbAuditLog(client=client, table=table),
+        write=lambda log: log.record(audit_log.entry()),
+        read=audit_log.read,
+    ),
+    Stored(
+        tables=("broadcast_queues",),
+        store=lambda client, table: DynamoDbQueueLeaseStore(client=client, table=table),
+        write=lambda store: store.replace(0, {Lane.BULK: queue_leases.lease(7)}, NOW),
+        read=lambda store: store.read(),
+        nested=lambda item: {**item, "uses": {"M": {lane: _more(of) for lane, of in item["uses"]["M"].items()}}},
+    ),
+    Stored(
+        tables=("cancelled_sends",),
+        store=lambda client, table: DynamoDbSendControls(client=client, table=table),
+        write=_sends,
+        read=_read_sends,
+        nested=_where("parts", _later_parts),
+    ),
+    Stored(
+        tables=("changed_sends",),
+        store=lambda client, table: DynamoDbChangedSends(client=client, table=table),
+        write=_changes,
+        read=lambda store: (list(store.all()), store.position()),
+    ),
+    Stored(
+        tables=("decisions",),
+        store=lambda client, table: DynamoDbDecisionLog(client=client, table=table, clock=FixedClock(NOW)),
+        write=_decisions,
+        read=_recorded_decisions,
+        nested=_later_decisions,
+    ),
+    Stored(
+        tables=("delivery_ledger",),
+        store=lambda client, table: DynamoDbDeliveryLedger(
+            client=client, table=table, owner="a", clock=FixedClock(NOW)
+        ),
+        write=_ledger,
+        read=lambda store: (store.results("record"), store.claims(["record"]), store.acquire("record")),
+        nested=_where("decided", _later_slice),
+    ),
+    Stored(
+        tables=("idempotency_keys",),
+        store=lambda client, table: DynamoDbIdempotencyKeys(client=client, table=table),
+        write=lambda keys: keys.complete(keys.claim(idempotency_keys.claim(), now_ms=NOW), idempotency_keys.RESPONSE),
+        read=lambda keys: keys.find(idempotency_keys.claim().id, now_ms=NOW),
+    ),
+    Stored(
+        tables=("key_usage",),
+        store=lambda client, table: DynamoDbKeyUsage(client=client, table=table),
+        write=lambda usage: usage.take(key_usage.WINDOW, 6, send_id="s"),
+        read=lambda usage: (
+            usage.take(key_usage.WINDOW, 5),
+            usage.take(key_usage.WINDOW, 6, send_id="s"),
+        ),
+    ),
+    Stored(
+        tables=("open_polls",),
+        store=lambda client, table: DynamoDbRequestSlots(client=client, table=table),
+        write=lambda slots: slots.take(Kind.POLL, "a", 1, now_ms=request_slots.NOW, until_ms=request_slots.LATER),
+        read=lambda slots: [slots.take(Kind.POLL, "a", 1, now_ms=request_slots.NOW, until_ms=request_slots.LATER)],
+    ),
+    Stored(
+        tables=("waiting",),
+        store=lambda client, table: DynamoDbDelayStore(client=client, table=table),
+        write=_waiting,
+        read=_read_waiting,
+        nested=_where("topic", _later_headers),
+    ),
+    Stored(
+        tables=("webhook_deliveries",),
+        store=lambda client, table: DynamoDbWebhookDeliveries(client=client, table=table),
+        write=_deliveries,
+        read=_read_deliveries,
+        nested=_where("last", _later_attempts),
+    ),
+    Stored(
+        tables=("webhook_endpoints",),
+        store=lambda client, table: DynamoDbWebhookEndpoints(client=client, table=table),
+        write=lambda endpoints: endpoints.create(webhook_stores.endpoint(), webhook_stores.REQUEST),
+        read=_read_endpoints,
+    ),
+)
+
+
+def _more(value: Item) -> Item:
+    return {"M": {**value["M"], "of_later": {"BOOL": True}}}
+
+
+def test_every_table_has_its_items_here() -> None:
+    assert {table for each in STORED for table in each.tables} == {path.stem for path in DEFINITIONS.glob("*.json")}
+
+
+@pytest.mark.kills(guard="stored.known_fields")
+@pytest.mark.guarantee("upgrade.items_of_a_later_version")
+@pytest.mark.parametrize("stored", STORED, ids=lambda each: each.tables[0])
+def test_fields_of_a_later_version_change_nothing(moto_dynamodb: Any, stored: Stored) -> None:
+    client = moto_dynamodb
+    tables = [new_table(client, table) for table in stored.tables]
+    store = stored.store(client, *tables)
+    stored.write(store)
+    before = stored.read(store)
+    for table in tables:
+        for item in client.scan(TableName=table)["Items"]:
+            later = {**stored.nested(item), "of_later": {"M": {"form": {"L": [{"N": "9"}]}}}}
+            client.put_item(TableName=table, Item=later)
+    assert stored.read(store) == before
