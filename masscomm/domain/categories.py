@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.names import folded
 from masscomm.errors import Stop
 from schemas import read_text
 
@@ -40,12 +41,16 @@ class CategoryTable:
     categories: Categories
     # Club (tenant) → the categories that differ for its sends, by name.
     of_clubs: Mapping[int, Categories]
+    # Name without case and blanks → the name of the listed category.
+    names: Mapping[str, str]
 
     def find(self, name: str, club_id: int | None) -> Category:
+        # A producer of Kafka may spell a category in another way, as user settings do.
+        listed = self.names.get(folded(name), name)  # guard: categories.spelling
         own = self.of_clubs.get(club_id, {}) if club_id is not None else {}
-        if name in own:
-            return own[name]
-        return self.categories.get(name) or own.get(DEFAULT) or self.categories[DEFAULT]
+        if listed in own:
+            return own[listed]
+        return self.categories.get(listed) or own.get(DEFAULT) or self.categories[DEFAULT]
 
 
 @cache
@@ -77,13 +82,22 @@ def read_categories(document: Any) -> CategoryTable:
     found = {DEFAULT: default} | {
         str(name): _category(entry, default, str(name)) for name, entry in _entries(document, "categories")
     }
+    names = MappingProxyType(_names(found))
     clubs: dict[int, Categories] = {}
     for club_id, entry in _entries(document, "tenants"):
         where = f"tenants.{club_id}"
         if isinstance(club_id, bool) or not isinstance(club_id, int):
             raise CategoriesError(f"categories.yaml: {where}: a club's id is a whole number")
         clubs[club_id] = MappingProxyType(dict(_of_club(entry, found, where)))
-    return CategoryTable(categories=MappingProxyType(found), of_clubs=MappingProxyType(clubs))
+    return CategoryTable(categories=MappingProxyType(found), of_clubs=MappingProxyType(clubs), names=names)
+
+
+def _names(found: Categories) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for name in found:
+        if name != DEFAULT and names.setdefault(folded(name), name) != name:
+            raise CategoriesError(f"categories.yaml: {name} and {names[folded(name)]} are spellings of one category")
+    return names
 
 
 def _of_club(entry: Any, known: Categories, where: str) -> Iterator[tuple[str, Category]]:
@@ -170,9 +184,9 @@ def passes_opt_outs_of(name: str, template: str | None) -> bool:
     """Return whether a mandatory category has the template of a listed category that is not: users who opted out of
     that one would get its text.
     """
-    return (
-        category(name).mandatory and template is not None and is_listed(template) and not category(template).mandatory
-    )
+    if template is None or not category(name).mandatory:
+        return False
+    return folded(template) in category_table().names and not category(template).mandatory
 
 
 def resolve_channels(name: str, requested: Sequence[str], club_id: int) -> list[str]:

@@ -2343,6 +2343,12 @@ MUTANTS = (
         no_cell=IANA_NAMES,
     ),
     Mutant(
+        guard="categories.spelling",
+        rule="A category has its channels, opt-ins and mandatory flag in any spelling.",
+        change=Replaced("listed = name"),
+        no_cell="the cells' producers spell their categories as they are listed",
+    ),
+    Mutant(
         guard="source_check.unknown_settings",
         rule="`masscomm source check` names the unknown names in settings, which are opt-outs.",
         change=Returns("()"),

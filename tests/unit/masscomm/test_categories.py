@@ -95,6 +95,19 @@ def test_channels_differ_by_tenant(type: str, club_id: int, channels: list[str])
     assert categories.category("code", club_id).mandatory
 
 
+@pytest.mark.usefixtures("_categories")
+@pytest.mark.kills(guard="categories.spelling")
+def test_category_is_found_in_any_spelling() -> None:
+    assert categories.category(" Code").mandatory
+    assert resolve_channels("OFFERS", [], 7) == ["email", "push"]
+    assert _reason(None, "Offers", "email") is Reason.NOT_OPTED_IN
+    assert _reason(_settings(categories={"offers": True}), "Offers", "email") is None
+    assert _reason(None, "News", "push", club_id=7) is Reason.NOT_OPTED_IN
+    assert resolve_channels("Default", [], 8) == ["push", "email"]
+    assert categories.passes_opt_outs_of("CODE", "News")
+    assert not categories.passes_opt_outs_of("code", "not listed")
+
+
 def test_shipped_file_is_valid() -> None:
     import yaml
 
@@ -107,6 +120,7 @@ def test_shipped_file_is_valid() -> None:
         ({"default": None}, "default must be a mapping"),
         ({"categories": []}, ""),
         ({"categories": ["news"]}, "categories must be a mapping"),
+        ({"categories": {"news": {}, "N ews": {}}}, "N ews and news are spellings of one category"),
         ({"categorys": {}}, "categories.yaml has categorys"),
         ({"categories": {"news": {"chanels": ["push"]}}}, "news has chanels"),
         ({"categories": {"news": {"channels": ["sms"]}}}, "news.channels: sms is none of push, email"),
