@@ -17,7 +17,7 @@ from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, batch_driver
 from masscomm.channels.circuit_breaker import PushCircuitBreaker
 from masscomm.channels.rate_limiter import RateLimiter
-from masscomm.channels.senders import EmailSender, PushSender
+from masscomm.channels.senders import senders_of
 from masscomm.channels.unsubscribe_links import UnsubscribeLinks
 from masscomm.clock import Clock, SystemClock
 from masscomm.decisions.provider_calls import Caller
@@ -61,16 +61,12 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
             outage_timeout_s=environment.number("DELIVERY_PATIENCE_S", OUTAGE_TIMEOUT_S),
         ),
         caller=Caller(
-            senders={
-                "push": PushSender(provider=PushCircuitBreaker(SnsPush(http=http), clock=clock)),
-                "email": EmailSender(
-                    provider=SesEmail(
-                        sender=sender, configuration_set=os.environ.get("SES_CONFIGURATION_SET"), http=http
-                    ),
-                    from_address=sender,
-                    unsubscribe=UnsubscribeLinks.from_environment(clock),
-                ),
-            },
+            senders=senders_of(
+                push=PushCircuitBreaker(SnsPush(http=http), clock=clock),
+                email=SesEmail(sender=sender, configuration_set=os.environ.get("SES_CONFIGURATION_SET"), http=http),
+                from_address=sender,
+                unsubscribe=UnsubscribeLinks.from_environment(clock),
+            ),
             clock=clock,
         ),
         retry_scheduler=RetryScheduler(

@@ -47,6 +47,16 @@ class Sender(Protocol):
         ...
 
 
+def senders_of(
+    *, push: PushProvider, email: EmailProvider, from_address: str, unsubscribe: UnsubscribeLinks | None = None
+) -> dict[str, Sender]:
+    """Return the sender of each channel. A new channel adds its own, with its provider as a further argument."""
+    return {
+        "push": PushSender(provider=push),
+        "email": EmailSender(provider=email, from_address=from_address, unsubscribe=unsubscribe),
+    }
+
+
 def check_senders(senders: Mapping[str, Sender]) -> None:
     """Check that each channel has a sender: without one, its recipients would have no provider call.
 

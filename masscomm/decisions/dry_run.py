@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from masscomm.chain.chunks import chunk_of, lane_of_send, send_at_of
 from masscomm.channels.gateway import CallAnswer
 from masscomm.channels.provider import ProviderError
-from masscomm.channels.senders import EmailSender, PushSender, Sender
+from masscomm.channels.senders import senders_of
 from masscomm.clock import Clock, FixedClock
 from masscomm.decisions import delivery, messages, plan
 from masscomm.decisions.chunk import Chunk
@@ -108,10 +108,7 @@ class _AcceptingEmail:
         return "accepted"
 
 
-_SENDERS: Mapping[str, Sender] = {
-    "push": PushSender(provider=_AcceptingPush()),
-    "email": EmailSender(provider=_AcceptingEmail(), from_address="masscomm@example.com"),
-}
+_SENDERS = senders_of(push=_AcceptingPush(), email=_AcceptingEmail(), from_address="masscomm@example.com")
 
 
 @dataclass(frozen=True, kw_only=True)

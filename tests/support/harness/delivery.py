@@ -10,7 +10,7 @@ from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm.channels.gateway import ProviderGateway
 from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
 from masscomm.channels.rate_limiter import RateLimiter
-from masscomm.channels.senders import EmailSender, PushSender, Sender
+from masscomm.channels.senders import Sender, senders_of
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.channels.unsubscribe_links import UnsubscribeLinks
 from masscomm.clock import FixedClock
@@ -97,8 +97,9 @@ class Delivery(Chain):
         )
 
     def senders(self) -> dict[str, Sender]:
-        email = EmailSender(provider=self.email, from_address="no-reply@masscomm.example", unsubscribe=self.links)
-        return {"push": PushSender(provider=self.push), "email": email}
+        return senders_of(
+            push=self.push, email=self.email, from_address="no-reply@masscomm.example", unsubscribe=self.links
+        )
 
     def put_user(self, user_id: int, **columns: Any) -> None:
         """Store a user at user<id>@example.com; an existing user keeps all other columns."""

@@ -1,6 +1,6 @@
 /** The shapes of requests and responses, generated from docs/openapi/masscomm.json by `npm run types`. */
 import type { Id } from "../lib/ids";
-import type { components } from "./schema";
+import { sendRequestChannelsValues, type components } from "./schema";
 
 type IdName = "id" | "club_id" | "user_id" | "device_id" | "clubs" | "to_users";
 /** A type of the document, in which an integer is a number, with its ids as ids. */
@@ -55,6 +55,9 @@ export type ProblemBody = Schemas["ProblemBody"];
 export type FieldError = Schemas["FieldErrorBody"];
 /** The code of a text of the API and the values in it, by which it can be translated. */
 export type CodedBody = Pick<FieldError, "code" | "parameters" | "texts">;
+
+/** The channels, as the API's document lists them. */
+export const CHANNELS = sendRequestChannelsValues;
 
 /** The states of a notification, in the order of the bar. Each requested notification is in exactly one of them. */
 export const STATUSES = [
