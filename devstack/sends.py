@@ -17,6 +17,7 @@ from devstack.config import StackConfig
 from devstack.options import JsonOption, given
 from devstack.send import follow
 from devstack.stack import StackError
+from devstack.state import NotRunningError
 from devstack.terminal import Terminal, print_answer, print_json
 
 app = typer.Typer(help="Sends: list, show, watch and control them.", no_args_is_help=True)
@@ -34,11 +35,15 @@ SendIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the
 
 def rest_api(*, url: UrlOption = None) -> Client:
     """Return a client of the API. It sends the key in MASSCOMM_API_KEY; to the local stack, by default the
-    development key.
+    development key. Raises NotRunningError if there is none: a command makes no key for a stack that does not exist.
     """
     config, key = StackConfig.from_environment(), os.environ.get("MASSCOMM_API_KEY")
     if url:
         return Client(url, key=key, attempts=_ATTEMPTS)  # The development key is not sent to another API.
+    if key is None and not config.api_key_file.exists():
+        raise NotRunningError(
+            f"{config.state_dir} has no stack. `masscomm up` starts one; MASSCOMM_STATE names another."
+        )
     return Client(config.gateway_url, key=key or config.api_key, attempts=_ATTEMPTS)
 
 

@@ -194,6 +194,45 @@ def test_first_send_of_the_quick_start_shows_its_own_words(stack: RunningStack, 
     assert inbox.count("It works.") == shown.count("It works.")
 
 
+def requests_of_pages() -> Iterator[tuple[str, str]]:
+    """Yield each page with each of its `curl` commands, with the line before that sets a variable."""
+    form = re.compile(r"^ {4,}((?:\w+=.*\n +)?curl (?:.*\\\n)*.*)$", re.MULTILINE)
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        yield from ((path.name, command) for command in form.findall(path.read_text()))
+
+
+def test_requests_of_the_pages_work_as_pasted(config: StackConfig) -> None:
+    """Runs after the demo, which seeds user 42. Addresses, ids and the key's file are those of this stack; the key of
+    the page about keys sends what the quick start sends.
+    """
+    shown: dict[str, list[str]] = {}
+    key_file = config.run_dir / "key-of-the-page"
+    with Client(config.gateway_url, key=config.api_key) as api:
+        for page, command in requests_of_pages():
+            here = {"http://127.0.0.1:8080": config.gateway_url, ".state/run/api-key": str(config.api_key_file)}
+            if "0@17" in command:
+                here["0@17"] = open_letter(config, api)
+            if "SEND_ID" in command:
+                here["SEND_ID"] = json.loads(shown[page][-1])["send_id"]
+            if page == "quick-start.md" and "api-keys.md" in shown:
+                key_file.write_text(json.loads(shown["api-keys.md"][0])["key"])
+                here[".state/run/api-key"] = str(key_file)
+            for written, used in here.items():
+                command = command.replace(written, used)
+            command = command.replace("curl ", "curl --fail-with-body ", 1)
+            done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{page}: {command}\n{done.stdout}{done.stderr}"
+            shown.setdefault(page, []).append(done.stdout)
+    assert {
+        "api-keys.md",
+        "api.md",
+        "idempotency.md",
+        "metrics-api.md",
+        "operations.md",
+        "quick-start.md",
+    } <= shown.keys()
+
+
 def test_first_request_of_the_rest_page_works_as_pasted(config: StackConfig) -> None:
     """Runs after the demo, which seeds user 42. The address and the key's file are those of this stack."""
     command = re.findall(r"^    (curl (?:.*\\\n)*.*)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)[0]

@@ -15,6 +15,7 @@ from devstack import send
 from devstack.config import StackConfig
 from devstack.sends import app
 from devstack.stack import StackError
+from devstack.state import NotRunningError
 from devstack.terminal import Terminal
 from tests.support.servers.answering_server import AnsweringServer, answering
 
@@ -55,6 +56,15 @@ def row(number: int) -> dict[str, Any]:
 
 def page(*numbers: int, cursor: str | None = None) -> tuple[int, bytes]:
     return 200, json.dumps({"rows": [row(number) for number in numbers], "next_cursor": cursor}).encode()
+
+
+def test_command_makes_no_key_for_a_stack_that_does_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MASSCOMM_API_KEY", raising=False)
+    monkeypatch.delenv("MASSCOMM_API_URL", raising=False)
+    monkeypatch.setenv("MASSCOMM_STATE", str(tmp_path / "typo"))
+    with pytest.raises(NotRunningError, match="typo has no stack"):
+        run("list")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_list_reads_pages_until_the_limit(server: AnsweringServer) -> None:
@@ -203,7 +213,7 @@ def test_the_development_key_goes_to_the_local_api_alone(
     run("list")
     monkeypatch.delenv("MASSCOMM_API_URL")
     monkeypatch.setenv("MASSCOMM_PORT_GATEWAY", server.url.rpartition(":")[2])
-    run("list")
     own = StackConfig.from_environment().api_key
+    run("list")
     assert own.startswith("mc_")
     assert [key for _, _, key in server.asked] == [None, own]
