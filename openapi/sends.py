@@ -55,7 +55,7 @@ OPERATIONS = {
         tag="Sends",
         description="Further scopes: `send:critical` for the priority critical; `send:mandatory` for a mandatory "
         "category, or else `send:content` for own texts (`title` and `body` in `data`). A dry run needs `read`, and "
-        f"`users:read` for `to_users`, for samples and for fewer than {SMALLEST_GROUP} users. An audience with "
+        f"`users:read` for samples and for fewer than {SMALLEST_GROUP} users. An audience with "
         "`except_users` needs `users:read`.",
         parameters=(IDEMPOTENCY_KEY,),
         request=SendRequest,

@@ -129,8 +129,9 @@ class DryRunSend:
         Raises Problem with status 403 if the response would show single users and the scopes lack users:read,
         or Retry if the directory does not answer.
         """
-        if not all(map(is_simulated, send.to_users)):
-            check_shown_users(scopes, named_in="to_users")
+        simulated = sum(map(is_simulated, set(send.to_users)))
+        if send.audience is None and simulated < send.recipients:
+            check_shown_users(scopes, group=send.recipients - simulated)
         recipients = self._recipients(send, remaining_s, is_test=is_test)
         if send.audience is not None and not is_test:
             check_shown_users(scopes, group=recipients.total)
@@ -140,6 +141,9 @@ class DryRunSend:
             topic,
             lambda: remaining_s() > DRY_RUN_RESERVE_S,
         )
+        if send.audience is None and simulated < send.recipients:
+            # Simulator recipients and unknown ids would only hide how few users the numbers are about.
+            check_shown_users(scopes, group=examined - found.unknown_users - simulated)
         channels = resolve_channels(send.type, send.channels, send.club_id)
         return {
             "dry_run": True,

@@ -1,7 +1,7 @@
 """What responses show of single users: the scope users:read is needed for it, on every route.
 
-Numbers about a few users show single ones. So do numbers about users that the request names by id, however many they
-are: the numbers of 25 users and of the same without one differ by what that one has chosen.
+Numbers about a few users show single ones. So does what a request asks about a user that it names: the numbers of 25
+users and of the same without one differ by what that one has chosen.
 """
 
 from collections.abc import Set as AbstractSet

@@ -108,10 +108,6 @@ def test_samples_need_the_scope_of_reading_users(api: SendApi, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("recipients", "field"),
     [
-        ({"to_users": [1]}, "to_users"),
-        # The others are simulator recipients or unknown, so that the numbers show what becomes of one.
-        ({"to_users": [1, *range(FIRST_ID, FIRST_ID + 20)]}, "to_users"),
-        ({"to_users": [1, *range(900, 920)]}, "to_users"),
         ({"audience": {"all_users": True, "except_users": [1]}}, "audience.except_users"),
     ],
 )
@@ -125,11 +121,22 @@ def test_dry_run_of_named_users_needs_users_read(api: SendApi, recipients: dict[
 @pytest.mark.guarantee("single_users.small_group")
 @pytest.mark.kills(guard="single_users.small_group")
 def test_dry_run_of_a_few_users_needs_users_read(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    everybody = {"all_users": True}
-    status, body, _ = dry_run(api, audience=everybody, authorizer=SENDER)
-    assert (status, body["code"], "requested" in body) == (403, "users_few", False)
+    everybody: dict[str, Any] = {"audience": {"all_users": True}}
+    for recipients in (
+        everybody,
+        {"to_users": [1]},
+        {"to_users": [1, 2]},
+        # The others are simulator recipients or unknown, so that the numbers show what becomes of one.
+        {"to_users": [1, *range(FIRST_ID, FIRST_ID + 20)]},
+        {"to_users": [1, *range(900, 920)]},
+        {"to_users": [1] * 20},
+    ):
+        status, body, _ = dry_run(api, **recipients, authorizer=SENDER)
+        assert (status, body["code"], "requested" in body) == (403, "users_few", False)
+        assert dry_run(api, **recipients, authorizer=READER)[0] == 200
     monkeypatch.setattr(single_users, "SMALLEST_GROUP", 2)
-    assert dry_run(api, audience=everybody, authorizer=SENDER)[0] == 200
+    for recipients in (everybody, {"to_users": [1, 2]}, {"to_users": [1, 2, FIRST_ID, 900]}):
+        assert dry_run(api, **recipients, authorizer=SENDER)[0] == 200
 
 
 def test_dry_run_of_simulator_recipients_needs_no_users_read(api: SendApi) -> None:
