@@ -12,7 +12,7 @@ from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import batch_driver
 from masscomm.clock import SystemClock
-from masscomm.domain.time_limits import CHAIN_TIMEOUT_S
+from masscomm.domain.time_limits import CHAIN_TIMEOUT_S, DENIED_SCHEMA_RETRY_S
 from masscomm.kafka.source_records import KafkaSourceRecords
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
@@ -47,6 +47,7 @@ def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords]:
         retry_schedule=RetrySchedule.from_environment(),
         max_crashes=environment.whole_number("CRASHES_UNTIL_DEAD_LETTER", MAX_CRASHES),
         timeout_s=environment.number("CHAIN_TIMEOUT_S", CHAIN_TIMEOUT_S),
+        denied_retry_s=environment.number("DENIED_SCHEMA_RETRY_S", DENIED_SCHEMA_RETRY_S),
     )
     return driver, reschedule_records, release_due_records
 

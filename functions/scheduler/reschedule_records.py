@@ -6,6 +6,11 @@ its own topic. So the records derived from it have the same ids as those of the 
 the ones that were already produced. No record is produced to a topic of sends, where metrics would count it a second
 time. A record that was too large for the on-failure topic is read from its own topic.
 
+Functions produce a record with an unknown schema id to the topic on-failure, too (masscomm.kafka.on_failure), so that
+it holds no partition. It waits once for `denied_retry_s`: the on-failure record itself is delayed, with the bytes,
+headers and position of the record. A record whose schema is still unknown then is dead-lettered. Any other goes where
+its function reads it: to recheck if it is a send, else to its own topic.
+
 A record that crashes its function repeatedly, alone in its batch, is dead-lettered. A record whose function only times
 out may be valid, and is retried until it has expired (docs/decisions/052).
 """
@@ -38,22 +43,31 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SENT, RecipientOutcome
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
-from masscomm.domain.time_limits import CHAIN_TIMEOUT_S
+from masscomm.domain.time_limits import CHAIN_TIMEOUT_S, DENIED_SCHEMA_RETRY_S
 from masscomm.errors import DeadLetter
 from masscomm.integers import integer, integer_or
 from masscomm.json_reader import read_json
 from masscomm.kafka import topics
-from masscomm.kafka.avro import Codec
-from masscomm.kafka.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
+from masscomm.kafka.avro import Codec, UnknownSchema
+from masscomm.kafka.dead_letters import (
+    REPLAYED,
+    SOURCE_OFFSET,
+    SOURCE_PARTITION,
+    SOURCE_TIMESTAMP,
+    SOURCE_TOPIC,
+    ContainedDeadLetter,
+)
 from masscomm.kafka.event import KafkaRecord, parse
+from masscomm.kafka.payloads import schemas
 from masscomm.kafka.source_records import SourceRecords
 from masscomm.observability.traces import Headers
-from masscomm.stores.delayed_records import DelayStore
+from masscomm.stores.delayed_records import DELAY_REASON_HEADER, DelayStore, releasable
 from masscomm.stores.delivery_ledger import DeliveryLedger, final_results
 from masscomm.stores.retry_schedule import RetrySchedule
 from masscomm.stores.send_controls import send_of
 
 DELAY_REASON = "on_failure"
+UNKNOWN_SCHEMA = "unknown_schema"
 # Headers with two counts: how often the record was rescheduled, and how often its last invocation had crashed.
 RETURNED = "masscomm.returned"
 CRASHED = "masscomm.crashed"
@@ -109,12 +123,25 @@ class OnFailureRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnchangedRecord:
+    """A record that is released as it is: an on-failure record that waits for the schema of the record in it, or a
+    record without recipients whose schema is known by now.
+    """
+
+    topic: str
+    value: bytes
+    headers: Headers
+    due_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class RescheduleRecords:
     """The use case that reschedules records. Each function environment has one instance.
 
     Args:
         max_crashes: The number of crashes after which a record is dead-lettered.
         timeout_s: The time limit of the Kafka-triggered functions in seconds.
+        denied_retry_s: How long a record waits whose schema id the registry does not know.
     """
 
     store: DelayStore
@@ -124,10 +151,28 @@ class RescheduleRecords:
     retry_schedule: RetrySchedule = field(default_factory=RetrySchedule)
     max_crashes: int = MAX_CRASHES
     timeout_s: float = CHAIN_TIMEOUT_S
+    denied_retry_s: float = DENIED_SCHEMA_RETRY_S
 
-    def decode(self, record: KafkaRecord, codec: Codec) -> OnFailureRecord:
+    def decode(self, record: KafkaRecord, codec: Codec) -> OnFailureRecord | UnchangedRecord:
         """Return the failed record in a record of Lambda's on-failure format. Raises DeadLetter or Retry."""
         failed, last_invocation = self._read_on_failure(record)
+        try:
+            return self._decode(failed, record, last_invocation, codec)
+        except UnknownSchema as error:
+            has_waited = record.header(DELAY_REASON_HEADER) == UNKNOWN_SCHEMA.encode()
+            if has_waited:  # guard: on_failure.denied_id_expires
+                raise ContainedDeadLetter(failed, error.reason, str(error)) from error
+            due_ms = record.timestamp_ms + round(self.denied_retry_s * 1000)
+            return UnchangedRecord(topic=record.topic, value=record.value or b"", headers=record.headers, due_ms=due_ms)
+
+    def _decode(
+        self, failed: KafkaRecord, record: KafkaRecord, last_invocation: "_LastInvocation", codec: Codec
+    ) -> OnFailureRecord | UnchangedRecord:
+        if failed.topic in _other_schemas():
+            codec.decode(_other_schemas()[failed.topic], failed.value)
+            return UnchangedRecord(
+                topic=failed.topic, value=failed.value or b"", headers=failed.headers, due_ms=record.timestamp_ms
+            )
         # An operator replayed the record, so its counts start again at zero.
         replayed = record.header(REPLAYED) is not None
         counts: dict[str, Any] = {
@@ -172,20 +217,29 @@ class RescheduleRecords:
             **counts,
         )
 
-    def handle(self, batch: Batch[OnFailureRecord]) -> None:
+    def handle(self, batch: Batch[OnFailureRecord | UnchangedRecord]) -> None:
         for item in batch.active():
-            batch.attempt(item, partial(self._reschedule, batch, item))
+            if isinstance(item.value, UnchangedRecord):
+                batch.attempt(item, partial(self._delay_unchanged, item, item.value))
+            else:
+                batch.attempt(item, partial(self._reschedule, batch, item, item.value))
 
-    def dead_lettered(self, batch: Batch[OnFailureRecord], item: Item[OnFailureRecord], why: DeadLetter) -> None:  # noqa: ARG002
+    def dead_lettered(
+        self,
+        batch: Batch[OnFailureRecord | UnchangedRecord],
+        item: Item[OnFailureRecord | UnchangedRecord],
+        why: DeadLetter,  # noqa: ARG002
+    ) -> None:
         """Produce outcome records with the status failed for all recipients of a dead-lettered record."""
-        self._emit_for_all(batch, item, DEAD_LETTERED)
+        if isinstance(item.value, OnFailureRecord):
+            self._emit_for_all(batch, item, item.value, DEAD_LETTERED)
 
-    def _emit_for_all(self, batch: Batch[OnFailureRecord], item: Item[OnFailureRecord], decision: Decision) -> None:
+    def _emit_for_all[T](self, batch: Batch[T], item: Item[T], on_failure: OnFailureRecord, decision: Decision) -> None:
         # With the step name "preference", the outcome has the same id as if preference_checker had dead-lettered the
         # record, which it may have done before.
-        step = "scheduler" if item.value.fault is None else "preference"
+        step = "scheduler" if on_failure.fault is None else "preference"
         emitter = OutcomeEmitter(step=step, clock=self.clock)
-        for parent in item.value.parents:
+        for parent in on_failure.parents:
             if isinstance(parent, DeliveryRequested):
                 self._emit_for_all_of_delivery(batch, item, parent, decision)
                 continue
@@ -194,8 +248,8 @@ class RescheduleRecords:
                     outcomes = [RecipientOutcome(parent.positions[row], parent.user_ids[row], decision) for row in rows]
                     emitter.emit(batch, item, parent, channel, (start, end), outcomes)
 
-    def _emit_for_all_of_delivery(
-        self, batch: Batch[OnFailureRecord], item: Item[OnFailureRecord], parent: DeliveryRequested, decision: Decision
+    def _emit_for_all_of_delivery[T](
+        self, batch: Batch[T], item: Item[T], parent: DeliveryRequested, decision: Decision
     ) -> None:
         """Produce the outcome record with the id that delivery uses: sent for recipients that were published to
         before the failure, the given decision for the others.
@@ -260,21 +314,32 @@ class RescheduleRecords:
             )
         return source_record
 
-    def _reschedule(self, batch: Batch[OnFailureRecord], item: Item[OnFailureRecord]) -> None:
-        on_failure, now_ms = item.value, self.clock.now_ms()
+    def _delay_unchanged[T](self, item: Item[T], record: UnchangedRecord) -> None:
+        Delayer(store=self.store, clock=self.clock).delay_value(
+            record.topic,
+            item.record.source_position,
+            record.value,
+            lambda _: record.due_ms,
+            delay_reason=UNKNOWN_SCHEMA,
+            send=None,
+            headers=record.headers,
+        )
+
+    def _reschedule[T](self, batch: Batch[T], item: Item[T], on_failure: OnFailureRecord) -> None:
+        now_ms = self.clock.now_ms()
         if on_failure.fault is not None:  # guard: on_failure.refused_send
             raise on_failure.fault
         if on_failure.crashed > self.max_crashes:  # guard: on_failure.max_crashes
             raise DeadLetter("crashes", f"its function crashed on each of {self.max_crashes} retries")
         ends = [self._deadline_ms(parent) for parent in on_failure.parents if parent.expires_at is None]
         if ends and min(ends) <= now_ms:
-            self._emit_for_all(batch, item, EXPIRED)
+            self._emit_for_all(batch, item, on_failure, EXPIRED)
             return
         # A working function itself produces the status expired. Here, the last invocation failed after the record had
         # expired.
         expires = [parent.expires_at for parent in on_failure.parents if parent.expires_at is not None]
         if expires and on_failure.unfinished_at is not None and max(expires) <= on_failure.unfinished_at:
-            self._emit_for_all(batch, item, _NEVER_FINISHED)
+            self._emit_for_all(batch, item, on_failure, _NEVER_FINISHED)
             return
         delayer, headers = Delayer(store=self.store, clock=self.clock), _headers(on_failure)
         for parent in on_failure.parents:
@@ -322,6 +387,14 @@ def _types() -> dict[str, type[SendRequested] | type[Request]]:
         topics.DELIVERY: DeliveryRequested,
     }
     return {topics.in_lane(name, lane): record_type for name, record_type in types.items() for lane in Lane}
+
+
+@cache
+def _other_schemas() -> dict[str, str]:
+    """Return, for each other topic to which records are released, the schema of its records: they have no recipients,
+    and their mappings never give up.
+    """
+    return {topic: schema for topic, schema in schemas().items() if topic in releasable() - _types().keys()}
 
 
 def _headers(on_failure: OnFailureRecord) -> Headers:

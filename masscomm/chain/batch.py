@@ -22,9 +22,10 @@ from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, UnknownSchema
 from masscomm.kafka.dead_letter_alarm import DeadLetterAlarm
-from masscomm.kafka.dead_letters import dead_letter_headers
+from masscomm.kafka.dead_letters import ContainedDeadLetter, dead_letter_headers
 from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.kafka.event import KafkaRecord, batch_response, parse
+from masscomm.kafka.on_failure import on_failure_value
 from masscomm.kafka.producer import Headers, Producer
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs, metrics, traces
@@ -132,12 +133,14 @@ class UseCase[T](Protocol):
 
 @dataclass
 class _Result[T]:
-    """The result of one record: done, dead-lettered, or retried if the record or its dead letter has an error."""
+    """The result of one record: done, handed over, dead-lettered, or retried if what was produced has an error."""
 
     record: KafkaRecord
     # The item of the record; None if the record could not be decoded, and `error` has the reason.
     item: Item[T] | None = None
     dead_letter: DeadLetter | None = None
+    # The unknown schema for which the record waits; the scheduler has it then.
+    handed_over: UnknownSchema | None = None
     error: Exception | None = None
 
     def settle(self) -> None:
@@ -152,7 +155,7 @@ class BatchDriver:
     dead letter is only logged.
 
     Args:
-        denied_ids: Decides how long a record is redelivered whose schema id the registry does not know.
+        denied_ids: Decides whether a record waits whose schema id the registry does not know.
     """
 
     function: str
@@ -192,7 +195,11 @@ class BatchDriver:
         except Exception as error:
             _fail_all(batch, error)
         self._flush(context)
-        dead_lettered = [result for result in results if self._dead_letter_item(batch, result, use_case)]
+        dead_lettered = [
+            result
+            for result in results
+            if self._dead_letter_item(batch, result, use_case) or self._dead_letter_refused(result)
+        ]
         if dead_lettered:
             self._flush(context)
         for result in results:
@@ -232,13 +239,14 @@ class BatchDriver:
             item.span = self._begin_span(item, context)
             return _Result(record, item)
         except DeadLetter as error:
-            # guard: registry.denied_id_is_retried
+            result: _Result[T] = _Result(record)
+            # guard: registry.denied_id_waits
             if isinstance(error, UnknownSchema) and self.denied_ids.is_retried(
                 error.schema_id, timestamp_ms=record.timestamp_ms
             ):
-                return _Result(record, error=Retry(f"{error}; retried for {self.denied_ids.retry_s:.0f} s"))
-            result: _Result[T] = _Result(record)
-            self._dead_letter(result, error)  # guard: dead_letters.undecodable_record
+                self._hand_over(result, error)
+            else:
+                self._dead_letter(result, error)  # guard: dead_letters.undecodable_record
             return result
         except Stop:
             raise
@@ -265,11 +273,37 @@ class BatchDriver:
     def _flush(self, context: LambdaContext) -> None:
         self.producer.flush(max(0.1, context.get_remaining_time_in_millis() / 1000 - FLUSH_RESERVE_S / 2))
 
-    def _dead_letter[T](self, result: _Result[T], why: DeadLetter) -> None:
-        """Produce a record to the dead-letter topic. If Kafka does not acknowledge it there, the record is
-        redelivered.
+    def _hand_over[T](self, result: _Result[T], why: UnknownSchema) -> None:
+        """Produce a record to the topic on-failure, so that it waits for its schema and the records after it do not.
+        If Kafka does not acknowledge it there, the record is redelivered.
         """
-        record, item = result.record, result.item
+        record = result.record
+        result.handed_over = why
+        with logs.about(_ids(record)):
+            self.logger.info("the record waits for its schema", error=str(why))
+
+        def report(error: Exception | None) -> None:
+            result.error = error
+
+        value = on_failure_value(record, "UnknownSchema", self.clock.now_ms())
+        self.producer.produce(topics.ON_FAILURE, record.key, value, [], report)
+
+    def _dead_letter_refused[T](self, result: _Result[T]) -> bool:
+        """Dead-letter a record that the topic on-failure refuses, such as one with a megabyte of headers; return
+        whether it does.
+        """
+        if result.handed_over is None or not isinstance(result.error, DeadLetter):
+            return False
+        result.error = None
+        self._dead_letter(result, result.handed_over)
+        return True
+
+    def _dead_letter[T](self, result: _Result[T], why: DeadLetter) -> None:
+        """Produce a record, or the one that it contains, to the dead-letter topic. If Kafka does not acknowledge it
+        there, the consumed record is redelivered.
+        """
+        item = result.item
+        record = why.record if isinstance(why, ContainedDeadLetter) else result.record
         result.dead_letter = why
         with logs.about(_ids(record, item)):
             self.logger.warning("dead letter", reason=why.reason, error=str(why))

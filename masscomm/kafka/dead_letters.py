@@ -25,6 +25,14 @@ REPLAYED = "masscomm.replayed"
 _ERROR_CHARACTERS = 1_000
 
 
+class ContainedDeadLetter(DeadLetter):
+    """A permanent fault of a record inside the consumed one. The contained record is dead-lettered."""
+
+    def __init__(self, record: KafkaRecord, reason: str, message: str) -> None:
+        super().__init__(reason, message)
+        self.record = record
+
+
 def dead_letter_headers(record: KafkaRecord, error: DeadLetter, function: str) -> Headers:
     """Return the record's own headers, followed by those of the dead letter. A replayed record keeps the source
     position of the first original.

@@ -1,10 +1,9 @@
-"""Decides how long records are retried if the schema registry does not know their schema id, before they are
-dead-lettered.
+"""Decides whether a record whose schema id the registry does not know waits for its schema, or is dead-lettered.
 
-A producer may use a schema id before every replica of the registry has it. Therefore an id is retried for
-DENIED_SCHEMA_RETRY_S seconds, counted once for all records with that id. Records of random bytes look like records with
-many different ids, and each of them must not take that long. So after one id has expired, records with other unknown
-ids are retried only while they are younger than DENIED_SCHEMA_RETRY_S themselves.
+A producer may use a schema id before every replica of the registry has it. Therefore records wait until the id was
+denied for DENIED_SCHEMA_RETRY_S seconds, counted once for all records with that id. Records of random bytes look like
+records with many different ids, and must not fill the delay store. So after one id has expired, records with other
+unknown ids wait only while they are younger than DENIED_SCHEMA_RETRY_S themselves, and only some ids are remembered.
 """
 
 import math
@@ -14,8 +13,9 @@ from dataclasses import dataclass
 from masscomm.clock import Clock, SystemClock
 from masscomm.domain.time_limits import DENIED_SCHEMA_FORGET_S, DENIED_SCHEMA_RETRY_S
 
-# The largest number of ids that are remembered; records with further unknown ids are dead-lettered immediately.
-_REMEMBERED = 1_000
+# The largest number of ids that are remembered; records with further unknown ids are dead-lettered immediately: a
+# deployment brings a few new schemas.
+REMEMBERED = 100
 
 
 @dataclass
@@ -41,7 +41,7 @@ class DeniedIds:
         self._lock = threading.Lock()
 
     def is_retried(self, schema_id: int, *, timestamp_ms: int | None = None) -> bool:
-        """Return whether a record with an unknown schema id is retried.
+        """Return whether a record with an unknown schema id waits for its schema.
 
         Args:
             schema_id: The id that the registry has just denied.
@@ -52,7 +52,7 @@ class DeniedIds:
             self._forget(now_s)
             denied = self._denied.pop(schema_id, None)
             if denied is None:
-                if len(self._denied) >= _REMEMBERED:
+                if len(self._denied) >= REMEMBERED:
                     return False
                 denied = _Denied(now_s, now_s)
             denied.last_s = now_s

@@ -80,6 +80,22 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text, validate=True)
 
 
+def event_of(record: KafkaRecord) -> dict[str, Any]:
+    """Return the `aws:kafka` event with a single record, from which `parse` returns the same record."""
+    entry: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "headers": [{name: list(value)} for name, value in record.headers],
+    }
+    if record.key is not None:
+        entry["key"] = base64.b64encode(record.key).decode()
+    if record.value is not None:
+        entry["value"] = base64.b64encode(record.value).decode()
+    return {"eventSource": "aws:kafka", "records": {f"{record.topic}-{record.partition}": [entry]}}
+
+
 def batch_response(failed: Iterable[KafkaRecord]) -> dict[str, Any]:
     """Return the partial batch response that lists the records to redeliver."""
     return {

@@ -45,7 +45,10 @@ def releasable() -> frozenset[str]:
     """Return the topics to which a record may be released. The topics send.* are excluded: a record there would be
     counted as requested again.
     """
-    names = (topics.RECHECK, topics.BUILD, topics.DELIVERY, topics.RECEIPT)
+    names = (
+        *(topics.RECHECK, topics.BUILD, topics.DELIVERY, topics.AUDIENCE),
+        *(topics.OUTCOME, topics.RECEIPT, topics.DEVICE_STATUS, topics.ON_FAILURE),
+    )
     return frozenset(topics.in_lane(name, lane) for name in names for lane in Lane)
 
 

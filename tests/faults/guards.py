@@ -133,16 +133,16 @@ MUTANTS = (
         no_cell="no cell empties the registry",
     ),
     Mutant(
-        guard="registry.denied_id_is_retried",
-        rule="A record with an unknown schema id is retried before it is dead-lettered.",
+        guard="registry.denied_id_waits",
+        rule="A record with an unknown schema id waits for its schema before it is dead-lettered.",
         change=Never(),
         no_cell=NO_LATE_SCHEMA,
     ),
     Mutant(
         guard="registry.denied_id_expires",
-        rule="The retries of an unknown schema id end.",
+        rule="Records of a schema id that was unknown for some time are dead-lettered at once.",
         change=Never(),
-        cell="unknown schema id",
+        no_cell="the scheduler dead-letters the records of a cell",
     ),
     Mutant(
         guard="metrics.schema_id_range",
@@ -801,6 +801,12 @@ MUTANTS = (
         rule="A function's time-out is no crash.",
         change=Returns("source_record, _LastInvocation.CRASH"),
         cell="a function takes too long for longer than all attempts",
+    ),
+    Mutant(
+        guard="on_failure.denied_id_expires",
+        rule="A record whose schema stays unknown is dead-lettered.",
+        change=Never(),
+        cell="unknown schema id",
     ),
     Mutant(
         guard="on_failure.max_crashes",

@@ -150,3 +150,8 @@ def test_receipt_keeps_its_shape_without_the_address(eraser: RecordEraser) -> No
     assert notice["mail"]["destination"] == ["erased@erased.invalid"]
     assert after["record_id"] == before["record_id"]
     assert eraser.erased(Person(user_id=7, club_id=3), "receipt", before) == before
+
+
+@pytest.mark.parametrize("topic", ["on-failure", "outcome", "audience", "device_status"])
+def test_record_that_waited_for_its_schema_stays(eraser: RecordEraser, topic: str) -> None:
+    assert eraser.records.without(Person(user_id=7, club_id=3), topic, b'{"payload": 7}') == b'{"payload": 7}'

@@ -1,5 +1,6 @@
 """The batch driver: each record's result follows from its own delivery reports."""
 
+import json
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ from masscomm.domain.records import SendRequested
 from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import topics
-from masscomm.kafka.avro import Codec, own_schema
-from masscomm.kafka.dead_letters import REASON, SOURCE_OFFSET
-from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.dead_letters import REASON, SOURCE_OFFSET, replay_headers
+from masscomm.kafka.denied_ids import REMEMBERED
+from masscomm.kafka.event import KafkaRecord, parse
 from tests.support.harness.chain import NOW, Chain, Context, entry, event, failed_offsets, send
 from tests.support.harness.relay import Relay, Work, relay
 
@@ -60,47 +62,69 @@ def test_undecodable_record_is_dead_lettered_alone() -> None:
     assert chain.values(topics.DEAD_LETTER) == [b"\0\0"]
 
 
-def _unknown(chain: Chain, schema_id: int, offset: int) -> dict[str, Any]:
-    return entry(b"\0" + schema_id.to_bytes(4, "big") + b"any", offset=offset, timestamp=chain.clock.now_ms())
+def _unknown(schema_id: int) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + b"any"
 
 
-def test_denied_schema_id_is_redelivered_alone() -> None:
+_UNKNOWN = _unknown(9_999)
+
+
+def _handed_over(chain: Chain) -> list[KafkaRecord]:
+    return [each for value in chain.values(topics.ON_FAILURE) for each in parse(json.loads(value)["payload"])]
+
+
+@pytest.mark.parametrize("key", [b"key", b"", None])
+@pytest.mark.kills(guard="registry.denied_id_waits")
+@pytest.mark.guarantee("schema_registry.unknown_schema_holds_no_partition")
+def test_record_of_an_unknown_schema_is_handed_over(key: bytes | None) -> None:
+    """The other records of the batch go on, and bytes, headers, position and time of the record are kept."""
     chain = Chain()
-    bad = [_unknown(chain, 9_999, offset) for offset in (1, 2)]
-    assert chain.run(Relay(), chain.encoded(send([7]), topics.SEND_MONOLITH, offset=0), *bad) == [1, 2]
+    headers = [("trace", b"\x00\xff"), ("trace", b""), *replay_headers([], "dead-letter-0@1")]
+    other: dict[str, Any] = {"topic": "send.api.critical", "partition": 3, "offset": 2**40, "timestamp": NOW - 5}
+    bad = [entry(_UNKNOWN, offset=1), entry(_UNKNOWN, **other, key=key, headers=headers)]
+    assert chain.run(Relay(), chain.encoded(send([7]), topics.SEND_MONOLITH, offset=0), *bad) == []
     assert _keys(chain) == [b"7"]
     assert chain.dead_letters() == []
+    assert _handed_over(chain) == parse(event(*bad))
 
 
-@pytest.mark.guarantee("schema_registry.denied_id_is_retried_first", "registry_answer.unknown_id")
-def test_denied_schema_id_is_dead_lettered_after_its_retries() -> None:
+@pytest.mark.guarantee("registry_answer.unknown_id")
+@pytest.mark.kills(guard="registry.denied_id_expires")
+def test_id_denied_for_long_is_dead_lettered_at_once() -> None:
     chain = Chain()
-    assert chain.run(Relay(), _unknown(chain, 9_999, 3)) == [3]
+    assert chain.run(Relay(), entry(_UNKNOWN, offset=3)) == []
     chain.clock.advance(DENIED_SCHEMA_RETRY_S)
-    assert chain.run(Relay(), _unknown(chain, 9_999, 3), _unknown(chain, 9_999, 4)) == []
+    chain.forget()
+    assert chain.run(Relay(), entry(_UNKNOWN, offset=3), entry(_UNKNOWN, offset=4)) == []
     assert [(letter[REASON], letter[SOURCE_OFFSET]) for letter in chain.dead_letters()] == [
         ("unknown_schema", "3"),
         ("unknown_schema", "4"),
     ]
+    assert _handed_over(chain) == []
 
 
-@pytest.mark.guarantee("schema_registry.late_schema_is_read")
-@pytest.mark.kills(guard="registry.denied_id_is_retried")
-def test_a_schema_that_is_registered_late_is_read() -> None:
+@pytest.mark.guarantee("schema_registry.flood_of_ids_fills_no_store")
+def test_flood_of_unknown_ids_hands_few_records_over() -> None:
     chain = Chain()
-    late = own_schema("SendRequested") | {"doc": "late"}
-    coming = max(chain.registry.id_of(each.subject, own_schema(each.schema or "")) for each in _avro_topics()) + 1
-    value = chain.codec.encode(topics.SEND_MONOLITH, "SendRequested", send([7]).to_avro())
-    record = entry(b"\0" + coming.to_bytes(4, "big") + value[5:])
-    assert chain.run(Relay(), record) == [0]
-    chain.clock.advance(5)
-    assert chain.registry.register("send.monolith-value", late) == coming
-    assert chain.run(Relay(), record) == []
+    flood = [entry(_unknown(9_000 + each), offset=each) for each in range(REMEMBERED + 50)]
+    assert chain.run(Relay(), *flood) == []
+    assert (len(_handed_over(chain)), len(chain.dead_letters())) == (REMEMBERED, 50)
+
+
+def test_record_that_on_failure_did_not_take_is_redelivered() -> None:
+    chain = Chain()
+    chain.producer.fail = lambda topic, _: Retry("no acknowledgement") if topic == topics.ON_FAILURE else None
+    assert chain.run(Relay(), entry(_UNKNOWN, offset=3)) == [3]
+    assert chain.dead_letters() == []
+
+
+def test_record_that_on_failure_refuses_is_dead_lettered() -> None:
+    """The headers of a record take several times their size in an on-failure record."""
+    chain = Chain()
+    large = entry(_UNKNOWN, offset=3, headers=[("large", b"\x7f" * 1_000_000)])
+    assert chain.run(Relay(), large, chain.encoded(send([7]), topics.SEND_MONOLITH, offset=4)) == []
+    assert [letter[REASON] for letter in chain.dead_letters()] == ["unknown_schema"]
     assert _keys(chain) == [b"7"]
-
-
-def _avro_topics() -> list[topics.Topic]:
-    return [each for each in topics.chain_topics() if each.schema is not None]
 
 
 def test_tombstone_is_dead_lettered() -> None:

@@ -228,8 +228,10 @@ def test_unencodable_record_stops_no_other() -> None:
     assert scheduler.released() == [good.id]
 
 
-@pytest.mark.parametrize("topic", ["send.api", "send.monolith", "send.api.critical", "outcome", "dead-letter"])
-def test_record_cannot_wait_for_a_topic_that_counts_again(topic: str) -> None:
+@pytest.mark.parametrize(
+    "topic", ["send.api", "send.monolith", "send.api.critical", "preference_change", "dead-letter"]
+)
+def test_record_cannot_wait_for_a_topic_of_sends(topic: str) -> None:
     with pytest.raises(ValueError, match="nothing is released to"):
         delayed_record(topic=topic)
     assert topic not in releasable()
@@ -242,6 +244,11 @@ def test_item_with_a_forbidden_topic_is_not_released() -> None:
     scheduler.store.items["", ""] = item
     assert scheduler.sweep().released == 0
     assert scheduler.producer.produced == []
+
+
+def test_scheduler_may_write_to_each_topic_it_releases_to() -> None:
+    written = {topic.name for topic in topics.chain_topics() if "scheduler" in topic.producers}
+    assert releasable() & {topic.name for topic in topics.chain_topics()} <= written
 
 
 def test_every_lane_can_be_released_to() -> None:
