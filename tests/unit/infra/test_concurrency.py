@@ -7,6 +7,7 @@ https://docs.aws.amazon.com/lambda/latest/dg/provisioned-concurrency.html. A Kaf
 time, and five times a poller: https://docs.aws.amazon.com/lambda/latest/dg/kafka-scaling-modes.html.
 """
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -17,10 +18,19 @@ from infra.cdk.profiles import PROFILES, Warmth
 from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER
 from infra.cdk.resources.kafka import partitions_of
 from masscomm.domain.lanes import Lane
+from masscomm.domain.limits import COSTLY_REQUESTS
 from masscomm.kafka.topics import cdc_topics, chain_topics
+from masscomm.stores.request_slots import Kind
 from tests.support.cdk.templates import SynthesisedEnvironment
 
 NAMES = sorted(ENVIRONMENTS)
+# A route of each kind of requests that have slots.
+ROUTES_WITH_SLOTS = {
+    Kind.POLL: "GET /v1/metrics/stream",
+    Kind.COUNT: "POST /v1/audiences/count",
+    Kind.DRY_RUN: "POST /v1/sends",
+    Kind.DEAD_LETTERS: "GET /v1/dead-letters",
+}
 # The routes' functions and the authorizer, which is also invoked for unknown keys.
 OF_THE_API = {
     "audiences",
@@ -94,10 +104,17 @@ def test_maxima_are_deployed(synthesised: dict[str, SynthesisedEnvironment], nam
     assert found == environment.concurrency.reserved
 
 
+@pytest.mark.guarantee("costly_requests.a_caller_has_two")
 @pytest.mark.parametrize("name", NAMES)
-def test_one_key_may_open_at_most_half_of_all_polls(name: str) -> None:
+def test_requests_with_slots_leave_half_to_other_callers(name: str) -> None:
+    """One caller takes all of its slots of each kind, for as long as a request may run."""
     environment = ENVIRONMENTS[name]
-    assert 0 < environment.api.open_polls * 2 <= environment.concurrency.metrics_stream
+    functions = {route: entry.name for entry in read_catalogue(generation="any") for route in entry.routes}
+    most = Counter[str]()
+    for kind, route in ROUTES_WITH_SLOTS.items():
+        most[functions[route]] += environment.api.open_polls if kind is Kind.POLL else COSTLY_REQUESTS
+    assert ROUTES_WITH_SLOTS.keys() == set(Kind)
+    assert all(0 < slots * 2 <= environment.concurrency.reserved[function] for function, slots in most.items())
 
 
 def test_reservation_that_lambda_refuses_is_no_config() -> None:
