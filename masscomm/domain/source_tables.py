@@ -9,6 +9,7 @@ from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, Self
 
+from masscomm.domain.names import folded
 from masscomm.errors import DeadLetter, Stop
 from masscomm.json_reader import InvalidJson, UnstorableJson, read_json
 from schemas import read_text
@@ -278,5 +279,18 @@ def _inside(value: Any, path: tuple[str, ...], where: str, *, strict: bool) -> A
                 inside = f"JSON object at {'.'.join(path[:depth])}" if depth else "JSON object"
                 raise DeadLetter("invalid", f"{where} is no {inside}")
             return None
-        found = found.get(name)
+        found = _member(found, name)
     return found
+
+
+def _member(found: Mapping[str, Any], name: str) -> Any:
+    """Return the member of an object, else one under another spelling of its name; None if there is none. As in all
+    user settings, true is true only if it is true under each spelling.
+    """
+    exact = found.get(name)
+    if exact is not None and exact is not True:
+        return exact
+    key = folded(name)
+    spelled = [value for spelling, value in found.items() if value is not None and folded(spelling) == key]
+    # guard: cdc.spelled_member
+    return next((value for value in spelled if value is not True), True if spelled else None)

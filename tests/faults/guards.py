@@ -2349,6 +2349,12 @@ MUTANTS = (
         no_cell=IANA_NAMES,
     ),
     Mutant(
+        guard="cdc.spelled_member",
+        rule="An opt-out inside a JSON column is found under each spelling of its name.",
+        change=Returns("exact"),
+        no_cell="the cells' settings have columns of their own",
+    ),
+    Mutant(
         guard="categories.spelling",
         rule="A category has its channels, opt-ins and mandatory flag in any spelling.",
         change=Replaced("listed = name"),

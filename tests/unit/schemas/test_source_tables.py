@@ -275,6 +275,7 @@ def value_of(entry: Any, row: Mapping[str, Any]) -> Any:
 
 
 @pytest.mark.kills(guard="cdc.blanks")
+@pytest.mark.kills(guard="cdc.spelled_member")
 @pytest.mark.parametrize(
     ("entry", "value", "expected"),
     [
@@ -287,6 +288,11 @@ def value_of(entry: Any, row: Mapping[str, Any]) -> Any:
         ({"column": "c", "path": "a.b"}, '{"a": {"b": 5}}', 5),
         ({"column": "c", "path": "a.b"}, '{"a": 5}', None),
         ({"column": "c", "path": "a"}, None, None),
+        ({"column": "c", "path": "a.b"}, '{" A": {"B": false}}', False),
+        ({"column": "c", "path": "a.b"}, '{"a": {"B": false, "b": true}}', False),
+        ({"column": "c", "path": "a.b"}, '{"a": {"B": true, "b": true}}', True),
+        ({"column": "c", "path": "a.b"}, '{"a": {"B": "other", "b": "exact"}}', "exact"),
+        ({"column": "c", "path": "a.b"}, '{"a": {"c": false, "b": null}}', None),
         ({"column": "c", "values": {True: "y", 2: "z"}}, True, "y"),
         ({"column": "c", "values": {True: "y", 2: "z"}}, 2, "z"),
         ({"column": "c", "values": {"a": None}, "default": "x"}, "a", "x"),
