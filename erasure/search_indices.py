@@ -3,7 +3,7 @@ devices.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -12,9 +12,10 @@ from botocore.exceptions import ClientError
 from erasure.person import ERASED_USER, Person
 from masscomm.aws import sdk
 from masscomm.cdc.captured_tables import DEVICES, USER_SETTINGS, USERS, personal_tables
-from masscomm.directory.bulk_writes import VersionedDocument, answering, write
+from masscomm.directory.bulk_writes import ChangedDocument, VersionedDocument, answering, write, write_changed
 from masscomm.directory.client import NotFoundError, OpenSearch
-from masscomm.directory.opensearch import DEVICE_STATE
+from masscomm.directory.device_states import INDEX as DEVICE_STATE
+from masscomm.directory.device_states import document_of, some_state, states_in
 from masscomm.domain import preference_changes, suppressions
 from masscomm.errors import Retry
 
@@ -37,6 +38,8 @@ class Document:
     index: str
     id: str
     version: int
+    # The sequence number and primary term.
+    read_from: tuple[int, int]
     source: Mapping[str, Any]
 
 
@@ -86,15 +89,21 @@ class SearchIndices:
             The number of erased device states.
         """
         states = self._states(person)
-        arns = {arn for state in states if isinstance(arn := state.source.get("endpoint_arn"), str)}
+        arns = {arn for state in states for arn in _endpoints(state)}
         # guard: erasure.other_users_endpoints
         for arn in arns - self._shared_endpoints(arns, [state.id for state in states]):
             self._delete_endpoint(arn)
         # The device registrar stores the same values for a device whose row is deleted.
         deleted = {"token": None, "endpoint_arn": None, "enabled": False, "reason": "deleted"}
         updated = {"updated_at": self._now_ms()}
-        erased = [state for state in states if state.source.get("token") or state.source.get("endpoint_arn")]
-        self._write([replace(state, source=deleted | updated) for state in erased])
+        erased = [
+            replace(state, source=document_of([each | deleted | updated for each in states_in(state.source)]))
+            for state in states
+            if any(each.get("token") or each.get("endpoint_arn") for each in states_in(state.source))
+        ]
+        changed = [ChangedDocument(index=d.index, id=d.id, after=d.read_from, source=d.source) for d in erased]
+        # The device registrar may have stored another state meanwhile, which has to be erased instead.
+        _raise_first(write_changed(self._client, changed))  # guard: erasure.changed_device_state
         return len(erased)
 
     def erase_suppressions(self, person: Person) -> int:
@@ -150,13 +159,9 @@ class SearchIndices:
         return list(self._search(DEVICE_STATE, {"ids": {"values": sorted(ids)}}))
 
     def _shared_endpoints(self, arns: set[str], ours: Sequence[str]) -> set[str]:
-        query = {
-            "bool": {
-                "filter": [{"terms": {"endpoint_arn": sorted(arns)}}, {"term": {"enabled": True}}],
-                "must_not": [{"ids": {"values": list(ours)}}],
-            }
-        }
-        return {state.source["endpoint_arn"] for state in self._search(DEVICE_STATE, query)} if arns else set()
+        enabled = some_state(("terms", "endpoint_arn", sorted(arns)), ("term", "enabled", True))
+        query = {"bool": {"filter": [enabled], "must_not": [{"ids": {"values": list(ours)}}]}}
+        return {arn for state in self._search(DEVICE_STATE, query) for arn in _endpoints(state)} if arns else set()
 
     def _delete_endpoint(self, arn: str) -> None:
         try:
@@ -167,13 +172,8 @@ class SearchIndices:
                 raise Retry(f"SNS did not delete an endpoint: {error.response.get('Error', {}).get('Code')}") from error
 
     def _write(self, documents: Sequence[Document]) -> None:
-        fates = write(
-            self._client,
-            [VersionedDocument(index=d.index, id=d.id, version=d.version, source=d.source) for d in documents],
-        )
-        for fate in fates:
-            if fate is not None:
-                raise fate
+        versioned = [VersionedDocument(index=d.index, id=d.id, version=d.version, source=d.source) for d in documents]
+        _raise_first(write(self._client, versioned))
 
     def _search(self, index: str, query: Mapping[str, Any]) -> Iterator[Document]:
         """Return the documents that match a query.
@@ -187,13 +187,29 @@ class SearchIndices:
     def _pages(self, index: str, query: Mapping[str, Any] | None = None) -> Iterator[list[Document]]:
         with answering(f"a search of {index}"):
             self._client.indices.refresh(index=index)
-            body = {"query": query or {"match_all": {}}, "size": _PAGE, "version": True, "sort": ["_doc"]}
+            body = {
+                "query": query or {"match_all": {}},
+                "size": _PAGE,
+                "version": True,
+                "seq_no_primary_term": True,
+                "sort": ["_doc"],
+            }
             answer = self._client.search(index=index, body=body, scroll=_SCROLL)
             while hits := _hits(index, answer):
                 yield hits
                 answer = self._client.request(
                     "POST", "_search/scroll", {"scroll": _SCROLL, "scroll_id": answer["_scroll_id"]}
                 )
+
+
+def _raise_first(fates: Iterable[Exception | None]) -> None:
+    for fate in fates:
+        if fate is not None:
+            raise fate
+
+
+def _endpoints(state: Document) -> set[str]:
+    return {arn for each in states_in(state.source) if isinstance(arn := each.get("endpoint_arn"), str)}
 
 
 def _rows_of(user_id: int, column: str) -> dict[str, Any]:
@@ -205,7 +221,13 @@ def _hits(index: str, answer: Any) -> list[Document]:
     if answer["timed_out"] or answer["_shards"]["failed"]:
         raise Retry(f"OpenSearch answered a search of {index} only partially")
     return [
-        Document(index=hit["_index"], id=hit["_id"], version=hit["_version"], source=hit["_source"])
+        Document(
+            index=hit["_index"],
+            id=hit["_id"],
+            version=hit["_version"],
+            read_from=(hit["_seq_no"], hit["_primary_term"]),
+            source=hit["_source"],
+        )
         for hit in answer["hits"]["hits"]
     ]
 

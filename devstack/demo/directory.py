@@ -12,6 +12,8 @@ import psycopg
 
 from devstack.demo.waiting import DemoError, Pending
 from examples.monolith.rows import TABLES, compared_rows, set_category, settings_of
+from masscomm.directory.device_states import INDEX as DEVICE_STATE
+from masscomm.directory.device_states import state_in
 from masscomm.domain.preference_changes import INDEX
 
 SLICE = 1_000
@@ -81,11 +83,9 @@ class Directory:
 
     def endpoints(self, device_ids: Iterable[int]) -> dict[int, str]:
         """Return the endpoint ARNs of the given devices; devices without an endpoint are omitted."""
-        return {
-            number: state["endpoint_arn"]
-            for number, state in self._documents("device_state", device_ids)
-            if state.get("endpoint_arn")
-        }
+        documents = self._documents(DEVICE_STATE, device_ids)
+        states = ((number, state_in(document, self._generation)) for number, document in documents)
+        return {number: state["endpoint_arn"] for number, state in states if state.get("endpoint_arn")}
 
     def change_latency_ms(self, connection: psycopg.Connection[Any], user_id: int, round_: int) -> float:
         """Change the settings of a user; return the milliseconds from the commit until OpenSearch returns the

@@ -43,7 +43,7 @@ class ApplyChanges(UseCase[Fact]):
     generation's state.
 
     Any batch may be redelivered, in whole or in part, in any order. Each write contains the version of its row, so that
-    the indices converge to the contents of the tables (docs/decisions/011-cdc-versions.md).
+    the indices converge to the contents of the tables (docs/decisions/085-cdc-versions.md).
     """
 
     def __init__(

@@ -26,11 +26,10 @@ from masscomm.cdc.progress import CdcProgress, reached
 from masscomm.clock import Clock
 from masscomm.directory.bulk_writes import VersionedDocument, answering, write
 from masscomm.directory.client import ConflictError, NotFoundError, OpenSearch
+from masscomm.directory.generations import CREATED_AT, INDEX, created_at, document_id
 from masscomm.domain.time_limits import DATABASE_CLOCK_STEP_MS, GENERATION_LAG_MS
 from masscomm.errors import Retry
 from masscomm.observability import logs
-
-_STATE = "directory_state"
 
 
 class Generation:
@@ -73,7 +72,7 @@ class Generation:
             self._newest = beat
             return
         document = VersionedDocument(
-            index=_STATE,
+            index=INDEX,
             id=self._position,
             version=beat.lsn,
             source={"lsn": beat.lsn, "ts_ms": beat.ts_ms},
@@ -87,7 +86,7 @@ class Generation:
 
     def _stored_position(self) -> Heartbeat | None:
         with answering("the directory's position"):
-            answer = self._client.mget(body={"docs": [{"_index": _STATE, "_id": self._position}]})
+            answer = self._client.mget(body={"docs": [{"_index": INDEX, "_id": self._position}]})
         source = answer["docs"][0].get("_source")
         return None if source is None else Heartbeat(lsn=source["lsn"], ts_ms=source["ts_ms"])
 
@@ -181,10 +180,9 @@ class Generation:
         return any(indices - {self.index(table)} for table, indices in self._aliases().items())
 
     def _state(self) -> "_State":
-        name = f"generation-{self.name}"
         with answering("the generation's state"):
             try:
-                answer = self._client.get(index=_STATE, id=name)
+                answer = self._client.get(index=INDEX, id=document_id(self.name))
             except NotFoundError as error:
                 if isinstance(error.info, dict) and error.info.get("found") is False:
                     return _State({}, None, None)
@@ -195,7 +193,8 @@ class Generation:
         """Write a changed state if the stored one is still the state that was read. Raises Retry if another
         invocation has changed it.
         """
-        source = {**state.source, **changes}
+        source = {CREATED_AT: self._clock.now_ms()} if state.seq_no is None else {}
+        source |= {**state.source, **changes}
         only: dict[str, Any] = (
             {"op_type": "create"}
             if state.seq_no is None
@@ -203,7 +202,7 @@ class Generation:
         )
         with answering("a change of the generation's state"):
             try:
-                answer = self._client.index(index=_STATE, id=f"generation-{self.name}", body=source, params=only)
+                answer = self._client.index(index=INDEX, id=document_id(self.name), body=source, params=only)
             except ConflictError as error:
                 raise Retry("another invocation has changed the generation's state") from error
         return _State(source, answer["_seq_no"], answer["_primary_term"])
@@ -228,19 +227,18 @@ class Generation:
         self._logger.info("look-ups see the generation", generation=self.name)
 
     def _later_than(self, state: Mapping[str, Any], aliases: Mapping[str, set[str]]) -> bool:
-        """Return whether the snapshot generation that the aliases point to completed its snapshot later than this
-        one.
+        """Return whether the snapshot generation that the aliases point to was created later than this one.
 
-        A consumer of an earlier generation that is started again must not move the aliases back.
+        A consumer of an earlier generation that is started again must not move the aliases back. Of two generations
+        that earlier versions of the code created, the one that completed its snapshot later is the later one.
         """
         others = {index.removeprefix(f"{table}-") for table, indices in aliases.items() for index in indices} - {
             self.name
         }
         for other in others:
             with answering("another generation's state"):
-                answer = self._client.mget(body={"docs": [{"_index": _STATE, "_id": f"generation-{other}"}]})
-            began = (answer["docs"][0].get("_source") or {}).get("snapshot_completed_at", 0)
-            if began > state["snapshot_completed_at"]:
+                answer = self._client.mget(body={"docs": [{"_index": INDEX, "_id": document_id(other)}]})
+            if _age(answer["docs"][0].get("_source") or {}) > _age(state):
                 return True
         return False
 
@@ -278,6 +276,11 @@ class _State:
         self.source = source
         self.seq_no = seq_no
         self.primary_term = primary_term
+
+
+def _age(state: Mapping[str, Any]) -> tuple[int, int]:
+    """Return a value that is higher for generations that were created later."""
+    return created_at(state), state.get("snapshot_completed_at", 0)
 
 
 def _with_text_keys(offsets: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:

@@ -1,20 +1,20 @@
 """The states of devices, in the OpenSearch index device_state. Only the device registrar writes it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from masscomm.directory.bulk_writes import VersionedDocument, answering, write
+from masscomm.directory.bulk_writes import ChangedDocument, Conflict, answering, write_changed
 from masscomm.directory.client import OpenSearch
+from masscomm.directory.device_states import INDEX, document_of, states_in
 from masscomm.errors import Retry
 
-_INDEX = "device_state"
 _IDS_A_REQUEST = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceState:
-    """The state of one device, derived from the newest row of the monolith's table."""
+    """The state of one device in one snapshot generation, derived from the newest row of the monolith's table there."""
 
     # The device token.
     token: str | None
@@ -23,26 +23,34 @@ class DeviceState:
     enabled: bool
     # The reason why the device is disabled; None if it is enabled.
     reason: str | None
-    # The version of the document, which increases with the LSN of the row.
-    version: int
     # The time of the last change, in milliseconds since the epoch.
     updated_at: int
-    # The snapshot generation and the version of the row (masscomm.cdc.change_events.RowChanged); None in states that
-    # earlier versions of the code wrote.
-    generation: str | None = None
-    row_version: int | None = None
+    # The snapshot generation and the version of the row (masscomm.cdc.change_events.RowChanged). The generation is None
+    # in states that earlier versions of the code wrote.
+    generation: str | None
+    row_version: int
+
+
+@dataclass(frozen=True)
+class StatesOfDevice:
+    """The states of one device."""
+
+    # By snapshot generation, the oldest one first.
+    by_generation: Mapping[str | None, DeviceState]
+    # The sequence number and primary term of the document that was read; None: there was none.
+    read_from: tuple[int, int] | None = field(default=None, compare=False)
 
 
 class DeviceStates(Protocol):
     """The interface of the store of device states. Each method can raise Retry."""
 
-    def read(self, device_ids: Sequence[str]) -> dict[str, DeviceState]:
+    def read(self, device_ids: Sequence[str]) -> dict[str, StatesOfDevice]:
         """Return the existing states by device id."""
         ...
 
-    def write(self, states: Mapping[str, DeviceState]) -> dict[str, Exception | None]:
-        """Store the states, except those older than the stored ones. Return, by device id, the error of each write
-        or None.
+    def write(self, states: Mapping[str, StatesOfDevice]) -> dict[str, Exception | None]:
+        """Store the states, except where the stored ones have changed since they were read. Return, by device id, the
+        error of each write (Conflict in that case) or None.
         """
         ...
 
@@ -51,12 +59,12 @@ class OpenSearchDeviceStates:
     def __init__(self, client: OpenSearch) -> None:
         self._client = client
 
-    def read(self, device_ids: Sequence[str]) -> dict[str, DeviceState]:
+    def read(self, device_ids: Sequence[str]) -> dict[str, StatesOfDevice]:
         found = {}
         for start in range(0, len(device_ids), _IDS_A_REQUEST):
             ids = device_ids[start : start + _IDS_A_REQUEST]
             with answering("device states"):
-                answer = self._client.mget(index=_INDEX, body={"ids": list(ids)})
+                answer = self._client.mget(index=INDEX, body={"ids": list(ids)})
             documents = answer.get("docs")
             if not isinstance(documents, list) or [d.get("_id") for d in documents] != list(ids):
                 raise Retry("OpenSearch answered device states without a document for each id")
@@ -64,55 +72,78 @@ class OpenSearchDeviceStates:
                 if "error" in document or "found" not in document:
                     raise Retry(f"OpenSearch could not look up the state of device {document['_id']}")
                 if document["found"]:
-                    source = document["_source"]
-                    found[document["_id"]] = DeviceState(
-                        token=source.get("token"),
-                        endpoint_arn=source.get("endpoint_arn"),
-                        enabled=source["enabled"],
-                        reason=source.get("reason"),
-                        version=document["_version"],
-                        updated_at=source["updated_at"],
-                        generation=source.get("generation"),
-                        row_version=source.get("row_version"),
-                    )
+                    found[document["_id"]] = _read(document)
         return found
 
-    def write(self, states: Mapping[str, DeviceState]) -> dict[str, Exception | None]:
+    def write(self, states: Mapping[str, StatesOfDevice]) -> dict[str, Exception | None]:
         documents = [
-            VersionedDocument(
-                index=_INDEX,
-                id=device_id,
-                version=state.version,
-                source={
-                    "token": state.token,
-                    "endpoint_arn": state.endpoint_arn,
-                    "enabled": state.enabled,
-                    "reason": state.reason,
-                    "updated_at": state.updated_at,
-                    "generation": state.generation,  # guard: devices.recorded_generation
-                    "row_version": state.row_version,
-                },
-            )
-            for device_id, state in states.items()
+            ChangedDocument(index=INDEX, id=device_id, after=each.read_from, source=_document(each))
+            for device_id, each in states.items()
         ]
-        return dict(zip(states, write(self._client, documents), strict=True))
+        return dict(zip(states, write_changed(self._client, documents), strict=True))
+
+
+def _read(document: Mapping[str, Any]) -> StatesOfDevice:
+    states = [
+        DeviceState(
+            token=source.get("token"),
+            endpoint_arn=source.get("endpoint_arn"),
+            enabled=source["enabled"],
+            reason=source.get("reason"),
+            updated_at=source["updated_at"],
+            generation=source.get("generation"),
+            # Earlier versions of the code stored a state under the version of its row.
+            row_version=source.get("row_version") or document["_version"],
+        )
+        for source in states_in(document["_source"])
+    ]
+    return StatesOfDevice(
+        {state.generation: state for state in states}, (document["_seq_no"], document["_primary_term"])
+    )
+
+
+def _document(states: StatesOfDevice) -> dict[str, Any]:
+    return document_of(
+        [
+            {
+                "token": state.token,
+                "endpoint_arn": state.endpoint_arn,
+                "enabled": state.enabled,
+                "reason": state.reason,
+                "updated_at": state.updated_at,
+                "generation": state.generation,  # guard: devices.recorded_generation
+                "row_version": state.row_version,
+            }
+            for state in states.by_generation.values()
+        ]
+    )
 
 
 class InMemoryDeviceStates:
     def __init__(self) -> None:
-        self.states: dict[str, DeviceState] = {}
+        self.stored: dict[str, StatesOfDevice] = {}
         self.failing: Exception | None = None
 
-    def read(self, device_ids: Sequence[str]) -> dict[str, DeviceState]:
-        self._called()
-        return {name: self.states[name] for name in device_ids if name in self.states}
+    @property
+    def states(self) -> dict[str, DeviceState]:
+        """The state of each device in the oldest generation."""
+        return {name: next(iter(stored.by_generation.values())) for name, stored in self.stored.items()}
 
-    def write(self, states: Mapping[str, DeviceState]) -> dict[str, Exception | None]:
+    def read(self, device_ids: Sequence[str]) -> dict[str, StatesOfDevice]:
         self._called()
-        for name, state in states.items():
-            if name not in self.states or self.states[name].version <= state.version:
-                self.states[name] = state
-        return dict.fromkeys(states)
+        return {name: self.stored[name] for name in device_ids if name in self.stored}
+
+    def write(self, states: Mapping[str, StatesOfDevice]) -> dict[str, Exception | None]:
+        self._called()
+        return {name: self._write(name, each) for name, each in states.items()}
+
+    def _write(self, name: str, states: StatesOfDevice) -> Exception | None:
+        known = self.stored.get(name)
+        if (known.read_from if known is not None else None) != states.read_from:
+            return Conflict("the stored states have changed")
+        number = known.read_from[0] + 1 if known is not None and known.read_from is not None else 0
+        self.stored[name] = StatesOfDevice(dict(states.by_generation), (number, 1))
+        return None
 
     def _called(self) -> None:
         if self.failing is not None:

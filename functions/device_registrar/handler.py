@@ -15,6 +15,7 @@ from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
 from masscomm.directory.bulk_writes import connect_from_environment
+from masscomm.directory.generations import OpenSearchCreationTimes
 from masscomm.kafka import topics
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
@@ -32,9 +33,11 @@ def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
     }
     # With two attempts, a single lost connection does not cause a redelivery of the batch.
     limits = Limits(connections=workers, connect_s=2, read_s=5, attempts=2)
+    client = connect_from_environment()
     use_case = RegisterDevices(
         generations=topics.generations(environment.required("CDC_GENERATION")),
-        states=OpenSearchDeviceStates(connect_from_environment()),
+        created=OpenSearchCreationTimes(client),
+        states=OpenSearchDeviceStates(client),
         endpoints=SnsEndpoints(applications, sdk.client("sns", limits)),
         clock=SystemClock(),
         workers=workers,

@@ -1,8 +1,13 @@
 """Registers the monolith's devices with the push provider, and stores the results in the index device_state.
 
-newest row of each device → its stored state → concurrent calls to the provider → the new states, in one bulk write
+newest row of each device and generation → its stored states → concurrent calls to the provider → the new states, in
+one bulk write
 
 statuses of endpoints (topic device_status), from delivery or operators → the states of these endpoints, after the rows
+
+Each snapshot generation that has the device has a state of its own, so that no generation hides the changes of another
+one, whatever their positions are (docs/decisions/085). A row takes over what another generation's
+row has led to for the same token: a new snapshot registers no known token again.
 
 A redelivered row causes no provider call if its state is already up to date. A row without a token or a known platform
 is dead-lettered; its stored state ends the time for which delivery waits for the endpoint. An endpoint belongs to a
@@ -15,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
-from functions.device_registrar.device_states import DeviceState, DeviceStates
+from functions.device_registrar.device_states import DeviceState, DeviceStates, StatesOfDevice
 from functions.device_registrar.endpoints import Endpoints, InvalidToken
 from masscomm.cdc.captured_tables import DEVICES
 from masscomm.cdc.change_events import (
@@ -29,6 +34,7 @@ from masscomm.cdc.change_events import (
 )
 from masscomm.chain.batch import Batch, Item, UseCase
 from masscomm.clock import Clock
+from masscomm.directory.generations import CreationTimes
 from masscomm.domain.platforms import platform_named, platform_of_arn
 from masscomm.domain.records import DeviceStatusChanged
 from masscomm.domain.time_limits import ENDPOINT_CALL_S
@@ -52,11 +58,11 @@ class _Device:
     id: str
     # All records of the batch that concern the device.
     items: list[Item[Fact]]
-    # The newest row of the device.
-    row: RowChanged
-    # The stored state of the device, and the new one.
-    before: DeviceState | None = None
-    after: DeviceState | None = None
+    # The newest row of the device in each snapshot generation.
+    rows: dict[str, RowChanged]
+    # The stored states of the device, and the new ones.
+    before: StatesOfDevice
+    after: StatesOfDevice | None = None
     error: Exception | None = None
 
     def end(self, error: Exception | None) -> None:
@@ -71,9 +77,18 @@ class RegisterDevices(UseCase[Fact]):
     """The use case of the device registrar. `workers` is the maximum number of concurrent provider calls."""
 
     def __init__(
-        self, *, generations: Sequence[str], states: DeviceStates, endpoints: Endpoints, clock: Clock, workers: int
+        self,
+        *,
+        generations: Sequence[str],
+        created: CreationTimes,
+        states: DeviceStates,
+        endpoints: Endpoints,
+        clock: Clock,
+        workers: int,
     ) -> None:
         self._decoder = ChangeDecoder(*generations)  # guard: devices.every_generation
+        self._generations = generations
+        self._created = created
         self._states = states
         self._endpoints = endpoints
         self._clock = clock
@@ -112,23 +127,35 @@ class RegisterDevices(UseCase[Fact]):
                     newest[device_id] = status
         if not newest:
             return
-        changed: dict[str, DeviceState] = {}
+        changed: dict[str, StatesOfDevice] = {}
         fates: dict[str, Exception | None] = {}
         for device_id, before in self._states.read(list(newest)).items():
-            status = newest[device_id]
-            if before.endpoint_arn != status.endpoint_arn or before.updated_at > status.timestamp:
+            try:
+                states = {
+                    name: self._after_status(state, newest[device_id], batch.remaining_s)
+                    for name, state in before.by_generation.items()
+                }
+            except Retry as error:
+                fates[device_id] = error
                 continue
-            if status.status == _INACTIVE and before.enabled:
-                changed[device_id] = self._disabled(before, _TAKES_NOTHING)
-            # guard: devices.enabled_on_request
-            if status.status == _ACTIVE and before.reason == _TAKES_NOTHING:
-                try:
-                    changed[device_id] = self._enabled(before, batch.remaining_s())
-                except Retry as error:
-                    fates[device_id] = error
+            if states != before.by_generation:
+                changed[device_id] = replace(before, by_generation=states)
         for device_id, fate in (fates | self._states.write(changed)).items():
             for item in items_of[device_id]:
                 item.error = fate
+
+    def _after_status(
+        self, before: DeviceState, status: DeviceStatusChanged, remaining_s: Callable[[], float]
+    ) -> DeviceState:
+        """Return a state after a status of its endpoint. Raises Retry or Stop."""
+        if before.endpoint_arn != status.endpoint_arn or before.updated_at > status.timestamp:
+            return before
+        if status.status == _INACTIVE and before.enabled:
+            return self._disabled(before, _TAKES_NOTHING)
+        # guard: devices.enabled_on_request
+        if status.status == _ACTIVE and before.reason == _TAKES_NOTHING:
+            return self._enabled(before, remaining_s())
+        return before
 
     def _enabled(self, before: DeviceState, remaining_s: float) -> DeviceState:
         """Register the token of a device again, and return its new state. Raises Retry or Stop."""
@@ -146,13 +173,15 @@ class RegisterDevices(UseCase[Fact]):
 
     def _follow_rows(self, batch: Batch[Fact]) -> None:
         devices = _newest(batch.active())
-        known = self._states.read(list(devices))
-        for device in devices.values():
-            device.before = known.get(device.id)
+        for device_id, known in self._states.read(list(devices)).items():
+            devices[device_id].before = self._attributed(known)
+        outlived = self._outlived(devices.values())
         # An older row must not overwrite the state of a newer one.
-        due = [d for d in devices.values() if d.before is None or _is_as_new(d.row, d.before)]
+        for device in devices.values():
+            device.rows = {name: row for name, row in device.rows.items() if _is_as_new(row, device.before)}
+        due = [device for device in devices.values() if device.rows]
         pool = ThreadPoolExecutor(self._workers)
-        tasks = {pool.submit(self._settle, device, batch.remaining_s): device for device in due}
+        tasks = {pool.submit(self._settle, device, outlived, batch.remaining_s): device for device in due}
         # boto3's time-outs limit single operations of a socket: a call to a slow server, or one that waits for a name
         # server, may take longer than the invocation.
         settled, late = wait(tasks, timeout=batch.remaining_s())
@@ -168,49 +197,68 @@ class RegisterDevices(UseCase[Fact]):
             device.error = device.error or fates.get(device.id)
             device.end(device.error)
 
-    def _settle(self, device: _Device, remaining_s: Callable[[], float]) -> None:
-        """Register the device as its row requires, and set its new state. Raises Stop; any other error is set on the
+    def _attributed(self, states: StatesOfDevice) -> StatesOfDevice:
+        """Return the states with one that names no snapshot generation as that of the oldest captured one."""
+        oldest = self._generations[0]
+        return replace(states, by_generation={name or oldest: state for name, state in states.by_generation.items()})
+
+    def _outlived(self, devices: Iterable[_Device]) -> set[str | None]:
+        """Return the snapshot generations whose states end: those that were created before every captured one.
+
+        Another environment may capture a later generation already, or only an earlier one still. Raises Retry.
+        """
+        captured = set(self._generations)
+        others = {name for device in devices for name in device.before.by_generation if name} - captured
+        if not others:
+            return set()
+        times = self._created.of(others | captured)
+        if not captured <= times.keys():
+            return set()
+        first = min(times[name] for name in captured)
+        return {name for name in others if times.get(name, first) < first}  # guard: devices.later_generation
+
+    def _settle(self, device: _Device, outlived: set[str | None], remaining_s: Callable[[], float]) -> None:
+        """Register the device as its rows require, and set its new states. Raises Stop; any other error is set on the
         device.
         """
         if remaining_s() < ENDPOINT_CALL_S:
             device.error = Retry("no time was left for another call")
             return
+        after = device.before
         try:
-            device.after = self._as_the_row_says(device.row, device.before)
+            for row in device.rows.values():
+                state = self._as_the_row_says(row, after.by_generation)
+                kept = {name: each for name, each in after.by_generation.items() if name not in outlived}
+                after = replace(after, by_generation={**kept, row.generation: state})
         except Stop:
             raise
         except Exception as error:
             device.error = error
+            return
+        device.after = after
 
-    def _as_the_row_says(self, row: RowChanged, before: DeviceState | None) -> DeviceState:
+    def _as_the_row_says(self, row: RowChanged, states: Mapping[str | None, DeviceState]) -> DeviceState:
         if row.columns is None:
-            return self._state(row, before, token=None, reason="deleted")
+            return self._state(row, token=None, reason="deleted")
         token, platform = _text(row.columns, "token"), platform_named(row.columns.get("platform"))
         if not token or platform is None:
-            return self._state(row, before, token=token, reason="invalid_row")  # guard: endpoints.refused_row
-        arn = before.endpoint_arn if before is not None and before.token == token else None
-        if arn is not None and platform_of_arn(arn) != platform:  # guard: devices.corrected_platform
-            arn = None
+            return self._state(row, token=token, reason="invalid_row")  # guard: endpoints.refused_row
+        own = states.get(row.generation)
+        before = _registered(token, platform, own, states)
+        arn = before.endpoint_arn if before is not None else None
         if not _active(row):
-            return self._state(row, before, token=token, endpoint_arn=arn, reason="inactive")
-        known_dead = before is not None and before.reason == _TAKES_NOTHING and _is_no_news(row, before)
-        if arn is not None and before is not None and (before.enabled or known_dead):
+            return self._state(row, token=token, endpoint_arn=arn, reason="inactive")
+        if before is not None and (before.enabled or (before.reason == _TAKES_NOTHING and _is_no_news(row, own))):
             # The device is already registered. The state gets the new version, so that no older row is applied later.
-            return replace(before, **_place(row, before))
+            return replace(before, generation=row.generation, row_version=row.version)
         try:
             arn = self._endpoints.register(platform, token)
-            return self._state(row, before, token=token, endpoint_arn=arn)
+            return self._state(row, token=token, endpoint_arn=arn)
         except InvalidToken:
-            return self._state(row, before, token=token, reason="invalid_token")
+            return self._state(row, token=token, reason="invalid_token")
 
     def _state(
-        self,
-        row: RowChanged,
-        before: DeviceState | None,
-        *,
-        token: str | None,
-        endpoint_arn: str | None = None,
-        reason: str | None = None,
+        self, row: RowChanged, *, token: str | None, endpoint_arn: str | None = None, reason: str | None = None
     ) -> DeviceState:
         return DeviceState(
             token=token,
@@ -218,7 +266,8 @@ class RegisterDevices(UseCase[Fact]):
             enabled=reason is None,
             reason=reason,
             updated_at=self._clock.now_ms(),
-            **_place(row, before),
+            generation=row.generation,
+            row_version=row.version,
         )
 
 
@@ -228,11 +277,11 @@ def _newest(items: Iterable[Item[Fact]]) -> dict[str, _Device]:
         row = _device_row(item.value)
         if row is None:
             continue
-        device = devices.setdefault(row.id, _Device(row.id, [], row))
+        device = devices.setdefault(row.id, _Device(row.id, [], {}, StatesOfDevice({})))
         device.items.append(item)
-        same = row.generation == device.row.generation
-        if row.version >= device.row.version if same else row.lsn >= device.row.lsn:
-            device.row = row
+        known = device.rows.get(row.generation)
+        if known is None or row.version >= known.version:
+            device.rows[row.generation] = row
     return devices
 
 
@@ -240,34 +289,34 @@ def _device_row(fact: Fact) -> RowChanged | None:
     return next((row for row in rows_of(fact) if row.table == DEVICES), None)
 
 
-def _is_as_new(row: RowChanged, state: DeviceState) -> bool:
-    """Return whether the row is at least as new as the row that the state was derived from.
-
-    Rows of one snapshot generation are compared by version. Rows of two generations are compared by LSN: a row in the
-    new generation's snapshot is newer than changes that were streamed for the old generation before the snapshot, and
-    older than those streamed after it. A state that an earlier version of the code wrote has no generation; its version
-    is the row's version.
+def _is_as_new(row: RowChanged, states: StatesOfDevice) -> bool:
+    """Return whether the row is at least as new as the row of its snapshot generation that the state there was derived
+    from. Versions of two generations cannot be compared: a moved or restored database assigns its positions again.
     """
-    if state.generation == row.generation:
-        return row.version >= (state.row_version or 0)
-    return row.lsn >= state.version  # guard: devices.lsn_order
+    state = states.by_generation.get(row.generation)  # guard: devices.positions_of_one_generation
+    return state is None or row.version >= state.row_version
 
 
-def _is_no_news(row: RowChanged, state: DeviceState) -> bool:
+def _registered(
+    token: str, platform: str, own: DeviceState | None, states: Mapping[str | None, DeviceState]
+) -> DeviceState | None:
+    """Return a state with an endpoint of this token and platform: the own one of the row's snapshot generation, else
+    the first one; None if there is none.
+    """
+    for state in (own, *states.values()):
+        if state is None or state.token != token or state.endpoint_arn is None:
+            continue
+        if platform_of_arn(state.endpoint_arn) != platform:  # guard: devices.corrected_platform
+            continue
+        return state
+    return None
+
+
+def _is_no_news(row: RowChanged, state: DeviceState | None) -> bool:
     """Return whether the state was derived from this row. A snapshot repeats all rows, and is no reason to register
     an inactive token again.
     """
-    if row.version == SNAPSHOT_VERSION:
-        return True
-    return row.version == (state.version if state.generation is None else state.row_version)
-
-
-def _place(row: RowChanged, before: DeviceState | None) -> dict[str, Any]:
-    """Return the state's new version, snapshot generation and row version. The index refuses a version below the
-    stored one.
-    """
-    version = max(row.lsn, before.version if before is not None else 0)
-    return {"version": version, "generation": row.generation, "row_version": row.version}
+    return row.version == SNAPSHOT_VERSION or (state is not None and row.version == state.row_version)
 
 
 def _active(row: RowChanged) -> bool:

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from masscomm.directory.bulk_writes import VersionedDocument, answering, write
 from masscomm.directory.client import OpenSearch
+from masscomm.directory.device_states import INDEX as DEVICE_STATE
+from masscomm.directory.device_states import some_state, states_in
 from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
@@ -23,7 +25,7 @@ from masscomm.observability.unreadable_items import UnreadableItem, report_unrea
 
 logger = logs.logger("receipts")
 
-MESSAGES, DEVICE_STATE, USERS = "provider_messages", "device_state", "users"
+MESSAGES, USERS = "provider_messages", "users"
 # The number of message ids in one search; each may belong to another document.
 _IDS_A_SEARCH = 100
 _IDS_A_LOOK_UP = 1_000
@@ -177,9 +179,10 @@ class OpenSearchSentMessages:
     def devices(self, endpoint_arns: Collection[str]) -> dict[str, int]:
         found: dict[str, int] = {}
         for chunk in batched(sorted(endpoint_arns), _IDS_A_SEARCH, strict=False):
-            query = {"bool": {"filter": [{"terms": {"endpoint_arn": list(chunk)}}, {"term": {"enabled": True}}]}}
+            query = some_state(("terms", "endpoint_arn", list(chunk)), ("term", "enabled", True))
             for hit in self._search(DEVICE_STATE, query, size=2 * _IDS_A_SEARCH):
-                found[hit["_source"]["endpoint_arn"]] = int(hit["_id"])
+                enabled = {state["endpoint_arn"] for state in states_in(hit["_source"]) if state["enabled"]}
+                found |= {arn: int(hit["_id"]) for arn in chunk if arn in enabled}
         return found
 
     def store_failures(self, new_failures: Sequence[MessageFailure]) -> list[Exception | None]:

@@ -54,10 +54,11 @@ _CHANGES = (
     f"GET _alias/{','.join(captured_tables())}",
     "POST _aliases",
 )
-# The requests to OpenSearch of functions/device_registrar/device_states.py.
+# The requests to OpenSearch of functions/device_registrar/device_states.py and masscomm/directory/generations.py.
 _DEVICE_STATES = (
     "POST _bulk",
     "POST device_state/_mget",
+    "POST directory_state/_mget",
 )
 # The requests to OpenSearch of functions/receipts/sent_messages.py.
 _MESSAGES = (
@@ -207,7 +208,7 @@ PROFILES = {
     ),
     "device_registrar": Profile(
         warmth=Warmth.NOTHING,
-        indices=("device_state",),
+        indices=("device_state", "directory_state"),
         written=("device_state",),
         requests=_DEVICE_STATES,
         registers_endpoints=True,

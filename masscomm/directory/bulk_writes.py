@@ -78,6 +78,10 @@ def answering(what: str) -> Iterator[None]:
         raise Retry(f"OpenSearch answered {what} with {error.status_code}") from error
 
 
+class Conflict(Retry):
+    """The index contains a newer version of a document."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class VersionedDocument:
     index: str
@@ -85,6 +89,29 @@ class VersionedDocument:
     # A later write replaces the document if its version is equal or higher.
     version: int
     source: Mapping[str, Any]
+
+    @property
+    def action(self) -> dict[str, Any]:
+        """Return the action of a bulk request that writes the document."""
+        place = {"_index": self.index, "_id": self.id}
+        return {"index": {**place, "version": self.version, "version_type": "external_gte"}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedDocument:
+    index: str
+    id: str
+    # The sequence number and primary term of the document that was read; None: there was none.
+    after: tuple[int, int] | None
+    source: Mapping[str, Any]
+
+    @property
+    def action(self) -> dict[str, Any]:
+        """Return the action of a bulk request that writes the document."""
+        place = {"_index": self.index, "_id": self.id}
+        if self.after is None:
+            return {"create": place}
+        return {"index": {**place, "if_seq_no": self.after[0], "if_primary_term": self.after[1]}}
 
 
 def write(client: OpenSearch, documents: Sequence[VersionedDocument]) -> list[Exception | None]:
@@ -96,6 +123,20 @@ def write(client: OpenSearch, documents: Sequence[VersionedDocument]) -> list[Ex
     Returns:
         One result for each document, in their order. None: the index now contains this version or a newer one. Retry:
         OpenSearch does not accept the document now. DeadLetter(unmappable): the index will never accept it.
+
+    Raises:
+        Stop: OpenSearch denies access.
+    """
+    fates = (fate for lines in _requests(documents) for fate in _bulk(client, lines))
+    # With a newer version in the index, nothing has to be written.
+    return [None if isinstance(fate, Conflict) else fate for fate in fates]
+
+
+def write_changed(client: OpenSearch, documents: Sequence[ChangedDocument]) -> list[Exception | None]:
+    """Write documents in bulk, each only if the stored document is still the one that was read.
+
+    Returns:
+        One result for each document, in their order, as those of `write`. Conflict: the stored document is another one.
 
     Raises:
         Stop: OpenSearch denies access.
@@ -133,19 +174,11 @@ def _is_about_documents(error: TransportError) -> bool:
     return error.status_code == _BAD_REQUEST and isinstance(details, dict)  # guard: opensearch.wrong_address
 
 
-def _requests(documents: Sequence[VersionedDocument]) -> Iterator[list[bytes]]:
+def _requests(documents: Sequence[VersionedDocument | ChangedDocument]) -> Iterator[list[bytes]]:
     lines: list[bytes] = []
     size = 0
     for document in documents:
-        action = {
-            "index": {
-                "_index": document.index,
-                "_id": document.id,
-                "version": document.version,
-                "version_type": "external_gte",
-            }
-        }
-        line = b"%s\n%s\n" % (fast_json.encoded(action), fast_json.encoded(document.source))
+        line = b"%s\n%s\n" % (fast_json.encoded(document.action), fast_json.encoded(document.source))
         if lines and size + len(line) > _BULK_BYTES:
             yield lines
             lines, size = [], 0
@@ -159,14 +192,15 @@ def _fates(answer: Any, expected: int) -> list[Exception | None]:
     items = answer.get("items") if isinstance(answer, dict) else None
     if not isinstance(items, list) or len(items) != expected:
         raise Retry("OpenSearch answered a bulk request without an item for each document")
-    return [_fate(item.get("index", {}) if isinstance(item, dict) else {}) for item in items]
+    return [_fate(next(iter(item.values()), {}) if isinstance(item, dict) else {}) for item in items]
 
 
 def _fate(item: Mapping[str, Any]) -> Exception | None:
     status = item.get("status")
-    # A conflict means that the index contains a newer version, so nothing has to be written.
-    if status in (200, 201, _CONFLICT):
+    if status in (200, 201):
         return None
+    if status == _CONFLICT:
+        return Conflict("the index contains a newer version of the document")
     error = item.get("error")
     text = json.dumps(error, ensure_ascii=False)[:500]
     kind = error.get("type") if isinstance(error, dict) else None

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 from masscomm.cdc.captured_tables import DEVICES, USERS
 from masscomm.directory.bulk_writes import answering
 from masscomm.directory.client import OpenSearch
+from masscomm.directory.device_states import INDEX as STATES
+from masscomm.directory.device_states import some_state, state_in
 from masscomm.errors import Retry
 
-STATES = "device_state"
 # The position of a device in the list: the time of its state in ms since the epoch, and OpenSearch's sequence number.
 type Position = tuple[int, int]
 _STATES_A_SEARCH = 500
@@ -115,18 +116,12 @@ class OpenSearchDisabledDevices(_Examined):
 
     def find(self, device_id: int) -> DisabledDevice | None:
         found = self._by_id(STATES, [str(device_id)])
-        state = found.get(str(device_id))
-        if state is None or state["enabled"]:
-            return None
-        (device,) = self._joined({str(device_id): state})
-        return device
+        return next(iter(self._joined(found).values()), None)
 
     def _examine(self, reason: str | None, after: Position | None) -> Iterator[tuple[Position, DisabledDevice]]:
-        filters: list[dict[str, Any]] = [{"term": {"enabled": False}}]
-        if reason is not None:
-            filters.append({"term": {"reason": reason}})
+        of_reason = [] if reason is None else [("term", "reason", reason)]
         body: dict[str, Any] = {
-            "query": {"bool": {"filter": filters}},
+            "query": some_state(("term", "enabled", False), *of_reason),
             # The index has one shard, in which sequence numbers are unique.
             "sort": [{"updated_at": "desc"}, {"_seq_no": "desc"}],
             "size": _STATES_A_SEARCH,
@@ -138,25 +133,41 @@ class OpenSearchDisabledDevices(_Examined):
             with answering("a search of device states"):
                 hits = self._client.search(index=STATES, body=body)["hits"]["hits"]
             devices = self._joined({hit["_id"]: hit["_source"] for hit in hits})
-            for hit, device in zip(hits, devices, strict=True):
+            for hit in hits:
                 after = (hit["sort"][0], hit["sort"][1])
-                yield after, device
+                device = devices.get(hit["_id"])
+                if device is not None and reason in (None, device.reason):
+                    yield after, device
             if len(hits) < _STATES_A_SEARCH:
                 return
 
-    def _joined(self, states: Mapping[str, Mapping[str, Any]]) -> list[DisabledDevice]:
-        rows = self._by_id(DEVICES, list(states))
+    def _joined(self, documents: Mapping[str, Mapping[str, Any]]) -> dict[str, DisabledDevice]:
+        """Return the devices that are disabled in the snapshot generation that serves look-ups, by id."""
+        found = self._documents(DEVICES, list(documents))
+        rows = {document["_id"]: document["_source"] for document in found if document["found"]}
+        states = {
+            document["_id"]: state_in(documents[document["_id"]], document["_index"].removeprefix(f"{DEVICES}-"))
+            for document in found
+        }
         users = self._by_id(USERS, list({str(row["user_id"]) for row in rows.values() if row.get("user_id")}))
-        return [_device(device_id, state, rows.get(device_id, {}), users) for device_id, state in states.items()]
+        return {
+            device_id: _device(device_id, state, rows.get(device_id, {}), users)
+            for device_id, state in states.items()
+            if not state["enabled"]
+        }
 
     def _by_id(self, index: str, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        return {document["_id"]: document["_source"] for document in self._documents(index, ids) if document["found"]}
+
+    def _documents(self, index: str, ids: Sequence[str]) -> list[dict[str, Any]]:
         if not ids:
-            return {}
+            return []
         with answering(f"a look-up of {index}"):
             documents = self._client.mget(body={"docs": [{"_index": index, "_id": name} for name in ids]})["docs"]
         if any("found" not in document for document in documents):
             raise Retry(f"OpenSearch could not look up {index}")
-        return {document["_id"]: document["_source"] for document in documents if document["found"]}
+        found: list[dict[str, Any]] = documents
+        return found
 
 
 def _device(

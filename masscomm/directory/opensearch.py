@@ -18,6 +18,7 @@ from masscomm import environment
 from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, USERS, captured_tables, settings_tables
 from masscomm.cdc.progress import CdcProgress, KafkaCdcProgress, reached
 from masscomm.clock import Clock, SystemClock
+from masscomm.directory import device_states
 from masscomm.directory.bulk_writes import answering, connect_from_environment
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.port import TemplateQuery
@@ -27,7 +28,7 @@ from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
 
-DEVICE_STATE = "device_state"
+DEVICE_STATE = device_states.INDEX
 DIRECTORY_STATE = "directory_state"
 
 _KEYS_A_SEARCH = 100
@@ -118,7 +119,7 @@ class OpenSearchDirectory:
         query = {"filter": [{"term": {"club_id": club_id}}]}  # guard: audiences.own_tenant
         try:
             for rows in self._pages(USERS, query, after=after, snapshot=snapshot):
-                yield [_user(user_id, source) for user_id, source in rows]
+                yield [_user(int(row["_id"]), row["_source"]) for row in rows]
         finally:
             # It would also end by itself.
             with suppress(Retry, Stop), answering("the end of a point in time"):
@@ -126,13 +127,16 @@ class OpenSearchDirectory:
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         found: dict[int, list[Device]] = {user_id: [] for user_id in user_ids}
-        rows: list[tuple[int, Source]] = []
+        rows: list[tuple[int, str, Source]] = []
         for ids in _slices(list(found), self._slice_size):
             query = {"filter": [{"terms": {"user_id": ids}}, {"term": {"active": True}}]}
-            rows += self._search(DEVICES, query)
-        states = self._by_id([(DEVICE_STATE, device_id) for device_id, _ in rows])
-        for device_id, source in rows:
-            state, _ = states.get((DEVICE_STATE, device_id), ({}, 0))
+            for hits in self._pages(DEVICES, query):
+                rows += ((int(hit["_id"]), hit["_index"].removeprefix(f"{DEVICES}-"), hit["_source"]) for hit in hits)
+        states = self._by_id([(DEVICE_STATE, device_id) for device_id, _, _ in rows])
+        for device_id, generation, source in rows:
+            document, _ = states.get((DEVICE_STATE, device_id), ({}, 0))
+            # A new token has its own endpoint, or none yet.
+            state = device_states.state_for(document, generation=generation, token=source["token"])
             device = _device(device_id, source, state)
             if device.user_id not in found:
                 raise Retry("OpenSearch returned a device of a user that was not in the search")
@@ -286,7 +290,7 @@ class OpenSearchDirectory:
     ) -> Iterator[tuple[int, Source]]:
         """Yield (id, row) for all documents that match a bool query and are not deleted, in the order of their ids."""
         for page in self._pages(index, query, after=after, page_size=page_size):
-            yield from page
+            yield from ((int(hit["_id"]), hit["_source"]) for hit in page)
 
     def _pages(
         self,
@@ -296,9 +300,8 @@ class OpenSearchDirectory:
         after: int | None = None,
         page_size: int | None = None,
         snapshot: str | None = None,
-    ) -> Iterator[list[tuple[int, Source]]]:
-        """Yield pages of (id, row) for all documents that match a bool query and are not deleted, in the order of
-        their ids.
+    ) -> Iterator[list[dict[str, Any]]]:
+        """Yield pages of all documents that match a bool query and are not deleted, in the order of their ids.
 
         Whole documents are fetched: filtering their columns takes OpenSearch twice as long (benchmarks/directory.py).
 
@@ -329,7 +332,7 @@ class OpenSearchDirectory:
                 self._by_id([(index, 0)])
             is_first = False
             if hits:
-                yield [(int(hit["_id"]), hit["_source"]) for hit in hits]
+                yield hits
             if len(hits) < body["size"]:
                 return
             body["search_after"] = hits[-1]["sort"]
@@ -465,18 +468,16 @@ def _ms_of(text: object) -> int | None:
 def _device(device_id: int, source: Source, state: Source) -> Device:
     platform = platform_named(source["platform"]) or source["platform"]  # guard: devices.platform_of_row
     arn = state.get("endpoint_arn")
-    # The stored device state applies only to the token and the platform that it was stored for: a new token, or a
-    # corrected platform, has its own endpoint, or none yet.
-    known = state.get("token") == source["token"] and (
-        arn is None or platform_of_arn(arn) == platform  # guard: devices.endpoint_of_platform
-    )
+    if arn is not None and platform_of_arn(arn) != platform:  # guard: devices.endpoint_of_platform
+        # A corrected platform has its own endpoint, or none yet.
+        state = {}
     return Device(
         device_id=device_id,
         user_id=source["user_id"],
         platform=platform,
         token=source["token"],
-        endpoint_arn=arn if known else None,
-        enabled=bool(state.get("enabled", True)) if known else True,
+        endpoint_arn=state.get("endpoint_arn"),
+        enabled=bool(state.get("enabled", True)),
         changed_at_ms=source.get("changed_at_ms"),
     )
 

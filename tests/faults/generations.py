@@ -20,6 +20,7 @@ from emulators.sns_stand_in.script import Rule
 from examples.monolith.rows import TABLES
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.debezium import debezium_config
+from masscomm.directory.device_states import some_state, states_in
 from masscomm.kafka.topics import cdc_topics
 from tests.faults.moments import path
 from tests.support.fault_stack.bench import Bench
@@ -31,6 +32,11 @@ from tests.support.until import until
 
 _FOUR = {"device_registrar": {"concurrency": 4}, "cdc_consumer": {"concurrency": 4}}
 _TIMEOUT_S = 60
+_RAISE = """
+def states = [ctx._source];
+if (ctx._source.others != null) states.addAll(ctx._source.others);
+for (state in states) if (state.generation == params.generation) state.row_version += params.by;
+"""
 
 
 def replaced(bench: Bench, _: Send) -> None:
@@ -61,6 +67,8 @@ def _breaks_off(bench: Bench, generations: "_Generations", old: str, broken: str
         for function in ("cdc_consumer", "device_registrar"):
             bench.kill(function)
         bench.population.opt_out(users[:20])
+        generations.raise_positions(broken)
+        bench.population.change_tokens(users[20:40])
         bench.population.await_directory(arrivals)
         bench.stack.sns.clear()
         bench.population.refresh()
@@ -79,6 +87,7 @@ def _takes_over(bench: Bench, generations: "_Generations", old: str, new: str) -
     """The old generation's slot is lost: only the new snapshot has the changes since then."""
     known = bench.population.grow(60)
     generations.drop_connector(old)
+    generations.raise_positions(old)
     arrivals = bench.population.insert(20)
     bench.population.opt_out(known[:20], wait=False)
     bench.population.change_tokens(known[20:40])
@@ -133,7 +142,7 @@ class _Generations:
         Yields:
             A function that cuts the held read.
         """
-        with self._proxy.fault(Hold(), when=_reads("user_settings")) as held:
+        with self._proxy.fault(Hold(), when=_reads("notification_templates")) as held:
             self.capture(name)
             held.await_hits()
             yield held.discard
@@ -152,6 +161,25 @@ class _Generations:
         self._bench.population.generation = name
         for each in ends:
             self.remove(each)
+
+    def raise_positions(self, name: str) -> None:
+        """Raise the stored positions of a generation's devices, so that the positions of other generations are lower,
+        as in a database that was moved or restored.
+        """
+        raised = {
+            "query": some_state(("term", "generation", name)),
+            "script": {"source": _RAISE, "params": {"generation": name, "by": 1 << 50}},
+        }
+        # The device registrar may change a document meanwhile; the others suffice.
+        once = {"conflicts": "proceed", "refresh": "true"}
+        with self._search() as client:
+
+            def any_raised() -> bool:
+                client.post("/device_state/_refresh").raise_for_status()
+                answer = client.post("/device_state/_update_by_query", params=once, json=raised).raise_for_status()
+                return bool(answer.json()["updated"])
+
+            until(f"device states of {name}", any_raised, every_s=0.2)
 
     def drop_connector(self, name: str) -> None:
         """Remove the generation's connector, slot and publication, as far as they exist."""
@@ -205,7 +233,7 @@ class _Generations:
             until(f"{field} of {name}", reached, every_s=0.1)
 
     def assert_alone(self, name: str) -> None:
-        """Check that only this generation has indices and that all device states belong to it."""
+        """Check that only this generation has indices and that each device has a state in it."""
         with psycopg.connect(self._config.database_url("monolith")) as connection:
             devices = [str(number) for (number,) in connection.execute("SELECT id FROM devices WHERE token <> ''")]
         with self._search() as client:
@@ -214,8 +242,12 @@ class _Generations:
         assert {index for index in indices if index.partition("-")[0] in TABLES} == {
             f"{table}-{name}" for table in TABLES
         }
-        others = {each["_source"]["generation"] for each in documents if each["found"]} - {name}
-        assert not others, f"device states of {others}"
+        missing = [
+            each["_id"]
+            for each in documents
+            if each["found"] and name not in {state.get("generation") for state in states_in(each["_source"])}
+        ]
+        assert not missing, f"devices without a state in {name}: {missing[:10]}"
 
     def _search(self) -> httpx.Client:
         return httpx.Client(base_url=self._config.opensearch_url, timeout=_TIMEOUT_S, trust_env=False)

@@ -601,7 +601,7 @@ MUTANTS = (
     Mutant(
         guard="devices.endpoint_of_platform",
         rule="A push has the form of its endpoint's platform.",
-        change=Always(),
+        change=Never(),
         no_cell="the devices of the cells have gcm as their platform",
     ),
     Mutant(
@@ -1475,10 +1475,28 @@ MUTANTS = (
         no_cell="the test sends requests at every limit",
     ),
     Mutant(
-        guard="devices.lsn_order",
-        rule="LSNs order the rows of two generations.",
-        change=Returns("row.version >= state.version"),
-        no_cell="a test of each order is faster and as certain",
+        guard="devices.positions_of_one_generation",
+        rule="Log positions are compared within a generation only.",
+        change=Replaced("state = next(iter(states.by_generation.values()), None)"),
+        cell=REPLACED_GENERATION,
+    ),
+    Mutant(
+        guard="devices.later_generation",
+        rule="An environment that captures fewer generations keeps the states of later ones.",
+        change=Returns("others"),
+        no_cell="the cells replace all environments of a function at once",
+    ),
+    Mutant(
+        guard="devices.state_of_the_generation",
+        rule="A device has the state of the generation that answers.",
+        change=Returns('(not state.get("enabled", True), False)'),
+        no_cell="both generations of the cell have the same rows in the end",
+    ),
+    Mutant(
+        guard="erasure.changed_device_state",
+        rule="A state that changes while a person is erased is erased, too.",
+        change=Replaced("write_changed(self._client, changed)"),
+        no_cell=NO_ERASURE,
     ),
     Mutant(
         guard="json.nesting",

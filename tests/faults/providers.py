@@ -7,6 +7,7 @@ from urllib.parse import quote_plus
 import httpx
 
 from emulators.sns_stand_in import Rule
+from masscomm.directory.device_states import state_in
 from masscomm.domain.ids import address_id
 from tests.faults.moments import (
     DELIVERY,
@@ -196,4 +197,5 @@ def disabled(bench: Bench, devices: Sequence[int]) -> bool:
     """Return whether each of these devices has the state disabled."""
     url = f"{bench.stack.config.opensearch_url}/device_state/_mget"
     answer = httpx.post(url, json={"ids": [str(device) for device in devices]}, trust_env=False).raise_for_status()
-    return all(document["_source"]["enabled"] is False for document in answer.json()["docs"])
+    generation = bench.population.generation
+    return not any(state_in(document["_source"], generation)["enabled"] for document in answer.json()["docs"])

@@ -29,6 +29,7 @@ from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.chain.batch import UseCase
 from masscomm.clock import FixedClock
 from masscomm.directory.client import OpenSearch
+from masscomm.directory.generations import InMemoryCreationTimes
 from masscomm.http.body import read_object
 from masscomm.http.problem import Problem
 from masscomm.kafka import topics
@@ -81,7 +82,12 @@ def _cdc_consumer() -> tuple[Chain, UseCase[Any]]:
 def _device_registrar() -> tuple[Chain, UseCase[Any]]:
     chain = Chain()
     return chain, RegisterDevices(
-        generations=["g1"], states=InMemoryDeviceStates(), endpoints=InMemoryEndpoints(), clock=chain.clock, workers=1
+        generations=["g1"],
+        created=InMemoryCreationTimes(),
+        states=InMemoryDeviceStates(),
+        endpoints=InMemoryEndpoints(),
+        clock=chain.clock,
+        workers=1,
     )
 
 

@@ -83,7 +83,11 @@ def _read(tables: OpenSearchTables) -> list[Any]:
         directory.confirm(NOW),
         None if stored is None else stored.changes,
         list(changes.unproduced(NOW * 2)),
-        [each.endpoint_arn for each in OpenSearchDeviceStates(client).read(["11", "12"]).values()],
+        [
+            state.endpoint_arn
+            for device in OpenSearchDeviceStates(client).read(["11", "12"]).values()
+            for state in device.by_generation.values()
+        ],
         OpenSearchDisabledDevices(client).page(clubs=[7], reason=None, limit=5, after=None).rows,
         OpenSearchSuppressionList(client).page(clubs=[7], address_id=None, limit=5, after=None).rows,
         OpenSearchSentMessages(client).find(["later"]),

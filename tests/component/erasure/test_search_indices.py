@@ -1,7 +1,7 @@
 """Erasing in OpenSearch itself, with two generations of the directory."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -22,7 +22,9 @@ from tests.support.servers.opensearch_client import TestClient
 
 OLD, SERVING = "erasing1", "erasing2"
 ADDRESS = "ada.erased@example.org"
-ARN, SHARED_ARN, OTHER_ARN = (f"arn:aws:sns:::endpoint/GCM/x/{name}" for name in ("own", "shared", "moved"))
+ARN, LATER_ARN, SHARED_ARN, OTHER_ARN = (
+    f"arn:aws:sns:::endpoint/GCM/x/{name}" for name in ("own", "own-later", "shared", "moved")
+)
 EVERYWHERE = ",".join(
     [f"{table}-{generation}" for table in captured_tables() for generation in (OLD, SERVING)]
     + ["device_state", MESSAGES, "suppressions", "preference_changes"]
@@ -30,15 +32,19 @@ EVERYWHERE = ",".join(
 
 
 class Endpoints:
-    """A fake of SNS. deleted: ARNs of the calls; gone: ARNs that do not exist; failing: error code of each call."""
+    """A fake of SNS. deleted: ARNs of the calls; gone: ARNs that do not exist; failing: error code of each call;
+    deleting: called before each deletion.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, deleting: Callable[[], None] = lambda: None) -> None:
         self.deleted: list[str] = []
+        self._deleting = deleting
         self.failing: str | None = None
 
     def delete_endpoint(self, *, EndpointArn: str) -> None:
         if self.failing is not None:
             raise ClientError({"Error": {"Code": self.failing, "Message": ""}}, "DeleteEndpoint")
+        self._deleting()
         self.deleted.append(EndpointArn)
 
 
@@ -79,6 +85,9 @@ def person(client: TestClient) -> Person:
             "reason": None,
             "updated_at": 1,
         }
+        state["generation"], state["row_version"] = OLD, 5
+        if device_id == 70:
+            state["others"] = [state | {"endpoint_arn": LATER_ARN, "generation": SERVING}]
         put(client, "device_state", str(device_id), **state)
     return Person(user_id=7, club_id=3)
 
@@ -123,15 +132,30 @@ def test_only_endpoints_without_other_users_are_deleted(client: TestClient, pers
     endpoints = Endpoints()
     indices = SearchIndices(client, endpoints)
     assert indices.erase_endpoints(person) == 2
-    assert endpoints.deleted == [ARN]
+    assert sorted(endpoints.deleted) == [ARN, LATER_ARN]
     texts = everything(client)
     assert ARN not in texts
     assert OTHER_ARN in texts
     state = client.get(index="device_state", id="80")["_source"]
     assert (state["endpoint_arn"], state["enabled"]) == (SHARED_ARN, True)
     assert client.get(index="device_state", id="71")["_source"]["endpoint_arn"] == OTHER_ARN
+    erased = client.get(index="device_state", id="70")["_source"]
+    # Rows that are older than the erased ones change nothing.
+    assert [(each["generation"], each["row_version"]) for each in (erased, *erased["others"])] == [
+        (OLD, 5),
+        (SERVING, 5),
+    ]
     assert indices.erase_endpoints(person) == 0
-    assert endpoints.deleted == [ARN]
+    assert sorted(endpoints.deleted) == [ARN, LATER_ARN]
+
+
+@pytest.mark.kills(guard="erasure.changed_device_state")
+def test_state_that_changes_meanwhile_is_erased_again(client: TestClient, person: Person) -> None:
+    state = client.get(index="device_state", id="72")["_source"]
+    endpoints = Endpoints(lambda: put(client, "device_state", "72", version=9, **state))
+    with pytest.raises(Retry):
+        SearchIndices(client, endpoints).erase_endpoints(person)
+    assert SearchIndices(client, Endpoints()).erase_endpoints(person) == 1
 
 
 def test_endpoint_with_a_failed_deletion_keeps_its_state(client: TestClient, person: Person) -> None:

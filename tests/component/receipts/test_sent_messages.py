@@ -48,11 +48,19 @@ class TestOpenSearchMessages(SentMessagesContract):
 
     def test_an_endpoint_names_its_enabled_device(self, client: TestClient, messages: SentMessages) -> None:
         for device_id, arn, enabled in ((11, "arn:11", True), (12, "arn:12", False)):
-            source = {"token": "t", "endpoint_arn": arn, "enabled": enabled, "reason": None, "updated_at": 1}
+            source: dict[str, Any] = {
+                "token": "t",
+                "endpoint_arn": arn,
+                "enabled": enabled,
+                "reason": None,
+                "updated_at": 1,
+            }
+            source["others"] = [source | {"endpoint_arn": f"{arn}-later", "generation": "later"}]
             document = VersionedDocument(index="device_state", id=str(device_id), version=1, source=source)
             assert write(client, [document]) == [None]
         client.indices.refresh(index="device_state")
         assert messages.devices(["arn:11", "arn:12", "arn:13"]) == {"arn:11": 11}
+        assert messages.devices(["arn:11-later", "arn:12-later"]) == {"arn:11-later": 11}
 
 
 def test_addresses_are_those_of_known_users(client: TestClient) -> None:

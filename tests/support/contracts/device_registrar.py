@@ -1,11 +1,13 @@
 """The tests that the device registrar's adapters must pass, in memory and real."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from functions.device_registrar.device_states import DeviceState, DeviceStates
+from functions.device_registrar.device_states import DeviceState, DeviceStates, StatesOfDevice
 from functions.device_registrar.endpoints import Endpoints, InvalidToken
+from masscomm.directory.bulk_writes import Conflict
 
 type Enabled = Callable[[str], bool | None]
 
@@ -41,15 +43,20 @@ class EndpointsContract:
             endpoints.register("fax", token)
 
 
-def state(arn: str | None, version: int, *, enabled: bool = True) -> DeviceState:
+def state(arn: str | None, version: int, *, enabled: bool = True, generation: str | None = "g1") -> DeviceState:
     return DeviceState(
         token="t",
         endpoint_arn=arn,
         enabled=enabled,
         reason=None if enabled else "inactive",
-        version=version,
         updated_at=1,
+        generation=generation,
+        row_version=version,
     )
+
+
+def states_of(*states: DeviceState) -> StatesOfDevice:
+    return StatesOfDevice({each.generation: each for each in states})
 
 
 class DeviceStatesContract:
@@ -58,12 +65,21 @@ class DeviceStatesContract:
     def test_written_device_states_are_read_at_once(self, states: DeviceStates) -> None:
         assert states.read(["1"]) == {}
         assert states.read([]) == {}
-        assert states.write({"1": state("a", 5), "2": state(None, 6, enabled=False)}) == {"1": None, "2": None}
-        assert states.read(["2", "1", "3"]) == {"1": state("a", 5), "2": state(None, 6, enabled=False)}
+        two = states_of(state(None, 6, enabled=False), state("b", 1, generation="g2"))
+        assert states.write({"1": states_of(state("a", 5)), "2": two}) == {"1": None, "2": None}
+        found = states.read(["2", "1", "3"])
+        assert found == {"1": states_of(state("a", 5)), "2": two}
+        assert list(found["2"].by_generation) == ["g1", "g2"]
 
-    def test_an_older_state_is_no_error_and_changes_nothing(self, states: DeviceStates) -> None:
-        states.write({"1": state("new", 5)})
-        assert states.write({"1": state("old", 4)}) == {"1": None}
-        assert states.read(["1"])["1"].endpoint_arn == "new"
-        states.write({"1": state("again", 5)})
-        assert states.read(["1"])["1"].endpoint_arn == "again"
+    def test_states_that_have_changed_since_the_read_are_kept(self, states: DeviceStates) -> None:
+        states.write({"1": states_of(state("a", 5))})
+        read = states.read(["1"])["1"]
+        changed = replace(read, by_generation=states_of(state("b", 4)).by_generation)
+        assert states.write({"1": changed}) == {"1": None}
+        late = states.write({"1": read, "2": states_of(state("c", 1))})
+        assert (type(late["1"]), late["2"]) == (Conflict, None)
+        assert isinstance(states.write({"2": states_of(state("d", 2))})["2"], Conflict)
+        assert {name: each.by_generation["g1"].endpoint_arn for name, each in states.read(["1", "2"]).items()} == {
+            "1": "b",
+            "2": "c",
+        }

@@ -15,7 +15,7 @@ from devstack.service import function_environment
 from emulators.sns_stand_in import endpoint_arn
 from examples.monolith.rows import TABLES, count, set_quiet_hours
 from examples.monolith.seed import create_tables, seed
-from functions.device_registrar.device_states import DeviceState, OpenSearchDeviceStates
+from functions.device_registrar.device_states import DeviceState, OpenSearchDeviceStates, StatesOfDevice
 from tests.support.servers.opensearch_client import TestClient
 from tests.support.until import until
 
@@ -152,13 +152,22 @@ class Population:
         for some in batched(endpoints.items(), 10_000, strict=False):
             written = states.write(
                 {
-                    str(number): DeviceState(
-                        token=token(number), endpoint_arn=arn, enabled=True, reason=None, version=1, updated_at=1
-                    )
+                    str(number): StatesOfDevice({self.generation: self._state(token(number), arn)})
                     for number, arn in some
                 }
             )
             assert set(written.values()) == {None}
+
+    def _state(self, token: str, arn: str) -> DeviceState:
+        return DeviceState(
+            token=token,
+            endpoint_arn=arn,
+            enabled=True,
+            reason=None,
+            updated_at=1,
+            generation=self.generation,
+            row_version=1,
+        )
 
     def hand_over(self, old: Sequence[int], new: Sequence[int]) -> None:
         """Move the token of each old user's first device to a new device of the new user, and delete all old devices.

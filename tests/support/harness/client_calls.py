@@ -12,7 +12,8 @@ from confluent_kafka import Producer
 from client import ApiError, Client
 from client.types import SmallSend
 from devstack.config import StackConfig
-from masscomm.directory.disabled_devices import STATES, DisabledReason
+from masscomm.directory.device_states import INDEX as STATES
+from masscomm.directory.disabled_devices import DisabledReason
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import INDEX, Suppression
 from tests.support.harness.webhook_receiver import receiving

@@ -1,10 +1,11 @@
 import base64
 
-from functions.device_registrar.device_states import InMemoryDeviceStates
+from functions.device_registrar.device_states import DeviceState, InMemoryDeviceStates
 from functions.device_registrar.endpoints import InMemoryEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
 from masscomm.chain.batch import BatchDriver
 from masscomm.clock import FixedClock
+from masscomm.directory.generations import InMemoryCreationTimes
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.producer import InMemoryProducer
@@ -19,13 +20,16 @@ class Context:
 
 
 class Registrar:
-    def __init__(self, *generations: str) -> None:
-        self.states = InMemoryDeviceStates()
-        self.endpoints = InMemoryEndpoints()
+    def __init__(self, *generations: str, before: "Registrar | None" = None) -> None:
+        """Create a registrar. With `before`, it is another environment of that registrar."""
+        self.states: InMemoryDeviceStates = before.states if before else InMemoryDeviceStates()
+        self.endpoints: InMemoryEndpoints = before.endpoints if before else InMemoryEndpoints()
         self.producer = InMemoryProducer()
         self.context = Context()
+        self.created: InMemoryCreationTimes = before.created if before else InMemoryCreationTimes(g1=1, g2=2)
         self.use_case = RegisterDevices(
             generations=generations or ("g1",),
+            created=self.created,
             states=self.states,
             endpoints=self.endpoints,
             clock=FixedClock(5),
@@ -48,6 +52,9 @@ class Registrar:
         ]
         answer = self.driver.run({"records": {"any-0": entries}}, self.context, self.use_case)
         return [item["itemIdentifier"]["offset"] for item in answer["batchItemFailures"]]
+
+    def state(self, device_id: str, generation: str) -> DeviceState:
+        return self.states.stored[device_id].by_generation[generation]
 
     def take_calls(self) -> list[tuple[str, str]]:
         """Return the provider calls since the last call of this method."""

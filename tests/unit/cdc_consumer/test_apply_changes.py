@@ -260,11 +260,17 @@ def test_interrupted_step_is_repeated() -> None:
 
 
 @pytest.mark.kills(guard="directory.later_generation")
-def test_restarted_old_generation_keeps_the_later_aliases() -> None:
+@pytest.mark.parametrize(
+    "later",
+    [{"created_at": 1_900_000_000_000, "snapshot_completed_at": 1}, {"snapshot_completed_at": 1_800_000_000_000}],
+    ids=["created later", "of earlier code"],
+)
+def test_restarted_old_generation_keeps_the_later_aliases(later: dict[str, Any]) -> None:
     consumer = Consumer()
     complete(consumer)
-    later = {"complete": True, "snapshot_completed_at": 1_800_000_000_000}
-    consumer.cluster.documents["directory_state", "generation-g2"] = 0, later
+    if "created_at" not in later:
+        del consumer.state()["created_at"]
+    consumer.cluster.documents["directory_state", "generation-g2"] = 0, {"complete": True, **later}
     consumer.cluster.aliases = {table: {f"{table}-g2"} for table in TABLES}
     Consumer(consumer).run(heartbeat(5, "5"))
     assert consumer.cluster.aliases == {table: {f"{table}-g2"} for table in TABLES}

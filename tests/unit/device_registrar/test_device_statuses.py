@@ -7,6 +7,7 @@ import pytest
 from functions.device_registrar.device_states import DeviceState, InMemoryDeviceStates
 from functions.device_registrar.endpoints import InMemoryEndpoints, endpoint_arn
 from functions.device_registrar.register_devices import RegisterDevices
+from masscomm.directory.generations import InMemoryCreationTimes
 from masscomm.domain.records import DeviceStatusChanged
 from masscomm.errors import Retry
 from masscomm.kafka import topics
@@ -24,7 +25,12 @@ class Registrar(Chain):
         self.states = InMemoryDeviceStates()
         self.endpoints = InMemoryEndpoints()
         self.use_case = RegisterDevices(
-            generations=["g1"], states=self.states, endpoints=self.endpoints, clock=self.clock, workers=4
+            generations=["g1"],
+            created=InMemoryCreationTimes(),
+            states=self.states,
+            endpoints=self.endpoints,
+            clock=self.clock,
+            workers=4,
         )
         self.follow_row(50)
         self.endpoints.calls.clear()
@@ -61,7 +67,7 @@ def test_inactive_endpoint_is_marked_disabled() -> None:
     registrar.clock.advance(1)
     assert registrar.status_changed() == []
     assert (registrar.state.enabled, registrar.state.reason) == (False, "takes_nothing")
-    assert (registrar.state.endpoint_arn, registrar.state.version) == (ARN, 50)
+    assert (registrar.state.endpoint_arn, registrar.state.row_version) == (ARN, 50)
     assert registrar.endpoints.calls == []
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from functions.device_registrar import register_devices
-from functions.device_registrar.device_states import DeviceState
+from functions.device_registrar.device_states import DeviceState, StatesOfDevice
 from functions.device_registrar.endpoints import endpoint_arn
 from masscomm.errors import Retry, Stop
 from tests.support.harness.device_registrar import Registrar
@@ -17,11 +17,26 @@ def device(number: int, token: str, *, active: bool = True, platform: str = "gcm
     return {"id": number, "user_id": 1, "platform": platform, "token": token, "active": active}
 
 
+def _state_of_earlier_code(
+    version: int, reason: str | None = None, *, arn: str | None = endpoint_arn("gcm", "a")
+) -> StatesOfDevice:
+    state = DeviceState(
+        token="a",
+        endpoint_arn=arn,
+        enabled=reason is None,
+        reason=reason,
+        updated_at=1,
+        generation=None,
+        row_version=version,
+    )
+    return StatesOfDevice({None: state}, (0, 1))
+
+
 def test_snapshot_and_streamed_rows_are_registered() -> None:
     registrar = Registrar()
     assert registrar.run(row("devices", "r", 9, device(1, "a")), row("devices", "c", 50, device(2, "b"))) == []
-    assert {n: (s.token, s.endpoint_arn, s.enabled, s.version) for n, s in registrar.states.states.items()} == {
-        "1": ("a", endpoint_arn("gcm", "a"), True, 9),
+    assert {n: (s.token, s.endpoint_arn, s.enabled, s.row_version) for n, s in registrar.states.states.items()} == {
+        "1": ("a", endpoint_arn("gcm", "a"), True, 1),
         "2": ("b", endpoint_arn("gcm", "b"), True, 50),
     }
 
@@ -32,7 +47,7 @@ def test_redelivered_row_causes_no_provider_call() -> None:
     registrar.take_calls()
     assert registrar.run(row("devices", "c", 50, device(1, "a")), row("devices", "u", 60, device(1, "a"))) == []
     assert registrar.take_calls() == []
-    assert registrar.states.states["1"].version == 60
+    assert registrar.states.states["1"].row_version == 60
 
 
 def test_older_row_changes_nothing() -> None:
@@ -199,12 +214,10 @@ def test_another_word_for_the_platform_causes_no_call() -> None:
 def test_invalid_token_by_another_word_heals_with_its_row(operation: str, lsn: int, generation: str) -> None:
     """Earlier versions stored `invalid_token` for platforms that are named by other words."""
     registrar = Registrar("g1", "g2")
-    registrar.states.states["1"] = DeviceState(
-        token="a", endpoint_arn=None, enabled=False, reason="invalid_token", version=50, updated_at=1
-    )
+    registrar.states.stored["1"] = _state_of_earlier_code(50, "invalid_token", arn=None)
     again = row("devices", operation, lsn, device(1, "a", platform="ios"), generation=generation)
     assert registrar.run(again) == []
-    state = registrar.states.states["1"]
+    state = registrar.state("1", generation)
     assert (state.enabled, state.reason, state.endpoint_arn) == (True, None, endpoint_arn("apns", "a"))
 
 
@@ -225,7 +238,7 @@ def test_refused_row_replaces_the_endpoint_of_earlier_rows() -> None:
     rows = row("devices", "u", 20, device(1, "b")), row("devices", "u", 30, device(1, ""), device(1, "b"))
     assert registrar.run(*rows) == []
     assert len(registrar.producer.produced) == 1
-    assert registrar.states.states["1"].version == 30
+    assert registrar.states.states["1"].row_version == 30
     assert not registrar.states.states["1"].enabled
 
 
@@ -240,62 +253,115 @@ def test_refused_row_is_redelivered_until_its_state_is_stored() -> None:
 
 
 @pytest.mark.guarantee("directory.snapshot_renews_device_states")
-@pytest.mark.kills(guard="devices.lsn_order")
-def test_new_snapshot_is_newer_than_rows_streamed_before() -> None:
-    """The device changed while no generation captured the table, so only the new snapshot has its token."""
+@pytest.mark.parametrize("lsn", [4, 90], ids=["lower", "higher"])
+def test_new_generation_has_states_of_its_own(lsn: int) -> None:
+    """The device changed while no generation captured the table, so only the new snapshot has its token. The log
+    positions of a moved or restored database begin lower.
+    """
     registrar = Registrar("g1", "g2")
     registrar.run(row("devices", "u", 50, device(1, "old")))
-    assert registrar.run(row("devices", "r", 90, device(1, "new"), generation="g2")) == []
-    state = registrar.states.states["1"]
-    assert (state.token, state.endpoint_arn, state.generation) == ("new", endpoint_arn("gcm", "new"), "g2")
+    assert registrar.run(row("devices", "r", lsn, device(1, "new"), generation="g2")) == []
+    state = registrar.state("1", "g2")
+    assert (state.token, state.endpoint_arn) == ("new", endpoint_arn("gcm", "new"))
+    registrar.run(row("devices", "u", lsn + 1, device(1, "newer"), generation="g2"))
+    assert registrar.state("1", "g2").token == "newer"
 
 
-def test_old_generation_applies_until_the_new_one_has_streamed() -> None:
+@pytest.mark.guarantee("directory.unserved_generation_hides_no_device")
+def test_generation_that_is_given_up_hides_nothing() -> None:
     registrar = Registrar("g1", "g2")
     registrar.run(row("devices", "r", 90, device(1, "a"), generation="g2"))
-    registrar.run(row("devices", "u", 100, device(1, "b")))
-    registrar.run(row("devices", "r", 90, device(1, "a"), generation="g2"))
-    assert registrar.states.states["1"].token == "b"
-    registrar.run(row("devices", "u", 100, device(1, "b"), generation="g2"))
-    registrar.run(row("devices", "u", 110, device(1, "c"), generation="g2"), row("devices", "u", 95, device(1, "x")))
-    assert registrar.states.states["1"].token == "c"
+    registrar.run(row("devices", "u", 900, device(1, "b"), generation="g2"))
+    registrar.run(row("devices", "u", 50, device(1, "c")), row("devices", "r", 9, device(1, "x")))
+    assert registrar.state("1", "g1").token == "c"
+    assert registrar.state("1", "g2").token == "b"
+
+
+def test_rows_of_two_generations_may_be_in_one_batch() -> None:
+    registrar = Registrar("g1", "g2")
+    rows = row("devices", "u", 50, device(1, "a")), row("devices", "u", 4, device(1, "b"), generation="g2")
+    assert registrar.run(*rows) == []
+    assert (registrar.state("1", "g1").token, registrar.state("1", "g2").token) == ("a", "b")
+
+
+def test_known_token_of_another_generation_needs_no_call() -> None:
+    registrar = Registrar("g1", "g2")
+    registrar.run(row("devices", "u", 50, device(1, "a")))
+    registrar.take_calls()
+    registrar.run(row("devices", "r", 4, device(1, "a"), generation="g2"))
+    registrar.run(row("devices", "u", 5, device(1, "a"), generation="g2"))
+    assert registrar.take_calls() == []
+    assert registrar.state("1", "g2").endpoint_arn == endpoint_arn("gcm", "a")
+
+
+@pytest.mark.kills(guard="devices.later_generation")
+def test_environment_with_fewer_generations_keeps_later_states() -> None:
+    """While functions are deployed, an environment may not capture the new generation yet."""
+    registrar = Registrar("g1", "g2")
+    registrar.run(row("devices", "r", 4, device(1, "new"), generation="g2"))
+    Registrar("g1", before=registrar).run(row("devices", "u", 60, device(1, "old")))
+    assert registrar.state("1", "g2").token == "new"
+
+
+def test_states_of_earlier_generations_end() -> None:
+    registrar = Registrar("g1", "g2")
+    registrar.run(row("devices", "u", 50, device(1, "a")), row("devices", "r", 4, device(1, "b"), generation="g2"))
+    Registrar("g2", before=registrar).run(row("devices", "u", 5, device(1, "c"), generation="g2"))
+    assert registrar.states.stored["1"].by_generation.keys() == {"g2"}
+
+
+@pytest.mark.parametrize("unknown", ["g1", "g2"])
+def test_state_stays_while_its_order_is_unknown(unknown: str) -> None:
+    registrar = Registrar("g1", "g2")
+    registrar.run(row("devices", "u", 50, device(1, "a")))
+    del registrar.created.times[unknown]
+    Registrar("g2", before=registrar).run(row("devices", "r", 4, device(1, "b"), generation="g2"))
+    assert registrar.states.stored["1"].by_generation.keys() == {"g1", "g2"}
+
+
+def test_concurrent_change_of_a_state_redelivers_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    registrar = Registrar("g1", "g2")
+    register = registrar.endpoints.register
+
+    def registered_meanwhile(platform: str, token: str) -> str:
+        monkeypatch.undo()
+        Registrar("g1", before=registrar).run(row("devices", "u", 50, device(1, "a")))
+        return register(platform, token)
+
+    monkeypatch.setattr(registrar.endpoints, "register", registered_meanwhile)
+    changed = row("devices", "r", 4, device(1, "b"), generation="g2")
+    assert registrar.run(changed) == [changed.offset]
+    assert registrar.run(changed) == []
+    assert (registrar.state("1", "g1").token, registrar.state("1", "g2").token) == ("a", "b")
 
 
 def test_transaction_open_at_the_snapshot_wins() -> None:
-    """Debezium streams a transaction that was open at the snapshot with a lower LSN (docs/decisions/011)."""
+    """Debezium streams a transaction that was open at the snapshot with a lower LSN (docs/decisions/085)."""
     registrar = Registrar("g1", "g2")
     registrar.run(row("devices", "u", 50, device(1, "old")))
     registrar.run(row("devices", "r", 90, device(1, "old"), generation="g2"))
     registrar.run(row("devices", "u", 80, device(1, "new"), generation="g2"))
     registrar.run(row("devices", "u", 85, device(1, "newer"), generation="g2"))
     registrar.run(row("devices", "r", 90, device(1, "old"), generation="g2"))
-    assert registrar.states.states["1"].token == "newer"
+    assert registrar.state("1", "g2").token == "newer"
 
 
-@pytest.mark.parametrize(("version", "lsn", "token"), [(1, 40, "new"), (50, 60, "new"), (50, 40, "old")])
+@pytest.mark.parametrize(("version", "lsn", "token"), [(1, 40, "new"), (50, 60, "new"), (50, 40, "a")])
 def test_a_state_without_a_generation_is_read(version: int, lsn: int, token: str) -> None:
     """An earlier version's state has no generation; its version is 1 after a snapshot's row, else the change's LSN."""
     registrar = Registrar()
-    registrar.states.states["1"] = DeviceState(
-        token="old", endpoint_arn=endpoint_arn("gcm", "old"), enabled=True, reason=None, version=version, updated_at=1
-    )
+    registrar.states.stored["1"] = _state_of_earlier_code(version)
     assert registrar.run(row("devices", "u", lsn, device(1, "new"))) == []
     assert registrar.states.states["1"].token == token
+    assert len(registrar.states.stored["1"].by_generation) == 1
 
 
 def test_a_new_snapshot_does_not_try_a_dead_token_again() -> None:
     registrar = Registrar("g1", "g2")
-    registrar.states.states["1"] = DeviceState(
-        token="a",
-        endpoint_arn=endpoint_arn("gcm", "a"),
-        enabled=False,
-        reason="takes_nothing",
-        version=50,
-        updated_at=1,
-    )
-    assert registrar.run(row("devices", "r", 90, device(1, "a"), generation="g2")) == []
+    registrar.states.stored["1"] = _state_of_earlier_code(50, "takes_nothing")
+    assert registrar.run(row("devices", "r", 4, device(1, "a"), generation="g2")) == []
     assert registrar.take_calls() == []
-    assert not registrar.states.states["1"].enabled
+    assert not registrar.state("1", "g2").enabled
 
 
 def test_call_beyond_the_invocation_fails_only_its_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,20 @@ class Recording:
         first = params is not None and "scroll" in params
         outcome = {"club_id": 3, "user_ids": [7]}
         source = {"user_id": 7, "token": "t", "endpoint_arn": "arn:1", "enabled": True, "outcome": outcome}
-        hits = [{"_index": path.split("/")[0], "_id": "70", "_version": 1, "_source": source}] if first else []
+        hits = (
+            [
+                {
+                    "_index": path.split("/")[0],
+                    "_id": "70",
+                    "_version": 1,
+                    "_seq_no": 0,
+                    "_primary_term": 1,
+                    "_source": source,
+                }
+            ]
+            if first
+            else []
+        )
         return {"timed_out": False, "_shards": {"failed": 0}, "hits": {"hits": hits}, "_scroll_id": "next"}
 
 

@@ -1,0 +1,56 @@
+"""When the snapshot generations were created, in the index directory_state.
+
+Log positions order the rows of one generation only: a moved or restored database assigns them again. Between two
+generations the time decides at which cdc_consumer stored the first state of each. It never changes.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+from masscomm.directory.bulk_writes import answering
+from masscomm.directory.client import OpenSearch
+from masscomm.errors import Retry
+
+INDEX = "directory_state"
+CREATED_AT = "created_at"
+
+
+def document_id(generation: str) -> str:
+    """Return the id of the document with a generation's state."""
+    return f"generation-{generation}"
+
+
+def created_at(state: Mapping[str, Any]) -> int:
+    """Return when a generation was created, in ms since the epoch; 0 if an earlier version of the code stored it."""
+    return int(state.get(CREATED_AT) or 0)
+
+
+class CreationTimes(Protocol):
+    def of(self, generations: Collection[str]) -> dict[str, int]:
+        """Return the times of creation (ms since the epoch) of the generations that have a state. Raises Retry."""
+        ...
+
+
+class OpenSearchCreationTimes:
+    def __init__(self, client: OpenSearch) -> None:
+        self._client = client
+        self._known: dict[str, int] = {}
+
+    def of(self, generations: Collection[str]) -> dict[str, int]:
+        if missing := sorted(set(generations) - self._known.keys()):
+            with answering("the states of generations"):
+                answer = self._client.mget(index=INDEX, body={"ids": [document_id(each) for each in missing]})
+            for name, document in zip(missing, answer["docs"], strict=True):
+                if "found" not in document:
+                    raise Retry(f"OpenSearch could not look up the state of the generation {name}")
+                if document["found"]:
+                    self._known[name] = created_at(document["_source"])
+        return {name: self._known[name] for name in generations if name in self._known}
+
+
+class InMemoryCreationTimes:
+    def __init__(self, **times: int) -> None:
+        self.times = times
+
+    def of(self, generations: Collection[str]) -> dict[str, int]:
+        return {name: self.times[name] for name in generations if name in self.times}
