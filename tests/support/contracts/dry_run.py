@@ -4,6 +4,7 @@ from collections import Counter
 from itertools import product
 from typing import Any
 
+from functions.device_registrar.endpoints import endpoint_arn
 from functions.send_handler.dry_run import DryRunSend
 from functions.send_handler.send_records import SendIdentity, record_of
 from functions.send_handler.send_request import SendRequest
@@ -62,7 +63,13 @@ SETTINGS = [
     UserSettings(user_id=18, channels={"push": "yes"}, categories={"news": {"email": 1}}),
 ]
 DEVICES = [
-    Device(device_id=user.user_id, user_id=user.user_id, platform="gcm", token="t", endpoint_arn=f"arn-{user.user_id}")
+    Device(
+        device_id=user.user_id,
+        user_id=user.user_id,
+        platform="gcm",
+        token="t",
+        endpoint_arn=endpoint_arn("gcm", f"{user.user_id}"),
+    )
     for user in USERS
     if user.user_id not in (5, 10)
 ]
