@@ -1,14 +1,18 @@
 """Faults of the matrix: records that cannot be processed, between valid records."""
 
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from functions.catalogue import read_catalogue
 from masscomm.domain.records import MAX_COPIED_BYTES, SendRequested
 from masscomm.kafka import topics
 from tests.support.fault_stack.bench import Bench, Sent
 from tests.support.fault_stack.cell import FaultOf, Send
 from tests.support.fault_stack.population import CATEGORIES, CLUB
+from tests.support.until import until
 
+_log = logging.getLogger(__name__)
 VALID = 5
 POISON = {
     "undecodable": b"this is no Avro",
@@ -30,6 +34,67 @@ def among_valid(kind: str, *, positions: Sequence[int]) -> FaultOf:
         bench.produce(topics.SEND_MONOLITH, values, partition=0)
 
     return fault
+
+
+def unknown_schemas_everywhere(bench: Bench, send: Send) -> None:
+    """A record of an unknown schema waits, and the record after it in its partition does not: on each topic that
+    functions read, in each lane. The scheduler is frozen, so that the first record waits in any case. The second one
+    is undecodable, so that its dead letter shows that its function has read it.
+    """
+    names, first_id = _topics_with_a_schema(bench.stack.generation), 2**30 + time.time_ns() % 2**29
+    bench.freeze("scheduler")
+    try:
+        before = bench.records(topics.ON_FAILURE)
+        values = {name: b"\0" + (first_id + number).to_bytes(4, "big") + b"any" for number, name in enumerate(names)}
+        unknown = {_produced(bench, name, value) for name, value in values.items()}
+
+        def handed_over() -> int:
+            return bench.records(topics.ON_FAILURE) - before
+
+        until("each is handed over", lambda: handed_over() == len(names), every_s=0.1, progress=handed_over)
+        send()
+        waits = _wait_for_each(bench, {_produced(bench, name, POISON["undecodable"]) for name in names})
+        assert not unknown & _dead_lettered(bench)
+    finally:
+        bench.thaw("scheduler")
+    _log.info("seconds behind a record of an unknown schema: %s", waits)
+    until(
+        "each record of an unknown schema is dead-lettered",
+        lambda: unknown <= _dead_lettered(bench),
+        every_s=0.1,
+        progress=lambda: len(unknown & _dead_lettered(bench)),
+    )
+    bench.settle()
+    bench.accept_dead_letters()
+
+
+def _topics_with_a_schema(generation: str) -> list[str]:
+    entries = [each.event_source for each in read_catalogue(generation=generation) if each.event_source is not None]
+    consumed = {name for entry in entries for name in entry.topics}
+    return [topic.name for topic in topics.chain_topics() if topic.schema is not None and topic.name in consumed]
+
+
+def _produced(bench: Bench, topic: str, value: bytes) -> tuple[str, int | None]:
+    """Produce a value to partition 0; return its topic and offset."""
+    (message,) = bench.produce(topic, [value], partition=0)
+    return topic, message.offset()
+
+
+def _dead_lettered(bench: Bench) -> set[tuple[str, int | None]]:
+    return {(letter.topic, letter.offset) for letter in bench.letters.all() if letter.partition == 0}
+
+
+def _wait_for_each(bench: Bench, records: set[tuple[str, int | None]]) -> Mapping[str, float]:
+    """Wait for the dead letter of each record. Return the seconds until it was seen, by topic."""
+    began, waits = time.monotonic(), dict[str, float]()
+
+    def all_seen() -> bool:
+        for topic, _ in records & _dead_lettered(bench):
+            waits.setdefault(topic, round(time.monotonic() - began, 2))
+        return len(waits) == len(records)
+
+    until("each record behind one is read", all_seen, every_s=0.05, progress=lambda: len(waits))
+    return waits
 
 
 def oversize(bench: Bench, _: Send) -> None:

@@ -245,6 +245,12 @@ CELLS = (
     Cell(name="registry down, cold", fault=servers.registry_down_cold),
     # --- broken records ---
     _dead_lettered("unknown schema id", "unknown_schema", 1, ci=True),
+    Cell(
+        name="records of unknown schemas on every topic and in every lane",
+        fault=broken.unknown_schemas_everywhere,
+        load=Load(users=60),
+        timeout_s=90.0,
+    ),
     _dead_lettered("poison at the start of a batch", "undecodable", 0),
     _dead_lettered("poison in the middle of a batch", "undecodable", 2, ci=True),
     _dead_lettered("poison at the end of a batch", "undecodable", 4),

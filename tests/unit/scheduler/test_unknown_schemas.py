@@ -113,6 +113,7 @@ def test_record_of_a_late_schema_returns_to_its_function(topic: topics.Topic) ->
 
 
 @pytest.mark.guarantee("schema_registry.denied_id_expires")
+@pytest.mark.kills(guard="on_failure.denied_id_expires")
 def test_record_of_an_unknown_schema_is_dead_lettered() -> None:
     rescheduler = Rescheduler()
     record = _of_send(_send())
