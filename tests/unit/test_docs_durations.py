@@ -27,7 +27,9 @@ SENTENCES = {
         ("and on request for {days} days", times.WEBHOOK_DELIVERIES_KEPT_S),
         ("the issuer's keys are read once in {s} s at most", times.TOKEN_KEYS_REFETCH_S),
         ("or {days} days before its record", times.TOO_OLD_S),
-        ("is redelivered for {s} s (`DENIED_SCHEMA_RETRY_S`)", times.DENIED_SCHEMA_RETRY_S),
+        ("keeps it for {s} s (`DENIED_SCHEMA_RETRY_S`)", times.DENIED_SCHEMA_RETRY_S),
+        ("after one batch waited {s} s", times.DENIED_SCHEMA_RETRY_S),
+        ("has seen an id denied for {s} s", times.DENIED_SCHEMA_RETRY_S),
     ],
     "docs/glossary.md": [("the exclusive right to process a record for {s} s", times.LEASE_S)],
     "docs/decisions/030-delivery-ledger.md": [
