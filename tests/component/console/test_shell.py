@@ -1,4 +1,6 @@
-"""The console without a network, and in German, in a real Chromium over the functions in memory."""
+"""The console without a network, in German, after *Back* and before a sign-in, in a real Chromium over the functions in
+memory.
+"""
 
 from collections.abc import Iterator
 
@@ -6,6 +8,8 @@ import pytest
 from playwright.sync_api import expect
 
 from devstack.services.lambda_host import CONSOLE
+from masscomm.domain.signing_keys import KeySet
+from masscomm.domain.unsubscribe_tokens import Subscription, sign
 from tests.support.harness import console_pictures, rest_api
 from tests.support.harness.console import open_console
 from tests.support.harness.console_pictures import LIVE
@@ -70,3 +74,38 @@ def test_problems_and_warnings_of_the_api_are_in_german(url: str) -> None:
         expect(page.get_by_text("1 von 21 Nutzern sind noch unbekannt")).to_be_visible()
         page.goto(f"{url}/#/sends?club=2")
         expect(page.get_by_role("alert")).to_contain_text("Sie dürfen nicht jeden angefragten Verein sehen.")
+
+
+def test_pages_without_a_session_log_no_error(url: str) -> None:
+    """The description of the API, the issuer's page, and the pages of an unsubscribe link."""
+    subscription = Subscription(user_id=42, club_id=1, category="match_reminder")
+    in_2100_s = 4_102_444_800
+    token = sign(KeySet.read(rest_api.SIGNING_KEYS), subscription, in_2100_s)
+    with open_console(url, None) as console:
+        page = console.page
+        page.locator("main").get_by_role("button").click()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        page.goto(f"{url}/-/api")
+        expect(page.get_by_text("/v1/sends", exact=True).first).to_be_visible()
+        page.goto(f"{url}/v1/unsubscribe/{token}")
+        page.get_by_role("button").click()
+        expect(page.get_by_role("heading", name="Unsubscribed")).to_be_visible()
+        page.goto(f"{url}/v1/unsubscribe/unsigned")
+        expect(page.get_by_role("heading")).to_be_visible()
+        assert console.errors == []
+
+
+def test_back_shows_the_id_of_the_rows(url: str) -> None:
+    with open_console(url, "admin") as console:
+        page = console.page
+        page.goto(f"{url}/#/users/42")
+        expect(page.get_by_role("cell").first).to_be_visible()
+        page.get_by_label("User id").fill("9007199254740993")
+        page.get_by_role("button", name="Show").click()
+        expect(page.get_by_role("cell")).to_have_count(0)
+        page.go_back()
+        expect(page.get_by_role("cell").first).to_be_visible()
+        expect(page.get_by_label("User id")).to_have_value("42")
+        page.go_forward()
+        expect(page.get_by_label("User id")).to_have_value("9007199254740993")
+        assert console.errors == []

@@ -59,6 +59,8 @@ class SleepingClock(FixedClock):
 
 # The only API key that the gateway of `serving` accepts.
 KEY = "mc_test"
+# The keys of unsubscribe links.
+SIGNING_KEYS = json.dumps({"current": "1", "1": "a key of at least thirty-two bytes"})
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
@@ -109,8 +111,8 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
     monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
     preferences = change_preferences(chain, directory)
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
-    keys = json.dumps({"current": "1", "1": "a key of at least thirty-two bytes"})
-    links = UnsubscribeLinks(url="https://example.org", keys=SigningKeys(read=lambda: keys, clock=clock), clock=clock)
+    keys = SigningKeys(read=lambda: SIGNING_KEYS, clock=clock)
+    links = UnsubscribeLinks(url="https://example.org", keys=keys, clock=clock)
     pages = Unsubscribe(
         links=links, preferences=preferences, limiter=RateLimiter(usage=InMemoryKeyUsage(), clock=clock)
     )
