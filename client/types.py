@@ -1341,7 +1341,7 @@ class DeviceCountsFilters(TypedDict):
     club_id: NotRequired[int | list[int]]
 
 
-type DevicesReason = Literal["takes_nothing", "invalid_token", "invalid_row", "inactive", "deleted"]
+type DevicesReason = Literal["takes_nothing", "invalid_token", "invalid_row", "token_moved", "inactive", "deleted"]
 
 
 class DevicesFilters(TypedDict):

@@ -16,6 +16,7 @@ from masscomm.directory.bulk_writes import ChangedDocument, VersionedDocument, a
 from masscomm.directory.client import NotFoundError, OpenSearch
 from masscomm.directory.device_states import INDEX as DEVICE_STATE
 from masscomm.directory.device_states import document_of, some_state, states_in
+from masscomm.directory.disabled_devices import DisabledReason
 from masscomm.domain import preference_changes, suppressions
 from masscomm.errors import Retry
 
@@ -94,7 +95,8 @@ class SearchIndices:
         for arn in arns - self._shared_endpoints(arns, [state.id for state in states]):
             self._delete_endpoint(arn)
         # The device registrar stores the same values for a device whose row is deleted.
-        deleted = {"token": None, "endpoint_arn": None, "enabled": False, "reason": "deleted"}
+        deleted: dict[str, Any] = {"token": None, "endpoint_arn": None, "enabled": False, "reason": "deleted"}
+        deleted |= {"user_id": None, "taken_in": None, "taken_at": None}
         updated = {"updated_at": self._now_ms()}
         erased = [
             replace(state, source=document_of([each | deleted | updated for each in states_in(state.source)]))
@@ -159,8 +161,12 @@ class SearchIndices:
         return list(self._search(DEVICE_STATE, {"ids": {"values": sorted(ids)}}))
 
     def _shared_endpoints(self, arns: set[str], ours: Sequence[str]) -> set[str]:
-        enabled = some_state(("terms", "endpoint_arn", sorted(arns)), ("term", "enabled", True))
-        query = {"bool": {"filter": [enabled], "must_not": [{"ids": {"values": list(ours)}}]}}
+        of_arns = ("terms", "endpoint_arn", sorted(arns))
+        enabled = some_state(of_arns, ("term", "enabled", True))
+        # The token of such a device comes back to it when the person's row ends.
+        moved = some_state(of_arns, ("term", "reason", DisabledReason.TOKEN_MOVED))  # guard: erasure.moved_token
+        users = {"bool": {"should": [enabled, moved], "minimum_should_match": 1}}
+        query = {"bool": {"filter": [users], "must_not": [{"ids": {"values": list(ours)}}]}}
         return {arn for state in self._search(DEVICE_STATE, query) for arn in _endpoints(state)} if arns else set()
 
     def _delete_endpoint(self, arn: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from masscomm.directory.bulk_writes import ChangedDocument, Conflict, answering, write_changed
 from masscomm.directory.client import OpenSearch
@@ -10,6 +10,15 @@ from masscomm.directory.device_states import INDEX, document_of, states_in
 from masscomm.errors import Retry
 
 _IDS_A_REQUEST = 1_000
+
+
+class Taken(NamedTuple):
+    """When a row took its user and its token."""
+
+    # The snapshot generation in whose stream the row took them; None: a snapshot has the row, without a position.
+    generation: str | None
+    # The log position of the change; for a row of a snapshot its `updated_at`.
+    at: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +38,10 @@ class DeviceState:
     # in states that earlier versions of the code wrote.
     generation: str | None
     row_version: int
+    # The user of the row, and when it took this user and the token; None in states that earlier versions of the code
+    # wrote, and for a deleted row.
+    user_id: int | None = None
+    taken: Taken | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +107,8 @@ def _read(document: Mapping[str, Any]) -> StatesOfDevice:
             generation=source.get("generation"),
             # Earlier versions of the code stored a state under the version of its row.
             row_version=source.get("row_version") or document["_version"],
+            user_id=source.get("user_id"),
+            taken=None if source.get("taken_at") is None else Taken(source.get("taken_in"), source["taken_at"]),
         )
         for source in states_in(document["_source"])
     ]
@@ -113,6 +128,9 @@ def _document(states: StatesOfDevice) -> dict[str, Any]:
                 "updated_at": state.updated_at,
                 "generation": state.generation,  # guard: devices.recorded_generation
                 "row_version": state.row_version,
+                "user_id": state.user_id,
+                "taken_in": None if state.taken is None else state.taken.generation,
+                "taken_at": None if state.taken is None else state.taken.at,
             }
             for state in states.by_generation.values()
         ]

@@ -8,6 +8,7 @@ from typing import Any
 from functions.device_registrar.device_states import OpenSearchDeviceStates
 from functions.device_registrar.endpoints import SnsEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
+from functions.device_registrar.token_holders import OpenSearchTokenHolders
 from masscomm import environment
 from masscomm.aws import sdk
 from masscomm.aws.request import Limits
@@ -38,6 +39,7 @@ def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
         generations=topics.generations(environment.required("CDC_GENERATION")),
         created=OpenSearchCreationTimes(client),
         states=OpenSearchDeviceStates(client),
+        holders=OpenSearchTokenHolders(client),
         endpoints=SnsEndpoints(applications, sdk.client("sns", limits)),
         clock=SystemClock(),
         workers=workers,

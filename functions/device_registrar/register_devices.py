@@ -1,7 +1,7 @@
 """Registers the monolith's devices with the push provider, and stores the results in the index device_state.
 
-newest row of each device and generation → its stored states → concurrent calls to the provider → the new states, in
-one bulk write
+newest row of each device and generation → its stored states → concurrent calls to the provider → the new states and
+the owners of their tokens, in bulk writes (functions.device_registrar.token_owners)
 
 statuses of endpoints (topic device_status), from delivery or operators → the states of these endpoints, after the rows
 
@@ -15,13 +15,16 @@ token, not to a device: two devices have the same token after another user has l
 registrar deletes no endpoint.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
-from functions.device_registrar.device_states import DeviceState, DeviceStates, StatesOfDevice
+from functions.device_registrar.device_states import DeviceState, DeviceStates, StatesOfDevice, Taken
 from functions.device_registrar.endpoints import Endpoints, InvalidToken
+from functions.device_registrar.token_holders import TokenHolders
+from functions.device_registrar.token_owners import TokenOwners, inherited, latest
 from masscomm.cdc.captured_tables import DEVICES
 from masscomm.cdc.change_events import (
     SNAPSHOT_VERSION,
@@ -34,6 +37,7 @@ from masscomm.cdc.change_events import (
 )
 from masscomm.chain.batch import Batch, Item, UseCase
 from masscomm.clock import Clock
+from masscomm.directory.disabled_devices import DisabledReason
 from masscomm.directory.generations import CreationTimes
 from masscomm.domain.platforms import platform_named, platform_of_arn
 from masscomm.domain.records import DeviceStatusChanged
@@ -45,6 +49,8 @@ from masscomm.kafka.event import KafkaRecord
 
 # The reason in the state of a device whose endpoint delivery reported as inactive.
 _TAKES_NOTHING = "takes_nothing"
+# The place of a captured generation whose time of creation is not stored yet.
+_NEWEST = 2**63
 # The statuses of an endpoint: the provider reports it as inactive, or an operator asks for it again.
 _INACTIVE, _ACTIVE = "inactive", "active"
 
@@ -58,8 +64,9 @@ class _Device:
     id: str
     # All records of the batch that concern the device.
     items: list[Item[Fact]]
-    # The newest row of the device in each snapshot generation.
+    # The newest row of the device in each snapshot generation, and all its rows of the batch.
     rows: dict[str, RowChanged]
+    versions: list[RowChanged]
     # The stored states of the device, and the new ones.
     before: StatesOfDevice
     after: StatesOfDevice | None = None
@@ -82,6 +89,7 @@ class RegisterDevices(UseCase[Fact]):
         generations: Sequence[str],
         created: CreationTimes,
         states: DeviceStates,
+        holders: TokenHolders,
         endpoints: Endpoints,
         clock: Clock,
         workers: int,
@@ -93,6 +101,7 @@ class RegisterDevices(UseCase[Fact]):
         self._endpoints = endpoints
         self._clock = clock
         self._workers = workers
+        self._owners = TokenOwners(states=states, holders=holders, order=self._order, clock=clock)
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Fact:
         if record.topic == topics.DEVICE_STATUS:
@@ -140,7 +149,8 @@ class RegisterDevices(UseCase[Fact]):
                 continue
             if states != before.by_generation:
                 changed[device_id] = replace(before, by_generation=states)
-        for device_id, fate in (fates | self._states.write(changed)).items():
+        tokens = {device_id: _tokens_in(states) for device_id, states in changed.items()}
+        for device_id, fate in (fates | self._owners.store(changed, tokens)).items():
             for item in items_of[device_id]:
                 item.error = fate
 
@@ -180,6 +190,11 @@ class RegisterDevices(UseCase[Fact]):
         for device in devices.values():
             device.rows = {name: row for name, row in device.rows.items() if _is_as_new(row, device.before)}
         due = [device for device in devices.values() if device.rows]
+        for device in devices.values():
+            if not device.rows:
+                states = self._with_times_taken(device.before.by_generation, device.versions)
+                if states != device.before.by_generation:
+                    device.after = replace(device.before, by_generation=states)
         pool = ThreadPoolExecutor(self._workers)
         tasks = {pool.submit(self._settle, device, outlived, batch.remaining_s): device for device in due}
         # boto3's time-outs limit single operations of a socket: a call to a slow server, or one that waits for a name
@@ -190,8 +205,10 @@ class RegisterDevices(UseCase[Fact]):
             task.result()
         for task in late:
             tasks[task].error = Retry("the call did not end within the invocation")
-        fates = self._states.write(
-            {d.id: d.after for task, d in tasks.items() if task in settled and d.after is not None}
+        stored = [device for device in devices.values() if device.error is None]
+        fates = self._owners.store(
+            {device.id: device.after for device in stored if device.after is not None},
+            {device.id: _tokens_of(device) for device in stored},
         )
         for device in devices.values():
             device.error = device.error or fates.get(device.id)
@@ -224,18 +241,49 @@ class RegisterDevices(UseCase[Fact]):
         if remaining_s() < ENDPOINT_CALL_S:
             device.error = Retry("no time was left for another call")
             return
-        after = device.before
+        states = dict(device.before.by_generation)
         try:
             for row in device.rows.values():
-                state = self._as_the_row_says(row, after.by_generation)
-                kept = {name: each for name, each in after.by_generation.items() if name not in outlived}
-                after = replace(after, by_generation={**kept, row.generation: state})
+                own = states.get(row.generation)
+                states[row.generation] = replace(
+                    self._as_the_row_says(row, states),
+                    user_id=None if row.columns is None else row.columns["user_id"],
+                    taken=None if row.columns is None else _first_known(row, own),
+                )
+            states = self._with_times_taken(states, device.versions)
         except Stop:
             raise
         except Exception as error:
             device.error = error
             return
-        device.after = after
+        if outlived & states.keys():
+            states = inherited(states, self._order(_named(states)))
+        kept = {name: state for name, state in states.items() if name not in outlived}
+        device.after = replace(device.before, by_generation=kept)
+
+    def _with_times_taken(
+        self, states: Mapping[str | None, DeviceState], rows: Iterable[RowChanged]
+    ) -> dict[str | None, DeviceState]:
+        """Return the states with the times at which their rows took user and token, of what these rows show. The rows
+        may be older than those of the states, because environments may process them in any order.
+        """
+        found = dict(states)
+        order = self._order(_named(states))
+        for row in rows:
+            state, taken = found.get(row.generation), _taken(row)
+            if state is None or taken is None or row.columns is None or state.user_id is None:
+                continue
+            is_same = (row.columns["user_id"], _text(row.columns, "token")) == (state.user_id, state.token)
+            if is_same or taken.generation is not None:
+                found[row.generation] = replace(state, taken=latest(state.taken, taken, order))
+        return found
+
+    def _order(self, generations: Collection[str]) -> dict[str, int]:
+        """Return the place of snapshot generations in the order of their creation. Raises Retry."""
+        if len(generations) <= 1:
+            return dict.fromkeys(generations, 0)
+        times = self._created.of(generations)
+        return {name: times.get(name, _NEWEST if name in self._generations else 0) for name in generations}
 
     def _as_the_row_says(self, row: RowChanged, states: Mapping[str | None, DeviceState]) -> DeviceState:
         if row.columns is None:
@@ -248,7 +296,9 @@ class RegisterDevices(UseCase[Fact]):
         arn = before.endpoint_arn if before is not None else None
         if not _active(row):
             return self._state(row, token=token, endpoint_arn=arn, reason="inactive")
-        if before is not None and (before.enabled or (before.reason == _TAKES_NOTHING and _is_no_news(row, own))):
+        known_dead = before is not None and before.reason == _TAKES_NOTHING and _is_no_news(row, own)
+        has_moved = before is not None and before.reason == DisabledReason.TOKEN_MOVED
+        if before is not None and (before.enabled or known_dead or has_moved):
             # The device is already registered. The state gets the new version, so that no older row is applied later.
             return replace(before, generation=row.generation, row_version=row.version)
         try:
@@ -277,8 +327,9 @@ def _newest(items: Iterable[Item[Fact]]) -> dict[str, _Device]:
         row = _device_row(item.value)
         if row is None:
             continue
-        device = devices.setdefault(row.id, _Device(row.id, [], {}, StatesOfDevice({})))
+        device = devices.setdefault(row.id, _Device(row.id, [], {}, [], StatesOfDevice({})))
         device.items.append(item)
+        device.versions.append(row)
         known = device.rows.get(row.generation)
         if known is None or row.version >= known.version:
             device.rows[row.generation] = row
@@ -317,6 +368,58 @@ def _is_no_news(row: RowChanged, state: DeviceState | None) -> bool:
     an inactive token again.
     """
     return row.version == SNAPSHOT_VERSION or (state is not None and row.version == state.row_version)
+
+
+def _taken(row: RowChanged) -> Taken | None:
+    """Return when the row took its user and token, of what this version of it shows: the change in a stream that gave
+    it both, or the snapshot that has it. None: an earlier version took them.
+    """
+    columns, earlier = row.columns, row.earlier
+    if columns is None:
+        return None
+    if row.version == SNAPSHOT_VERSION:
+        return Taken(None, _updated_at(columns))
+    # guard: devices.when_taken
+    if earlier is not None and all(earlier.get(name) == columns.get(name) for name in ("user_id", "token")):
+        return None
+    return Taken(row.generation, row.version)
+
+
+def _first_known(row: RowChanged, own: DeviceState | None) -> Taken:
+    """Return when a row took its user and token as far as it is known before the rows of the batch are looked at: of a
+    row that was not seen before, as for a row of a snapshot.
+    """
+    return own.taken if own is not None and own.taken is not None else Taken(None, _updated_at(row.columns or {}))
+
+
+def _updated_at(columns: Mapping[str, Any]) -> int:
+    """Return a row's `updated_at` in µs since the epoch, or as the number that it is; 0 if it has none."""
+    value = columns.get("updated_at")
+    if isinstance(value, int):
+        return value
+    try:
+        at = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return 0
+    if at is None:
+        return 0
+    return round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+
+
+def _named(states: Collection[str | None]) -> set[str]:
+    return {name for name in states if name is not None}
+
+
+def _tokens_in(states: StatesOfDevice) -> set[str]:
+    return {state.token for state in states.by_generation.values() if state.token}
+
+
+def _tokens_of(device: _Device) -> set[str]:
+    """Return all tokens that the device has or had: in its states, and in its rows before and after a change."""
+    columns = [each for row in device.versions for each in (row.columns, row.earlier)]
+    # guard: devices.tokens_of_a_redelivered_row
+    found = {token for each in columns if each is not None and (token := _text(each, "token"))}
+    return found | _tokens_in(device.before) | (_tokens_in(device.after) if device.after else set())
 
 
 def _active(row: RowChanged) -> bool:

@@ -15,7 +15,7 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from masscomm.cdc.captured_tables import USER_SETTINGS, CapturedTable, captured_tables
+from masscomm.cdc.captured_tables import DEVICES, USER_SETTINGS, CapturedTable, captured_tables
 from masscomm.domain.source_tables import SourceError, Value, directory_table
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import InvalidJson, UnstorableJson, read_json
@@ -87,6 +87,8 @@ class RowChanged:
     applied_version: int | None = None
     # The columns of the directory whose earlier values stay, because the row has lost their columns.
     kept: tuple[str, ...] = ()
+    # The columns of a device before a streamed change; None: the row is new, or its earlier columns cannot be read.
+    earlier: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +244,11 @@ def _table_change(tables: Sequence[str], generation: str, key: bytes | None, val
         for table in tables
     )
     if operation == "d":
-        rows = tuple(replace(row, applied_version=_applied_version(row.table, value.get("before"))) for row in rows)
+        before = value.get("before")
+        rows = tuple(
+            replace(row, applied_version=_applied_version(row.table, before), earlier=_earlier(row, before))
+            for row in rows
+        )
     else:
         rows = _with_columns(rows, _mapping(value["after"]), value.get("before"))
     return rows[0] if len(rows) == 1 else RowsChanged(rows=rows)
@@ -272,11 +278,12 @@ def _with_columns(rows: Sequence[RowChanged], after: Mapping[str, Any], before: 
     for row in rows:
         try:
             kept = tuple(_lost(captured_tables()[row.table], after))
-            found.append(replace(row, columns=_columns(row.table, row.id, after, before), kept=kept))
+            columns = _columns(row.table, row.id, after, before)
+            found.append(replace(row, columns=columns, kept=kept, earlier=_earlier(row, before)))
         except DeadLetter as fault:
             faults.append(fault)
             if isinstance(fault, _WithoutOwner):  # guard: cdc.row_without_an_owner
-                deleted.append(row)
+                deleted.append(replace(row, earlier=_earlier(row, before)))
             elif directory_table(row.table) == USER_SETTINGS:  # guard: cdc.refused_settings
                 unreadable.append(replace(row, columns={"channels": UNREADABLE}))
     if deleted or unreadable:
@@ -288,6 +295,16 @@ def _with_columns(rows: Sequence[RowChanged], after: Mapping[str, Any], before: 
         message = f"{row.table}.{column}: the row {row.id} has lost the column; the earlier value stays"
         raise RefusedRow(DeadLetter("invalid", message), written=found)
     return tuple(found)
+
+
+def _earlier(row: RowChanged, before: Any) -> Mapping[str, Any] | None:
+    """Return the columns of a device before a change, which tell whether the row took its token, and which it lost."""
+    if row.table != DEVICES or not isinstance(before, dict):
+        return None
+    try:
+        return _columns(row.table, row.id, before, None)
+    except DeadLetter:
+        return None
 
 
 class _WithoutOwner(DeadLetter):

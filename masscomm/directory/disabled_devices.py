@@ -26,6 +26,7 @@ class DisabledReason(StrEnum):
     TAKES_NOTHING = "takes_nothing"  # The provider reported that its endpoint accepts nothing any more.
     INVALID_TOKEN = "invalid_token"  # noqa: S105 - The provider refused the token.
     INVALID_ROW = "invalid_row"  # The monolith's row has no token or no known platform.
+    TOKEN_MOVED = "token_moved"  # noqa: S105 - Another user's row has taken the token since then.
     INACTIVE = "inactive"  # The monolith's row says so.
     DELETED = "deleted"  # The monolith has deleted the row.
 

@@ -37,6 +37,7 @@ LOGS_UNREAD = "the cells do not search logs, headers and outcomes for personal d
 PLAIN_TEXT = "local servers use no TLS"
 NOTHING_PRINTED = "the cells print nothing"
 ANY_SIGNATURE = "the stand-ins for AWS accept any signature"
+MOVED_TOKENS = "each device of the cells has a token of its own, or one of the same user"
 REPLACED_GENERATION = "a generation of the directory is replaced while functions and connectors die"
 ONE_CANCELLATION = "the cells cancel one send on its way"
 LIMITED_KEYS = "the development key, which the cells use, has no limits"
@@ -627,6 +628,42 @@ MUTANTS = (
         rule="A row of an unknown platform is a dead letter.",
         change=Never(),
         no_cell="the devices of the cells have gcm as their platform",
+    ),
+    Mutant(
+        guard="devices.when_taken",
+        rule="A row takes its token when it gets its user and its token, not when another column changes.",
+        change=Never(),
+        no_cell=MOVED_TOKENS,
+    ),
+    Mutant(
+        guard="devices.owner_in_a_new_snapshot",
+        rule="A new snapshot that has the owner's row keeps the owner.",
+        change=Never(),
+        no_cell=MOVED_TOKENS,
+    ),
+    Mutant(
+        guard="devices.most_holders",
+        rule="A token of very many rows has a bounded number of holders.",
+        change=Becomes("frozenset(map(str, newest))"),
+        no_cell=MOVED_TOKENS,
+    ),
+    Mutant(
+        guard="devices.owners_read_again",
+        rule="An environment that has changed an owner reads everything again.",
+        change=Becomes("not pending"),
+        no_cell=MOVED_TOKENS,
+    ),
+    Mutant(
+        guard="devices.tokens_of_a_redelivered_row",
+        rule="A redelivered row changes the owner of the token that it has lost.",
+        change=Becomes("set()"),
+        no_cell=MOVED_TOKENS,
+    ),
+    Mutant(
+        guard="erasure.moved_token",
+        rule="Endpoints of tokens that come back to another user are kept.",
+        change=Becomes("enabled"),
+        no_cell="no user of a cell is erased",
     ),
     Mutant(
         guard="devices.recorded_generation",

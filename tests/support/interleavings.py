@@ -27,9 +27,9 @@ class Environment:
     _waits: Semaphore = field(default_factory=lambda: Semaphore(0))
     _crashing: bool = False
 
-    def steps(self, adapter: Any) -> Any:
-        """Wrap an adapter, so that each of its calls is a step of this environment."""
-        return _Stepwise(adapter, self)
+    def steps(self, adapter: Any, *methods: str) -> Any:
+        """Wrap an adapter, so that each call of these methods, by default of all, is a step of this environment."""
+        return _Stepwise(adapter, self, methods)
 
     def step(self) -> None:
         """Wait for the turn. Raises Crash if the environment must crash here."""
@@ -61,12 +61,15 @@ class Environment:
 
 
 class _Stepwise:
-    def __init__(self, adapter: Any, environment: Environment) -> None:
+    def __init__(self, adapter: Any, environment: Environment, methods: Sequence[str]) -> None:
         self._adapter = adapter
         self._environment = environment
+        self._methods = methods
 
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._adapter, name)
+        if self._methods and name not in self._methods:
+            return call
 
         def stepping(*arguments: Any, **options: Any) -> Any:
             self._environment.step()

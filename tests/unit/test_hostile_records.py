@@ -20,6 +20,7 @@ from functions.cdc_consumer.generation import Generation
 from functions.device_registrar.device_states import InMemoryDeviceStates
 from functions.device_registrar.endpoints import InMemoryEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
+from functions.device_registrar.token_holders import InMemoryTokenHolders
 from functions.receipts.process_receipts import ProcessReceipts
 from functions.receipts.sent_messages import InMemorySentMessages
 from functions.scheduler.reschedule_records import RescheduleRecords
@@ -85,6 +86,7 @@ def _device_registrar() -> tuple[Chain, UseCase[Any]]:
         generations=["g1"],
         created=InMemoryCreationTimes(),
         states=InMemoryDeviceStates(),
+        holders=InMemoryTokenHolders(),
         endpoints=InMemoryEndpoints(),
         clock=chain.clock,
         workers=1,

@@ -8,7 +8,13 @@ from devstack.config import StackConfig
 from devstack.provision import create_indices
 from functions.device_registrar.device_states import OpenSearchDeviceStates
 from functions.device_registrar.endpoints import SnsEndpoints
-from tests.support.contracts.device_registrar import DeviceStatesContract, Enabled, EndpointsContract
+from functions.device_registrar.token_holders import OpenSearchTokenHolders
+from tests.support.contracts.device_registrar import (
+    DeviceStatesContract,
+    Enabled,
+    EndpointsContract,
+    TokenHoldersContract,
+)
 from tests.support.servers.localstack_client import localstack_client
 from tests.support.servers.opensearch_client import TestClient
 
@@ -48,6 +54,16 @@ class TestSnsEndpoints(EndpointsContract):
     @pytest.fixture
     def disable(self, client: SNSClient) -> Callable[[str], None]:
         return lambda arn: client.set_endpoint_attributes(EndpointArn=arn, Attributes={"Enabled": "false"}) and None
+
+
+class TestOpenSearchTokenHolders(TokenHoldersContract):
+    @pytest.fixture
+    def holders(self, cluster: str) -> Iterator[OpenSearchTokenHolders]:
+        client = TestClient(cluster)
+        client.indices.delete(index="device_state", ignore_unavailable=True)
+        create_indices(cluster, "g1")
+        yield OpenSearchTokenHolders(client)
+        client.close()
 
 
 class TestOpenSearchDeviceStates(DeviceStatesContract):

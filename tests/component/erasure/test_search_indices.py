@@ -126,6 +126,14 @@ def test_rows_of_every_generation_are_erased(client: TestClient, person: Person)
     assert client.get(index=f"users-{SERVING}", id="7")["_source"] == {"deleted": True, "deleted_at_ms": 99}
 
 
+@pytest.mark.kills(guard="erasure.moved_token")
+def test_endpoint_of_a_moved_token_is_not_deleted(client: TestClient, person: Person) -> None:
+    put(client, "device_state", "80", 6, token="t72", endpoint_arn=SHARED_ARN, enabled=False, reason="token_moved")
+    endpoints = Endpoints()
+    SearchIndices(client, endpoints).erase_endpoints(person)
+    assert SHARED_ARN not in endpoints.deleted
+
+
 @pytest.mark.guarantee("erasure.shared_endpoint_stays")
 @pytest.mark.kills(guard="erasure.other_users_endpoints")
 def test_only_endpoints_without_other_users_are_deleted(client: TestClient, person: Person) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from functions.device_registrar.device_states import DeviceState, DeviceStates, StatesOfDevice
 from functions.device_registrar.endpoints import Endpoints, InvalidToken
+from functions.device_registrar.token_holders import Holders, TokenHolders
 from masscomm.directory.bulk_writes import Conflict
 
 type Enabled = Callable[[str], bool | None]
@@ -57,6 +58,30 @@ def state(arn: str | None, version: int, *, enabled: bool = True, generation: st
 
 def states_of(*states: DeviceState) -> StatesOfDevice:
     return StatesOfDevice({each.generation: each for each in states})
+
+
+class TokenHoldersContract:
+    """Subclasses define the fixture `holders`, an empty store."""
+
+    def test_written_holders_are_read_at_once(self, holders: TokenHolders) -> None:
+        assert holders.read([]) == {}
+        none = holders.read(["t", "u" * 5_000])
+        assert none == {"t": Holders(), "u" * 5_000: Holders()}
+        both = {token: replace(each, device_ids=frozenset({"1", "2"})) for token, each in none.items()}
+        assert holders.write(both) == dict.fromkeys(both)
+        assert {token: each.device_ids for token, each in holders.read(both).items()} == {
+            token: {"1", "2"} for token in both
+        }
+
+    def test_changed_holders_are_not_replaced(self, holders: TokenHolders) -> None:
+        before = holders.read(["t"])["t"]
+        assert holders.write({"t": replace(before, device_ids=frozenset({"1"}))}) == {"t": None}
+        for stale in (before, replace(before, device_ids=frozenset({"2"}))):
+            assert isinstance(holders.write({"t": stale})["t"], Conflict)
+        present = holders.read(["t"])["t"]
+        assert holders.write({"t": replace(present, device_ids=frozenset())}) == {"t": None}
+        assert isinstance(holders.write({"t": present})["t"], Conflict)
+        assert holders.read(["t"])["t"].device_ids == frozenset()
 
 
 class DeviceStatesContract:

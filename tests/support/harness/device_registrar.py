@@ -3,6 +3,7 @@ import base64
 from functions.device_registrar.device_states import DeviceState, InMemoryDeviceStates
 from functions.device_registrar.endpoints import InMemoryEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
+from functions.device_registrar.token_holders import InMemoryTokenHolders
 from masscomm.chain.batch import BatchDriver
 from masscomm.clock import FixedClock
 from masscomm.directory.generations import InMemoryCreationTimes
@@ -23,6 +24,7 @@ class Registrar:
     def __init__(self, *generations: str, before: "Registrar | None" = None) -> None:
         """Create a registrar. With `before`, it is another environment of that registrar."""
         self.states: InMemoryDeviceStates = before.states if before else InMemoryDeviceStates()
+        self.holders: InMemoryTokenHolders = before.holders if before else InMemoryTokenHolders()
         self.endpoints: InMemoryEndpoints = before.endpoints if before else InMemoryEndpoints()
         self.producer = InMemoryProducer()
         self.context = Context()
@@ -31,6 +33,7 @@ class Registrar:
             generations=generations or ("g1",),
             created=self.created,
             states=self.states,
+            holders=self.holders,
             endpoints=self.endpoints,
             clock=FixedClock(5),
             workers=4,

@@ -7,6 +7,7 @@ import pytest
 from functions.device_registrar.device_states import DeviceState, InMemoryDeviceStates
 from functions.device_registrar.endpoints import InMemoryEndpoints, endpoint_arn
 from functions.device_registrar.register_devices import RegisterDevices
+from functions.device_registrar.token_holders import InMemoryTokenHolders
 from masscomm.directory.generations import InMemoryCreationTimes
 from masscomm.domain.records import DeviceStatusChanged
 from masscomm.errors import Retry
@@ -28,6 +29,7 @@ class Registrar(Chain):
             generations=["g1"],
             created=InMemoryCreationTimes(),
             states=self.states,
+            holders=InMemoryTokenHolders(),
             endpoints=self.endpoints,
             clock=self.clock,
             workers=4,

@@ -4,7 +4,13 @@ import pytest
 
 from functions.device_registrar.device_states import InMemoryDeviceStates
 from functions.device_registrar.endpoints import InMemoryEndpoints
-from tests.support.contracts.device_registrar import DeviceStatesContract, Enabled, EndpointsContract
+from functions.device_registrar.token_holders import InMemoryTokenHolders
+from tests.support.contracts.device_registrar import (
+    DeviceStatesContract,
+    Enabled,
+    EndpointsContract,
+    TokenHoldersContract,
+)
 
 
 class TestInMemoryEndpoints(EndpointsContract):
@@ -23,6 +29,12 @@ class TestInMemoryEndpoints(EndpointsContract):
     @pytest.fixture
     def disable(self, endpoints: InMemoryEndpoints) -> Callable[[str], None]:
         return lambda arn: endpoints.enabled.update({arn: False})
+
+
+class TestInMemoryTokenHolders(TokenHoldersContract):
+    @pytest.fixture
+    def holders(self) -> InMemoryTokenHolders:
+        return InMemoryTokenHolders()
 
 
 class TestInMemoryDeviceStates(DeviceStatesContract):

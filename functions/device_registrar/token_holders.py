@@ -1,0 +1,98 @@
+"""The devices that have one token, in the OpenSearch index device_state: one document for each token.
+
+Two rows with one token are in different partitions, so several environments change a document. It is changed on the
+condition that it is still the one that was read. It names the token by its digest, and no user.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Protocol
+
+from masscomm.directory.bulk_writes import ChangedDocument, Conflict, answering, write_changed
+from masscomm.directory.client import OpenSearch
+from masscomm.directory.device_states import INDEX
+from masscomm.errors import Retry
+
+_IDS_A_REQUEST = 1_000
+
+
+@dataclass(frozen=True)
+class Holders:
+    """The devices that have a token."""
+
+    device_ids: frozenset[str] = frozenset()
+    # The sequence number and primary term of the document that was read; None: there was none.
+    read_from: tuple[int, int] | None = field(default=None, compare=False)
+
+
+class TokenHolders(Protocol):
+    """The interface of the store of the holders of tokens. Each method can raise Retry."""
+
+    def read(self, tokens: Collection[str]) -> dict[str, Holders]:
+        """Return the holders of each token."""
+        ...
+
+    def write(self, holders: Mapping[str, Holders]) -> dict[str, Exception | None]:
+        """Store the holders by token, except where the stored ones have changed since they were read. Return the error
+        of each write (Conflict in that case) or None.
+        """
+        ...
+
+
+class OpenSearchTokenHolders:
+    def __init__(self, client: OpenSearch) -> None:
+        self._client = client
+
+    def read(self, tokens: Collection[str]) -> dict[str, Holders]:
+        found = {}
+        wanted = sorted(tokens)
+        for start in range(0, len(wanted), _IDS_A_REQUEST):
+            some = wanted[start : start + _IDS_A_REQUEST]
+            ids = [_document_id(token) for token in some]
+            with answering("the holders of tokens"):
+                documents = self._client.mget(index=INDEX, body={"ids": ids}).get("docs")
+            if not isinstance(documents, list) or [each.get("_id") for each in documents] != ids:
+                raise Retry("OpenSearch answered the holders of tokens without a document for each id")
+            for token, document in zip(some, documents, strict=True):
+                if "error" in document or "found" not in document:
+                    raise Retry("OpenSearch could not look up the holders of a token")
+                found[token] = Holders()
+                if document["found"]:
+                    place = document["_seq_no"], document["_primary_term"]
+                    found[token] = Holders(frozenset(document["_source"]["holders"]), place)
+        return found
+
+    def write(self, holders: Mapping[str, Holders]) -> dict[str, Exception | None]:
+        documents = [
+            ChangedDocument(
+                index=INDEX,
+                id=_document_id(token),
+                after=each.read_from,
+                source={"holders": sorted(each.device_ids)},
+            )
+            for token, each in holders.items()
+        ]
+        return dict(zip(holders, write_changed(self._client, documents), strict=True))
+
+
+def _document_id(token: str) -> str:
+    return f"token:{sha256(token.encode()).hexdigest()}"
+
+
+class InMemoryTokenHolders:
+    def __init__(self) -> None:
+        self.stored: dict[str, Holders] = {}
+
+    def read(self, tokens: Collection[str]) -> dict[str, Holders]:
+        return {token: self.stored.get(token, Holders()) for token in tokens}
+
+    def write(self, holders: Mapping[str, Holders]) -> dict[str, Exception | None]:
+        return {token: self._write(token, each) for token, each in holders.items()}
+
+    def _write(self, token: str, holders: Holders) -> Exception | None:
+        known = self.stored.get(token, Holders()).read_from
+        if known != holders.read_from:
+            return Conflict("the stored holders have changed")
+        self.stored[token] = Holders(holders.device_ids, (known[0] + 1 if known else 0, 1))
+        return None
