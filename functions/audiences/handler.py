@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from masscomm.clock import SystemClock
 from masscomm.http import rest
-from masscomm.http.costly_requests import CostlyRequests
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.rest import JSON, Response
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
+from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.stores.request_slots import Kind
 
 if TYPE_CHECKING:

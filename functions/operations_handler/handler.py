@@ -22,7 +22,6 @@ from masscomm.channels.unsubscribe_links import is_offered
 from masscomm.clock import Clock, SystemClock
 from masscomm.http import idempotency, rest
 from masscomm.http.accept import negotiated
-from masscomm.http.costly_requests import CostlyRequests
 from masscomm.http.parameters import Reader
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.rest import JSON, Response, uncached
@@ -30,6 +29,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.stores.audit_log import Audit, AuditLog, PrincipalAudit
 from masscomm.stores.request_slots import Kind
 

@@ -17,7 +17,6 @@ from masscomm.domain.key_limits import RECIPIENTS
 from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.errors import Stop
 from masscomm.http import idempotency, rest
-from masscomm.http.costly_requests import CostlyRequests
 from masscomm.http.rate_limits import RateLimiter, maximum_of
 from masscomm.http.rest import JSON, Response
 from masscomm.http.scopes import Scope
@@ -27,6 +26,7 @@ from masscomm.kafka.producer import KafkaProducer
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs, traces
 from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.stores.request_slots import Kind
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
 from masscomm.domain.users import Template, User
 from masscomm.http import single_users
-from masscomm.http.costly_requests import CostlyRequests
 from masscomm.http.parameters import rfc3339
 from masscomm.http.scopes import ALL_SCOPES, PUBLIC_ROUTES, ROUTE_SCOPES
 from masscomm.http.tenant import ALL_CLUBS, Clubs, clubs_of
+from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys

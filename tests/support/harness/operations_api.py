@@ -21,11 +21,11 @@ from masscomm.directory.disabled_devices import DisabledDevice, InMemoryDisabled
 from masscomm.directory.suppression_list import InMemorySuppressionList, StoredSuppression
 from masscomm.domain.ids import address_id
 from masscomm.domain.webhooks import Attempt, Delivery, DeliveryStatus, Endpoint, EndpointKey, Event
-from masscomm.http.costly_requests import CostlyRequests
 from masscomm.kafka import topics
 from masscomm.kafka.avro import KNOWN_SUBJECT, Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import InMemoryProducer
 from masscomm.operations.alarms import Alarm, AlarmState, InMemoryAlarms
+from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.operations.dead_letter_store import InMemoryDeadLetters
 from masscomm.operations.dead_letters import DeadLetter
 from masscomm.operations.health import DirectoryAge, InMemoryHealth, Lag

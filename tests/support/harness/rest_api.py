@@ -32,9 +32,9 @@ from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
 from masscomm.domain.users import Template, User
 from masscomm.http.access_tokens import AccessTokens, InvalidToken, bearer_token
-from masscomm.http.costly_requests import CostlyRequests
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.observability import logs
+from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys

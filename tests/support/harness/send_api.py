@@ -12,9 +12,9 @@ from functions.send_handler.send_warnings import SendWarnings
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.directory.port import Directory
 from masscomm.domain.records import SendRequested
-from masscomm.http.costly_requests import CostlyRequests
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.kafka import topics
+from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.audit_log import AuditLog, InMemoryAuditLog
 from masscomm.stores.decision_log import DecisionLog, InMemoryDecisionLog

@@ -11,7 +11,7 @@ from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.limits import SMALLEST_GROUP
 from masscomm.domain.users import Device, User, UserSettings
-from masscomm.http.costly_requests import CostlyRequests
+from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.stores.request_slots import InMemoryRequestSlots, Kind
 from tests.support.harness.chain import Context
 from tests.support.harness.slots import take_slots

@@ -8,9 +8,9 @@ import pytest
 from masscomm.clock import FixedClock
 from masscomm.domain.limits import COSTLY_REQUESTS
 from masscomm.errors import Retry
-from masscomm.http.costly_requests import CostlyRequests
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Request
+from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.stores.request_slots import InMemoryRequestSlots, Kind
 
 TIMEOUT_S = 29.0

@@ -9,8 +9,8 @@ _METRICS = _EVERY | {"psycopg", "psycopg-pool"}
 
 # Package → the distributions that its own modules import; these distributions' requirements are not listed.
 DIRECT = {
-    "audience_expander": _CHAIN,
-    "audiences": _EVERY | {"confluent-kafka"},
+    "audience_expander": _CHAIN | {"tzdata"},
+    "audiences": _EVERY | {"confluent-kafka", "tzdata"},
     "builder": _CHAIN | {"babel", "jinja2", "regex"},
     "cdc_consumer": _CHAIN | {"babel", "jinja2", "regex"},
     "delivery": _CHAIN | {"tzdata"},
