@@ -113,9 +113,11 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
     keys = SigningKeys(read=lambda: SIGNING_KEYS, clock=clock)
     links = UnsubscribeLinks(url="https://example.org", keys=keys, clock=clock)
-    pages = Unsubscribe(
-        links=links, preferences=preferences, limiter=RateLimiter(usage=InMemoryKeyUsage(), clock=clock)
-    )
+    limiter = RateLimiter(usage=InMemoryKeyUsage(), clock=clock)
+    for api in APIS:
+        # People have limits by role.
+        monkeypatch.setattr(api, "_limiter", lambda: limiter)
+    pages = Unsubscribe(links=links, preferences=preferences, limiter=limiter)
     monkeypatch.setattr(preferences_handler, "unsubscribe", lambda: pages)
     costly = CostlyRequests(slots=InMemoryRequestSlots(), clock=clock)
     counting = audiences.UseCases(counts=CountAudience(directory=directory), costly=costly)
