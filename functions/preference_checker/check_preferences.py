@@ -8,7 +8,7 @@ from functools import partial
 from functions.preference_checker.look_up import LookUp
 from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.plan_emitter import PlanEmitter
-from functions.preference_checker.unreadable_settings import count_malformed
+from functions.preference_checker.unreadable_settings import count_malformed, count_unknown_zones
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.delayer import Delayer
 from masscomm.clock import Clock
@@ -167,6 +167,7 @@ class CheckPreferences:
             self._emit(batch, item, plan.Plan(delayed=[delayed]))
         else:
             count_malformed(request, decisions)
+            count_unknown_zones(request, view)
             self._record(batch, item, decisions)
 
     def _record(self, batch: Batch[Chunk], item: Item[Chunk], decisions: plan.ByChannel) -> None:

@@ -150,6 +150,12 @@ SETTINGS_MALFORMED = _counter(
     " has one user with the rule under malformed_settings",
     "preference_checker",
 )
+TIME_ZONES_UNKNOWN = _counter(
+    "TimeZonesUnknown",
+    "users whose quiet hours, or whose local time of a send, follow UTC because their time zone is unknown; the metrics"
+    " line has one of them under unknown_time_zone",
+    "preference_checker",
+)
 
 # --- providers --------------------------------------------------------------------------------------------------------
 
@@ -308,6 +314,7 @@ ALL: Mapping[str, Metric] = {
         DUPLICATES_REFUSED,
         REPEATED_RECIPIENTS,
         SETTINGS_MALFORMED,
+        TIME_ZONES_UNKNOWN,
         *PROVIDER_CALLS.values(),
         *PROVIDER_THROTTLES.values(),
         *PROVIDER_ERRORS.values(),

@@ -2794,6 +2794,12 @@ MUTANTS = (
         no_cell=NO_WEBHOOK,
     ),
     Mutant(
+        guard="time_zones.unknown_is_counted",
+        rule="Users whose unknown time zone counts as UTC are counted.",
+        change=Removed(),
+        no_cell=UNCHANGED_PREFERENCES,
+    ),
+    Mutant(
         guard="unsubscribe.missing_way_out_is_seen",
         rule="The health names the categories whose e-mails offer no way to unsubscribe.",
         change=Becomes("[]"),

@@ -15,7 +15,7 @@ from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.observability import metrics
-from masscomm.observability.metric_names import SETTINGS_MALFORMED
+from masscomm.observability.metric_names import SETTINGS_MALFORMED, TIME_ZONES_UNKNOWN
 from masscomm.stores.delayed_records import DELAY_REASON_HEADER, SHARDS
 from tests.support.fakes.crashes import Fuse, FusedDelayStore, KilledError
 from tests.support.harness.chain import NOW, results_of, send
@@ -81,6 +81,25 @@ def test_chunk_is_divided_into_forwarded_suppressed_and_held() -> None:
     assert (london.positions, london.user_ids) == ([3], [6])
     assert len({berlin.record_id, london.record_id, berlin.parent_id}) == 3
     assert berlin.parent_id == london.parent_id == outcome.parent_id
+
+
+@pytest.mark.kills(guard="time_zones.unknown_is_counted")
+def test_unknown_time_zones_are_counted_with_an_example() -> None:
+    """Also of a user whom the quiet hours of UTC do not hold. Without quiet hours, the zone decides nothing."""
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(4, zone="Europe/Belrin")
+    checker.put_quiet_hours(5, zone="ada@example.org", quiet_hours={"start": "01:00", "end": "02:00"})
+    checker.put_quiet_hours(6, zone="")
+    checker.put_quiet_hours(7, zone="europe/BERLIN ")
+    checker.put_quiet_hours(8, zone="Europe/Belrin", quiet_hours=None)
+    metrics.taken()
+    assert checker.check(send([8, 5, 4, 6, 7])) == []
+    counted, notes = metrics.taken()
+    assert counted[TIME_ZONES_UNKNOWN.name] == 2
+    assert notes["unknown_time_zone"] == {"user_id": 5, "time_zone": "[address]"}
+    assert checker.check(send([8], send_at_local="2023-11-15T09:00", send_id="later")) == []
+    counted, notes = metrics.taken()
+    assert (counted[TIME_ZONES_UNKNOWN.name], notes["unknown_time_zone"]["user_id"]) == (1, 8)
 
 
 def test_malformed_settings_are_counted_with_an_example() -> None:
