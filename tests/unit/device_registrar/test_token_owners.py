@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.device_registrar.device_states import InMemoryDeviceStates, StatesOfDevice
@@ -353,7 +353,6 @@ class Schedule:
 
 
 @pytest.mark.guarantee("push.token_owner_in_every_order")
-@settings(deadline=None)
 @given(
     history=histories(),
     places=st.lists(st.integers(0, 2), min_size=40, max_size=40),
