@@ -15,7 +15,7 @@ from masscomm.http.audiences import audience_of
 from masscomm.http.body import read_object
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.scopes import Scope
-from masscomm.http.single_users import check_shown_users
+from masscomm.http.single_users import check_group, check_named_users
 from masscomm.http.tenant import Clubs
 from masscomm.texts import Text
 
@@ -84,9 +84,9 @@ class CountAudience:
             errors = [FieldError("club_id", message)]
             raise Problem(403, Text.COUNT_NOT_PERMITTED.filled(), errors=errors)
         if query.audience.except_users:
-            check_shown_users(scopes, named_in="audience.except_users")
+            check_named_users(scopes, "audience.except_users")
         counts = self._counted(query, remaining_s)
-        check_shown_users(scopes, group=counts["users"])
+        check_group(scopes, counts["users"])
         return counts
 
     def _counted(self, query: CountQuery, remaining_s: Callable[[], float]) -> CountBody:

@@ -264,7 +264,7 @@ class RegisterDevices(UseCase[Fact]):
     def _with_times_taken(
         self, states: Mapping[str | None, DeviceState], rows: Iterable[RowChanged]
     ) -> dict[str | None, DeviceState]:
-        """Return the states with the times at which their rows took user and token, of what these rows show. The rows
+        """Return the states with the times at which their rows took user and token, as far as these rows show. The rows
         may be older than those of the states, because environments may process them in any order.
         """
         found = dict(states)
@@ -371,7 +371,7 @@ def _is_no_news(row: RowChanged, state: DeviceState | None) -> bool:
 
 
 def _taken(row: RowChanged) -> Taken | None:
-    """Return when the row took its user and token, of what this version of it shows: the change in a stream that gave
+    """Return when the row took its user and token, as far as this version of it shows: the change in a stream that gave
     it both, or the snapshot that has it. None: an earlier version took them.
     """
     columns, earlier = row.columns, row.earlier

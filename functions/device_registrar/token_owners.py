@@ -27,7 +27,7 @@ type Order = Callable[[Collection[str]], Mapping[str, int]]
 
 
 def latest(first: Taken | None, second: Taken | None, order: Mapping[str, int]) -> Taken | None:
-    """Return when a row has taken its user and token, of what two of its versions show.
+    """Return when a row has taken its user and token, as far as two of its versions show.
 
     The last change in a stream counts. Of snapshots, which show only that it had them, the first one counts.
     """

@@ -89,4 +89,4 @@ def _leases(found: Mapping[str, Any]) -> Iterator[tuple[Lane, QueueLease]]:
             lease = found[lane.value]["M"]
             yield lane, QueueLease(club_id=int(lease["club_id"]["N"]), renewed_ms=int(lease["used_ms"]["N"]))
         except (KeyError, TypeError, ValueError) as error:  # guard: queues.unreadable_lease
-            report_unreadable(UnreadableItem(store=TABLE, key={"queue": lane.value}, error=repr(error)[:500]), logger)
+            report_unreadable(UnreadableItem(store=TABLE, key={"queue": lane.value}, error=repr(error)), logger)

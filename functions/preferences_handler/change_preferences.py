@@ -114,7 +114,7 @@ class ChangePreferences:
         for user_id, error in errors.items():
             if isinstance(error, Retry):  # guard: preferences.unproducible_changes
                 raise error
-            report_unreadable(UnreadableItem(store=INDEX, key={"id": str(user_id)}, error=str(error)[:500]), logger)
+            report_unreadable(UnreadableItem(store=INDEX, key={"id": str(user_id)}, error=str(error)), logger)
         return len(missing)
 
     def _produce(self, several: Sequence[PreferenceChanges]) -> Mapping[int, Exception]:

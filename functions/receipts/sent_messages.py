@@ -170,7 +170,7 @@ class OpenSearchSentMessages:
                     sent = _outcome_of(hit["_id"], hit["_source"])
                 # guard: receipts.unreadable_message
                 except (KeyError, TypeError, ValueError, AttributeError) as error:
-                    item = UnreadableItem(store=MESSAGES, key={"id": str(hit["_id"])}, error=repr(error)[:500])
+                    item = UnreadableItem(store=MESSAGES, key={"id": str(hit["_id"])}, error=repr(error))
                     report_unreadable(item, logger)
                     continue
                 found.update((name, message) for name, message in messages_of(sent) if name in wanted)

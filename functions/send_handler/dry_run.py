@@ -30,7 +30,7 @@ from masscomm.http.audiences import audience_of
 from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import FieldError, FieldErrorBody
 from masscomm.http.scopes import Scope
-from masscomm.http.single_users import check_shown_users, sees_single_users
+from masscomm.http.single_users import check_group, sees_single_users
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
 from masscomm.rendering.unused_content import unused_content
@@ -129,21 +129,19 @@ class DryRunSend:
         Raises Problem with status 403 if the response would show single users and the scopes lack users:read,
         or Retry if the directory does not answer.
         """
-        simulated = sum(map(is_simulated, set(send.to_users)))
-        if send.audience is None and simulated < send.recipients:
-            check_shown_users(scopes, group=send.recipients - simulated)
         recipients = self._recipients(send, remaining_s, is_test=is_test)
         if send.audience is not None and not is_test:
-            check_shown_users(scopes, group=recipients.total)
+            check_group(scopes, recipients.total)
         topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
         found, examined = DryRun(directory=self.directory, templates=self.templates, clock=self.clock).forecast(
             _records(send, identity, recipients),
             topic,
             lambda: remaining_s() > DRY_RUN_RESERVE_S,
         )
+        simulated = sum(map(is_simulated, set(send.to_users)))
         if send.audience is None and simulated < send.recipients:
             # Simulator recipients and unknown ids would only hide how few users the numbers are about.
-            check_shown_users(scopes, group=examined - found.unknown_users - simulated)
+            check_group(scopes, examined - found.unknown_users - simulated)
         channels = resolve_channels(send.type, send.channels, send.club_id)
         return {
             "dry_run": True,

@@ -20,7 +20,7 @@ from masscomm.http import idempotency, rest
 from masscomm.http.rate_limits import RateLimiter, maximum_of
 from masscomm.http.rest import JSON, Response
 from masscomm.http.scopes import Scope
-from masscomm.http.single_users import check_shown_users
+from masscomm.http.single_users import check_named_users
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.lambda_context import LambdaContext
@@ -234,7 +234,7 @@ def post_preview(request: rest.Request) -> Response:
     wanted = parse_preview(read_document(request))
     check_tenant(wanted, request.clubs)
     if wanted.user_id is not None:
-        check_shown_users(request.scopes, named_in="user_id")
+        check_named_users(request.scopes, "user_id")
     body = json.dumps(previewed(wanted, directory()), ensure_ascii=False)
     return Response(HTTPStatus.OK, JSON, body, {"Cache-Control": "no-store"})
 
@@ -249,7 +249,7 @@ def _check(request: rest.Request, send: "SendRequest") -> None:
     for scope in scopes_needed(send):
         request.require(scope)
     if send.audience is not None and send.audience.get("except_users"):
-        check_shown_users(request.scopes, named_in="audience.except_users")
+        check_named_users(request.scopes, "audience.except_users")
 
 
 def _caller(request: rest.Request) -> "Caller":

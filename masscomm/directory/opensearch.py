@@ -18,7 +18,7 @@ from masscomm import environment
 from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, USERS, captured_tables, settings_tables
 from masscomm.cdc.progress import CdcProgress, KafkaCdcProgress, reached
 from masscomm.clock import Clock, SystemClock
-from masscomm.directory import device_states
+from masscomm.directory import device_states, generations
 from masscomm.directory.bulk_writes import answering, connect_from_environment
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.port import TemplateQuery
@@ -27,9 +27,6 @@ from masscomm.domain.platforms import platform_named, platform_of_arn
 from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
-
-DEVICE_STATE = device_states.INDEX
-DIRECTORY_STATE = "directory_state"
 
 _KEYS_A_SEARCH = 100
 # Matches the templates for every club.
@@ -132,9 +129,9 @@ class OpenSearchDirectory:
             query = {"filter": [{"terms": {"user_id": ids}}, {"term": {"active": True}}]}
             for hits in self._pages(DEVICES, query):
                 rows += ((int(hit["_id"]), hit["_index"].removeprefix(f"{DEVICES}-"), hit["_source"]) for hit in hits)
-        states = self._by_id([(DEVICE_STATE, device_id) for device_id, _, _ in rows])
+        states = self._by_id([(device_states.INDEX, device_id) for device_id, _, _ in rows])
         for device_id, generation, source in rows:
-            document, _ = states.get((DEVICE_STATE, device_id), ({}, 0))
+            document, _ = states.get((device_states.INDEX, device_id), ({}, 0))
             # A new token has its own endpoint, or none yet.
             state = device_states.state_for(document, generation=generation, token=source["token"])
             device = _device(device_id, source, state)
@@ -241,7 +238,7 @@ class OpenSearchDirectory:
         # so its changes are complete sooner.
         candidate = self._candidate
         if candidate is None or candidate[0] != generation or candidate[1].ts_ms < wanted:
-            found = self._by_id([(DIRECTORY_STATE, f"position-{generation}")])
+            found = self._by_id([(generations.INDEX, f"position-{generation}")])
             positions = (DirectoryPosition(lsn=source["lsn"], ts_ms=source["ts_ms"]) for source, _ in found.values())
             candidate = next(((generation, position) for position in positions), None)
             self._candidate = candidate

@@ -134,7 +134,7 @@ def _swept(id_: str, source: Mapping[str, Any]) -> SweptChanges:
         if str(changes.user_id) != id_:
             raise ValueError(f"the document names user {changes.user_id}")  # noqa: TRY301 - as any malformed document
     except ValueError as error:  # guard: preferences.unreadable_changes
-        return UnreadableItem(store=INDEX, key={"id": id_}, error=str(error)[:500])
+        return UnreadableItem(store=INDEX, key={"id": id_}, error=str(error))
     return changes
 
 

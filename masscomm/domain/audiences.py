@@ -215,7 +215,7 @@ class _Reader:
         self._reads_settings = True
         kind, _, key = name.partition(".")
         if kind in self._names and key:
-            # A name that no user has would match nobody, and every user under `not`.
+            # A name that no settings have would match no user, and every user under `not`.
             if folded(key) not in self._names[kind]:  # guard: audiences.unknown_setting
                 known = ", ".join(sorted(self._names[kind]))
                 self._error(path, Text.AUDIENCE_SETTING_NAME.filled(kind=kind, names=known))

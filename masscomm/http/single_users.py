@@ -17,21 +17,18 @@ def sees_single_users(scopes: AbstractSet[Scope]) -> bool:
     return Scope.USERS_READ in scopes
 
 
-def check_shown_users(scopes: AbstractSet[Scope], *, named_in: str | None = None, group: int | None = None) -> None:
-    """Check that a caller may have a response about these users.
-
-    Args:
-        scopes: The scopes of the caller.
-        named_in: The field of the request that names users by id, if one does.
-        group: The number of users, if the request describes them.
-
-    Raises:
-        Problem: With status 403, which does not contain the number.
+def check_named_users(scopes: AbstractSet[Scope], field: str) -> None:
+    """Check that a caller may have a response about the users that a field of the request names by id. Raises Problem
+    with status 403.
     """
-    if sees_single_users(scopes):
-        return
-    if named_in is not None:  # guard: single_users.named
-        problem = Text.USERS_NAMED.filled(field=named_in, scope=Scope.USERS_READ)
-        raise Problem(403, problem, errors=[FieldError(named_in, problem)])
-    if group is not None and group < SMALLEST_GROUP:  # guard: single_users.small_group
+    if not sees_single_users(scopes):  # guard: single_users.named
+        problem = Text.USERS_NAMED.filled(field=field, scope=Scope.USERS_READ)
+        raise Problem(403, problem, errors=[FieldError(field, problem)])
+
+
+def check_group(scopes: AbstractSet[Scope], users: int) -> None:
+    """Check that a caller may have numbers about so many users. Raises Problem with status 403, which does not contain
+    the number.
+    """
+    if users < SMALLEST_GROUP and not sees_single_users(scopes):  # guard: single_users.small_group
         raise Problem(403, Text.USERS_FEW.filled(minimum=SMALLEST_GROUP, scope=Scope.USERS_READ))

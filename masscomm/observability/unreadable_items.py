@@ -10,6 +10,8 @@ from masscomm.observability.metric_names import UNREADABLE_ITEMS
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
+_ERROR_CHARACTERS = 500
+
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadableItem:
@@ -34,4 +36,5 @@ def readable[T](found: Iterable[T | UnreadableItem], logger: "Logger") -> Iterat
 def report_unreadable(item: UnreadableItem, logger: "Logger") -> None:
     """Log and count an item that cannot be read."""
     metrics.add(UNREADABLE_ITEMS)
-    logger.error("a stored item cannot be read", store=item.store, key=dict(item.key), error=item.error)
+    error = item.error[:_ERROR_CHARACTERS]
+    logger.error("a stored item cannot be read", store=item.store, key=dict(item.key), error=error)

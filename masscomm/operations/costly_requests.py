@@ -1,16 +1,15 @@
 """Limits how many requests of one kind, of more than a second of the processor, a caller has at the same time."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from masscomm.clock import Clock
 from masscomm.domain.limits import COSTLY_REQUESTS
 from masscomm.domain.time_limits import COSTLY_RETRY_AFTER_S
-from masscomm.errors import Retry
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Request
-from masscomm.stores.request_slots import Kind, RequestSlots
+from masscomm.stores.request_slots import Kind, RequestSlots, holding
 from masscomm.texts import Text
 
 
@@ -29,16 +28,10 @@ class CostlyRequests:
             Problem: With status 429 if all of them are taken.
             Retry, Stop: The store does not answer, or is missing. Uncounted requests could occupy every environment.
         """
-        now_ms = self.clock.now_ms()
-        # The lease ends with the invocation, so that a slot becomes free even if the invocation crashes.
-        until_ms = now_ms + int(request.remaining_s() * 1000)
-        slot = self.slots.take(kind, request.caller, COSTLY_REQUESTS, now_ms=now_ms, until_ms=until_ms)
-        if slot is None:  # guard: costly_requests.limit
-            detail = Text.REQUESTS_RUNNING.filled(requests=COSTLY_REQUESTS)
-            raise Problem(429, detail, retry_after_s=COSTLY_RETRY_AFTER_S)
-        try:
+        now_ms, remaining_s = self.clock.now_ms(), request.remaining_s()
+        caller = request.caller
+        with holding(self.slots, kind, caller, COSTLY_REQUESTS, now_ms=now_ms, remaining_s=remaining_s) as has_slot:
+            if not has_slot:  # guard: costly_requests.limit
+                detail = Text.REQUESTS_RUNNING.filled(requests=COSTLY_REQUESTS)
+                raise Problem(429, detail, retry_after_s=COSTLY_RETRY_AFTER_S)
             yield
-        finally:
-            # If releasing the slot fails, its lease expires.
-            with suppress(Retry):
-                self.slots.free(slot)  # guard: costly_requests.freed

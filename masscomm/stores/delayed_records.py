@@ -114,7 +114,7 @@ def key_of(item: DelayedRecord) -> StoreKey:
 
 def unreadable(key: StoreKey, error: str) -> UnreadableItem:
     """Return an item of the store that cannot be read, under its key."""
-    return UnreadableItem(store=TABLE, key=dict(zip(_KEY, key, strict=True)), error=error[:500])
+    return UnreadableItem(store=TABLE, key=dict(zip(_KEY, key, strict=True)), error=error)
 
 
 def lane_key(*, critical: bool) -> str:

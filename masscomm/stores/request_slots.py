@@ -10,9 +10,13 @@ both then occupy no environment, and dashboards continue with short polls.
 """
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+from masscomm.errors import Retry
 
 
 class Kind(StrEnum):
@@ -61,6 +65,24 @@ class RequestSlots(Protocol):
     def free(self, slot: Slot) -> None:
         """Free the slot. The call has no effect if its lease has expired and another request has taken it."""
         ...
+
+
+@contextmanager
+def holding(
+    slots: RequestSlots, kind: Kind, caller: str, limit: int, *, now_ms: int, remaining_s: float
+) -> Iterator[bool]:
+    """Hold one of a caller's slots of a kind during a request; yield whether one was free. Raises the errors of `take`.
+
+    The lease ends with the invocation, so that the slot becomes free even if the invocation crashes.
+    """
+    slot = slots.take(kind, caller, limit, now_ms=now_ms, until_ms=now_ms + int(remaining_s * 1000))
+    try:
+        yield slot is not None
+    finally:
+        if slot is not None:
+            # If releasing the slot fails, its lease expires.
+            with suppress(Retry):
+                slots.free(slot)  # guard: request_slots.freed
 
 
 class InMemoryRequestSlots:

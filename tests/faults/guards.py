@@ -1290,7 +1290,7 @@ MUTANTS = (
         no_cell="the cells call the API less often",
     ),
     Mutant(
-        guard="costly_requests.freed",
+        guard="request_slots.freed",
         rule="A costly request that fails frees its slot.",
         change=Removed(),
         no_cell="the cells call the API less often",

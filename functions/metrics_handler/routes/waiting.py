@@ -1,7 +1,7 @@
 """Requests that wait for a change: how long, and how many of one API key at the same time (request_slots.py)."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from masscomm.clock import Clock
@@ -11,7 +11,7 @@ from masscomm.http import parameters as parse
 from masscomm.http.problem import Problem
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import POLLS_UNCOUNTED
-from masscomm.stores.request_slots import Kind, RequestSlots
+from masscomm.stores.request_slots import Kind, RequestSlots, holding
 from masscomm.texts import Text
 
 # The default of METRICS_OPEN_POLLS: how many requests of one API key may wait at the same time.
@@ -68,26 +68,21 @@ class Waiting:
     def _slot(self, caller: str, remaining_s: float) -> Iterator[bool]:
         """Hold a slot while the request waits; yield whether it may wait. Raises Problem with status 429, or Stop."""
         now_ms = self.clock.now_ms()
-        try:
-            # The lease of the slot ends with the invocation, so that the slot becomes free even if the invocation
-            # crashes.
-            until_ms = now_ms + int(remaining_s * 1000)
-            slot = self.slots.take(Kind.POLL, caller, self.open_polls, now_ms=now_ms, until_ms=until_ms)
-        except Retry as error:
-            # If waiting requests cannot be counted, no request may wait: they would occupy every environment.
-            logger.warning("open polls are not counted, this one is answered at once", error=str(error))
-            metrics.add(POLLS_UNCOUNTED)
-            yield False
-            return
-        if slot is None:
-            raise Problem(
-                429,
-                Text.POLLS_WAITING.filled(polls=self.open_polls),
-                retry_after_s=STREAM_RETRY_AFTER_S,
-            )
-        try:
+        with ExitStack() as held:
+            try:
+                has_slot = held.enter_context(
+                    holding(self.slots, Kind.POLL, caller, self.open_polls, now_ms=now_ms, remaining_s=remaining_s)
+                )
+            except Retry as error:
+                # If waiting requests cannot be counted, no request may wait: they would occupy every environment.
+                logger.warning("open polls are not counted, this one is answered at once", error=str(error))
+                metrics.add(POLLS_UNCOUNTED)
+                yield False
+                return
+            if not has_slot:
+                raise Problem(
+                    429,
+                    Text.POLLS_WAITING.filled(polls=self.open_polls),
+                    retry_after_s=STREAM_RETRY_AFTER_S,
+                )
             yield True
-        finally:
-            # If releasing the slot fails, its lease expires.
-            with suppress(Retry):
-                self.slots.free(slot)

@@ -57,7 +57,7 @@ def test_third_costly_request_of_a_caller_is_429(costly: CostlyRequests) -> None
         pass
 
 
-@pytest.mark.kills(guard="costly_requests.freed")
+@pytest.mark.kills(guard="request_slots.freed")
 def test_failed_request_frees_its_slot(costly: CostlyRequests, slots: InMemoryRequestSlots) -> None:
     with pytest.raises(Problem), costly.one(Kind.COUNT, request()):
         raise Problem(400, "wrong")
