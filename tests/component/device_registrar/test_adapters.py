@@ -56,21 +56,23 @@ class TestSnsEndpoints(EndpointsContract):
         return lambda arn: client.set_endpoint_attributes(EndpointArn=arn, Attributes={"Enabled": "false"}) and None
 
 
+@pytest.fixture
+def client_of_states(cluster: str) -> Iterator[TestClient]:
+    """Return a client of a server whose index device_state is empty."""
+    client = TestClient(cluster)
+    client.indices.delete(index="device_state", ignore_unavailable=True)
+    create_indices(cluster, "g1")
+    yield client
+    client.close()
+
+
 class TestOpenSearchTokenHolders(TokenHoldersContract):
     @pytest.fixture
-    def holders(self, cluster: str) -> Iterator[OpenSearchTokenHolders]:
-        client = TestClient(cluster)
-        client.indices.delete(index="device_state", ignore_unavailable=True)
-        create_indices(cluster, "g1")
-        yield OpenSearchTokenHolders(client)
-        client.close()
+    def holders(self, client_of_states: TestClient) -> OpenSearchTokenHolders:
+        return OpenSearchTokenHolders(client_of_states)
 
 
 class TestOpenSearchDeviceStates(DeviceStatesContract):
     @pytest.fixture
-    def states(self, cluster: str) -> Iterator[OpenSearchDeviceStates]:
-        client = TestClient(cluster)
-        client.indices.delete(index="device_state", ignore_unavailable=True)
-        create_indices(cluster, "g1")
-        yield OpenSearchDeviceStates(client)
-        client.close()
+    def states(self, client_of_states: TestClient) -> OpenSearchDeviceStates:
+        return OpenSearchDeviceStates(client_of_states)

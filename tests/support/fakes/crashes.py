@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
 
 
@@ -16,6 +18,17 @@ class Fuse:
         self.left -= 1
         if self.left == 0:
             raise KilledError
+
+    def around[**P, R](self, method: Callable[P, R]) -> Callable[P, R]:
+        """Return the method with a step before and after each call."""
+
+        def call(*arguments: P.args, **options: P.kwargs) -> R:
+            self.step()
+            answer = method(*arguments, **options)
+            self.step()
+            return answer
+
+        return call
 
 
 class FusedDelayStore(InMemoryDelayStore):

@@ -1,15 +1,17 @@
 import base64
+from collections.abc import Callable, Sequence
 
-from functions.device_registrar.device_states import DeviceState, InMemoryDeviceStates
-from functions.device_registrar.endpoints import InMemoryEndpoints
+from functions.device_registrar.device_states import DeviceState, DeviceStates, InMemoryDeviceStates
+from functions.device_registrar.endpoints import Endpoints, InMemoryEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
-from functions.device_registrar.token_holders import InMemoryTokenHolders
+from functions.device_registrar.token_holders import InMemoryTokenHolders, TokenHolders
 from masscomm.chain.batch import BatchDriver
 from masscomm.clock import FixedClock
-from masscomm.directory.generations import InMemoryCreationTimes
+from masscomm.directory.generations import CreationTimes, InMemoryCreationTimes
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.producer import InMemoryProducer
+from tests.support.harness.chain import entry, event
 
 
 class Context:
@@ -63,3 +65,27 @@ class Registrar:
         """Return the provider calls since the last call of this method."""
         calls, self.endpoints.calls = self.endpoints.calls, []
         return calls
+
+
+def environment_of(
+    states: DeviceStates, holders: TokenHolders, endpoints: Endpoints, created: CreationTimes
+) -> Callable[[Sequence[KafkaRecord]], None]:
+    """Return an environment that captures g1 and g2, to which a batch is redelivered until it is done."""
+    use_case = RegisterDevices(
+        generations=["g1", "g2"],
+        created=created,
+        states=states,
+        holders=holders,
+        endpoints=endpoints,
+        clock=FixedClock(5),
+        workers=1,
+    )
+    codec = Codec(InMemorySchemaRegistry())
+    driver = BatchDriver(function="device_registrar", codec=codec, producer=InMemoryProducer())
+
+    def invoke(records: Sequence[KafkaRecord]) -> None:
+        events = event(*(entry(each.value, topic=each.topic, key=each.key) for each in records))
+        while driver.run(events, Context(), use_case)["batchItemFailures"]:
+            pass
+
+    return invoke

@@ -1,6 +1,5 @@
 """The expansion of audiences, with directory, store and Kafka in memory."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -112,23 +111,13 @@ def test_requested_is_recorded_before_the_first_chunk(expander: Expander, monkey
 STEPS = 26
 
 
-def fused(method: Callable[..., Any], fuse: Fuse) -> Callable[..., Any]:
-    def call(*arguments: Any, **options: Any) -> Any:
-        fuse.step()
-        answer = method(*arguments, **options)
-        fuse.step()
-        return answer
-
-    return call
-
-
 def expand_until_killed(expander: Expander, at: int) -> bool:
     """Expand the audience, and return whether the process was killed at its nth step."""
     fuse = Fuse(at)
     calls = ((expander.expansions, "record"), (expander.expansions, "end"), (expander.producer, "produce"))
     with pytest.MonkeyPatch.context() as patched:
         for holder, name in calls:
-            patched.setattr(holder, name, fused(getattr(holder, name), fuse))
+            patched.setattr(holder, name, fuse.around(getattr(holder, name)))
         try:
             expander.expand(EVERYBODY, chunk_size=2)
         except KilledError:

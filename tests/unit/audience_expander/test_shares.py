@@ -1,7 +1,6 @@
 """A large audience is expanded in shares: between them, other tenants' records of its partition have their turn."""
 
 import io
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -185,15 +184,6 @@ def consume_until_killed(expander: Expander, at: int) -> bool:
     """
     fuse = Fuse(at)
 
-    def fused(method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            fuse.step()
-            answer = method(*arguments, **options)
-            fuse.step()
-            return answer
-
-        return call
-
     with pytest.MonkeyPatch.context() as patched:
         for holder, name in (
             (expander.expansions, "record"),
@@ -201,7 +191,7 @@ def consume_until_killed(expander: Expander, at: int) -> bool:
             (expander.expansions, "advance"),
             (expander.producer, "flush"),
         ):
-            patched.setattr(holder, name, fused(getattr(holder, name)))
+            patched.setattr(holder, name, fuse.around(getattr(holder, name)))
         try:
             expander.consume_all()
         except KilledError:

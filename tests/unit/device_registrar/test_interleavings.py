@@ -8,15 +8,10 @@ import pytest
 
 from functions.device_registrar.device_states import InMemoryDeviceStates
 from functions.device_registrar.endpoints import InMemoryEndpoints
-from functions.device_registrar.register_devices import RegisterDevices
 from functions.device_registrar.token_holders import InMemoryTokenHolders
-from masscomm.chain.batch import BatchDriver
-from masscomm.clock import FixedClock
 from masscomm.directory.generations import InMemoryCreationTimes
-from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
 from masscomm.kafka.event import KafkaRecord
-from masscomm.kafka.producer import InMemoryProducer
-from tests.support.harness.chain import entry, event
+from tests.support.harness.device_registrar import environment_of
 from tests.support.inputs.debezium_records import row
 from tests.support.interleavings import Environment, every_order
 
@@ -38,34 +33,6 @@ class Change:
     def record(self) -> KafkaRecord:
         before = phone(self.device_id, "?")
         return row("devices", "d" if self.row is None else "u", self.lsn, self.row, before, generation=self.generation)
-
-
-class Context:
-    def get_remaining_time_in_millis(self) -> int:
-        return 60_000
-
-
-def registrar(states: Any, holders: Any, endpoints: Any) -> Callable[[Change], None]:
-    """Return an environment of device_registrar, to which a record is redelivered until it is done."""
-    use_case = RegisterDevices(
-        generations=["g1", "g2"],
-        created=InMemoryCreationTimes(),
-        states=states,
-        holders=holders,
-        endpoints=endpoints,
-        clock=FixedClock(5),
-        workers=1,
-    )
-    codec = Codec(InMemorySchemaRegistry())
-    driver = BatchDriver(function="device_registrar", codec=codec, producer=InMemoryProducer())
-
-    def invoke(change: Change) -> None:
-        record = change.record()
-        events = event(entry(record.value, topic=record.topic, key=record.key))
-        while driver.run(events, Context(), use_case)["batchItemFailures"]:
-            pass
-
-    return invoke
 
 
 FIRST = [Change(1, 10, phone(1, "t")), Change(2, 10, phone(2, "u"))]
@@ -95,15 +62,17 @@ def _every_order(programs: Sequence[Sequence[Change]], crashes: int) -> int:
     def make() -> tuple[list[Callable[[Environment], None]], Callable[[], None]]:
         states, holders, endpoints = InMemoryDeviceStates(), InMemoryTokenHolders(), InMemoryEndpoints()
         for change in FIRST:
-            registrar(states, holders, endpoints)(change)
+            environment_of(states, holders, endpoints, InMemoryCreationTimes())([change.record()])
 
         def work(program: Sequence[Change]) -> Callable[[Environment], None]:
             def invoked(environment: Environment) -> None:
                 # Reads of the passes that follow belong to the step before them: test_token_owners.py has all steps.
-                registrar_of = registrar(environment.steps(states, "write"), holders, environment.steps(endpoints))
+                invoke = environment_of(
+                    environment.steps(states, "write"), holders, environment.steps(endpoints), InMemoryCreationTimes()
+                )
                 for change in program:
                     environment.step()
-                    registrar_of(change)
+                    invoke([change.record()])
 
             return invoked
 

@@ -10,17 +10,11 @@ from hypothesis import strategies as st
 
 from functions.device_registrar.device_states import InMemoryDeviceStates, StatesOfDevice
 from functions.device_registrar.endpoints import InMemoryEndpoints
-from functions.device_registrar.register_devices import RegisterDevices
 from functions.device_registrar.token_holders import InMemoryTokenHolders
 from functions.device_registrar.token_owners import MOST_HOLDERS
-from masscomm.chain.batch import BatchDriver
-from masscomm.clock import FixedClock
 from masscomm.directory.generations import InMemoryCreationTimes
-from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
 from masscomm.kafka.event import KafkaRecord
-from masscomm.kafka.producer import InMemoryProducer
-from tests.support.harness.chain import entry, event
-from tests.support.harness.device_registrar import Context, Registrar
+from tests.support.harness.device_registrar import Registrar, environment_of
 from tests.support.inputs.debezium_records import row
 from tests.support.interleavings import Environment
 
@@ -304,29 +298,6 @@ def histories(draw: st.DrawFn) -> History:
     return history
 
 
-def environment_of(states: Any, holders: Any, endpoints: Any) -> Callable[[Sequence[Change]], None]:
-    """Return an environment of device_registrar, to which a batch is redelivered until it is done."""
-    use_case = RegisterDevices(
-        generations=["g1", "g2"],
-        created=InMemoryCreationTimes(g1=1, g2=2),
-        states=states,
-        holders=holders,
-        endpoints=endpoints,
-        clock=FixedClock(5),
-        workers=1,
-    )
-    codec = Codec(InMemorySchemaRegistry())
-    driver = BatchDriver(function="device_registrar", codec=codec, producer=InMemoryProducer())
-
-    def invoke(changes: Sequence[Change]) -> None:
-        records = [change.record() for change in changes]
-        events = event(*(entry(each.value, topic=each.topic, key=each.key) for each in records))
-        while driver.run(events, Context(), use_case)["batchItemFailures"]:
-            pass
-
-    return invoke
-
-
 @dataclass
 class Schedule:
     """Runs environments step by step, in the order that `choices` gives; some steps kill their environment."""
@@ -371,9 +342,10 @@ def test_owners_follow_the_rule_in_every_interleaving(
 
     def work(program: Sequence[Change]) -> Callable[[Environment], None]:
         def invoked(environment: Environment) -> None:
-            registrar = environment_of(environment.steps(states), environment.steps(holders), endpoints)
+            created = InMemoryCreationTimes(g1=1, g2=2)
+            invoke = environment_of(environment.steps(states), environment.steps(holders), endpoints, created)
             for start in range(0, len(program), batch):
-                registrar(program[start : start + batch])
+                invoke([change.record() for change in program[start : start + batch]])
 
         return invoked
 

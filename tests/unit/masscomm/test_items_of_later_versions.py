@@ -59,12 +59,14 @@ DEFINITIONS = Path(next(iter(schemas.__path__))) / "dynamodb"
 
 type Item = Mapping[str, Any]
 
+_PARAMETERS = ("table", "requests_table")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
     """The items of one store."""
 
-    # The tables of the store, whose names are the parameters of `store` after the client.
+    # The tables of the store, whose names are the arguments _PARAMETERS of `store`.
     tables: tuple[str, ...]
     store: Callable[..., Any]
     write: Callable[[Any], object]
@@ -222,33 +224,33 @@ STORED = (
     ),
     Stored(
         tables=("audience_expansions",),
-        store=lambda client, table: DynamoDbExpansions(client=client, table=table),
+        store=DynamoDbExpansions,
         write=_expansions,
         read=_read_expansions,
     ),
     Stored(
         tables=("audit_log",),
-        store=lambda client, table: DynamoDbAuditLog(client=client, table=table),
+        store=DynamoDbAuditLog,
         write=lambda log: log.record(audit_log.entry()),
         read=audit_log.read,
     ),
     Stored(
         tables=("broadcast_queues",),
-        store=lambda client, table: DynamoDbQueueLeaseStore(client=client, table=table),
+        store=DynamoDbQueueLeaseStore,
         write=lambda store: store.replace(0, {Lane.BULK: queue_leases.lease(7)}, NOW),
         read=lambda store: store.read(),
         nested=lambda item: {**item, "uses": {"M": {lane: _more(of) for lane, of in item["uses"]["M"].items()}}},
     ),
     Stored(
         tables=("cancelled_sends",),
-        store=lambda client, table: DynamoDbSendControls(client=client, table=table),
+        store=DynamoDbSendControls,
         write=_sends,
         read=_read_sends,
         nested=_where("parts", _later_parts),
     ),
     Stored(
         tables=("changed_sends",),
-        store=lambda client, table: DynamoDbChangedSends(client=client, table=table),
+        store=DynamoDbChangedSends,
         write=_changes,
         read=lambda store: (list(store.all()), store.position()),
     ),
@@ -270,13 +272,13 @@ STORED = (
     ),
     Stored(
         tables=("idempotency_keys",),
-        store=lambda client, table: DynamoDbIdempotencyKeys(client=client, table=table),
+        store=DynamoDbIdempotencyKeys,
         write=lambda keys: keys.complete(keys.claim(idempotency_keys.claim(), now_ms=NOW), idempotency_keys.RESPONSE),
         read=lambda keys: keys.find(idempotency_keys.claim().id, now_ms=NOW),
     ),
     Stored(
         tables=("key_usage",),
-        store=lambda client, table: DynamoDbKeyUsage(client=client, table=table),
+        store=DynamoDbKeyUsage,
         write=lambda usage: usage.take(key_usage.WINDOW, 6, send_id="s"),
         read=lambda usage: (
             usage.take(key_usage.WINDOW, 5),
@@ -285,27 +287,27 @@ STORED = (
     ),
     Stored(
         tables=("open_polls",),
-        store=lambda client, table: DynamoDbRequestSlots(client=client, table=table),
+        store=DynamoDbRequestSlots,
         write=lambda slots: slots.take(Kind.POLL, "a", 1, now_ms=request_slots.NOW, until_ms=request_slots.LATER),
         read=lambda slots: [slots.take(Kind.POLL, "a", 1, now_ms=request_slots.NOW, until_ms=request_slots.LATER)],
     ),
     Stored(
         tables=("waiting",),
-        store=lambda client, table: DynamoDbDelayStore(client=client, table=table),
+        store=DynamoDbDelayStore,
         write=_waiting,
         read=_read_waiting,
         nested=_where("topic", _later_headers),
     ),
     Stored(
         tables=("webhook_deliveries",),
-        store=lambda client, table: DynamoDbWebhookDeliveries(client=client, table=table),
+        store=DynamoDbWebhookDeliveries,
         write=_deliveries,
         read=_read_deliveries,
         nested=_where("last", _later_attempts),
     ),
     Stored(
         tables=("webhook_endpoints",),
-        store=lambda client, table: DynamoDbWebhookEndpoints(client=client, table=table),
+        store=DynamoDbWebhookEndpoints,
         write=lambda endpoints: endpoints.create(webhook_stores.endpoint(), webhook_stores.REQUEST),
         read=_read_endpoints,
     ),
@@ -326,7 +328,7 @@ def test_every_table_has_its_items_here() -> None:
 def test_fields_of_a_later_version_change_nothing(moto_dynamodb: Any, stored: Stored) -> None:
     client = moto_dynamodb
     tables = [new_table(client, table) for table in stored.tables]
-    store = stored.store(client, *tables)
+    store = stored.store(client=client, **dict(zip(_PARAMETERS, tables, strict=False)))
     stored.write(store)
     before = stored.read(store)
     for table in tables:

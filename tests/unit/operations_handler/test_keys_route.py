@@ -109,7 +109,7 @@ LIMITED = replace(SEVEN, limits={"recipients_a_day": 100}, counted_under="k7")
 
 @pytest.mark.guarantee("limits.first_maker")
 def test_keys_of_a_limited_caller_count_with_it(setting: Setting) -> None:
-    """So do the keys that these keys make, whoever is asked to rotate them."""
+    """So do the keys that these keys make, and those that an operator rotates."""
     first = setting.create(LIMITED, recipients_a_day=100)["properties"]["id"]
     own = setting.keys.find_by_id(first)
     assert own is not None

@@ -1,4 +1,4 @@
-"""Every jar is asked for, and every advisory that nobody judged is a fault. Only `make audit` asks OSV itself."""
+"""OSV gets a query for each jar, and an advisory that is not accepted is a fault. Only `make audit` calls OSV."""
 
 from collections.abc import Sequence
 from typing import Any
