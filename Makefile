@@ -140,7 +140,8 @@ package: setup ## a zip for each function, for Lambda, into infra/package
 clean-state: ## remove all data of the stack
 	@$(MASSCOMM) clean-state
 
-lock: setup ## compile the requirements to hashed lock files
+lock: ## compile the requirements to hashed lock files, and write the SHA-256 of every jar
+	@$(PYTHON) devstack/setup.py --lock-jars
 	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.13 requirements/bootstrap.in -o requirements/bootstrap.txt
 	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.13 requirements/main.in -o requirements/main.txt
 	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.13 requirements/localstack.in -o requirements/localstack.txt

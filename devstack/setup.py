@@ -36,8 +36,10 @@ CONSOLE = os.path.join(WEB, "dist")
 PYTHON = "3.13"
 JAVA_MAJOR = 17
 NODE_MAJOR = 20
-# A wrong checksum is an error; by default, Maven warns of it and goes on.
-MAVEN_OPTIONS = ("-B", "-ntp", "--strict-checksums")
+MAVEN_OPTIONS = ("-B", "-ntp")
+# The SHA-256 of every jar, as `sha256sum` prints it: the module and the name of each file that Maven fetches.
+JAR_LOCK = os.path.join(ROOT, "devstack", "jars", "SHA256SUMS")
+CONNECT_MODULE = "connect"
 # What the parts of a first setup take in the project's folder, in bytes; caches of uv, npm and Maven are elsewhere.
 DISK_BYTES = 3_000_000_000
 # A line says that a command is still running, such as a download.
@@ -305,23 +307,66 @@ def install_project() -> None:
     os.chmod(command, 0o755)  # noqa: S103 - a command, for whoever may read the checkout
 
 
-def make_jars(steps: Steps, maven: str, java_home: str) -> bool:
+def sums_of(folder: str, module: str) -> "dict[str, str]":
+    """Return the SHA-256 of each file in a folder, by "module/name"."""
+    found = {}
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), "rb") as file:
+            found[f"{module}/{name}"] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def read_jar_lock() -> "dict[str, str]":
+    """Return the locked SHA-256 of each file, by "module/name"."""
+    with open(JAR_LOCK) as file:
+        return {path: total for total, path in (line.split() for line in file)}
+
+
+def check_jars(found: "dict[str, str]") -> None:
+    """Raise SetupError with each fetched file that is not exactly the locked one. A registry may serve a file without
+    its checksum, and serves both: the lock is the only thing to believe.
+    """
+    modules = {path.split("/")[0] for path in found}
+    locked = {path: total for path, total in read_jar_lock().items() if path.split("/")[0] in modules}
+    wrong = [path for path in sorted(found.keys() | locked.keys()) if found.get(path) != locked.get(path)]
+    if wrong:
+        lines = [f"  {path}: {found.get(path, 'missing')}, locked {locked.get(path, 'nothing')}" for path in wrong]
+        raise SetupError("\n".join(["jars: not the locked files (`make lock` writes the lock):", *lines]))
+
+
+def lock_jars(found: "dict[str, str]") -> None:
+    """Write the lock of these files; those of other modules stay."""
+    modules = {path.split("/")[0] for path in found}
+    kept = {path: total for path, total in read_jar_lock().items() if path.split("/")[0] not in modules}
+    with open(JAR_LOCK, "w") as file:
+        file.writelines(f"{total}  {path}\n" for path, total in sorted({**kept, **found}.items()))
+
+
+def fetch_jars(steps: Steps, step: str, maven: str, java_home: str, pom: str, *options: str) -> None:
+    """Copy the dependencies of a pom with Maven."""
+    environment = {**os.environ, "JAVA_HOME": java_home}
+    # Maven's plug-in runs here, and the lock does not contain it: a missing or wrong checksum is an error.
+    steps.run(step, [maven, *MAVEN_OPTIONS, "--strict-checksums", "-N", "-f", pom, "dependency:help"], environment)
+    steps.run(step, [maven, *MAVEN_OPTIONS, "-f", pom, "dependency:copy-dependencies", *options], environment)
+
+
+def make_jars(steps: Steps, maven: str, java_home: str, check: "Callable[[dict[str, str]], None]") -> bool:
     """Download the jars of every module to .devstack/jars/<module>, with archives unpacked. Return whether anything
-    had to be done.
+    had to be done. `check` gets the SHA-256 of the files.
     """
     poms = os.path.join(ROOT, "devstack", "jars")
     modules = sorted(name for name in os.listdir(poms) if os.path.isdir(os.path.join(poms, name)))
-    stamp = digest(*[os.path.join(poms, name, "pom.xml") for name in ["", *modules]])
-    if fresh(JARS, stamp):
+    sources = [JAR_LOCK, *[os.path.join(poms, name, "pom.xml") for name in ["", *modules]]]
+    if fresh(JARS, digest(*sources)):
         return False
     steps.report("jars: fetching with Maven")
     shutil.rmtree(JARS, ignore_errors=True)
     os.makedirs(JARS)
-    command = [maven, *MAVEN_OPTIONS, "-T", "4", "-f", os.path.join(poms, "pom.xml")]
-    command += ["dependency:copy-dependencies", f"-Dmasscomm.jars={JARS}"]
-    environment = dict(os.environ)
-    environment["JAVA_HOME"] = java_home
-    steps.run("jars", command, environment)
+    fetch_jars(steps, "jars", maven, java_home, os.path.join(poms, "pom.xml"), "-T", "4", f"-Dmasscomm.jars={JARS}")
+    found: dict[str, str] = {}
+    for module in modules:
+        found.update(sums_of(os.path.join(JARS, module), module))
+    check(found)
     for module in modules:
         folder = os.path.join(JARS, module)
         for name in os.listdir(folder):
@@ -329,7 +374,7 @@ def make_jars(steps: Steps, maven: str, java_home: str) -> bool:
                 with tarfile.open(os.path.join(folder, name)) as archive:
                     archive.extractall(folder, filter="data")
                 os.remove(os.path.join(folder, name))
-    write_stamp(JARS, stamp)
+    write_stamp(JARS, digest(*sources))
     return True
 
 
@@ -357,24 +402,25 @@ def compile_launchers(steps: Steps, java_home: str) -> bool:
     return True
 
 
-def make_connect_plugin(steps: Steps, maven: str, java_home: str) -> bool:
-    """Build the plug-in for Kafka Connect that a deployment uses. Return whether anything had to be done."""
+def make_connect_plugin(steps: Steps, maven: str, java_home: str, check: "Callable[[dict[str, str]], None]") -> bool:
+    """Build the plug-in for Kafka Connect that a deployment uses. Return whether anything had to be done. `check` gets
+    the SHA-256 of the fetched jars.
+    """
     sources = os.path.join(ROOT, "infra", "connect")
     pom, package = os.path.join(sources, "pom.xml"), "masscomm/connect"
     source = os.path.join(sources, package, "SecretsManagerConfigProvider.java")
-    stamp = digest(pom, source, os.path.join(ROOT, "devstack", "jars", "debezium", "pom.xml"))
-    if fresh(CONNECT_PLUGIN, stamp):
+    parts = [JAR_LOCK, pom, source, os.path.join(ROOT, "devstack", "jars", "debezium", "pom.xml")]
+    if fresh(CONNECT_PLUGIN, digest(*parts)):
         return False
     shutil.rmtree(CONNECT_PLUGIN, ignore_errors=True)
     shutil.copytree(os.path.join(JARS, "debezium"), CONNECT_PLUGIN)
     folder = os.path.join(CONNECT_PLUGIN, "secrets-manager")
-    command = [maven, *MAVEN_OPTIONS, "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-    environment = {**os.environ, "JAVA_HOME": java_home}
-    steps.run("connect-plugin", command, environment)
+    fetch_jars(steps, "connect-plugin", maven, java_home, pom, f"-DoutputDirectory={folder}")
+    check(sums_of(folder, CONNECT_MODULE))
     with tempfile.TemporaryDirectory() as classes:
         path = os.pathsep.join(os.path.join(each, "*") for each in (os.path.join(JARS, "kafka"), folder))
         javac = os.path.join(java_home, "bin", "javac")
-        steps.run("connect-plugin", [javac, "-d", classes, "-cp", path, source], environment)
+        steps.run("connect-plugin", [javac, "-d", classes, "-cp", path, source], dict(os.environ))
         with zipfile.ZipFile(os.path.join(folder, "masscomm-secrets-manager.jar"), "w") as archive:
             name = f"{package}/SecretsManagerConfigProvider"
             with open(os.path.join(classes, f"{name}.class"), "rb") as compiled:
@@ -382,7 +428,7 @@ def make_connect_plugin(steps: Steps, maven: str, java_home: str) -> bool:
                 archive.writestr(zipfile.ZipInfo(f"{name}.class"), compiled.read())
             provider = "META-INF/services/org.apache.kafka.common.config.provider.ConfigProvider"
             archive.writestr(zipfile.ZipInfo(provider), name.replace("/", ".") + "\n")
-    write_stamp(CONNECT_PLUGIN, stamp)
+    write_stamp(CONNECT_PLUGIN, digest(*parts))
     return True
 
 
@@ -443,9 +489,14 @@ def main() -> int:
         steps = Steps()
 
         def jars() -> bool:
-            fetched = make_jars(steps, found["mvn"], found["java_home"])
+            check = check_jars
+            if "--lock-jars" in sys.argv:
+                check = lock_jars
+                for folder in (JARS, CONNECT_PLUGIN):
+                    shutil.rmtree(folder, ignore_errors=True)
+            fetched = make_jars(steps, found["mvn"], found["java_home"], check)
             made = compile_launchers(steps, found["java_home"])
-            return make_connect_plugin(steps, found["mvn"], found["java_home"]) or made or fetched
+            return make_connect_plugin(steps, found["mvn"], found["java_home"], check) or made or fetched
 
         def environments() -> bool:
             locks = os.path.join(ROOT, "requirements")

@@ -219,3 +219,49 @@ def test_no_lock_file_or_pom_names_a_registry() -> None:
         pom for pom in poms if any(tag in pom.read_text() for tag in ("<repository>", "<pluginRepository>", "<url>"))
     ]
     assert named == []
+
+
+def locked_jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    """Lock the two jars of the module kafka and the one of connect. Returns the sums of kafka."""
+    monkeypatch.setattr(setup, "JAR_LOCK", str(tmp_path / "SHA256SUMS"))
+    (tmp_path / "SHA256SUMS").touch()
+    folder = tmp_path / "kafka"
+    folder.mkdir()
+    (folder / "broker.jar").write_text("broker")
+    (folder / "client.jar").write_text("client")
+    found = setup.sums_of(str(folder), "kafka")
+    setup.lock_jars({"connect/plugin.jar": "1"})
+    setup.lock_jars(found)
+    setup.check_jars(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"kafka/client.jar": "0"}, "kafka/client.jar: 0, locked 948fe603"),
+        ({"kafka/client.jar": None}, "kafka/client.jar: missing, locked 948fe603"),
+        ({"kafka/other.jar": "0"}, "kafka/other.jar: 0, locked nothing"),
+    ],
+    ids=["other bytes", "missing", "unknown"],
+)
+def test_jar_that_is_not_the_locked_one_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: dict[str, str | None], named: str
+) -> None:
+    found: dict[str, str | None] = {**locked_jars(monkeypatch, tmp_path), **change}
+    with pytest.raises(setup.SetupError, match=named) as refused:
+        setup.check_jars({path: total for path, total in found.items() if total is not None})
+    assert str(refused.value).count("locked") == 2, "one line names the fault"
+
+
+def test_locking_a_module_keeps_the_lock_of_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = locked_jars(monkeypatch, tmp_path)
+    setup.lock_jars({"kafka/client.jar": found["kafka/client.jar"]})
+    assert setup.read_jar_lock() == {"connect/plugin.jar": "1", "kafka/client.jar": found["kafka/client.jar"]}
+
+
+def test_lock_has_every_module_of_jars() -> None:
+    modules = {pom.parent.name for pom in (ROOT / "devstack" / "jars").glob("*/pom.xml")} | {setup.CONNECT_MODULE}
+    locked = setup.read_jar_lock()
+    assert {path.split("/")[0] for path in locked} == modules
+    assert all(len(total) == 64 for total in locked.values())
