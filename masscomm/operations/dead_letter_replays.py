@@ -5,6 +5,7 @@ All operators share one transactional id: if two operators work at the same time
 its open transaction.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from masscomm.domain.time_limits import REPLAYED_WITHIN_S
 from masscomm.kafka.dead_letters import replay_headers
-from masscomm.kafka.topic_reading import NO_SECURITY
+from masscomm.kafka.topic_reading import NO_SECURITY, TopicReader
 from masscomm.kafka.topics import (
     AUDIENCE,
     BUILD,
@@ -31,9 +32,11 @@ from masscomm.operations.dead_letters import DeadLetter
 from masscomm.texts import Text
 
 if TYPE_CHECKING:
-    pass
+    from confluent_kafka import KafkaError, Message
 
 TIMEOUT_S = 15
+# The seconds within which a broker shows a committed record to readers, and those between two questions.
+SHOWN_WITHIN_S, _POLL_S = 15.0, 0.005
 # The topics whose records notify users and are counted. A repeated record of another topic is harmless at any time.
 _OF_SENDS = frozenset({SEND_MONOLITH, SEND_API, AUDIENCE, RECHECK, BUILD, DELIVERY})
 
@@ -148,6 +151,9 @@ class Desk:
         # init_transactions aborts the open transaction of another operator, so the marks that are read next are final.
         self._producer.init_transactions(TIMEOUT_S)
         self._marks = read_marks(bootstrap, status_topic, security, of=topic_id)
+        self._reader: Callable[[], TopicReader] = lambda: TopicReader(bootstrap, security)
+        # The offset of the last mark of this desk on the status topic.
+        self._last_mark: int | None = None
 
     def replay(self, letters: Iterable[DeadLetter], *, repeat: bool = False) -> list[Done]:
         """Produce the bytes of each dead letter to its source topic, once.
@@ -158,9 +164,11 @@ class Desk:
 
         Raises:
             KafkaException: The broker does not respond, or another operator fenced this one. Dead letters whose
-                transaction was committed before stay replayed.
+                transaction was committed stay replayed.
         """
-        return [self._replay(letter, repeat) for letter in letters]
+        done = [self._replay(letter, repeat) for letter in letters]
+        self._await_marks()
+        return done
 
     def discard(self, letters: Iterable[DeadLetter], why: str, *, repeat: bool = False) -> list[Done]:
         """Mark each dead letter as discarded.
@@ -176,7 +184,23 @@ class Desk:
         """
         if not why.strip():
             raise ValueError("a letter is not discarded without a reason")
-        return [self._discard(letter, why, repeat) for letter in letters]
+        done = [self._discard(letter, why, repeat) for letter in letters]
+        self._await_marks()
+        return done
+
+    def _await_marks(self) -> None:
+        """Wait until every reader sees the marks: the broker acknowledges a commit before it shows the records."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        if self._last_mark is None:
+            return
+        until = time.monotonic() + SHOWN_WITHIN_S
+        with self._reader() as reader:
+            # guard: dead_letters.marks_are_seen
+            while reader.bounds(self._status_topic, 0)[1] <= self._last_mark:
+                if time.monotonic() > until:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the marks are written and not shown yet"))
+                time.sleep(_POLL_S)
 
     def _replay(self, letter: DeadLetter, repeat: bool) -> Done:
         if refused := refusal(
@@ -208,7 +232,9 @@ class Desk:
         try:
             self._producer.begin_transaction()
             produce()
-            self._producer.produce(self._status_topic, mark.encode(), letter.position.encode())
+            self._producer.produce(
+                self._status_topic, mark.encode(), letter.position.encode(), on_delivery=self._keep_offset
+            )
             self._producer.commit_transaction(TIMEOUT_S)
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():
@@ -217,3 +243,8 @@ class Desk:
             return Done(letter=letter, ok=False, message=Text.LETTER_REFUSED.filled(reason=error.args[0].str()))
         self._marks[letter.position] = mark
         return Done(letter=letter, ok=True, message=kind.value)
+
+    def _keep_offset(self, error: "KafkaError | None", message: "Message") -> None:
+        """Keep the offset of a mark. An error is raised by the commit of its transaction."""
+        if error is None:
+            self._last_mark = message.offset()

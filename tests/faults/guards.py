@@ -882,6 +882,12 @@ MUTANTS = (
         no_cell="no cell waits six days",
     ),
     Mutant(
+        guard="dead_letters.marks_are_seen",
+        rule="An operation on dead letters ends when every reader sees it.",
+        change=Never(),
+        no_cell="a cell cannot make a broker slow to show a commit",
+    ),
+    Mutant(
         guard="metrics.refused_id_is_logged_once",
         rule="A schema id without a schema costs the job one log line.",
         change=Becomes("self._quiet"),
