@@ -98,6 +98,8 @@ DELIVERY_RESERVE_S = 3.0
 # How long after the change of a device's row delivery waits for its SNS endpoint, which the device registrar creates
 # within seconds; and the interval of the look-ups meanwhile.
 REGISTRAR_WAIT_S, REGISTRAR_POLL_S = 10.0, 0.25
+# A broker shows a committed mark of a dead letter to readers within MARK_SHOWN_S, asked every MARK_POLL_S.
+MARK_SHOWN_S, MARK_POLL_S = 10.0, 0.005
 
 # --- the directory ----------------------------------------------------------------------------------------------------
 # The interval of Debezium's heartbeats, which prove up to which position of the WAL the directory is complete.
@@ -319,6 +321,7 @@ RULES: Mapping[str, str] = {
         "delayed recipients are recorded in the invocation that noticed the outage"
     ),
     "REGISTRAR_POLL_S < REGISTRAR_WAIT_S < timeout_s('delivery')": "endpoints are awaited within the invocation",
+    "MARK_POLL_S < MARK_SHOWN_S < timeout_s('operations_handler')": "a mark is awaited within the invocation",
     "ENDPOINT_CALL_S < timeout_s('device_registrar')": "a call ends within the invocation",
     "OPENSEARCH_REQUEST_S < timeout_s('cdc_consumer')": "a request ends within the invocation",
     "REGISTRY_REQUEST_S + OPENSEARCH_REQUEST_S + DIRECTORY_WAIT_S < CHAIN_TIMEOUT_S - FLUSH_RESERVE_S": (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from masscomm.domain.time_limits import REPLAYED_WITHIN_S
+from masscomm.domain.time_limits import MARK_POLL_S, MARK_SHOWN_S, REPLAYED_WITHIN_S
 from masscomm.kafka.dead_letters import replay_headers
 from masscomm.kafka.topic_reading import NO_SECURITY, TopicReader
 from masscomm.kafka.topics import (
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
 TIMEOUT_S = 15
-# The seconds within which a broker shows a committed record to readers, and those between two questions.
-SHOWN_WITHIN_S, _POLL_S = 15.0, 0.005
 # The topics whose records notify users and are counted. A repeated record of another topic is harmless at any time.
 _OF_SENDS = frozenset({SEND_MONOLITH, SEND_API, AUDIENCE, RECHECK, BUILD, DELIVERY})
 
@@ -194,13 +192,13 @@ class Desk:
 
         if self._last_mark is None:
             return
-        until = time.monotonic() + SHOWN_WITHIN_S
+        until = time.monotonic() + MARK_SHOWN_S
         with self._reader() as reader:
             # guard: dead_letters.marks_are_seen
             while reader.bounds(self._status_topic, 0)[1] <= self._last_mark:
                 if time.monotonic() > until:
                     raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the marks are written and not shown yet"))
-                time.sleep(_POLL_S)
+                time.sleep(MARK_POLL_S)
 
     def _replay(self, letter: DeadLetter, repeat: bool) -> Done:
         if refused := refusal(

@@ -113,7 +113,7 @@ def test_an_operation_ends_when_its_mark_is_shown(made: Made, monkeypatch: pytes
     assert sorted(store.marks()) == ["0@0"]
 
     monkeypatch.setattr(Lagging, "left", 1_000_000)
-    monkeypatch.setattr(dead_letter_replays, "SHOWN_WITHIN_S", 0.0)
+    monkeypatch.setattr(dead_letter_replays, "MARK_SHOWN_S", 0.0)
     with pytest.raises(Retry, match="not shown yet"):
         store.discard(found(store, "0@1"), "over", operator="ada", request="its digest")
     monkeypatch.undo()
