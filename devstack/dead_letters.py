@@ -117,8 +117,8 @@ def show(
         "headers": [[name, value.decode(errors="backslashreplace")] for name, value in letter.headers],
         **payload_of(letter.topic, letter.value, codec).as_dict(),
     }
-    print_json(document, indent=None if as_json else 2)
     installation.audit(Action.DEAD_LETTER_SHOWN, subject=position)
+    print_json(document, indent=None if as_json else 2)
 
 
 @app.command()

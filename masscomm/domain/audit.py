@@ -34,6 +34,10 @@ class Action(StrEnum):
     WEBHOOK_DISABLED = "webhook.disabled"
 
 
+# The actions that show personal data: each is audited before, and nothing is shown if that fails.
+READINGS = frozenset((Action.DEAD_LETTER_SHOWN,))
+
+
 class Result(StrEnum):
     """The result of an action."""
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from aws_lambda_powertools import Logger
 
 from masscomm.clock import Clock
-from masscomm.domain.audit import Action, AuditEntry, Result, audit_entry
+from masscomm.domain.audit import READINGS, Action, AuditEntry, Result, audit_entry
 from masscomm.errors import MasscommError
 
 
@@ -71,7 +71,7 @@ class Audit(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PrincipalAudit:
-    """The Audit of a request's principal. An error of the audit log does not fail the request."""
+    """The Audit of a request's principal. An error of the audit log fails only a request that reads personal data."""
 
     audit_log: AuditLog
     clock: Clock
@@ -97,7 +97,10 @@ class PrincipalAudit:
                 result=result,
                 detail=detail,
             )
-            record_or_log(self.audit_log, entry, self.logger)
+            if action in READINGS:  # guard: audit.before_reading
+                self.audit_log.record(entry)
+            else:
+                record_or_log(self.audit_log, entry, self.logger)
 
 
 class InMemoryAuditLog:

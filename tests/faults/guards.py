@@ -1350,6 +1350,12 @@ MUTANTS = (
         no_cell="cells read no audit log",
     ),
     Mutant(
+        guard="audit.before_reading",
+        rule="The values of a dead letter are not shown if the audit log takes no entry.",
+        change=Becomes("False"),
+        no_cell="cells read no audit log",
+    ),
+    Mutant(
         guard="templates.saved_template",
         rule="A template from which no message can be rendered does not replace the previous version.",
         change=Becomes("None"),

@@ -12,7 +12,7 @@ from devstack.config import StackConfig
 from devstack.installation import Installation
 from devstack.provision import create_topics, register_schemas
 from masscomm.clock import SystemClock
-from masscomm.errors import DeadLetter
+from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.dead_letters import dead_letter_headers
@@ -84,6 +84,13 @@ def test_letters_are_listed_shown_replayed_and_discarded(reason: str) -> None:
         ("dead_letter.discarded", second["place"], "ok"),
         ("dead_letter.shown", second["place"], "ok"),
     ]
+
+
+@pytest.mark.guarantee("dead_letters.nothing_is_read_without_audit")
+def test_no_letter_is_shown_while_the_audit_log_is_down(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (letter, _) = _lines("list", "--reason", reason)
+    monkeypatch.setattr(AUDIT_LOG, "failing", Retry("no audit log"))
+    assert _run("show", str(letter["place"]), status=1) == ""
 
 
 def test_command_without_a_filter_is_refused(reason: str) -> None:

@@ -241,6 +241,15 @@ def test_reading_the_values_of_a_letter_is_audited() -> None:
     assert setting.actions() == [("dead_letter.shown", 7, "k7", "0@3", "ok")]
 
 
+@pytest.mark.guarantee("dead_letters.nothing_is_read_without_audit")
+@pytest.mark.kills(guard="audit.before_reading")
+def test_no_value_is_shown_while_the_audit_log_is_down() -> None:
+    setting = Setting(OUTLINED)
+    setting.audit_log.failing = Retry("no audit log")
+    with pytest.raises(Retry, match="no audit log"):
+        setting.show("0@3")
+
+
 def test_hostile_text_is_inert_and_bounded() -> None:
     text = HOSTILE + "x" * 2_000_000
     hostile = letter(
