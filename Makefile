@@ -1,5 +1,7 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv, .devstack (jars, LocalStack) and .state.
 .DEFAULT_GOAL := help
+# Every target starts many Python processes: without compiled modules each one compiles its own.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup browser run demo test check faults nightly spark-next job-python faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can report missing prerequisites.

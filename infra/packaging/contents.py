@@ -51,15 +51,19 @@ class Contents:
     distributions: frozenset[str]
 
 
-def all_contents() -> list[Contents]:
-    """Return the contents of every package in functions.yaml, sorted by name."""
+def package_handlers() -> dict[str, str]:
+    """Return the module of the handler of every package in functions.yaml, by the package's name."""
     handlers = {
         entry.handler.removesuffix(".handler").split(".")[1]: entry.handler.rpartition(".")[0]
         for entry in read_catalogue(generation="any")
     }
     # A function that shares the handler of another function still needs a package with its own name.
-    handlers |= {entry.package: entry.handler.rpartition(".")[0] for entry in read_catalogue(generation="any")}
-    return [contents_of(name, handler) for name, handler in sorted(handlers.items())]
+    return handlers | {entry.package: entry.handler.rpartition(".")[0] for entry in read_catalogue(generation="any")}
+
+
+def all_contents() -> list[Contents]:
+    """Return the contents of every package in functions.yaml, sorted by name."""
+    return [contents_of(name, handler) for name, handler in sorted(package_handlers().items())]
 
 
 def library_contents() -> list[Contents]:

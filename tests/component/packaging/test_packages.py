@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from infra.packaging.build import Built, build
-from infra.packaging.contents import Contents, all_contents, library_contents
+from infra.packaging.contents import Contents, all_contents, contents_of, library_contents, package_handlers
 
-CONTENTS = {each.name: each for each in all_contents()}
+HANDLERS = package_handlers()
 HERE = f"{platform.machine()}-manylinux_2_28"
 
 # A script that can import only the standard library and the package's own folder.
@@ -38,15 +38,15 @@ assert not {each for each in compiled if each.startswith(folder)}, compiled
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
     folder = tmp_path_factory.mktemp("packages")
-    return {each.name: each for each in build([*CONTENTS.values(), *library_contents()], folder, platform=HERE)}
+    return {each.name: each for each in build([*all_contents(), *library_contents()], folder, platform=HERE)}
 
 
-@pytest.mark.parametrize("name", sorted(CONTENTS))
+@pytest.mark.parametrize("name", sorted(HANDLERS))
 def test_a_handler_is_imported_from_its_package_alone(name: str, packages: dict[str, Built], tmp_path: Path) -> None:
     with zipfile.ZipFile(packages[name].path) as archive:
         archive.extractall(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", IMPORT_ALONE, str(tmp_path), CONTENTS[name].handler],
+        [sys.executable, "-I", "-S", "-c", IMPORT_ALONE, str(tmp_path), HANDLERS[name]],
         # With SnapStart the modules of the first invocation are imported at init.
         env={"PATH": os.environ["PATH"], "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"},
         capture_output=True,
@@ -122,6 +122,6 @@ def test_packages_lack_libraries_and_models_that_they_do_not_use(packages: dict[
 
 
 def test_the_same_input_gives_the_same_bytes(packages: dict[str, Built], tmp_path: Path) -> None:
-    some: list[Contents] = [CONTENTS["send_handler"], CONTENTS["metrics_handler"]]
+    some: list[Contents] = [contents_of(name, HANDLERS[name]) for name in ("send_handler", "metrics_handler")]
     again = build(some, tmp_path, platform=HERE)
     assert [each.path.read_bytes() for each in again] == [packages[each.name].path.read_bytes() for each in again]
