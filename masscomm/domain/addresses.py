@@ -1,13 +1,17 @@
 """Addresses of recipients, as forms, imported lists and copied texts spell them."""
 
+import re
 from unicodedata import category
 
 from masscomm.domain.mail_domains import domain_in_ascii
 
 # Control and format characters (such as U+200B, U+FEFF and the direction marks), and each kind of space.
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
-# Letters and marks without a width: the joiner of graphemes, Hangul fillers, and variation selectors.
-_WITHOUT_WIDTH = frozenset("\u034f\u115f\u1160\u3164\uffa0" + "".join(map(chr, range(0xFE00, 0xFE10))))
+# The others with Unicode's Default_Ignorable_Code_Point: joiners, fillers, variation selectors, unassigned ones.
+# https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt
+_IGNORABLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
 
 
 def trimmed_address(address: str) -> str:
@@ -32,4 +36,4 @@ def with_ascii_domain(address: str) -> str:
 
 
 def _is_invisible(character: str) -> bool:
-    return character in _WITHOUT_WIDTH or category(character) in _INVISIBLE_CATEGORIES
+    return category(character) in _INVISIBLE_CATEGORIES or _IGNORABLE.match(character) is not None

@@ -30,6 +30,11 @@ INVISIBLE = {
     "grapheme joiner": "\u034f",
     "Hangul filler": "\u3164",
     "variation selector": "\ufe0f",
+    "variation selector of ideographs": "\U000e0100",
+    "Mongolian variation selector": "\u180b",
+    "Khmer inherent vowel": "\u17b4",
+    "tag": "\U000e0041",
+    "unassigned ignorable": "\ufff0",
     "several": " \u200e\u200b\t",
 }
 

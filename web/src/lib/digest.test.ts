@@ -9,7 +9,7 @@ test("an address has the digest of its small letters", async () => {
 });
 
 test("invisible characters around an address do not change its digest", async () => {
-  const spelt = "\ufeff\u200b\u202a ada@example.org\u00a0\ufe0f\u2069";
+  const spelt = "\ufeff\u200b\u202a ada@example.org\u00a0\ufe0f\u2069\u{e0100}\u180b";
   expect(await addressId(spelt)).toBe(await addressId("ada@example.org"));
 });
 

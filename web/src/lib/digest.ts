@@ -4,8 +4,8 @@ export async function sha256(text: string): Promise<string> {
   return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-// As in masscomm/domain/addresses.py: control and format characters, spaces, and letters without a width.
-const INVISIBLE = "[\\p{Cc}\\p{Cf}\\p{Z}\\u034f\\u115f\\u1160\\u3164\\uffa0\\ufe00-\\ufe0f]+";
+// As in masscomm/domain/addresses.py: control and format characters, spaces, and what Unicode ignores by default.
+const INVISIBLE = "[\\p{Cc}\\p{Cf}\\p{Z}\\p{Default_Ignorable_Code_Point}]+";
 const INVISIBLE_AROUND = new RegExp(`^${INVISIBLE}|${INVISIBLE}$`, "gu");
 
 /** Return the SHA-256 under which the suppression of an e-mail address is stored (masscomm/domain/ids.py). */
