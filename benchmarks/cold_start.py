@@ -94,7 +94,9 @@ def _event(function: str) -> dict[str, object]:
     """Return an event that builds all adapters and needs no dependency: no records, or a refused request."""
     refused = {
         "send_handler": ("POST", "/v1/sends"),
+        "previews": ("POST", "/v1/previews"),
         "operations_handler": ("POST", "/v1/suppressions"),
+        "key_revocation": ("POST", "/v1/keys/0/revoke"),
         "audiences": ("POST", "/v1/audiences/count"),
         "preferences_handler": ("GET", "/v1/users/1/preferences"),
         "metrics_handler": ("GET", "/v1/metrics"),

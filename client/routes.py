@@ -52,7 +52,7 @@ def send(fields: Mapping[str, Any], key: str | None) -> Call[AcceptedBody]:
 
 
 def dry_run(fields: Mapping[str, Any]) -> Call[DryRunBody]:
-    return Call("POST", "/v1/sends", body={**fields, "dry_run": True})
+    return Call("POST", "/v1/dry-runs", body=dict(fields))
 
 
 def send_batch(sends: Iterable[SmallSend], key: str | None) -> Call[BatchBody]:

@@ -1080,7 +1080,7 @@ class SendRequest(TypedDict):
     part_count: NotRequired[int]
     """The number of requests under this send_id, in any order."""
     dry_run: NotRequired[bool]
-    """Whether nothing is sent, and the response is what would become of the send."""
+    """Deprecated: use `POST /v1/dry-runs`, where it has no effect. Whether nothing is sent, and the response is what would become of the send. Recipients are examined for a moment; if they are many, the counts are estimated from the first ones."""
 
 
 type SendState = Literal[

@@ -54,8 +54,7 @@ OPERATIONS = {
     ("POST", "/v1/sends"): Operation(
         tag="Sends",
         description="Further scopes: `send:critical` for the priority critical; `send:mandatory` for a mandatory "
-        "category, or else `send:content` for own texts (`title` and `body` in `data`). A dry run needs `read`, and "
-        f"`users:read` for samples and for fewer than {SMALLEST_GROUP} users. An audience with "
+        "category, or else `send:content` for own texts (`title` and `body` in `data`). An audience with "
         "`except_users` needs `users:read`.",
         parameters=(IDEMPOTENCY_KEY,),
         request=SendRequest,
@@ -79,20 +78,13 @@ OPERATIONS = {
                 "data": {"title": "Your code", "body": "123456"},
                 "priority": "critical",
             },
-            "dry_run": {
-                "type": "news",
-                "club_id": 1,
-                "to_users": [42, 43],
-                "data": {"title": "Hello", "body": "It works."},
-                "dry_run": True,
-            },
         },
         response=AcceptedBody,
         status=202,
         success="Every chunk of the send is on its topic",
         further={
             200: Success(
-                meaning="What would become of the send, with dry_run: nothing is sent",
+                meaning="What would become of the send, with the deprecated dry_run: nothing is sent",
                 response=DryRunBody,
                 example=_DRY_RUN,
             )
@@ -162,6 +154,24 @@ OPERATIONS = {
             ],
         },
         problems=_PROBLEMS,
+    ),
+    ("POST", "/v1/dry-runs"): Operation(
+        tag="Sends",
+        description="Needs the scopes of the send and `read`, and "
+        f"`users:read` for samples and for fewer than {SMALLEST_GROUP} users.",
+        request=SendRequest,
+        requests={
+            "text": {
+                "type": "news",
+                "club_id": 1,
+                "to_users": [42, 43],
+                "data": {"title": "Hello", "body": "It works."},
+            },
+        },
+        response=DryRunBody,
+        success="What would become of the send; nothing is sent",
+        example=_DRY_RUN,
+        problems={415: "The Content-Type is not JSON"},
     ),
     ("POST", "/v1/previews"): Operation(
         tag="Templates",

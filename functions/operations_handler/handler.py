@@ -53,11 +53,24 @@ class UseCases:
     dead_letters: DeadLettersRoute
     devices: DevicesRoute
     suppressions: SuppressionsRoute
-    keys: KeysRoute
     webhooks: WebhooksRoute
     costly: CostlyRequests
-    # Returns the audit of a principal.
-    audit: Callable[[str], Audit]
+
+
+@cache
+def audit() -> Callable[[str], Audit]:
+    """Return a function that returns the audit of a principal."""
+    from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
+
+    return audits(DynamoDbAuditLog.from_environment(), SystemClock())
+
+
+@cache
+def keys() -> KeysRoute:
+    """Return the routes of API keys. They need no server but DynamoDB: a key can be revoked while others are down."""
+    from masscomm.stores.api_keys import ApiKeys
+
+    return KeysRoute(ApiKeys.from_environment(), SystemClock())
 
 
 @cache
@@ -72,8 +85,6 @@ def bootstrap() -> UseCases:
     from masscomm.operations.alarms import alarms_from_environment
     from masscomm.operations.dead_letter_store import KafkaDeadLetters
     from masscomm.operations.health import KafkaHealth
-    from masscomm.stores.api_keys import ApiKeys
-    from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
     from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
     from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
     from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
@@ -88,7 +99,6 @@ def bootstrap() -> UseCases:
         dead_letters=DeadLettersRoute(dead_letters, codec),
         devices=DevicesRoute(OpenSearchDisabledDevices(directory), codec, KafkaProducer.from_environment(), clock),
         suppressions=SuppressionsRoute(OpenSearchSuppressionList(directory)),
-        keys=KeysRoute(ApiKeys.from_environment(), clock),
         webhooks=WebhooksRoute(
             endpoints=DynamoDbWebhookEndpoints.from_environment(),
             deliveries=DynamoDbWebhookDeliveries.from_environment(),
@@ -97,7 +107,6 @@ def bootstrap() -> UseCases:
             loopback=loopback_permitted(os.environ),
         ),
         costly=CostlyRequests(slots=DynamoDbRequestSlots.from_environment(), clock=clock),
-        audit=audits(DynamoDbAuditLog.from_environment(), clock),
     )
 
 
@@ -201,27 +210,27 @@ def delete_suppression(asked: rest.Request, suppression: str) -> Response:
 def get_keys(asked: rest.Request) -> Response:
     """The API keys of the caller's clubs, the latest first."""
     negotiated(asked.header("accept"), JSON)
-    return uncached(bootstrap().keys.answer(asked.parameters, Caller.of(asked)))
+    return uncached(keys().answer(asked.parameters, Caller.of(asked)))
 
 
 @api.post("/v1/keys")
 def post_key(asked: rest.Request) -> Response:
     """Create an API key. The response has its text, which is shown only once."""
     key = idempotency.key_of(asked)
-    return _made(bootstrap().keys.create(asked.text(), Caller.of(asked), _audit(asked), key))
+    return _made(keys().create(asked.text(), Caller.of(asked), _audit(asked), key))
 
 
 @api.post("/v1/keys/{key_id}/rotate")
 def post_key_rotate(asked: rest.Request, key_id: str) -> Response:
     """Create an API key in place of another one, which ends after some hours."""
     key = idempotency.key_of(asked)
-    return _made(bootstrap().keys.rotate(key_id, asked.text(), Caller.of(asked), _audit(asked), key))
+    return _made(keys().rotate(key_id, asked.text(), Caller.of(asked), _audit(asked), key))
 
 
 @api.post("/v1/keys/{key_id}/revoke")
 def post_key_revoke(asked: rest.Request, key_id: str) -> Response:
     """End an API key."""
-    return uncached(bootstrap().keys.revoke(key_id, asked.text(), Caller.of(asked), _audit(asked)))
+    return uncached(keys().revoke(key_id, asked.text(), Caller.of(asked), _audit(asked)))
 
 
 @api.get("/v1/webhooks")
@@ -301,7 +310,7 @@ def _executed(body: Mapping[str, Any], status: HTTPStatus, *, replayed: bool) ->
 
 
 def _audit(asked: rest.Request) -> Audit:
-    return bootstrap().audit(asked.principal)
+    return audit()(asked.principal)
 
 
 @observed(logger, ahead=(*ON_KAFKA, "masscomm.stores.audit_log_dynamodb", "masscomm.directory.suppression_list"))

@@ -10,9 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotDone
 from dataclasses import dataclass, field
 
+from functions.send_handler.send_request import SendRequest, check_times
 from masscomm.aws.request import Limits
 from masscomm.domain.time_limits import ACCEPTED_CALL_S
 from masscomm.errors import MasscommError
+from masscomm.http.problem import Problem
 from masscomm.observability import logs
 from masscomm.stores.send_controls import AcceptedSend, SendControls
 from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
@@ -27,6 +29,19 @@ class DynamoDbAcceptedSends(DynamoDbSendControls):
     """The store of controls with the time limits of a request that is answered."""
 
     LIMITS = Limits(connections=1, connect_s=_ATTEMPT_S / 2, read_s=_ATTEMPT_S / 2, attempts=_ATTEMPTS)
+
+
+def check_possible(send: SendRequest, now_ms: int, controls: SendControls) -> None:
+    """Check the times of a send. Those of a send that was accepted before were valid then, and may have passed since.
+
+    Raises the errors of check_times, and for a send whose id the caller chose those of the store.
+    """
+    try:
+        check_times(send, now_ms)
+    except Problem:
+        stored = None if send.send_id is None else controls.accepted(send.send_id)
+        if stored is None or stored.send.club_id != send.club_id:
+            raise
 
 
 @dataclass(kw_only=True)

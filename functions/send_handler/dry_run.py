@@ -1,4 +1,4 @@
-"""POST /v1/sends with dry_run: what would become of a send, by channel and reason, and samples of its messages.
+"""POST /v1/dry-runs: the forecast of a send, by channel and reason, and samples of its messages.
 
 The recipients are decided about as in the chain (masscomm/decisions/dry_run.py). Nothing is produced or recorded. Above
 EXACT_RECIPIENTS, the counts are estimated from a sample, which is the same for the same recipients.
@@ -11,7 +11,9 @@ from hashlib import blake2b
 from heapq import nsmallest
 from itertools import batched
 from typing import Literal, TypedDict
+from uuid import uuid4
 
+from functions.send_handler.accepted_sends import check_possible
 from functions.send_handler.send_records import SendIdentity, record_of
 from functions.send_handler.send_request import SendRequest
 from masscomm.clock import Clock
@@ -20,6 +22,7 @@ from masscomm.directory.port import Directory
 from masscomm.domain.audiences import members
 from masscomm.domain.categories import resolve_channels
 from masscomm.domain.lanes import Lane
+from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.domain.records import SendRequested
 from masscomm.domain.simulator import RECIPIENTS as SIMULATOR_RECIPIENTS
@@ -34,6 +37,7 @@ from masscomm.http.single_users import check_group, sees_single_users
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
 from masscomm.rendering.unused_content import unused_content
+from masscomm.stores.send_controls import SendControls
 from masscomm.texts import Text
 
 # The largest number of recipients of which each one is decided about.
@@ -114,6 +118,14 @@ class DryRunSend:
     directory: Directory
     templates: TemplateCache
     clock: Clock
+    # The store of accepted sends, which it reads.
+    controls: SendControls
+
+    def identify(self, send: SendRequest) -> SendIdentity:
+        """Return the identity that the send would have now. Raises the errors of check_possible."""
+        now_ms = self.clock.now_ms()
+        check_possible(send, now_ms, self.controls)
+        return SendIdentity(send_id=send.send_id or str(uuid4()), requested_at_ms=now_ms, chunk_size=CHUNK_SIZE)
 
     def answer(
         self,

@@ -1,9 +1,12 @@
 """The send_handler function: POST /v1/sends produces the chunks of a send to the topic send.api and returns 202,
 POST /v1/sends/batch those of several small sends. A repeated request with the same Idempotency-Key is executed once.
-POST /v1/previews renders messages without sending them.
+
+The previews function, from the same package: POST /v1/previews renders messages, and POST /v1/dry-runs forecasts
+a send. They read the directory, need no Kafka, and send nothing.
 """
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +18,7 @@ from masscomm import environment
 from masscomm.clock import SystemClock
 from masscomm.domain.key_limits import RECIPIENTS
 from masscomm.domain.limits import CHUNK_SIZE
+from masscomm.domain.time_limits import DRY_RUN_RESERVE_S, FORMER_DRY_RUN_S
 from masscomm.errors import Stop
 from masscomm.http import idempotency, rest
 from masscomm.http.rate_limits import RateLimiter, maximum_of
@@ -57,8 +61,6 @@ class UseCases:
     requests: "RequestSend"
     once: "RequestOnce"
     warnings: "SendWarnings"
-    dry_runs: "Callable[[], DryRunSend]"
-    costly: CostlyRequests
 
 
 @cache
@@ -77,12 +79,25 @@ def cached_templates() -> "TemplateCache":
 
 @cache
 def dry_runs() -> "DryRunSend":
+    from functions.send_handler.accepted_sends import DynamoDbAcceptedSends
     from functions.send_handler.dry_run import DryRunSend
     from masscomm.rendering.templates import TemplateCache
 
     clock = SystemClock()
-    # Another thread uses the cache of the warnings.
-    return DryRunSend(directory=directory(), templates=TemplateCache(directory(), clock, keep_empty=True), clock=clock)
+    return DryRunSend(
+        directory=directory(),
+        # Another thread uses the cache of the warnings.
+        templates=TemplateCache(directory(), clock, keep_empty=True),
+        clock=clock,
+        controls=DynamoDbAcceptedSends.from_environment(),
+    )
+
+
+@cache
+def costly() -> CostlyRequests:
+    from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
+
+    return CostlyRequests(slots=DynamoDbRequestSlots.from_environment(), clock=SystemClock())
 
 
 @cache
@@ -95,7 +110,6 @@ def bootstrap() -> UseCases:
     from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
     from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
     from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys
-    from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
 
     traces.check_config()
     clock = SystemClock()
@@ -118,8 +132,6 @@ def bootstrap() -> UseCases:
         ),
         once=RequestOnce(keys=DynamoDbIdempotencyKeys.from_environment(), clock=clock),
         warnings=SendWarnings(cached_templates),
-        dry_runs=dry_runs,
-        costly=CostlyRequests(slots=DynamoDbRequestSlots.from_environment(), clock=clock),
     )
 
 
@@ -137,7 +149,10 @@ def post_send(request: rest.Request) -> Response:
     _check(request, send)
     logs.note(club_id=send.club_id)
     if send.dry_run:
-        return _dry_run(request, send)
+        # One-time passwords share these environments: nothing here may take long.
+        end = requests.clock.monotonic() + FORMER_DRY_RUN_S
+        with costly().one(Kind.DRY_RUN, request):  # guard: costly_requests.former_dry_run
+            return _forecast(request, send, lambda: end - requests.clock.monotonic())  # guard: dry_run.former_budget
     caller, limits = _caller(request), dict[str, str]()
 
     def execute(identity: "SendIdentity") -> str:
@@ -169,18 +184,37 @@ def post_send(request: rest.Request) -> Response:
     return _accepted(answer.identity.send_id, answer.body, limits | _replayed(answer))
 
 
-def _dry_run(request: rest.Request, send: "SendRequest") -> Response:
-    """Return what would become of a send. The counts are those that a sent one has, which need the scope read."""
+@api.post("/v1/dry-runs")
+def post_dry_run(request: rest.Request) -> Response:
+    """Forecast a send: its notifications by channel and reason. Nothing is sent."""
+    with costly().one(Kind.DRY_RUN, request):  # guard: costly_requests.dry_run
+        return _dry_run(request)
+
+
+def _dry_run(request: rest.Request) -> Response:
+    from functions.send_handler.send_request import parse_request, read_document
+
+    send = parse_request(read_document(request), dry_runs().clock)
+    _check(request, send)
+    logs.note(club_id=send.club_id)
+    return _forecast(request, send)
+
+
+def _forecast(request: rest.Request, send: "SendRequest", left_s: Callable[[], float] = lambda: math.inf) -> Response:
+    """Return the forecast of a send. Its counts are those of the sent one, which need the scope read.
+
+    Args:
+        left_s: Returns the seconds that remain of the request's own budget.
+    """
     request.require(Scope.READ)  # guard: scopes.dry_run
-    use_cases = bootstrap()
-    with use_cases.costly.one(Kind.DRY_RUN, request):  # guard: costly_requests.dry_run
-        body = use_cases.dry_runs().answer(
-            send,
-            use_cases.requests.identify(send),
-            request.remaining_s,
-            is_test=request.is_test,
-            scopes=request.scopes,
-        )
+    use_case = dry_runs()
+    body = use_case.answer(
+        send,
+        use_case.identify(send),
+        lambda: min(request.remaining_s(), DRY_RUN_RESERVE_S + left_s()),
+        is_test=request.is_test,
+        scopes=request.scopes,
+    )
     logger.info("dry run", requested=body["requested"], estimated=body["estimated"])
     return rest.uncached(body)
 
@@ -228,6 +262,11 @@ def post_batch(request: rest.Request) -> Response:
 @api.post("/v1/previews")
 def post_preview(request: rest.Request) -> Response:
     """Render messages without sending them, for a user or for given values."""
+    with costly().one(Kind.PREVIEW, request):  # guard: costly_requests.preview
+        return _preview(request)
+
+
+def _preview(request: rest.Request) -> Response:
     from functions.send_handler.preview_messages import parse_preview, previewed
     from functions.send_handler.send_request import check_tenant, read_document
 

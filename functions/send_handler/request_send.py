@@ -8,10 +8,10 @@ from itertools import islice
 from typing import Any, Literal, NotRequired, TypedDict
 from uuid import uuid4
 
-from functions.send_handler.accepted_sends import AcceptedSends
+from functions.send_handler.accepted_sends import AcceptedSends, check_possible
 from functions.send_handler.request_once import PartlyExecuted
 from functions.send_handler.send_records import SendIdentity, chunks_of, record_of
-from functions.send_handler.send_request import SendRequest, check_times
+from functions.send_handler.send_request import SendRequest
 from masscomm.chain.chunks import SMALL_SEND
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action, Result, audit_entry
@@ -114,17 +114,9 @@ class RequestSend:
     chunk_size: int = CHUNK_SIZE
 
     def identify(self, send: SendRequest) -> SendIdentity:
-        """Return the identity of a new send. Raises the errors of check_times, and for a send whose id the caller
-        chose those of the store.
-        """
+        """Return the identity of a new send. Raises the errors of check_possible."""
         identity = self.new_identity() if send.send_id is None else replace(self.new_identity(), send_id=send.send_id)
-        try:
-            check_times(send, identity.requested_at_ms)
-        except Problem:
-            # The times of a send that was accepted before were valid then, and may have passed since.
-            stored = None if send.send_id is None else self.accepted_sends.controls.accepted(send.send_id)
-            if stored is None or stored.send.club_id != send.club_id:
-                raise
+        check_possible(send, identity.requested_at_ms, self.accepted_sends.controls)
         return identity
 
     def check_id(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> None:

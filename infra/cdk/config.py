@@ -233,7 +233,9 @@ class ConcurrencyConfig:
     metrics_stream: int = 20
     metrics_handler: int = 20
     send_handler: int = 20
+    previews: int = 10
     operations_handler: int = 5
+    key_revocation: int = 5
     preferences_handler: int = 20
     # Few callers count at a time, each for up to 20 s.
     audiences: int = 5
@@ -256,7 +258,9 @@ class ConcurrencyConfig:
             "metrics_stream": self.metrics_stream,
             "metrics_handler": self.metrics_handler,
             "send_handler": self.send_handler,
+            "previews": self.previews,
             "operations_handler": self.operations_handler,
+            "key_revocation": self.key_revocation,
             "preferences_handler": self.preferences_handler,
             "audiences": self.audiences,
             "authorizer": self.authorizer,
@@ -431,7 +435,7 @@ PROD = Environment(
         domain="masscomm.example",
         certificate_arn=f"arn:aws:acm:{EDGE_REGION}:000000000000:certificate/00000000-0000-0000-0000-000000000000",
     ),
-    concurrency=ConcurrencyConfig(metrics_stream=100, metrics_handler=45, send_handler=100, authorizer=50),
+    concurrency=ConcurrencyConfig(metrics_stream=90, metrics_handler=45, send_handler=90, authorizer=50),
 )
 
 

@@ -43,6 +43,11 @@ _USERS_OF_CLUB = (
     "POST _search",
     "DELETE _search/point_in_time",
 )
+# The requests to OpenSearch of functions/send_handler/dry_run.py.
+_DRY_RUNS = (
+    *("POST _mget", "POST notification_templates/_search", "POST devices/_search"),
+    *_USERS_OF_CLUB,
+)
 # The requests to OpenSearch of functions/cdc_consumer/generation.py and masscomm/directory/bulk_writes.py.
 _GENERATION = "directory_state/_doc/generation-{generation}"
 _CHANGES = (
@@ -230,14 +235,19 @@ PROFILES = {
     ),
     "send_handler": Profile(
         warmth=Warmth.PROVISIONED,
-        # A dry run reads what the chain reads.
+        # For the dry runs of clients of 0.1.0.
         indices=(*DIRECTORY, "suppressions"),
-        requests=(
-            *("POST _mget", "POST notification_templates/_search", "POST devices/_search"),
-            *_USERS_OF_CLUB,
-        ),
+        requests=_DRY_RUNS,
         tables=(KEYS, CONTROLS, USAGE, AUDIT, POLLS),
         tables_read=(DECISIONS, LEDGER),
+    ),
+    "previews": Profile(
+        warmth=Warmth.SNAPSTART,
+        # A dry run reads what the chain reads.
+        indices=(*DIRECTORY, "suppressions"),
+        requests=_DRY_RUNS,
+        tables=(USAGE, POLLS),
+        tables_read=(CONTROLS,),
     ),
     "preferences_handler": Profile(
         warmth=Warmth.SNAPSTART,
@@ -286,6 +296,7 @@ PROFILES = {
         operates=True,
         webhook_keys=True,
     ),
+    "key_revocation": Profile(warmth=Warmth.SNAPSTART, tables=(API_KEYS, AUDIT, USAGE)),
     "webhook_events": Profile(
         warmth=Warmth.NOTHING,
         tables=(WEBHOOKS, CHANGES),

@@ -37,8 +37,9 @@ from masscomm.texts import Text
 from masscomm.untrusted import mask
 
 JSON = "application/json"
-# The routes with other methods than GET that a test key may call: sends, which check its recipients, and previews.
-_OF_TEST_KEYS = {("POST", "/v1/sends"), ("POST", "/v1/sends/batch"), ("POST", "/v1/previews")}
+# The routes with other methods than GET that a test key may call: sends and dry runs, which check its recipients, and
+# previews.
+_OF_TEST_KEYS = {("POST", f"/v1/{path}") for path in ("sends", "sends/batch", "dry-runs", "previews")}
 
 
 class Links(TypedDict):

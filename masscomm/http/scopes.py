@@ -71,6 +71,7 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("POST", "/v1/sends/{send_id}/pause"): Scope.SEND,
         ("POST", "/v1/sends/{send_id}/resume"): Scope.SEND,
         ("PATCH", "/v1/sends/{send_id}"): Scope.SEND,
+        ("POST", "/v1/dry-runs"): Scope.SEND,
         # A caller that may send to an audience may count it, without users:read if it has enough users.
         ("POST", "/v1/audiences/count"): Scope.SEND,
         ("GET", "/v1/sends"): Scope.READ,

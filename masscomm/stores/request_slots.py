@@ -25,6 +25,7 @@ class Kind(StrEnum):
     POLL = "poll"  # A request that waits for a change.
     COUNT = "count"  # The count of an audience, which reads all users of a tenant.
     DRY_RUN = "dry_run"
+    PREVIEW = "preview"
     DEAD_LETTERS = "dead_letters"  # A page of dead letters, which reads 2,000 records at most.
 
 

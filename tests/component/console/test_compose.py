@@ -243,7 +243,7 @@ def test_typing_asks_for_no_numbers(console: Console) -> None:
 
 
 def numbers(console: Console) -> list[Request]:
-    return [each for each in console.requests if '"dry_run":true' in (each.post_data or "")]
+    return [each for each in console.requests if each.url.endswith("/v1/dry-runs")]
 
 
 def test_earlier_numbers_are_marked_until_the_next_ones(console: Console) -> None:
@@ -251,8 +251,8 @@ def test_earlier_numbers_are_marked_until_the_next_ones(console: Console) -> Non
     page.get_by_label("User ids").fill("40-59")
     expect(page.get_by_test_id("forecast")).to_contain_text("20 notifications")
     held: list[Route] = []
-    page.route("**/v1/sends", lambda route: held.append(route))
-    with page.expect_request("**/v1/sends"):
+    page.route("**/v1/dry-runs", lambda route: held.append(route))
+    with page.expect_request("**/v1/dry-runs"):
         page.get_by_label("User ids").fill("40-49")
     expect(page.locator(".forecast")).to_have_attribute("aria-busy", "true")
     expect(page.get_by_text("Counting the recipients")).to_be_visible()

@@ -17,6 +17,7 @@ from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.http.scopes import ALL_SCOPES
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.contracts.directory import Row
 from tests.support.harness.chain import NOW, SEND_ID
 from tests.support.harness.settled_chain import SettledChain
@@ -138,7 +139,10 @@ def check_dry_run(chain: SettledChain, name: str) -> None:
     send = SendRequest.model_validate(fields | SENDS[name])
     identity = SendIdentity(send_id=SEND_ID, requested_at_ms=NOW, chunk_size=5_000)
     dry_run = DryRunSend(
-        directory=chain.read_from, templates=TemplateCache(chain.read_from, chain.clock), clock=chain.clock
+        directory=chain.read_from,
+        templates=TemplateCache(chain.read_from, chain.clock),
+        clock=chain.clock,
+        controls=InMemorySendControls(),
     )
     body = dry_run.answer(send, identity, lambda: 29.0, is_test=False, scopes=ALL_SCOPES)
     assert chain.producer.produced == []

@@ -93,12 +93,13 @@ def build(
         dead_letters=DeadLettersRoute(dead_letters, codec),
         devices=DevicesRoute(InMemoryDisabledDevices([device]), codec, InMemoryProducer(), clock),
         suppressions=SuppressionsRoute(InMemorySuppressionList([suppression])),
-        keys=KeysRoute(keys, clock),
         webhooks=webhooks_route(clock, club_id),
         costly=CostlyRequests(slots=slots or InMemoryRequestSlots(), clock=clock),
-        audit=operations_handler.audits(audit_log, clock),
     )
+    keys_route, audit = KeysRoute(keys, clock), operations_handler.audits(audit_log, clock)
     monkeypatch.setattr(operations_handler, "bootstrap", lambda: cases)
+    monkeypatch.setattr(operations_handler, "keys", lambda: keys_route)
+    monkeypatch.setattr(operations_handler, "audit", lambda: audit)
 
 
 def endpoint_id(club_id: int = 1) -> str:

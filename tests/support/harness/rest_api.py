@@ -45,7 +45,7 @@ from openapi.document import APIS
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
 from tests.support.harness.preferences_api import use_case as change_preferences
-from tests.support.harness.send_api import use_cases
+from tests.support.harness.send_api import dry_runs, use_cases
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE, lambda_context
 
 
@@ -109,6 +109,8 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
     monkeypatch.setattr(send_handler, "directory", lambda: directory)
     requests = use_cases(chain, InMemoryIdempotencyKeys(), directory=directory)
     monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
+    forecasts = dry_runs(chain.clock, directory)
+    monkeypatch.setattr(send_handler, "dry_runs", lambda: forecasts)
     preferences = change_preferences(chain, directory)
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
     keys = SigningKeys(read=lambda: SIGNING_KEYS, clock=clock)
@@ -120,6 +122,7 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
     pages = Unsubscribe(links=links, preferences=preferences, limiter=limiter)
     monkeypatch.setattr(preferences_handler, "unsubscribe", lambda: pages)
     costly = CostlyRequests(slots=InMemoryRequestSlots(), clock=clock)
+    monkeypatch.setattr(send_handler, "costly", lambda: costly)
     counting = audiences.UseCases(counts=CountAudience(directory=directory), costly=costly)
     monkeypatch.setattr(audiences, "bootstrap", lambda: counting)
     return chain

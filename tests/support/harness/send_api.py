@@ -9,6 +9,7 @@ from functions.send_handler.dry_run import DryRunSend
 from functions.send_handler.request_once import RequestOnce
 from functions.send_handler.request_send import RequestSend
 from functions.send_handler.send_warnings import SendWarnings
+from masscomm.clock import Clock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.directory.port import Directory
 from masscomm.domain.records import SendRequested
@@ -23,7 +24,7 @@ from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
 from masscomm.stores.key_usage import InMemoryKeyUsage
 from masscomm.stores.request_slots import InMemoryRequestSlots
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.send_controls import InMemorySendControls, SendControls
 from tests.support.harness.chain import Chain, Context
 from tests.support.inputs.api_gateway_events import EVERY_CLUB
 
@@ -42,7 +43,6 @@ def use_cases(
     directory: Directory | None = None,
     decision_log: DecisionLog | None = None,
     ledger: DeliveryLedger | None = None,
-    slots: InMemoryRequestSlots | None = None,
 ) -> module.UseCases:
     """Return the use cases of the function, with in-memory topics and an in-memory store of idempotency keys."""
     requests = RequestSend(
@@ -58,9 +58,15 @@ def use_cases(
     return module.UseCases(
         requests=requests,
         once=RequestOnce(keys=keys, clock=chain.clock),
-        costly=CostlyRequests(slots=slots or InMemoryRequestSlots(), clock=chain.clock),
         warnings=SendWarnings(lambda: templates),
-        dry_runs=lambda: DryRunSend(directory=directory or InMemoryDirectory(), templates=templates, clock=chain.clock),
+    )
+
+
+def dry_runs(clock: Clock, directory: Directory, controls: SendControls | None = None) -> DryRunSend:
+    """Return the use case of dry runs."""
+    templates = TemplateCache(directory, clock, keep_empty=True)
+    return DryRunSend(
+        directory=directory, templates=templates, clock=clock, controls=controls or InMemorySendControls()
     )
 
 
@@ -76,11 +82,15 @@ class SendApi(Chain):
         self.directory = InMemoryDirectory(ready=False)
         self.slots = InMemoryRequestSlots()
         self.use_cases = use_cases(
-            self, self.keys, self.audit_log, self.controls, self.directory, self.decision_log, self.ledger, self.slots
+            self, self.keys, self.audit_log, self.controls, self.directory, self.decision_log, self.ledger
         )
+        self.dry_runs = dry_runs(self.clock, self.directory, self.controls)
         self.usage = InMemoryKeyUsage()
         limiter = RateLimiter(usage=self.usage, clock=self.clock)
         monkeypatch.setattr(module, "bootstrap", lambda: self.use_cases)
+        monkeypatch.setattr(module, "dry_runs", lambda: self.dry_runs)
+        costly = CostlyRequests(slots=self.slots, clock=self.clock)
+        monkeypatch.setattr(module, "costly", lambda: costly)
         monkeypatch.setattr(module.api, "_limiter", lambda: limiter)
 
     def call(

@@ -28,7 +28,8 @@ NAMES = sorted(ENVIRONMENTS)
 ROUTES_WITH_SLOTS = {
     Kind.POLL: "GET /v1/metrics/stream",
     Kind.COUNT: "POST /v1/audiences/count",
-    Kind.DRY_RUN: "POST /v1/sends",
+    Kind.DRY_RUN: "POST /v1/dry-runs",
+    Kind.PREVIEW: "POST /v1/previews",
     Kind.DEAD_LETTERS: "GET /v1/dead-letters",
 }
 # The routes' functions and the authorizer, which is also invoked for unknown keys.
@@ -37,8 +38,10 @@ OF_THE_API = {
     "metrics_stream",
     "metrics_handler",
     "send_handler",
+    "previews",
     "preferences_handler",
     "operations_handler",
+    "key_revocation",
     "authorizer",
 }
 
@@ -88,6 +91,13 @@ def test_unreserved_concurrency_suffices_for_all_pollers(name: str, generations:
     assert wanted + UNRESERVED <= environment.concurrency.account - sum(reserved.values())
 
 
+@pytest.mark.guarantee("api_keys.revocation_waits_for_no_other")
+def test_a_function_of_its_own_revokes_keys() -> None:
+    found = {entry.name: entry.routes for entry in read_catalogue(generation="any")}
+    assert found["key_revocation"] == ("POST /v1/keys/{key_id}/revoke",)
+    assert ConcurrencyConfig().reserved["key_revocation"] > 0
+
+
 def test_every_function_that_callers_invoke_has_a_maximum() -> None:
     with_routes = {entry.name for entry in read_catalogue(generation="any") if entry.routes}
     assert with_routes | {"authorizer"} == OF_THE_API == ConcurrencyConfig().reserved.keys()
@@ -118,8 +128,9 @@ def test_requests_with_slots_leave_half_to_other_callers(name: str) -> None:
 
 
 def test_reservation_that_lambda_refuses_is_no_config() -> None:
-    ConcurrencyConfig(account=450, metrics_stream=100, metrics_handler=100, send_handler=100)
-    with pytest.raises(ValueError, match="leave less than 100 of 449"):
-        ConcurrencyConfig(account=449, metrics_stream=100, metrics_handler=100, send_handler=100)
+    least = sum(ConcurrencyConfig().reserved.values()) + UNRESERVED
+    ConcurrencyConfig(account=least)
+    with pytest.raises(ValueError, match=f"leave less than 100 of {least - 1}"):
+        ConcurrencyConfig(account=least - 1)
     with pytest.raises(ValueError, match="provisioned"):
         replace(DEV, provisioned=21)

@@ -108,6 +108,29 @@ def test_deletions_are_granted_where_an_adapter_deletes(environment: Synthesised
     assert deleted
 
 
+# Function → the tables to which it may write. Both share a package with a function that may do more.
+OF_SEPARATE_FUNCTIONS = {
+    "previews": {"key_usage", "open_polls"},
+    "key_revocation": {"api_keys", "audit_log", "key_usage"},
+}
+
+
+@pytest.mark.parametrize("function", OF_SEPARATE_FUNCTIONS)
+def test_separate_function_has_no_other_permissions(environment: SynthesisedEnvironment, function: str) -> None:
+    own = f"{function.replace('_', '')}role"
+    allowed = {
+        action
+        for policy, statement in role_statements(environment)
+        if policy.id.startswith(own)
+        for action in actions(statement)
+    }
+    assert not {each for each in allowed if each.startswith(("kafka-cluster:", "sns:", "ses:", "secretsmanager:"))}
+    assert function == "previews" or not {each for each in allowed if each.startswith("es:")}
+    writes = {"dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"}
+    written = {name for policy, name, found in _granted(environment) if policy.id.startswith(own) and found & writes}
+    assert written == OF_SEPARATE_FUNCTIONS[function]
+
+
 @pytest.mark.guarantee("audit.entries_stay")
 def test_audit_log_is_appended_to_and_read(environment: SynthesisedEnvironment) -> None:
     granted = [allowed for _, name, allowed in _granted(environment) if name == "audit_log"]

@@ -143,7 +143,7 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     store.recipients += [(43, row)]
     log: Any = metrics.audit_route.audit_log
     log.record(replace(log.entries[0], id="another", subject="second"))
-    keys: Any = operations.keys.keys
+    keys: Any = operations_handler.keys().keys
     keys.put(operations_api.key(key_id="8" * 16))
     for name, field in (("devices", "device_id"), ("suppressions", "id")):
         rows: Any = getattr(getattr(operations, name), name)

@@ -3,12 +3,14 @@
 import json
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from functions.operations_handler import handler as operations_handler
 from functions.operations_handler.routes.keys import Caller, KeysRoute, Made
 from masscomm.clock import FixedClock
+from masscomm.errors import Retry
 from masscomm.http.problem import Problem
 from masscomm.http.scopes import ALL_SCOPES, Scope
 from masscomm.http.tenant import ALL_CLUBS, Clubs
@@ -210,6 +212,17 @@ def test_a_key_with_more_scopes_is_not_rotated(setting: Setting) -> None:
         setting.route.rotate(KEY_ID, None, SEVEN, setting.audit())
     assert (raised.value.status, [error.field for error in raised.value.errors]) == (403, ["scopes"])
     assert len(list(every_key(setting.keys))) == 1
+
+
+@pytest.mark.guarantee("api_keys.revocation_waits_for_no_other")
+def test_a_key_is_revoked_while_other_servers_are_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    audit_log = InMemoryAuditLog()
+    operations_api.build(monkeypatch, clock=CLOCK, audit_log=audit_log)
+    monkeypatch.setattr(operations_handler, "bootstrap", Mock(side_effect=Retry("down")))
+    event = get(f"/v1/keys/{operations_api.KEY_ID}/revoke")
+    event["httpMethod"] = event["requestContext"]["httpMethod"] = "POST"
+    assert operations_handler.handler(event, lambda_context())["statusCode"] == 200
+    assert [entry.action for entry in audit_log.entries] == ["key.revoked"]
 
 
 def test_a_revoked_key_is_not_rotated(setting: Setting) -> None:

@@ -17,8 +17,10 @@ DIRECT = {
     "device_registrar": _CHAIN | {"boto3"},
     "metrics_handler": _METRICS | {"babel", "confluent-kafka", "jinja2", "regex", "tzdata"},
     "metrics_stream": _METRICS | {"babel", "confluent-kafka", "jinja2", "regex", "tzdata"},
+    "key_revocation": _CHAIN | {"boto3"},
     "operations_handler": _CHAIN | {"boto3"},
     "preference_checker": _CHAIN | {"tzdata"},
+    "previews": _CHAIN | {"babel", "jinja2", "pydantic", "pydantic-core", "regex", "tzdata"},
     "preferences_handler": _CHAIN | {"tzdata"},
     "receipts": _CHAIN,
     "scheduler": _CHAIN,
@@ -45,7 +47,7 @@ def test_library_of_the_authorizer_is_small() -> None:
 def test_function_on_the_hot_path_contains_no_sdk() -> None:
     """The first answer of the other functions cannot load one, whatever the path to it."""
     with_sdk = {name for name, each in _contents().items() if each.distributions & {"boto3", "opensearch-py"}}
-    assert with_sdk == {"device_registrar", "operations_handler"}
+    assert with_sdk == {"device_registrar", "key_revocation", "operations_handler"}
 
 
 def test_no_package_holds_another_functions_code() -> None:

@@ -1,8 +1,8 @@
-"""POST /v1/sends with dry_run."""
+"""POST /v1/dry-runs, and POST /v1/sends with dry_run."""
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,7 +21,6 @@ from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Retry
 from masscomm.http import single_users
 from masscomm.http.scopes import ALL_SCOPES
-from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.request_slots import Kind
 from tests.support.contracts.dry_run import (
     DEVICES,
@@ -32,7 +31,7 @@ from tests.support.contracts.dry_run import (
     chain_in_memory,
     check_dry_run,
 )
-from tests.support.harness.send_api import SendApi
+from tests.support.harness.send_api import SendApi, dry_runs
 from tests.support.harness.slots import take_slots
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE
 
@@ -51,20 +50,30 @@ def api(monkeypatch: pytest.MonkeyPatch) -> SendApi:
     api = SendApi(monkeypatch)
     directory = InMemoryDirectory()
     directory.put(*USERS, *SETTINGS, *DEVICES, *TEMPLATES)
-    dry_runs = api.use_cases.dry_runs()
-    own = replace(dry_runs, directory=directory, templates=TemplateCache(directory, api.clock))
-    api.use_cases = replace(api.use_cases, dry_runs=lambda: own)
+    api.dry_runs = dry_runs(api.clock, directory, api.controls)
     return api
 
 
-def dry_run(api: SendApi, *, authorizer: dict[str, Any] | None = None, key: str = "", **fields: Any) -> Any:
+def dry_run(
+    api: SendApi,
+    *,
+    authorizer: dict[str, Any] | None = None,
+    key: str = "",
+    path: str = "/v1/dry-runs",
+    **fields: Any,
+) -> Any:
     headers = {"Idempotency-Key": key} if key else {}
-    body = json.dumps(PLAIN | {"dry_run": True} | fields)
-    return api.call(body, headers=headers, authorizer=authorizer)
+    return api.call(json.dumps(PLAIN | fields), path=path, headers=headers, authorizer=authorizer)
+
+
+# Requests a dry run as clients of 0.1.0 do.
+former_dry_run = partial(dry_run, path="/v1/sends", dry_run=True)
+FORMS = pytest.mark.parametrize("dry_run", [dry_run, former_dry_run], ids=["dry-runs", "sends"])
 
 
 @pytest.mark.guarantee("dry_run.nothing_is_sent")
-def test_nothing_is_sent_recorded_or_counted(api: SendApi) -> None:
+@FORMS
+def test_nothing_is_sent_recorded_or_counted(api: SendApi, dry_run: Callable[..., Any]) -> None:
     authorizer = EVERY_SCOPE | {"club_ids": "7", "recipients_a_day": "1", "principalId": "k"}
     status, body, headers = dry_run(api, to_users=[1, 2, 2], key="k", authorizer=authorizer)
     assert (status, headers["Cache-Control"]) == (200, "no-store")
@@ -83,7 +92,8 @@ def test_nothing_is_sent_recorded_or_counted(api: SendApi) -> None:
 
 
 @pytest.mark.kills(guard="scopes.dry_run")
-def test_counts_need_the_scope_of_reading_sends(api: SendApi) -> None:
+@FORMS
+def test_counts_need_the_scope_of_reading_sends(api: SendApi, dry_run: Callable[..., Any]) -> None:
     status, body, _ = dry_run(api, to_users=[1], authorizer={"club_ids": "7", "scopes": "send users:read"})
     assert (status, "scope read" in body["detail"]) == (403, True)
 
@@ -154,7 +164,9 @@ def test_send_without_named_users_needs_users_read(api: SendApi) -> None:
 
 
 @pytest.mark.kills(guard="costly_requests.dry_run")
-def test_third_dry_run_of_a_caller_at_the_same_time_is_429(api: SendApi) -> None:
+@pytest.mark.kills(guard="costly_requests.former_dry_run")
+@FORMS
+def test_third_dry_run_of_a_caller_at_the_same_time_is_429(api: SendApi, dry_run: Callable[..., Any]) -> None:
     take_slots(api.slots, Kind.DRY_RUN, "operator", api.clock)
     status, body, headers = dry_run(api, to_users=[1])
     assert (status, body["code"], "Retry-After" in headers) == (429, "requests_running", True)
@@ -210,7 +222,7 @@ def test_an_audience_of_a_test_key_is_the_simulator_recipients(api: SendApi) -> 
 
 
 def test_a_directory_that_does_not_answer_is_a_503(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory: Any = api.use_cases.dry_runs().directory
+    directory: Any = api.dry_runs.directory
     monkeypatch.setattr(directory, "failing", Retry("down"))
     assert dry_run(api, to_users=[1])[0] == 503
 
@@ -224,7 +236,7 @@ def large(total: int, opted_out: int) -> DryRunSend:
         directory.put(User(user_id=user_id, club_id=7, attributes={"plan": "gold"}), device)
         if user_id <= opted_out:
             directory.put(UserSettings(user_id=user_id, channels={"push": False}))
-    return DryRunSend(directory=directory, templates=TemplateCache(directory, clock), clock=clock)
+    return dry_runs(clock, directory)
 
 
 def answer_of(use_case: DryRunSend, remaining_s: Callable[[], float] = lambda: 29.0, **fields: Any) -> DryRunBody:
@@ -270,6 +282,32 @@ def test_a_dry_run_without_time_is_estimated() -> None:
     body = answer_of(use_case, lambda: DRY_RUN_AUDIENCE_RESERVE_S - 1, audience={"all_users": True})
     assert (body["requested"], body["estimated"], body["channels"][0]["deliverable"]) == (2_000, True, 2_000)
     assert body["warnings"][0]["field"] == "audience"
+
+
+class SlowDirectory(InMemoryDirectory):
+    """Each look-up of users takes a fifth of a second."""
+
+    def __init__(self, clock: FixedClock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def users_and_settings(self, user_ids: Sequence[int]) -> Any:
+        self.clock.sleep(0.2)
+        return super().users_and_settings(user_ids)
+
+
+@pytest.mark.guarantee("dry_run.former_one_is_short")
+@pytest.mark.kills(guard="dry_run.former_budget")
+def test_a_dry_run_as_of_0_1_0_examines_users_for_a_moment(api: SendApi) -> None:
+    """One-time passwords share the environments of POST /v1/sends."""
+    directory = SlowDirectory(api.clock)
+    directory.put(*TEMPLATES, *(User(user_id=user_id, club_id=7) for user_id in range(1, 5_001)))
+    api.dry_runs = dry_runs(api.clock, directory)
+    whom = {"to_users": list(range(1, 2_001))}, {"audience": {"all_users": True}}
+    asked = [(each, form(api, **each)[1]) for each in whom for form in (dry_run, former_dry_run)]
+    examined = [body["warnings"][-1]["parameters"].get("examined") for _, body in asked if body["estimated"]]
+    assert [body["estimated"] for _, body in asked] == [False, True, False, True]
+    assert examined == [1_000, 1_000]
 
 
 @pytest.mark.parametrize("total", [3, 7, 100, 1_001])

@@ -115,7 +115,7 @@ export function listTemplates(query: Query, signal?: AbortSignal): Promise<Templ
 
 /** Return what would become of a send, without sending it. */
 export function forecastSend(body: SendRequest, signal: AbortSignal): Promise<Forecast> {
-  return json("/v1/sends", { method: "POST", body: { ...body, dry_run: true }, signal });
+  return json("/v1/dry-runs", { method: "POST", body, signal });
 }
 
 /** Render the messages of a send without sending them. */
