@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from urllib3.util import SKIP_HEADER
+
 from masscomm.aws.authentication import OpenSearchSigner
-from masscomm.aws.pooled_http_urllib3 import NOTHING_UNSIGNED
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.domain.source_tables import directory_table
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
@@ -17,6 +18,8 @@ from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 # _bulk and _mget need a cluster permission in addition to index permissions; changing an alias needs an index
 # permission.
 _CLUSTER = ["cluster_composite_ops"]
+# urllib3, which opensearch-py uses, adds these headers after a request has been signed.
+_NOTHING_UNSIGNED = dict.fromkeys(("user-agent", "accept-encoding"), SKIP_HEADER)
 _READ = ["read", "indices:admin/refresh*", "indices:admin/aliases/get"]
 _WRITE = [*_READ, "write", "indices:admin/aliases"]
 
@@ -155,7 +158,7 @@ def _opensearch(url: str, auth: OpenSearchSigner | None, step: str) -> Iterator[
     from opensearchpy import OpenSearch, OpenSearchException
 
     def signed(method: str, url: str, body: bytes | None) -> dict[str, str]:
-        return {} if auth is None else auth(method, url, {"content-type": "application/json"}, body) | NOTHING_UNSIGNED
+        return {} if auth is None else auth(method, url, {"content-type": "application/json"}, body) | _NOTHING_UNSIGNED
 
     try:
         with OpenSearch(hosts=[url], http_auth=signed, timeout=TIMEOUT_S, max_retries=0) as client:

@@ -47,7 +47,6 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
     from masscomm.channels.sns_push import SnsPush
 
     sender, clock = environment.required("SES_SENDER"), SystemClock()
-    http = os.environ.get("PROVIDER_HTTP", "own")
     use_case = Deliver(
         directory=OpenSearchDirectory.from_environment(),
         controls=DynamoDbSendControls.from_environment(),
@@ -62,8 +61,8 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
         ),
         caller=Caller(
             senders=senders_of(
-                push=PushCircuitBreaker(SnsPush(http=http), clock=clock),
-                email=SesEmail(sender=sender, configuration_set=os.environ.get("SES_CONFIGURATION_SET"), http=http),
+                push=PushCircuitBreaker(SnsPush(), clock=clock),
+                email=SesEmail(sender=sender, configuration_set=os.environ.get("SES_CONFIGURATION_SET")),
                 from_address=sender,
                 unsubscribe=UnsubscribeLinks.from_environment(clock),
             ),

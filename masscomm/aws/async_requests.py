@@ -4,33 +4,14 @@ Source: AWS documentation, "Making Query API requests".
 """
 
 import asyncio
-import importlib
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from masscomm.aws.async_http import HttpClient
 from masscomm.aws.http_answer import NotSent
 from masscomm.aws.request import SIGNER_S, Limits, Service, ServiceOptions
 from masscomm.aws.signature import Signer
-from masscomm.errors import Stop
-
-if TYPE_CHECKING:
-    from masscomm.aws.async_http_aiohttp import AiohttpClient
-
-
-def _client(http: str, url: str, answer_s: float) -> "HttpClient | AiohttpClient":
-    if http == "aiohttp":
-        # aiohttp is imported only when the setting selects it, because deployment packages do not contain it.
-        try:
-            twin = importlib.import_module("masscomm.aws.async_http_aiohttp")
-        except ImportError as error:
-            raise Stop(f"PROVIDER_HTTP is aiohttp, which the package does not contain: {error}") from error
-        client: AiohttpClient = twin.AiohttpClient(url, answer_s=answer_s)
-        return client
-    if http != "own":
-        raise Stop(f"PROVIDER_HTTP is {http!r}, and neither own nor aiohttp")
-    return HttpClient(url, answer_s=answer_s)
 
 
 class AsyncRequests:
@@ -41,11 +22,10 @@ class AsyncRequests:
         limits: The time limits. `connect_s` includes the look-up of credentials; a complete response arrives within
             `read_s`.
         headers: The headers of every request.
-        http: The name of the HTTP client: our own, or aiohttp.
         options: The options of the Service. `credentials` is called in a thread, because it may send a request.
 
     Raises:
-        Stop: No region is set, or there is no HTTP client of that name.
+        Stop: No region is set.
     """
 
     def __init__(
@@ -54,14 +34,13 @@ class AsyncRequests:
         limits: Limits,
         *,
         headers: Mapping[str, str],
-        http: str = "own",
         **options: Unpack[ServiceOptions],
     ) -> None:
         self._service = Service(service, **options)
         self.url = self._service.url
         self._limits = limits
         self._headers = headers
-        self._http = _client(http, self.url, limits.read_s)
+        self._http = HttpClient(self.url, answer_s=limits.read_s)
         self._signer: Signer | None = None
         self._renewing: asyncio.Task[Signer] | None = None
         self._signed_at = 0.0

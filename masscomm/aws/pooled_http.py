@@ -1,19 +1,18 @@
 """A client for HTTP requests over kept-alive blocking connections, for DynamoDB and OpenSearch.
 
 Every look-up and every write of a function is such a request, and urllib3 takes three times the processor time
-(benchmarks/ledger_client.py). This client supports only the features that these services need: it adds no header but
+(docs/benchmarks.md). This client supports only the features that these services need: it adds no header but
 Host and Content-Length, and it does not repeat a request. Redirects, compression, proxies and cookies are not
-supported. masscomm/aws/http_answer.py reads the answers. POOLED_HTTP=urllib3 selects the twin over urllib3.
+supported. masscomm/aws/http_answer.py reads the answers. The tests compare it with urllib3.
 
 A function makes its requests from several threads. Each takes an idle connection, or makes one.
 """
 
-import os
 import select
 import socket
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from weakref import finalize
 
@@ -28,65 +27,15 @@ from masscomm.aws.http_answer import (
 )
 from masscomm.aws.name_resolution import addresses
 from masscomm.aws.signature import host_header
-from masscomm.errors import Stop
 
 if TYPE_CHECKING:
     # ssl is imported with the first encrypted connection, so that it is not part of a cold start.
     from ssl import SSLContext
 
-_SETTING = "POOLED_HTTP"
 _RECEIVED_BYTES = 65_536
 _WITHOUT_BODY = ("GET", "DELETE")
 # The size limit of a response: a page of search results may have a few megabytes.
 _ANSWER_BYTES = 100_000_000
-
-
-class PooledHttp(Protocol):
-    """The interface of a client of one server. Thread-safe."""
-
-    def request(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes = b"", *, until: float | None = None
-    ) -> tuple[int, bytes]:
-        """Send a request once; return the status and the body of its response.
-
-        Args:
-            target: The quoted path with the query, as it is sent.
-            headers: The request's headers, without Host and Content-Length, which the client adds.
-            until: The time of the monotonic clock by which the call must have ended; None: within its time limit from
-                now.
-
-        Raises:
-            NotSent: The server cannot be reached: ConnectTimeout, TlsRefused or another reason.
-            AnswerLost: The request was sent, and no complete response arrived: AnswerTimeout or another reason.
-        """
-        ...
-
-    def close(self) -> None:
-        """Close the idle connections."""
-        ...
-
-
-def pooled_http(url: str, *, connect_s: float, read_s: float, total_s: float, connections: int) -> PooledHttp:
-    """Return the client that the setting POOLED_HTTP selects: `own` (the default) or `urllib3`.
-
-    Args:
-        url: The server's address, with the scheme http or https.
-        connect_s: The time limit of name resolution, connecting and the TLS handshake together, in seconds.
-        read_s: The longest wait for a response, in seconds.
-        total_s: The time limit of a call in seconds.
-        connections: The number of connections that stay open.
-
-    Raises:
-        Stop: The setting has another value.
-    """
-    chosen = os.environ.get(_SETTING, "own")
-    if chosen == "own":
-        return OwnHttp(url, connect_s=connect_s, read_s=read_s, total_s=total_s, connections=connections)
-    if chosen == "urllib3":
-        from masscomm.aws.pooled_http_urllib3 import Urllib3Http
-
-        return Urllib3Http(url, connect_s=connect_s, read_s=read_s, total_s=total_s, connections=connections)
-    raise Stop(f"{_SETTING} is {chosen!r}, and neither own nor urllib3")
 
 
 class _Connection:
@@ -141,8 +90,16 @@ class _Connection:
         self._socket.close()
 
 
-class OwnHttp:
-    """The client of pooled_http over sockets, with its arguments."""
+class PooledHttp:
+    """A client of one server. Thread-safe.
+
+    Args:
+        url: The server's address, with the scheme http or https.
+        connect_s: The time limit of name resolution, connecting and the TLS handshake together, in seconds.
+        read_s: The longest wait for a response, in seconds.
+        total_s: The time limit of a call in seconds.
+        connections: The number of connections that stay open.
+    """
 
     def __init__(self, url: str, *, connect_s: float, read_s: float, total_s: float, connections: int) -> None:
         parts = urlsplit(url)
@@ -158,6 +115,18 @@ class OwnHttp:
     def request(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes = b"", *, until: float | None = None
     ) -> tuple[int, bytes]:
+        """Send a request once; return the status and the body of its response.
+
+        Args:
+            target: The quoted path with the query, as it is sent.
+            headers: The request's headers, without Host and Content-Length, which the client adds.
+            until: The time of the monotonic clock by which the call must have ended; None: within its time limit from
+                now.
+
+        Raises:
+            NotSent: The server cannot be reached: ConnectTimeout, TlsRefused or another reason.
+            AnswerLost: The request was sent, and no complete response arrived: AnswerTimeout or another reason.
+        """
         until = time.monotonic() + self._total_s if until is None else until
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
         length = f"content-length: {len(body)}\r\n" if body or method not in _WITHOUT_BODY else ""
@@ -179,6 +148,7 @@ class OwnHttp:
         return answer.status, answer.body
 
     def close(self) -> None:
+        """Close the idle connections."""
         while self._idle:
             self._idle.pop().close()
 

@@ -83,17 +83,17 @@ class Requests:
         options: The options of the Service. `credentials` is called once a second while requests are sent.
 
     Raises:
-        Stop: No region is set, or POOLED_HTTP has an invalid value.
+        Stop: No region is set.
     """
 
     def __init__(self, service: str, limits: Limits, **options: Unpack[ServiceOptions]) -> None:
-        from masscomm.aws.pooled_http import pooled_http
+        from masscomm.aws.pooled_http import PooledHttp
 
         self._service = Service(service, **options)
         self.url = self._service.url
         self._target = urlsplit(self.url).path or "/"
         self._total_s = limits.connect_s + limits.read_s
-        self._http = pooled_http(
+        self._http = PooledHttp(
             self.url,
             connect_s=limits.connect_s,
             read_s=limits.read_s,

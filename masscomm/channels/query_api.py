@@ -25,17 +25,16 @@ class QueryApi:
     Args:
         service: The name of the service: sns or ses.
         version: The version of the service's API.
-        http: The name of the HTTP client, our own or aiohttp (masscomm/aws/async_requests.py).
         options: The options of masscomm.aws.request.Service.
 
     Raises:
         Stop: No region is set.
     """
 
-    def __init__(self, service: str, version: str, *, http: str = "own", **options: Unpack[ServiceOptions]) -> None:
+    def __init__(self, service: str, version: str, **options: Unpack[ServiceOptions]) -> None:
         self._version = version
         limits = Limits(connect_s=CONNECT_S, read_s=READ_S)
-        self._requests = AsyncRequests(service, limits, headers=FORM, http=http, **options)
+        self._requests = AsyncRequests(service, limits, headers=FORM, **options)
 
     @property
     def url(self) -> str:

@@ -18,7 +18,6 @@ class SesEmail:
     Args:
         sender: The sender: an address, or a name and an address.
         configuration_set: The SES configuration set, to whose destinations SES publishes the events of each message.
-        http: The HTTP client of QueryApi.
         options: The options of QueryApi.
 
     Raises:
@@ -30,7 +29,6 @@ class SesEmail:
         *,
         sender: str,
         configuration_set: str | None = None,
-        http: str = "own",
         **options: Unpack[ServiceOptions],
     ) -> None:
         from email.utils import parseaddr
@@ -43,7 +41,7 @@ class SesEmail:
                 " comma in quotes, and a domain in Punycode"
             )
         self._options = [] if configuration_set is None else [("ConfigurationSetName", configuration_set)]
-        self._api = QueryApi("ses", "2010-12-01", http=http, **options)
+        self._api = QueryApi("ses", "2010-12-01", **options)
 
     async def send(self, *, recipient: str, message: bytes) -> str:
         from masscomm.channels.email import mail_domain_in_ascii

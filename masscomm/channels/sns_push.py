@@ -16,15 +16,14 @@ class SnsPush:
     """Publishes to SNS platform endpoints. An instance belongs to one event loop.
 
     Args:
-        http: The HTTP client of QueryApi.
         options: The options of QueryApi.
 
     Raises:
         Stop: No region is set.
     """
 
-    def __init__(self, *, http: str = "own", **options: Unpack[ServiceOptions]) -> None:
-        self._api = QueryApi("sns", "2010-03-31", http=http, **options)
+    def __init__(self, **options: Unpack[ServiceOptions]) -> None:
+        self._api = QueryApi("sns", "2010-03-31", **options)
 
     async def publish(self, *, endpoint_arn: str, message: str, attributes: Mapping[str, str]) -> str:
         parameters = [("TargetArn", endpoint_arn), ("Message", message), ("MessageStructure", "json")]

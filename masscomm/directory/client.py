@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from masscomm import fast_json
 from masscomm.aws.http_answer import AnswerLost, NotSent
-from masscomm.aws.pooled_http import pooled_http
+from masscomm.aws.pooled_http import PooledHttp
 from masscomm.domain.time_limits import OPENSEARCH_REQUEST_S
 
 type Auth = Callable[[str, str, Mapping[str, str], bytes | None], dict[str, str]]
@@ -93,7 +93,7 @@ class OpenSearch:
         self._url = url.rstrip("/")
         self._path = urlsplit(self._url).path
         self._auth = auth
-        self._http = pooled_http(
+        self._http = PooledHttp(
             self._url, connect_s=timeout_s, read_s=timeout_s, total_s=timeout_s, connections=connections
         )
         self.indices = Indices(self)

@@ -774,12 +774,6 @@ MUTANTS = (
         no_cell=ANY_SIGNATURE,
     ),
     Mutant(
-        guard="aws_requests.call_deadline",
-        rule="The socket of a request to AWS is shut down at its deadline.",
-        change=Removed(),
-        no_cell="the stand-ins for AWS answer at once or not at all",
-    ),
-    Mutant(
         guard="suppressions.before_publishing",
         rule="No message is published to an address on the suppression list.",
         change=Never(),
@@ -1392,12 +1386,6 @@ MUTANTS = (
         guard="signatures.all_headers",
         rule="Every header of a request is signed.",
         change=Becomes('{"host": host_header(url), "x-amz-date": scope.stamp}'),
-        no_cell=ANY_SIGNATURE,
-    ),
-    Mutant(
-        guard="signatures.no_later_header",
-        rule="The HTTP client adds no header to a signed request.",
-        change=Without(2),
         no_cell=ANY_SIGNATURE,
     ),
     Mutant(

@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from masscomm.aws.async_http import HttpClient
-from masscomm.aws.async_http_aiohttp import AiohttpClient
 from masscomm.aws.async_requests import AsyncRequests
 from masscomm.aws.http_answer import AnswerLost, AnswerReader, Malformed, NotSent
 from masscomm.aws.request import FORM, Limits
 from masscomm.aws.signature import Credentials
-from masscomm.errors import Stop
+from tests.support.reference_http.aiohttp_client import AiohttpClient
 from tests.support.servers.scripted_server import OK, answering, read_request, serving, slow_resolver
 
 ANSWER_S = 0.5
@@ -309,8 +308,3 @@ def test_request_after_late_credentials_is_not_sent() -> None:
     with serving(answering(OK)) as server, pytest.raises(NotSent, match="credentials"):
         asyncio.run(_requests(server.url, late, connect_s=0.05).post(b"1"))
     assert server.requests == []
-
-
-def test_unknown_http_client_is_a_stop() -> None:
-    with pytest.raises(Stop, match="PROVIDER_HTTP"):
-        AsyncRequests("sns", Limits(connect_s=1, read_s=1), headers=FORM, url="http://a", region="r", http="other")

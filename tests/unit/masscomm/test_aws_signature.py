@@ -215,13 +215,8 @@ def _check_received(server: AnsweringServer, service: str, token: str | None) ->
 
 @pytest.mark.guarantee("aws_requests.every_header_is_signed")
 @pytest.mark.kills(guard="signatures.all_headers")
-@pytest.mark.kills(guard="signatures.no_later_header")
-@pytest.mark.parametrize("http", ["own", "urllib3"])
 @pytest.mark.parametrize("action", ACTIONS)
-def test_every_header_that_is_received_is_signed(
-    server: AnsweringServer, action: str, http: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("POOLED_HTTP", http)
+def test_every_header_that_is_received_is_signed(server: AnsweringServer, action: str) -> None:
     service, call = ACTIONS[action]
     server.answers = [(200, b'{"Items": []}' if service == "dynamodb" else XML)]
     call(OURS[service](ONCE))

@@ -9,28 +9,29 @@ from typing import Any
 import pytest
 
 from masscomm.aws.http_answer import AnswerLost, AnswerTimeout, ConnectTimeout, NotSent
-from masscomm.aws.pooled_http import OwnHttp, PooledHttp, pooled_http
+from masscomm.aws.pooled_http import PooledHttp
 from masscomm.aws.request import Limits, Requests
 from masscomm.aws.signature import Credentials
-from masscomm.errors import Stop
+from tests.support.reference_http.urllib3_client import Urllib3Http
 from tests.support.servers.scripted_server import OK, answering, read_request, serving, slow_resolver
 
 READ_S = 0.5
+# urllib3 has no limit for a whole call.
+with_deadline = pytest.mark.parametrize("connect", [PooledHttp], indirect=True, ids=["own"])
 # Seconds after which a call counts as unbounded: a busy machine delays less, the servers of these tests more.
 UNBOUNDED_S = 10.0
 
 type Connect = Callable[..., PooledHttp]
 
 
-@pytest.fixture(params=["own", "urllib3"])
-def connect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect]:
+@pytest.fixture(params=[PooledHttp, Urllib3Http], ids=["own", "urllib3"])
+def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
     """Return a function that makes the client of a URL."""
-    monkeypatch.setenv("POOLED_HTTP", request.param)
     made: list[PooledHttp] = []
 
     def client(url: str, *, connect_s: float = 5.0, read_s: float = READ_S, connections: int = 2) -> PooledHttp:
         made.append(
-            pooled_http(url, connect_s=connect_s, read_s=read_s, total_s=connect_s + read_s, connections=connections)
+            request.param(url, connect_s=connect_s, read_s=read_s, total_s=connect_s + read_s, connections=connections)
         )
         return made[-1]
 
@@ -185,6 +186,7 @@ def test_malformed_answer_is_lost(connect: Connect, answer: bytes) -> None:
         assert posts(connect(server.url), b"1") == [AnswerLost]
 
 
+@with_deadline
 @pytest.mark.kills(guard="pooled_http.call_deadline")
 @pytest.mark.parametrize("first", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n"], ids=["silent", "trickle"])
 def test_slow_answer_is_lost_in_time(connect: Connect, first: bytes) -> None:
@@ -215,11 +217,13 @@ def test_unknown_name_is_not_sent(connect: Connect, monkeypatch: pytest.MonkeyPa
     assert posts(connect("http://dynamodb.example/"), b"1") == [NotSent]
 
 
+@with_deadline
 def test_slow_name_resolution_is_a_connect_timeout(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", slow_resolver)
     assert posts(connect("http://dynamodb.example/", connect_s=0.1), b"1") == [ConnectTimeout]
 
 
+@with_deadline
 def test_hanging_tls_handshake_is_a_connect_timeout(connect: Connect) -> None:
     def silent(connection: socket.socket, _requests: list[bytes]) -> None:
         while connection.recv(1_000):
@@ -230,6 +234,7 @@ def test_hanging_tls_handshake_is_a_connect_timeout(connect: Connect) -> None:
         assert posts(connect(url, connect_s=0.2, read_s=60), b"1") == [ConnectTimeout]
 
 
+@with_deadline
 def test_request_after_its_deadline_is_not_sent(connect: Connect) -> None:
     """The look-up of credentials may use up a call's time; by then another function may have sent the request."""
     with serving(answering(OK)) as server:
@@ -278,17 +283,11 @@ def test_unrequested_bytes_are_no_answer() -> None:
         assert posts(own_client(server.url), b"1", b"2") == [(200, b"ok"), (200, b"no")]
 
 
-def own_client(url: str) -> OwnHttp:
-    return OwnHttp(url, connect_s=5.0, read_s=READ_S, total_s=10.0, connections=2)
+def own_client(url: str) -> PooledHttp:
+    return PooledHttp(url, connect_s=5.0, read_s=READ_S, total_s=10.0, connections=2)
 
 
 # --- The setting, and signed requests ---
-
-
-def test_another_value_of_the_setting_is_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POOLED_HTTP", "other")
-    with pytest.raises(Stop, match="POOLED_HTTP"):
-        pooled_http("http://a", connect_s=1, read_s=1, total_s=1, connections=1)
 
 
 @pytest.mark.kills(guard="signatures.renewed")

@@ -1,6 +1,6 @@
 """An HTTP client over urllib3 with the interface of masscomm/aws/pooled_http.py. Both pass the same contract tests.
 
-The setting POOLED_HTTP=urllib3 selects it. It takes more of the processor than our own client.
+urllib3's time-outs limit single socket operations; it has no limit for a whole call.
 """
 
 import socket
@@ -9,22 +9,22 @@ from urllib.parse import urlsplit
 
 import urllib3
 from urllib3 import exceptions
+from urllib3.util import SKIP_HEADER
 
-from masscomm.aws.bounded_calls import BoundedCalls
 from masscomm.aws.http_answer import AnswerLost, AnswerTimeout, ConnectTimeout, NotSent, TlsRefused
 
-# urllib3 adds these headers after a request has been signed, unless their value is urllib3.util.SKIP_HEADER.
-NOTHING_UNSIGNED = dict.fromkeys(("user-agent", "accept-encoding"), "@@@SKIP_HEADER@@@")
+# urllib3 adds these headers to a request after it has been signed.
+_ADDED = dict.fromkeys(("user-agent", "accept-encoding"), SKIP_HEADER)
 
 
 class Urllib3Http:
-    """The client of pooled_http over urllib3, with its arguments."""
+    """PooledHttp over urllib3."""
 
     def __init__(self, url: str, *, connect_s: float, read_s: float, total_s: float, connections: int) -> None:
+        del total_s
         parts = urlsplit(url)
         self._origin = f"{parts.scheme}://{parts.netloc}"
-        self._calls = BoundedCalls(
-            total_s,
+        self._pools = urllib3.PoolManager(
             maxsize=connections,
             timeout=urllib3.Timeout(connect=connect_s, read=read_s),
             # urllib3 must not repeat a request: the caller does.
@@ -38,10 +38,10 @@ class Urllib3Http:
     def request(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes = b"", *, until: float | None = None
     ) -> tuple[int, bytes]:
-        sent = dict(headers) | NOTHING_UNSIGNED  # guard: signatures.no_later_header
+        del until
+        sent = dict(headers) | _ADDED
         try:
-            with self._calls.call(until):
-                answer = self._calls.urlopen(method, self._origin + target, body=body or None, headers=sent)
+            answer = self._pools.urlopen(method, self._origin + target, body=body or None, headers=sent, redirect=False)
         except exceptions.NewConnectionError as error:  # In urllib3 it is a ConnectTimeoutError.
             raise NotSent(str(error)) from error
         except exceptions.ConnectTimeoutError as error:
@@ -55,4 +55,4 @@ class Urllib3Http:
         return answer.status, answer.data
 
     def close(self) -> None:
-        self._calls.close()
+        self._pools.clear()

@@ -1,8 +1,4 @@
-"""An HTTP client over aiohttp with the interface of masscomm/aws/async_http.py. Both pass the same contract tests.
-
-The setting PROVIDER_HTTP=aiohttp selects it. It uses more processor time and has a longer cold start than our own
-client. The deployment packages of the functions do not contain aiohttp.
-"""
+"""An HTTP client over aiohttp with the interface of masscomm/aws/async_http.py. Both pass the same contract tests."""
 
 import asyncio
 import io

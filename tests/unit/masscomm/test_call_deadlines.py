@@ -10,12 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import urllib3
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from masscomm.aws.bounded_calls import BoundedCalls
 from masscomm.aws.http_answer import AnswerLost, NotSent
 from masscomm.aws.request import Limits, Requests
 from masscomm.aws.signature import Credentials
@@ -113,16 +111,10 @@ def _request(url: str) -> None:
     raise Transient("", answer_lost=isinstance(raised.value, AnswerLost))
 
 
-def _request_by_urllib3(url: str) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("POOLED_HTTP", "urllib3")
-        _request(url)
-
-
 @pytest.mark.guarantee("push.provider_call_is_bounded")
 @pytest.mark.kills(guard="provider.call_deadline")
-@pytest.mark.kills(guard="aws_requests.call_deadline")
-@pytest.mark.parametrize("call", [_push, _request, _request_by_urllib3])
+@pytest.mark.kills(guard="pooled_http.call_deadline")
+@pytest.mark.parametrize("call", [_push, _request])
 @pytest.mark.parametrize("behave", [_headers, _body, _closing, _silent, _slow_reader])
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_call_to_a_faulty_server_ends_in_time(
@@ -169,55 +161,3 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tls") / "localhost.pem"
     path.write_bytes(private + made.public_bytes(pem))
     return path
-
-
-def test_hanging_tls_handshake_times_out() -> None:
-    with _serving(_silent) as port:
-        calls = BoundedCalls(60.0, timeout=urllib3.Timeout(connect=0.2, read=60), retries=False)
-        with pytest.raises(urllib3.exceptions.HTTPError), calls.call():
-            calls.urlopen("POST", f"https://localhost:{port}/", body=b"", headers={})
-
-
-def test_slow_name_resolution_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The resolver blocks for longer than the call may take; nothing was sent."""
-    released = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: released.wait() and [])
-    calls = BoundedCalls(60.0, timeout=urllib3.Timeout(connect=0.1, read=60), retries=False)
-    with pytest.raises(urllib3.exceptions.ConnectTimeoutError, match="not resolved"), calls.call():
-        calls.urlopen("POST", "http://sns.example/", body=b"", headers={})
-    released.set()
-
-
-def test_request_after_its_deadline_is_not_sent() -> None:
-    """Reading credentials can use up a call's time; by then another function may have sent the message."""
-    accepted = []
-    with _serving(lambda connection, _stop: accepted.append(connection.recv(1))) as port:
-        calls = BoundedCalls(0.0, timeout=urllib3.Timeout(connect=5, read=5), retries=False)
-        with pytest.raises(urllib3.exceptions.ConnectTimeoutError, match="before the request was sent"), calls.call():
-            calls.urlopen("POST", f"http://localhost:{port}/", body=b"x", headers={})
-    assert accepted in ([], [b""])
-
-
-def test_a_call_leaves_its_connection_to_the_next() -> None:
-    """A finished call's deadline does not end a later call on the same connection."""
-    answered = threading.Event()
-
-    def serve(connection: socket.socket, stop: threading.Event) -> None:
-        for _ in range(2):
-            request = b""
-            while not request.endswith(b"\r\n\r\nx"):  # the head and the body may arrive separately
-                request += connection.recv(65_536)
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
-            if answered.is_set():
-                stop.wait(TOTAL_S)
-            connection.sendall(b"k")
-            answered.set()
-        stop.wait()
-
-    with _serving(serve) as port:
-        calls = BoundedCalls(TOTAL_S, retries=False)
-        for total_s in (TOTAL_S, 20 * TOTAL_S):
-            calls._total_s = total_s
-            with calls.call():
-                assert calls.urlopen("POST", f"http://localhost:{port}/", body=b"x", headers={}).data == b"ok"
-    assert answered.is_set()
