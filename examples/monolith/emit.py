@@ -4,7 +4,7 @@
         --club 1 --type news --user 1 --user 2 --data headline="We won"
 
 A send is one record, or several chunks with the same send_id if it has more recipients than a chunk holds.
-`MINIMAL_SCHEMA` has the required fields of a producer.
+Provisioning has registered the schema: a producer only looks up its id.
 """
 
 import argparse
@@ -27,18 +27,6 @@ TOPIC = "send.monolith"
 CHUNK_SIZE = 2_500
 SCHEMA_FILE = Path(__file__).parents[2] / "schemas" / "SendRequested.avsc"
 
-MINIMAL_SCHEMA: dict[str, Any] = {
-    "type": "record",
-    "name": "SendRequested",
-    "namespace": "masscomm",
-    "fields": [
-        {"name": "type", "type": "string"},
-        {"name": "club_id", "type": "long"},
-        {"name": "timestamp", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "to_users", "type": {"type": "array", "items": "long"}},
-    ],
-}
-
 
 class NotDelivered(Exception):
     """Kafka did not acknowledge all records; the message has the first error."""
@@ -58,7 +46,7 @@ class Written:
 class Emitter:
     """A producer of sends. As a context manager it flushes and closes the producer at the end.
 
-    Every method raises httpx.HTTPError (the registry does not respond or refuses the schema), NotDelivered, or
+    Every method raises httpx.HTTPError (the registry does not respond or does not have the schema), NotDelivered, or
     ValueError (the values do not match the schema).
     """
 
@@ -83,7 +71,7 @@ class Emitter:
         self._topic = topic
         self._registry = registry.rstrip("/")
         self._timeout_s = timeout_s
-        self._ids: dict[tuple[str, str], int] = {}
+        self._ids: dict[str, int] = {}
         self._producer = Producer(
             {
                 "bootstrap.servers": kafka,
@@ -134,7 +122,6 @@ class Emitter:
         common |= {"type": type, "club_id": club_id, "timestamp": time.time_ns() // 1_000_000, "send_id": send_id}
         self._write(
             topic,
-            self._schema,
             [
                 common | {"to_users": list(chunk), "chunk_index": index, "chunk_count": len(chunks)}
                 for index, chunk in enumerate(chunks)
@@ -150,7 +137,7 @@ class Emitter:
             "timestamp": time.time_ns() // 1_000_000,
             "to_users": list(to_users),
         }
-        return self._write(self._topic, json.dumps(MINIMAL_SCHEMA), [value])[0]
+        return self._write(self._topic, [value])[0]
 
     def send_bytes(self, value: bytes, *, critical: bool = False) -> Written:
         """Produce bytes without encoding them, like a broken producer."""
@@ -159,9 +146,9 @@ class Emitter:
     def _in_lane(self, critical: bool) -> str:
         return f"{self._topic}.critical" if critical else self._topic
 
-    def _write(self, topic: str, schema: str, values: Sequence[Mapping[str, Any]]) -> list[Written]:
-        schema_id = self._schema_id(f"{topic}-value", schema)
-        parsed = fastavro.schema.parse_schema(json.loads(schema))
+    def _write(self, topic: str, values: Sequence[Mapping[str, Any]]) -> list[Written]:
+        schema_id = self._schema_id(f"{topic}-value")
+        parsed = fastavro.schema.parse_schema(json.loads(self._schema))
         records = []
         for value in values:
             buffer = io.BytesIO()
@@ -193,14 +180,14 @@ class Emitter:
             )
         return written
 
-    def _schema_id(self, subject: str, schema: str) -> int:
-        """Return the id of the schema under the subject, after registering it if it is new and compatible."""
-        if (subject, schema) not in self._ids:
+    def _schema_id(self, subject: str) -> int:
+        """Return the id of the schema under the subject."""
+        if subject not in self._ids:
             answer = httpx.post(
-                f"{self._registry}/subjects/{subject}/versions", json={"schema": schema}, timeout=self._timeout_s
+                f"{self._registry}/subjects/{subject}", json={"schema": self._schema}, timeout=self._timeout_s
             )
-            self._ids[subject, schema] = int(answer.raise_for_status().json()["id"])
-        return self._ids[subject, schema]
+            self._ids[subject] = int(answer.raise_for_status().json()["id"])
+        return self._ids[subject]
 
 
 def _pair(text: str) -> tuple[str, str]:
