@@ -2,9 +2,9 @@
 
 The command creates schemas, indices, roles, tables and users, and then compares the monolith's database with
 schemas/source.yaml. It reads addresses, authentication and roles from the deployed functions, so that they match. Run
-it as the role PREFIX-provisioner, on a host that can reach the VPC and the monolith's database, before the connector is
-created and the first records are produced. It is idempotent; `masscomm upgrade --deployed ENVIRONMENT` is the same
-command. With --check it changes nothing, and the exit status is 1 if a step would change something.
+it as the role PREFIX-provisioner, on a host in the VPC with the security group `PREFIX provisioning`, before the
+connector is created and the first records are produced. It is idempotent; `masscomm upgrade --deployed ENVIRONMENT` is
+the same command. With --check it changes nothing, and the exit status is 1 if a step would change something.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from functions.catalogue import read_catalogue
-from infra.cdk.config import ENVIRONMENTS
+from infra.cdk.config import ENVIRONMENTS, Environment
 from infra.cdk.profiles import ERASED_INDICES, ERASURE, METRICS_OWNER, METRICS_READER, METRICS_WRITER, PROFILES
 from masscomm.aws.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws.signature import Credentials
@@ -30,7 +30,14 @@ from masscomm.kafka.topics import chain_topics, generations
 from masscomm.stores.api_keys import ApiKeys
 from provisioning import ProvisioningError
 from provisioning.api_keys import list_keys, unlisted_keys
-from provisioning.database import apply_tables, create_users, outdated_users, unapplied_tables
+from provisioning.database import (
+    apply_tables,
+    create_registry_user,
+    create_users,
+    outdated_registry_user,
+    outdated_users,
+    unapplied_tables,
+)
 from provisioning.directory import DirectoryUser, create_indices, create_roles, outdated_indices, outdated_roles
 from provisioning.registry import register_schemas, unregistered
 from provisioning.source_check import require_source
@@ -90,8 +97,18 @@ def directory_users(functions: Mapping[str, Deployed], prefix: str) -> list[Dire
 
 
 def administrator_url(client: Client, instance: str) -> str:
-    """Return the URL of a database instance for its administrator, with the password from the secret that RDS names."""
-    (response,) = client("rds").describe_db_instances(DBInstanceIdentifier=instance)["DBInstances"]
+    """Return the URL of a database instance for its administrator, with the password from the secret that RDS names.
+
+    Raises:
+        ProvisioningError: RDS has not created the instance yet.
+    """
+    rds = client("rds")
+    try:
+        (response,) = rds.describe_db_instances(DBInstanceIdentifier=instance)["DBInstances"]
+    except rds.exceptions.DBInstanceNotFoundFault:
+        response = {}
+    if "Endpoint" not in response:
+        raise ProvisioningError(f"The database {instance} does not exist yet. Run the command again when it does.")
     secret = client("secretsmanager").get_secret_value(SecretId=response["MasterUserSecret"]["SecretArn"])
     known = json.loads(secret["SecretString"])
     at = response["Endpoint"]
@@ -99,18 +116,26 @@ def administrator_url(client: Client, instance: str) -> str:
     return verified(f"postgresql://{user}:{password}@{at['Address']}:{at['Port']}/{response['DBName']}")
 
 
-def provisioning_steps(client: Client, prefix: str, sign: Callable[[str], OpenSearchSigner]) -> list[Step]:
+def provisioning_steps(
+    client: Client, prefix: str, sign: Callable[[str], OpenSearchSigner], environment: Environment | None
+) -> list[Step]:
     """Return the steps that provision all servers.
 
     Args:
         client: Creates a boto3 client of a service.
         prefix: The prefix of the environment's resource names.
         sign: Creates the signer of requests to an OpenSearch domain in a region.
+        environment: The configuration of the environment; None: it uses external servers.
     """
     functions = deployed_functions(client, prefix)
     directory, metrics = functions["cdc_consumer"].variables, functions["metrics_handler"].variables
     registry, url = directory["SCHEMA_REGISTRY_URL"], directory["OPENSEARCH_URL"]
-    steps = [
+    steps = []
+    if environment is not None:
+        # The registry refuses writes at the address of the functions. Its tasks run as soon as their user exists.
+        registry = environment.registry.writes_url
+        steps.append(_registry_user(client, environment))
+    steps += [
         Step(
             name="schemas",
             pending=lambda: unregistered(registry, chain_topics()),
@@ -146,6 +171,18 @@ def provisioning_steps(client: Client, prefix: str, sign: Callable[[str], OpenSe
     keys = ApiKeys(client("dynamodb"), functions["operations_handler"].variables["API_KEYS_TABLE"])
     listed = Step(name="API keys", pending=partial(unlisted_keys, keys), run=partial(list_keys, keys))
     return [*steps, tables, archive, listed]
+
+
+def _registry_user(client: Client, environment: Environment) -> Step:
+    database = administrator_url(client, f"{environment.prefix}-registry")
+    secret = client("secretsmanager").get_secret_value(SecretId=environment.registry_secret)
+    known = json.loads(secret["SecretString"])
+    user = {"user": known["username"], "password": known["password"]}
+    return Step(
+        name="registry's user",
+        pending=partial(outdated_registry_user, database, **user),
+        run=partial(create_registry_user, database, **user),
+    )
 
 
 def _tables_and_users(database_url: str) -> Step:
@@ -233,7 +270,7 @@ def main() -> int:
     try:
         chosen = parser.parse_args()
         name = chosen.environment
-        steps = provisioning_steps(session.client, f"masscomm-{name}", sign)
+        steps = provisioning_steps(session.client, f"masscomm-{name}", sign, ENVIRONMENTS.get(name))
         pending = run_steps(steps, check=chosen.check, report=print)
         # An environment on external servers has no connector.
         if name in ENVIRONMENTS:

@@ -1,4 +1,4 @@
-"""Creates the tables and the users of the metrics database."""
+"""Creates the tables and the users of the metrics database, and the user of the schema registry's database."""
 
 from collections.abc import Iterable
 from hashlib import sha256
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from provisioning import SCHEMAS
 
@@ -156,3 +157,50 @@ def create_users(database_url: str, *, owner: str, reader: str, writer: str) -> 
                     sql.Identifier(writer), here, sql.Identifier(setting), sql.Literal(value)
                 )
             )
+
+
+def outdated_registry_user(database_url: str, *, user: str, password: str) -> list[str]:
+    """Return a line of text if the schema registry's user is missing or has another password, and for each table that
+    does not belong to it yet.
+
+    Args:
+        database_url: The URL of the schema registry's database, with an administrator's credentials.
+        user: The name of the user.
+        password: The password that the user must have.
+    """
+    with psycopg.connect(database_url) as connection:
+        if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [user]).rowcount:
+            return [f"create the role {user}"]
+        tables = connection.execute(_OWN_TABLES, [user]).fetchall()
+    found = [f"give the table {table} to {user}" for (table,) in tables]
+    try:
+        psycopg.connect(make_conninfo(database_url, user=user, password=password)).close()
+    except psycopg.OperationalError:
+        found.append(f"set the password of {user}")
+    return found
+
+
+def create_registry_user(database_url: str, *, user: str, password: str) -> None:
+    """Create the user with which the schema registry signs in, or set its password. The user creates tables in its
+    database, and owns those that the registry created as an administrator; it has no other privilege.
+
+    Args:
+        database_url: The URL of the schema registry's database, with an administrator's credentials.
+        user: The name of the user.
+        password: The password of the user. The server receives a SCRAM verifier of it, so that no log has it.
+
+    Raises:
+        psycopg.Error: The transaction failed and changed nothing.
+    """
+    with psycopg.connect(database_url) as connection:
+        connection.execute(_EXCLUSIVE)
+        name = sql.Identifier(user)
+        if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [user]).rowcount:
+            connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(name))
+        verifier = connection.pgconn.encrypt_password(password.encode(), user.encode(), b"scram-sha-256").decode()
+        connection.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(name, sql.Literal(verifier)))
+        # Only a member of a role may give tables to it.
+        connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(name))
+        connection.execute(sql.SQL("GRANT USAGE, CREATE ON SCHEMA public TO {}").format(name))
+        for (table,) in connection.execute(_OWN_TABLES, [user]).fetchall():  # guard: registry.owns_its_tables
+            connection.execute(sql.SQL("ALTER TABLE {} OWNER TO {}").format(sql.Identifier("public", table), name))

@@ -46,7 +46,7 @@ def unregistered(registry_url: str, topics: Iterable[Topic]) -> list[str]:
         for topic in topics:
             if topic.schema is None:
                 continue
-            answer = client.post(f"/subjects/{topic.subject}", json=_schema(topic))
+            answer = _send(client, "POST", f"/subjects/{topic.subject}", _schema(topic))
             if answer.status_code == httpx.codes.NOT_FOUND:
                 found.append(f"register {topic.schema} under {topic.subject}")
             elif answer.is_error:
@@ -60,9 +60,16 @@ def _schema(topic: Topic) -> dict[str, str]:
 
 def _request(client: httpx.Client, method: str, path: str, body: dict[str, str]) -> Any:
     for _ in range(_CONFLICTS):
-        answer = client.request(method, path, json=body)
+        answer = _send(client, method, path, body)
         if answer.status_code != httpx.codes.CONFLICT:
             break
     if answer.is_error:
         raise ProvisioningError(f"{method} {path}: {answer.status_code} {answer.text}")
     return answer.json()
+
+
+def _send(client: httpx.Client, method: str, path: str, body: dict[str, str]) -> httpx.Response:
+    try:
+        return client.request(method, path, json=body)
+    except httpx.TransportError as error:
+        raise ProvisioningError(f"The schema registry at {client.base_url} does not answer: {error!r}") from error

@@ -56,7 +56,7 @@ def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
     base = NetworkStack(app, environment=environment)
     if environment.servers is None:
         servers = _servers(app, environment, base)
-        _services(app, environment, base, servers.data, servers.registry.service.url, servers)
+        _services(app, environment, base, servers.data, environment.registry.url, servers)
     else:
         data = ExternalDataStack(app, environment=environment, base=base, servers=environment.servers)
         _services(app, environment, base, data, environment.servers.registry_url, None)
@@ -77,7 +77,7 @@ def _servers(app: cdk.App, environment: Environment, base: NetworkStack) -> Serv
         data=data,
         registry=registry,
         cdc=CdcStack(app, environment=environment, base=base, data=data),
-        metrics=MetricsStack(app, environment=environment, base=base, data=data, registry_url=registry.service.url),
+        metrics=MetricsStack(app, environment=environment, base=base, data=data, registry_url=environment.registry.url),
     )
 
 

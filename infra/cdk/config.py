@@ -16,6 +16,9 @@ from masscomm.http.scopes import ROLE_LIMITS, Role
 
 # The retentions of CloudWatch Logs that an environment may have, in days.
 LOG_DAYS = (14, 30, 90, 365)
+# The path of the registry's Confluent-compatible API, and the port on which it accepts writes.
+CONFLUENT_API = "/apis/ccompat/v7"
+REGISTRY_WRITES = 8444
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +95,16 @@ class RegistryConfig:
     # The ARN of the certificate in ACM for that host name. None: the deployment requests a certificate, and waits until
     # the company's DNS has the validation record that ACM shows.
     certificate_arn: str | None = None
+
+    @property
+    def url(self) -> str:
+        """Return the base URL of the API for look-ups; writes are refused there."""
+        return f"https://{self.domain}{CONFLUENT_API}"
+
+    @property
+    def writes_url(self) -> str:
+        """Return the base URL of the API for provisioning, which alone reaches it."""
+        return f"https://{self.domain}:{REGISTRY_WRITES}{CONFLUENT_API}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,6 +403,11 @@ class Environment:
     def prefix(self) -> str:
         """Return the prefix of the names of this environment's resources."""
         return f"masscomm-{self.name}"
+
+    @property
+    def registry_secret(self) -> str:
+        """Return the name of the secret with the name and the password of the registry's database user."""
+        return f"{self.prefix}/registry-user"
 
 
 DEV = Environment(

@@ -2431,6 +2431,12 @@ MUTANTS = (
         no_cell="the cells' producers spell their categories as they are listed",
     ),
     Mutant(
+        guard="registry.owns_its_tables",
+        rule="The schema registry's user owns the tables that an administrator has created for it.",
+        change=Removed(),
+        no_cell="the local registry stores its schemas in a file",
+    ),
+    Mutant(
         guard="source_check.unknown_settings",
         rule="`masscomm source check` names the unknown names in settings, which are opt-outs.",
         change=Returns("()"),

@@ -58,7 +58,6 @@ class Database(Construct):
     Attributes:
         instance: The RDS instance.
         writer: The endpoint of the instance, without a proxy.
-        secret_arn: The ARN of the secret with the administrator's user name and password.
     """
 
     def __init__(
@@ -128,7 +127,6 @@ class Database(Construct):
             explain(self.instance, f"{environment.name} may be unavailable during an outage of its zone", "RDS3")
         if not environment.protected:
             explain(self.instance, f"{environment.name} can be deleted and created again", "RDS10")
-        self.secret_arn = self._secret_arn()
         self.writer = TokenDatabase(
             address=self.instance.instance_endpoint.socket_address,
             resource=self._resource_id(),
@@ -140,12 +138,6 @@ class Database(Construct):
         if found is None:
             raise TypeError(f"the database {self.name} has no resource id")
         return found
-
-    def _secret_arn(self) -> str:
-        instance = self.instance.node.default_child
-        if not isinstance(instance, rds.CfnDBInstance):
-            raise TypeError(f"the database {self.name} has no instance")
-        return instance.attr_master_user_secret_secret_arn
 
     def _own(self, group: ec2.ISecurityGroup) -> ec2.ISecurityGroup:
         """Return the security group, imported by its id, so that CDK adds its rules to this stack and stacks do not

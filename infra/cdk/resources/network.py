@@ -6,7 +6,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from infra.cdk.config import Environment
+from infra.cdk.config import REGISTRY_WRITES, Environment
 from infra.cdk.resources.logs import log_group
 
 HTTPS = 443
@@ -18,6 +18,8 @@ REGISTRY = 8443
 PARTIES = (
     *("functions", "kafka", "directory", "database", "proxy", "connect", "spark", "erasure"),
     *("registry-balancer", "registry", "registry-database"),
+    # The hosts on which infra.provision runs.
+    "provisioning",
 )
 
 # The permitted connections: (source, destination, port). Security groups refuse all other traffic on both sides.
@@ -36,10 +38,14 @@ FLOWS = (
     ("registry-balancer", "registry", REGISTRY),
     ("proxy", "database", POSTGRES),
     ("registry", "registry-database", POSTGRES),
+    ("provisioning", "directory", HTTPS),
+    ("provisioning", "database", POSTGRES),
+    ("provisioning", "registry-database", POSTGRES),
+    ("provisioning", "registry-balancer", REGISTRY_WRITES),
     # Lambda's event pollers run in the security group of the Kafka cluster itself.
     ("kafka", "kafka", KAFKA_IAM),
 )
-CALLERS_OF_AWS = ("functions", "kafka", "registry", "connect", "spark", "erasure")
+CALLERS_OF_AWS = ("functions", "kafka", "registry", "connect", "spark", "erasure", "provisioning")
 
 _ENDPOINTS = {
     "secrets": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
@@ -100,9 +106,10 @@ class Network(Construct):
             self._allow(source, self.groups[destination], port)
         for party in ("spark", "erasure"):
             self._allow_all_within(party)
-        self.groups["connect"].add_egress_rule(
-            ec2.Peer.ipv4(environment.monolith.cidr), ec2.Port.tcp(environment.monolith.port), "the monolith"
-        )
+        for party in ("connect", "provisioning"):
+            self.groups[party].add_egress_rule(
+                ec2.Peer.ipv4(environment.monolith.cidr), ec2.Port.tcp(environment.monolith.port), "the monolith"
+            )
         self._endpoints(environment)
 
     def _group(self, party: str, environment: Environment) -> ec2.SecurityGroup:

@@ -1,5 +1,8 @@
 """Creates the schema registry: Apicurio on Fargate, with its schemas in PostgreSQL, behind a load balancer with TLS."""
 
+import json
+from itertools import batched
+
 from aws_cdk import Duration
 from aws_cdk import aws_certificatemanager as acm
 from aws_cdk import aws_ec2 as ec2
@@ -14,16 +17,20 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
-from infra.cdk.config import Environment
+from infra.cdk.config import CONFLUENT_API, REGISTRY_WRITES, Environment
 from infra.cdk.resources.authorities import ONE_AUTHORITY, rds_authority
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group, removal
 from infra.cdk.resources.network import HTTPS, REGISTRY
+from masscomm.kafka.topics import chain_topics
 
 # The tag of the container image: the version of the local registry in devstack/jars/registry/pom.xml.
 VERSION = "2.6.13.Final"
-_CONFLUENT_API = "/apis/ccompat/v7"
+# The user of the registry's database, which infra.provision creates.
+_USER = "registry"
+# The number of paths in a rule of a load balancer: a condition may have three values.
+_PATHS = 3
 _READY = "/health/ready"
 _KEYS, _KEY_STORE = "/tls", "/tls/registry.p12"
 # A command with which each task generates a key pair before the registry starts. The key pair encrypts the traffic from
@@ -36,10 +43,9 @@ _MAKE_KEYS = (
 
 class SchemaRegistry(Construct):
     """The registry's service. It is reachable only inside the VPC, with TLS to its load balancer and from there to
-    its tasks.
+    its tasks. The load balancer permits writes only on the port REGISTRY_WRITES.
 
     Attributes:
-        url: The base URL of its Confluent-compatible API.
         repository: The image repository, to which an operator copies the image before the first deployment.
         service: The Fargate service.
     """
@@ -55,10 +61,10 @@ class SchemaRegistry(Construct):
         group: ec2.ISecurityGroup,
         balancer_group: ec2.ISecurityGroup,
         database: Database,
+        user: secretsmanager.ISecret,
         access_log: s3.IBucket,
     ) -> None:
         super().__init__(scope, "service")
-        self.url = f"https://{environment.registry.domain}{_CONFLUENT_API}"
         self.repository = ecr.Repository.from_repository_name(self, "image", repository_name(environment))
         cluster = ecs.Cluster(
             self,
@@ -72,18 +78,23 @@ class SchemaRegistry(Construct):
             "service",
             cluster=cluster,
             service_name="registry",
-            task_definition=self._task(environment, key, database),
+            task_definition=self._task(environment, key, database, user),
             desired_count=environment.registry.tasks,
             min_healthy_percent=50,
             max_healthy_percent=200,
-            circuit_breaker=ecs.DeploymentCircuitBreaker(enable=True, rollback=True),
+            # At the first deployment, tasks end until infra.provision has created their database user. A circuit
+            # breaker would end the deployment before; without it, ECS starts further tasks until they run.
+            # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-throttle-logic.html
+            circuit_breaker=ecs.DeploymentCircuitBreaker(enable=False),
             health_check_grace_period=Duration.seconds(90),
             vpc_subnets=subnets,
             security_groups=[group],
         )
         self._balancer(environment, vpc, subnets, balancer_group, access_log)
 
-    def _task(self, environment: Environment, key: kms.IKey, database: Database) -> ecs.FargateTaskDefinition:
+    def _task(
+        self, environment: Environment, key: kms.IKey, database: Database, user: secretsmanager.ISecret
+    ) -> ecs.FargateTaskDefinition:
         """Return a task with two containers: the first generates the key pair and exits, then Apicurio starts."""
         log = log_group(self, "log", environment=environment, key=key)
         task = ecs.FargateTaskDefinition(
@@ -96,7 +107,7 @@ class SchemaRegistry(Construct):
                 cpu_architecture=ecs.CpuArchitecture.ARM64, operating_system_family=ecs.OperatingSystemFamily.LINUX
             ),
         )
-        secret = secretsmanager.Secret.from_secret_complete_arn(self, "secret", database.secret_arn)
+        secret = secretsmanager.Secret.from_secret_complete_arn(self, "secret", user.secret_arn)
         password = ecs.Secret.from_secrets_manager(secret, "password")
         task.add_volume(name="keys")
         image = ecs.ContainerImage.from_ecr_repository(self.repository, VERSION)
@@ -161,6 +172,8 @@ class SchemaRegistry(Construct):
     ) -> None:
         """Add an HTTPS load balancer with the registry's host name, which resolves only in this VPC. Unhealthy tasks
         are replaced.
+
+        It has a listener for look-ups, and one for everything, which only the security group `provisioning` reaches.
         """
         domain, arn = environment.registry.domain, environment.registry.certificate_arn
         balancer = balancing.ApplicationLoadBalancer(
@@ -171,31 +184,42 @@ class SchemaRegistry(Construct):
             internet_facing=False,
             security_group=group,
             drop_invalid_header_fields=True,
+            # A request that two servers may read differently, such as one with another in its body, is refused.
+            desync_mitigation_mode=balancing.DesyncMitigationMode.STRICTEST,
             deletion_protection=environment.protected,
         )
         balancer.log_access_logs(access_log, "registry")
+        certificate = (
+            acm.Certificate.from_certificate_arn(self, "certificate", arn)
+            if arn
+            else acm.Certificate(
+                self, "certificate", domain_name=domain, validation=acm.CertificateValidation.from_dns()
+            )
+        )
         listener = balancer.add_listener(
             "https",
             port=HTTPS,
             protocol=balancing.ApplicationProtocol.HTTPS,
             ssl_policy=balancing.SslPolicy.RECOMMENDED_TLS,
-            certificates=[
-                acm.Certificate.from_certificate_arn(self, "certificate", arn)
-                if arn
-                else acm.Certificate(
-                    self, "certificate", domain_name=domain, validation=acm.CertificateValidation.from_dns()
-                )
-            ],
+            certificates=[certificate],
             open=False,
+            default_action=balancing.ListenerAction.fixed_response(
+                403, content_type="text/plain", message_body="The schema registry accepts no writes here."
+            ),
         )
-        listener.add_targets(
+        # A GET changes nothing, whatever its path.
+        tasks = listener.add_targets(
             "tasks",
+            priority=1,
+            conditions=[
+                balancing.ListenerCondition.http_request_methods(["GET"]),
+                balancing.ListenerCondition.path_patterns([f"{CONFLUENT_API}/*"]),
+            ],
             port=REGISTRY,
             protocol=balancing.ApplicationProtocol.HTTPS,
             targets=[self.service.load_balancer_target(container_name="apicurio", container_port=REGISTRY)],
             deregistration_delay=Duration.seconds(15),
-            # RDS rotates the database password every week. A task that can no longer connect fails its health check.
-            # Its replacement reads the new password, and the other task serves requests meanwhile.
+            # A task that cannot connect to the database fails its health check, and is replaced.
             health_check=balancing.HealthCheck(
                 path=_READY,
                 protocol=balancing.Protocol.HTTPS,
@@ -204,6 +228,28 @@ class SchemaRegistry(Construct):
                 unhealthy_threshold_count=4,
                 healthy_threshold_count=2,
             ),
+        )
+        # A POST to a subject looks up a schema; one to any path below it may write. Therefore no path has a wildcard,
+        # which an encoded slash could match.
+        subjects = [f"{CONFLUENT_API}/subjects/{topic.subject}" for topic in chain_topics() if topic.schema]
+        for number, paths in enumerate(batched(subjects, _PATHS, strict=False), start=1):
+            listener.add_action(
+                f"look-ups-{number}",
+                priority=1 + number,
+                conditions=[
+                    balancing.ListenerCondition.http_request_methods(["POST"]),
+                    balancing.ListenerCondition.path_patterns(list(paths)),
+                ],
+                action=balancing.ListenerAction.forward([tasks]),
+            )
+        balancer.add_listener(
+            "writes",
+            port=REGISTRY_WRITES,
+            protocol=balancing.ApplicationProtocol.HTTPS,
+            ssl_policy=balancing.SslPolicy.RECOMMENDED_TLS,
+            certificates=[certificate],
+            open=False,
+            default_target_groups=[tasks],
         )
         route53.ARecord(
             self,
@@ -233,3 +279,25 @@ def image_repository(scope: Construct, *, environment: Environment, key: kms.IKe
         removal_policy=removal(environment),
         empty_on_delete=not environment.protected,
     )
+
+
+def database_user(scope: Construct, *, environment: Environment, key: kms.IKey) -> secretsmanager.Secret:
+    """Return the secret with the name and the password of the registry's database user. It belongs to an earlier stack,
+    because infra.provision creates the user with it before the registry's tasks are deployed.
+    """
+    secret = secretsmanager.Secret(
+        scope,
+        "registry-user",
+        secret_name=environment.registry_secret,
+        description="the schema registry's database user",
+        encryption_key=key,
+        generate_secret_string=secretsmanager.SecretStringGenerator(
+            secret_string_template=json.dumps({"username": _USER}),
+            generate_string_key="password",
+            password_length=48,
+            exclude_punctuation=True,
+        ),
+        removal_policy=removal(environment),
+    )
+    explain(secret, "infra.provision sets a new password, and tasks read it when they start", "SMG4")
+    return secret

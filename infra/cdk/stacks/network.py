@@ -1,4 +1,4 @@
-"""The stack with the network, the encryption key and the registry's image repository, which all other stacks need."""
+"""The stack with the network, the encryption key, and what the registry's tasks need when they start."""
 
 from aws_cdk import Stack
 from constructs import Construct
@@ -6,7 +6,7 @@ from constructs import Construct
 from infra.cdk.config import Environment
 from infra.cdk.resources.key import data_key
 from infra.cdk.resources.network import Network
-from infra.cdk.resources.registry import image_repository
+from infra.cdk.resources.registry import database_user, image_repository
 
 
 class NetworkStack(Stack):
@@ -15,6 +15,7 @@ class NetworkStack(Stack):
     Attributes:
         key: The KMS key that encrypts all stored data.
         registry_image: The repository of the schema registry's image.
+        registry_user: The secret with the name and the password of the schema registry's database user.
         network: The VPC with its security groups.
     """
 
@@ -22,4 +23,5 @@ class NetworkStack(Stack):
         super().__init__(scope, f"{environment.prefix}-network", env={"region": environment.region})
         self.key = data_key(self, environment=environment)
         self.registry_image = image_repository(self, environment=environment, key=self.key)
+        self.registry_user = database_user(self, environment=environment, key=self.key)
         self.network = Network(self, environment=environment, key=self.key)

@@ -41,6 +41,7 @@ class RegistryStack(Stack):
             group=network.groups["registry"],
             balancer_group=network.groups["registry-balancer"],
             database=self.database,
+            user=base.registry_user,
             access_log=access_log_bucket(self, environment=environment),
             **network_properties,
         )

@@ -73,8 +73,11 @@ def test_registry_serves_only_tls_with_its_own_key(
 ) -> None:
     (group,) = prod.resources("AWS::ElasticLoadBalancingV2::TargetGroup")
     ready = group.properties["HealthCheckPath"]
+    # The load balancer would pass on any request after an upgrade of the protocol, which a task without TLS answers
+    # with 101 (RFC 7540, 3.2).
+    upgrade = {"Upgrade": "h2c", "Connection": "Upgrade, HTTP2-Settings", "HTTP2-Settings": "AAMAAABkAAQAAP__"}
     with urllib3.PoolManager(cert_reqs="CERT_NONE", assert_hostname=False, retries=False) as pool:
         with pytest.warns(urllib3.exceptions.InsecureRequestWarning):
-            assert pool.request("GET", f"https://127.0.0.1:{registry}{ready}").status == 200
+            assert pool.request("GET", f"https://127.0.0.1:{registry}{ready}", headers=upgrade).status == 200
         with pytest.raises(urllib3.exceptions.HTTPError):
             pool.request("GET", f"http://127.0.0.1:{registry}{ready}")

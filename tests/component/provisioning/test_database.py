@@ -1,4 +1,5 @@
 import threading
+import zipfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -8,10 +9,19 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from devstack.config import StackConfig
-from provisioning.database import TABLES, TOKENS, apply_sql, create_users, outdated_users
+from devstack.setup import JARS
+from provisioning.database import (
+    TABLES,
+    TOKENS,
+    apply_sql,
+    create_registry_user,
+    create_users,
+    outdated_registry_user,
+    outdated_users,
+)
 from spark_metrics.partitions import LOG, drop_before, make_partitions, partitions_of
 from spark_metrics.sink import BATCH_LOCK
 
@@ -197,3 +207,109 @@ def test_the_writer_adds_and_drops_days_of_the_recipient_log(nothing_yet: str) -
                 sql.SQL("ALTER DATABASE {} OWNER TO CURRENT_USER").format(sql.Identifier(server.info.dbname))
             )
         drop(nothing_yet, [*names, administrator])
+
+
+# --- the schema registry's user ---------------------------------------------------------------------------------------
+
+# The statements with which Apicurio creates its tables in PostgreSQL at its first start.
+_TABLES = "io/apicurio/registry/storage/impl/sql/postgresql.ddl"
+
+
+@pytest.fixture
+def registrys(postgres: StackConfig) -> Iterator[str]:
+    """The URL of an empty database for its administrator, who is no superuser, as in RDS.
+
+    https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/Appendix.PostgreSQL.CommonDBATasks.Roles.rds_superuser.html
+    """
+    name, password = f"administrator_{uuid4().hex[:8]}", uuid4().hex
+    administrator, database = sql.Identifier(name), sql.Identifier(f"of_{name}")
+    url = postgres.database_url("metrics")
+    with psycopg.connect(url, autocommit=True) as server:
+        server.execute(
+            sql.SQL("CREATE ROLE {} LOGIN CREATEDB CREATEROLE PASSWORD {}").format(administrator, sql.Literal(password))
+        )
+        server.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(database, administrator))
+        try:
+            yield make_conninfo(url, user=name, password=password, dbname=f"of_{name}")
+        finally:
+            server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(database))
+            server.execute(sql.SQL("DROP ROLE {}").format(administrator))
+
+
+@pytest.fixture
+def user(registrys: str) -> Iterator[dict[str, str]]:
+    """The name and the password of a user that does not exist yet."""
+    name = f"registry_{uuid4().hex[:8]}"
+    yield {"user": name, "password": "p'w$\\"}
+    drop(registrys, [name])
+
+
+def _tables() -> bytes:
+    with zipfile.ZipFile(f"{JARS}/registry/apicurio-registry-app-2.6.13.Final-runner.jar") as jar:
+        return jar.read(_TABLES)
+
+
+def test_the_registrys_user_creates_its_tables(registrys: str, user: dict[str, str]) -> None:
+    assert outdated_registry_user(registrys, **user) == [f"create the role {user['user']}"]
+    create_registry_user(registrys, **user)
+    assert outdated_registry_user(registrys, **user) == []
+    with psycopg.connect(make_conninfo(registrys, **user)) as registry:
+        registry.execute(_tables())
+        registry.execute("ALTER TABLE acls ADD COLUMN later VARCHAR(8)")
+        registry.execute("INSERT INTO acls VALUES ('a', 'b', 'c', 'd')")
+
+
+@pytest.mark.kills(guard="registry.owns_its_tables")
+def test_the_registrys_user_gets_an_administrators_tables(registrys: str, user: dict[str, str]) -> None:
+    """An earlier version signed in as the administrator. Its tasks continue until the last one is replaced."""
+    with psycopg.connect(registrys) as earlier:
+        earlier.execute(_tables())
+    create_registry_user(registrys, **user)
+    with psycopg.connect(make_conninfo(registrys, **user)) as registry:
+        registry.execute("ALTER TABLE acls ADD COLUMN later VARCHAR(8)")
+        registry.execute("CREATE TABLE latest (id BIGINT)")
+    with psycopg.connect(registrys) as earlier:
+        earlier.execute("INSERT INTO acls VALUES ('a', 'b', 'c', 'd')")
+        earlier.execute("CREATE TABLE late (id BIGINT)")
+    assert outdated_registry_user(registrys, **user) == [f"give the table late to {user['user']}"]
+    create_registry_user(registrys, **user)
+    assert outdated_registry_user(registrys, **user) == []
+
+
+def test_the_registrys_user_has_no_other_privilege(registrys: str, user: dict[str, str]) -> None:
+    create_registry_user(registrys, **user)
+    for statement in (
+        *("CREATE ROLE other", "CREATE DATABASE other", "CREATE SCHEMA other", "SELECT * FROM pg_authid"),
+        sql.SQL("SET ROLE {}").format(sql.Identifier(str(conninfo_to_dict(registrys)["user"]))),
+    ):
+        with (
+            psycopg.connect(make_conninfo(registrys, **user), autocommit=True) as registry,
+            pytest.raises(psycopg.errors.InsufficientPrivilege),
+        ):
+            registry.execute(statement if isinstance(statement, sql.Composed) else statement.encode())
+
+
+def test_a_new_password_of_the_secret_is_set(registrys: str, user: dict[str, str]) -> None:
+    create_registry_user(registrys, **user)
+    changed = user | {"password": "another"}
+    assert outdated_registry_user(registrys, **changed) == [f"set the password of {user['user']}"]
+    create_registry_user(registrys, **changed)
+    assert outdated_registry_user(registrys, **changed) == []
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(make_conninfo(registrys, **user))
+
+
+def test_no_statement_has_the_registrys_password(
+    registrys: str, user: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executed: list[str] = []
+    execute = psycopg.Connection.execute
+
+    def record(self: psycopg.Connection[Any], query: Any, *arguments: Any, **options: Any) -> Any:
+        executed.append(query.as_string(self) if isinstance(query, sql.Composed) else str(query))
+        return execute(self, query, *arguments, **options)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", record)
+    create_registry_user(registrys, **user)
+    assert any("PASSWORD 'SCRAM-SHA-256$" in text for text in executed)
+    assert not any(user["password"].replace("'", "''") in text or "p'w" in text for text in executed)

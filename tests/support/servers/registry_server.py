@@ -29,6 +29,8 @@ def serving(answer: Answer) -> Iterator[RegistryServer]:
         def do_POST(self) -> None:
             self._respond(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
+        do_PUT = do_POST
+
         def _respond(self, body: Any) -> None:
             registry.requests.append(f"{self.command} {self.path}")
             status, headers, text = registry.answer(self.command, self.path, body)

@@ -405,9 +405,9 @@ def test_each_address_in_the_templates_uses_tls(environment: SynthesisedEnvironm
 def test_the_registry_is_reached_by_its_name_through_tls_alone(environment: SynthesisedEnvironment) -> None:
     (balancer,) = environment.resources("AWS::ElasticLoadBalancingV2::LoadBalancer")
     assert balancer.properties["Scheme"] == "internal"
-    (listener,) = environment.resources("AWS::ElasticLoadBalancingV2::Listener")
-    assert (listener.properties["Protocol"], listener.properties["Port"]) == ("HTTPS", 443)
-    assert "TLS13" in listener.properties["SslPolicy"]
+    listeners = [each.properties for each in environment.resources("AWS::ElasticLoadBalancingV2::Listener")]
+    assert {(each["Protocol"], each["Port"]) for each in listeners} == {("HTTPS", 443), ("HTTPS", 8444)}
+    assert all("TLS13" in each["SslPolicy"] for each in listeners)
     (group,) = environment.resources("AWS::ElasticLoadBalancingV2::TargetGroup")
     assert (group.properties["Protocol"], group.properties["HealthCheckProtocol"]) == ("HTTPS", "HTTPS")
     domain = ENVIRONMENTS[environment.name].registry.domain

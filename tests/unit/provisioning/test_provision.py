@@ -1,13 +1,17 @@
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
+from botocore.stub import Stubber
 from psycopg.conninfo import conninfo_to_dict
 
 from devstack.config import ROOT
 from infra import provision
+from infra.cdk.config import ENVIRONMENTS
 from infra.provision import (
     MONOLITH_FIELDS,
     administrator_url,
@@ -15,7 +19,9 @@ from infra.provision import (
     deployed_functions,
     provisioning_steps,
 )
+from masscomm.kafka.topics import chain_topics
 from provisioning import ProvisioningError
+from provisioning.registry import register_schemas, unregistered
 from provisioning.steps import Step
 
 SECRET = {
@@ -135,11 +141,79 @@ def test_steps_follow_the_deployed_functions() -> None:
         "API_KEYS_TABLE": "masscomm-local-api_keys",
     }
     client = Client(get_function_configuration={"Environment": {"Variables": variables}, "Role": "arn:role"})
-    steps = provisioning_steps(lambda _: client, "masscomm-local", lambda _: pytest.fail("a request is signed"))
+    steps = provisioning_steps(lambda _: client, "masscomm-local", lambda _: pytest.fail("a request is signed"), None)
     assert [step.name for step in steps] == [
         *("schemas", "indices of g1", "indices of g2", "tables", "archive"),
         "API keys",
     ]
+
+
+def test_registrys_user_comes_first_and_schemas_by_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The registry runs only with its user, and refuses writes at the address of the functions."""
+    prod = ENVIRONMENTS["prod"]
+    variables = {
+        "SCHEMA_REGISTRY_URL": prod.registry.url,
+        "OPENSEARCH_URL": "https://directory",
+        "OPENSEARCH_AUTHENTICATION": "none",
+        "CDC_GENERATION": "g1",
+        "METRICS_DATABASE_URL": "postgresql://metrics",
+        "METRICS_DATABASE_AUTHENTICATION": "none",
+        "API_KEYS_TABLE": "masscomm-prod-api_keys",
+    }
+    instance = {
+        "Endpoint": {"Address": "registry.example", "Port": 5432},
+        "DBName": "registry",
+        "MasterUserSecret": {"SecretArn": "arn:administrator"},
+    }
+    client = Client(
+        get_function_configuration={"Environment": {"Variables": variables}, "Role": "arn:role"},
+        describe_db_instances={"DBInstances": [instance]},
+        get_secret_value={"SecretString": json.dumps({"username": "registry", "password": "a"})},
+    )
+    called: list[tuple[Any, ...]] = []
+
+    def record(address: str, *others: object, **user: str) -> list[str]:
+        called.append((address, user))
+        return []
+
+    for name in ("outdated_registry_user", "create_registry_user", "unregistered", "register_schemas"):
+        monkeypatch.setattr(provision, name, record)
+    users, schemas, *_ = provisioning_steps(lambda _: client, "masscomm-prod", lambda _: pytest.fail("signed"), prod)
+    assert (users.name, schemas.name) == ("registry's user", "schemas")
+    for step in (users, schemas):
+        step.pending()
+        step.run()
+    (address, user), again, *registry = called
+    assert again == (address, user)
+    assert conninfo_to_dict(address)["host"] == "registry.example"
+    assert user == {"user": "registry", "password": "a"}
+    assert registry == [("https://registry.masscomm.example:8444/apis/ccompat/v7", {})] * 2
+    asked = [call for call in client.calls if "FunctionName" not in call]
+    assert asked[0] == {"DBInstanceIdentifier": "masscomm-prod-registry"}
+    assert asked[2] == {"SecretId": "masscomm-prod/registry-user"}
+
+
+def _one(client: Any, _service: str) -> Any:
+    return client
+
+
+def test_database_that_is_being_created_is_named() -> None:
+    for instances in ([{"DBInstanceStatus": "creating"}], None):
+        client = boto3.client("rds", "eu-central-1", aws_access_key_id="a", aws_secret_access_key="a")
+        with Stubber(client) as stub:
+            if instances is None:
+                stub.add_client_error("describe_db_instances", "DBInstanceNotFound")
+            else:
+                stub.add_response("describe_db_instances", {"DBInstances": instances})
+            with pytest.raises(ProvisioningError, match="masscomm-prod-registry does not exist yet"):
+                administrator_url(partial(_one, client), "masscomm-prod-registry")
+
+
+def test_registry_that_does_not_answer_is_named() -> None:
+    """During the first deployment, the registry has no task before its database user exists."""
+    for call in (unregistered, register_schemas):
+        with pytest.raises(ProvisioningError, match=r"registry at http://127\.0\.0\.1:9 does not answer"):
+            call("http://127.0.0.1:9", chain_topics())
 
 
 def test_a_field_that_the_secret_lacks_is_named() -> None:
