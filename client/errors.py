@@ -23,10 +23,9 @@ class ApiError(Exception):
     def __init__(
         self, status: int, detail: str, errors: list[FieldErrorBody], retry_after_s: float | None = None
     ) -> None:
-        reasons = "".join(
-            f"; {each['field']} {each['message']}" for each in errors if "field" in each and "message" in each
-        )
-        super().__init__(f"{status}: {detail}{reasons}")
+        # guard: client.reasons_of_errors
+        reasons = [f"{each.get('field', '')} {each.get('message', '')}".strip() for each in errors]
+        super().__init__(f"{status}: {'; '.join([detail, *filter(None, reasons)])}")
         self.status = status
         self.detail = detail
         self.errors = errors

@@ -24,9 +24,11 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from emulators.server_sent_events import as_poll, asks_for_events, relay
+from masscomm.domain.time_limits import GATEWAY_TIMEOUT_S
 from masscomm.http.console_headers import CONTENT_TYPE_OPTIONS, REFERRER_POLICY, content_security_policy
-from masscomm.http.problem import BODY_TOO_LARGE, CONTENT_TYPE, UNKNOWN_ROUTE, Problem
+from masscomm.http.problem import CONTENT_TYPE, Problem, request_too_large
 from masscomm.http.scopes import PUBLIC_ROUTES
+from masscomm.texts import CodedText, Text
 
 log = logging.getLogger(__name__)
 # One line a request, in JSON, with the fields of the deployed API's access log (infra/cdk/resources/rest_api.py).
@@ -40,7 +42,6 @@ MAX_BODY_BYTES = 10 * 1024 * 1024
 MAX_HEAD_BYTES = 10_240
 # The server reads longer heads, so that they are refused with problem details.
 _READ_HEAD_BYTES = 1024 * 1024
-INTEGRATION_TIMEOUT_S = 29.0
 MAX_IN_FLIGHT = 200
 ACCOUNT = "000000000000"
 API_ID = "local"
@@ -170,7 +171,7 @@ class Gateway:
         authorize: Authorize,
         metrics: Callable[[], tuple[bytes, str]] | None = None,
         observe: Observe = lambda *_: None,
-        timeout_s: float = INTEGRATION_TIMEOUT_S,
+        timeout_s: float = GATEWAY_TIMEOUT_S,
         max_in_flight: int = MAX_IN_FLIGHT,
         console: Path | None = None,
         further: Iterable[web.RouteDef] = (),
@@ -269,7 +270,8 @@ class Gateway:
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         if len(request.raw_path) + sum(len(value) for value in request.headers.values()) > MAX_HEAD_BYTES:
-            return _refusal(431, "Request Header Fields Too Large", "RequestTooLongException")
+            refused = Text.HEAD_TOO_LARGE.filled(maximum=MAX_HEAD_BYTES)
+            return _refusal(431, refused, "RequestTooLongException")
         path = request.raw_path.partition("?")[0]
         for route in self._routes:
             parameters = route.match(request.method, path)
@@ -277,13 +279,14 @@ class Gateway:
                 request[_ROUTE] = route
                 break
         else:
-            return _refusal(404, UNKNOWN_ROUTE, "MissingAuthenticationTokenException")
+            return _refusal(404, Text.ROUTE_UNKNOWN.filled(), "MissingAuthenticationTokenException")
         try:
             body = await request.read()
         except web.HTTPRequestEntityTooLarge:
-            return _refusal(413, BODY_TOO_LARGE, "RequestTooLongException")
+            return _refusal(413, request_too_large(), "RequestTooLongException")
         if self._in_flight >= self._max_in_flight:
-            return _refusal(429, "Too Many Requests", "TooManyRequestsException")
+            refused = Text.REQUESTS_AT_ONCE.filled(maximum=self._max_in_flight)
+            return _refusal(429, refused, "TooManyRequestsException", retry_after_s=1)
         self._in_flight += 1
         try:
             if route.is_public:
@@ -302,9 +305,9 @@ class Gateway:
             identity = await asyncio.to_thread(self._authorize, request.headers)
         except Exception:
             log.exception("the authorizer failed")
-            return _refusal(500, "Internal server error", "AuthorizerFailureException")
+            return _refusal(500, Text.SERVICE_FAILED.filled(), "AuthorizerFailureException")
         if identity is None:
-            return _refusal(401, "User is not authorized to access this resource", "AccessDeniedException")
+            return _refusal(401, Text.CREDENTIALS_INVALID.filled(), "AccessDeniedException")
         request[_PRINCIPAL] = identity.get("principalId", "")
         return await self._integrate(request[_ROUTE], event(identity))
 
@@ -336,18 +339,19 @@ class Gateway:
             async with asyncio.timeout(self._timeout_s):
                 response = await asyncio.shield(task)
         except TimeoutError:
-            return _refusal(504, "Endpoint request timed out", "InternalServerErrorException")
+            late = Text.ANSWER_TOO_LATE.filled(seconds=GATEWAY_TIMEOUT_S)
+            return _refusal(504, late, "InternalServerErrorException")
         except Exception as error:
             if getattr(error, "status_code", 500) == 413:
-                return _refusal(413, BODY_TOO_LARGE, "RequestTooLongException")
+                return _refusal(413, request_too_large(), "RequestTooLongException")
             log.exception("%s could not be invoked", route.function)
-            return _refusal(500, "Internal server error", "InternalServerErrorException")
+            return _refusal(500, Text.SERVICE_FAILED.filled(), "InternalServerErrorException")
         if response.function_error is None:
             try:
                 return proxy_response(response.payload)
             except MalformedResponseError as error:
                 log.error("%s: malformed Lambda proxy response: %s", route.function, error)  # noqa: TRY400 - not ours
-        return _refusal(502, "Internal server error", "InternalServerErrorException")
+        return _refusal(502, Text.SERVICE_FAILED.filled(), "InternalServerErrorException")
 
     def _ended(self, task: "asyncio.Future[InvocationResponse]") -> None:
         self._running.discard(task)
@@ -521,13 +525,14 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return grouped
 
 
-def _refusal(status: int, message: str, error_type: str) -> web.Response:
+def _refusal(status: int, detail: CodedText, error_type: str, *, retry_after_s: int | None = None) -> web.Response:
     """Return an error of the gateway itself, as problem details, in the form of the deployed API's gateway
     responses.
     """
+    retry = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
     return web.Response(
-        body=json.dumps(Problem(status, message).body()).encode(),
+        body=json.dumps(Problem(status, detail).body()).encode(),
         content_type=CONTENT_TYPE,
         status=status,
-        headers={"x-amzn-RequestId": str(uuid.uuid4()), "x-amzn-ErrorType": error_type},
+        headers={"x-amzn-RequestId": str(uuid.uuid4()), "x-amzn-ErrorType": error_type, **retry},
     )

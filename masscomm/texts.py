@@ -78,7 +78,7 @@ class Text(StrEnum):
     DEPENDENCY_DOWN = "{reason}"
     SERVICE_FAILED = "the service failed"
     SERVICE_MISCONFIGURED = "the service is misconfigured"
-    ROUTE_UNKNOWN = "this resource does not exist"
+    ROUTE_UNKNOWN = "No route has this method and path. docs/api.md lists the routes."
     NO_CLUB = "These credentials may see no club."
     CLUB_NOT_PERMITTED = "These credentials may not see this club."
     CLUBS_NOT_PERMITTED = "These credentials may not see every club asked for."
@@ -103,6 +103,20 @@ class Text(StrEnum):
     )
     REQUESTS_RUNNING = "This key has {requests} such requests running already, and may have no more at the same time."
     POLLS_WAITING = "This key has {polls} requests waiting already, and may have no more."
+    # Of the gateway.
+    CREDENTIALS_INVALID = "The request has no API key or access token, or one that is not valid."
+    FIREWALL_REFUSED = (
+        "The firewall refused the request: it resembles an attack, or too many requests came from its address."
+    )
+    HEAD_TOO_LARGE = "The request line and the headers may have at most {maximum} bytes."
+    REQUEST_TOO_LARGE = (
+        "The request is too large: it may have at most {megabytes} MB, and a send {recipients} recipients. Divide a"
+        " larger send into parts (part_index, part_count)."
+    )
+    REQUESTS_AT_ONCE = "The API executes at most {maximum} requests at the same time. Repeat the request later."
+    REQUESTS_A_SECOND = "A key may use {rate} requests each second, and {burst} at once. Repeat the request later."
+    REQUESTS_A_DAY = "A key may use {maximum} requests each day."
+    ANSWER_TOO_LATE = "The service did not answer within {seconds} s."
     # Of the form of a request.
     BODY_NOT_JSON = "the body is not JSON: {reason}"
     BODY_NOT_UTF8 = "the body is not UTF-8 text"
@@ -125,7 +139,7 @@ class Text(StrEnum):
     # Of sends.
     SENDING_NOT_PERMITTED = "These credentials may not send for this club."
     SEND_ID_IN_USE = "send_id: belongs to another send, or this part of it to other recipients"
-    SEND_TOO_LARGE = "the send is larger than Kafka accepts: {reason}"
+    SEND_TOO_LARGE = "a part of the send is larger than the {maximum} bytes that Kafka accepts: {reason}"
     SEND_INCOMPLETE = "Kafka has not taken the whole of send {send_id}: {reason}"
     SEND_UNKNOWN = "No send with this id is known; a send that was requested by Kafka is counted in seconds."
     SEND_ENDED = "The send has ended."

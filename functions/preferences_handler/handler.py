@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from masscomm import environment
 from masscomm.clock import SystemClock
 from masscomm.http import rest
-from masscomm.http.problem import Problem
+from masscomm.http.problem import FieldError, Problem
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.rest import JSON, Response
 from masscomm.lambda_context import LambdaContext
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from functions.preferences_handler.unsubscribe import Unsubscribe
 
 logger = logs.logger("preferences_handler")
+# The largest number of unknown parameters that a problem names.
+_MOST_ERRORS = 20
 
 
 @cache
@@ -96,8 +98,9 @@ def post_unsubscribe(request: rest.Request, token: str) -> Response:
 
 
 def _check_parameters(request: rest.Request) -> None:
-    if request.parameters:
-        raise Problem(400, Text.NO_PARAMETERS.filled(parameters=", ".join(sorted(request.parameters))[:200]))
+    if names := sorted(request.parameters):
+        errors = [FieldError(name[:100], Text.PARAMETERS_NONE.filled()) for name in names[:_MOST_ERRORS]]
+        raise Problem(400, Text.NO_PARAMETERS.filled(parameters=", ".join(names)[:200]), errors=errors)
 
 
 def _answer(found: "UserPreferences | None") -> Response:

@@ -24,7 +24,7 @@ from masscomm.domain.ids import batched_send_id
 from masscomm.domain.limits import BATCH_RECIPIENTS, BATCH_SENDS
 from masscomm.http.problem import FieldError, Problem, ProblemBody, invalid
 from masscomm.observability import logs
-from masscomm.texts import Text, shortened
+from masscomm.texts import Text
 
 logger = logs.logger("send_handler")
 
@@ -194,7 +194,7 @@ def _shortened(problem: Problem, errors: int) -> Problem:
     kept = [FieldError(each.field[:_LONGEST_NAME], each.message) for each in problem.errors[:errors]]
     if left_out := len(problem.errors) - len(kept):
         kept[-1] = FieldError("", Text.FURTHER_ERRORS.filled(left_out=left_out + 1))
-    return Problem(problem.status, shortened(problem.detail, 2 * _LONGEST_NAME), errors=kept)
+    return Problem(problem.status, problem.detail.cut(2 * _LONGEST_NAME), errors=kept)
 
 
 def _at(send: SendRequest, identity: SendIdentity, index: int) -> tuple[SendRequest, SendIdentity] | Problem:

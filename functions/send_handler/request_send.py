@@ -395,4 +395,5 @@ def _refuse(errors: Sequence[Exception], records: int, send_id: str) -> None:
         message = Text.SEND_INCOMPLETE.filled(send_id=send_id, reason=str(errors[0]))
         raise PartlyExecuted(503, message, retry_after_s=5) from errors[0]
     problem = Problem if len(errors) == records else PartlyExecuted  # guard: idempotency.partly_refused
-    raise problem(413, Text.SEND_TOO_LARGE.filled(reason=str(errors[0])))
+    maximum = next(each.max_message_bytes for each in topics.chain_topics() if each.name == topics.SEND_API)
+    raise problem(413, Text.SEND_TOO_LARGE.filled(maximum=maximum, reason=str(errors[0])))

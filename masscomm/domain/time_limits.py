@@ -20,6 +20,9 @@ PRODUCER_MESSAGE_S = 15.0
 SEND_FLUSH_S = 20.0
 # The time limit of flushing the single record of a request, such as that of changed preferences.
 API_FLUSH_S = 16.0
+# The time that API Gateway waits for a function. Source: AWS documentation, "Quotas for configuring and running a REST
+# API in API Gateway".
+GATEWAY_TIMEOUT_S = 29
 # The age at which a sweep produces changed preferences that no function has produced: no function that has stored them
 # still runs.
 PREFERENCES_SWEPT_AFTER_S = 60.0
@@ -272,6 +275,9 @@ RULES: Mapping[str, str] = {
     ),
     "INGEST_RESERVE_S <= FLUSH_RESERVE_S < PRODUCER_MESSAGE_S": "a flush ends in the time that is reserved for it",
     "PRODUCER_MESSAGE_S + FLUSH_RESERVE_S < CHAIN_TIMEOUT_S": "every report arrives before the function ends",
+    "timeout_s('send_handler') <= GATEWAY_TIMEOUT_S < CHAIN_TIMEOUT_S": (
+        "API Gateway has the response of each request, and the functions of the chain serve no route"
+    ),
     "PRODUCER_MESSAGE_S < SEND_FLUSH_S < timeout_s('send_handler')": "a request is answered by Kafka's reports",
     "SEND_FLUSH_S + 3 * IDEMPOTENCY_CALL_S + ACCEPTED_CALL_S + WARNINGS_S < timeout_s('send_handler')": (
         "a request with a key is answered, too"

@@ -1,10 +1,11 @@
 """Reads the JSON body of a request."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from masscomm.http.problem import FieldError, Problem, invalid
+from masscomm.http.problem import FieldError, Problem, invalid, not_utf8
 from masscomm.json_reader import InvalidJson, UnstorableJson, read_json, unstorable_values
 from masscomm.texts import Text, text_of
 
@@ -15,6 +16,7 @@ _LISTED, _LONGEST_PLACE = 100, 200
 
 def read_fields(content: str | None) -> Any:
     """Return the JSON value of a body; {} if it is empty. Raises Problem with status 400."""
+    _check_utf8(content)
     try:
         return read_json(content) if content and content.strip() else {}
     except InvalidJson as error:
@@ -27,9 +29,7 @@ def read_object(content: str | None, *, bounded: bool = True) -> dict[str, Any]:
     Args:
         bounded: As for read_json.
     """
-    # API Gateway replaces bytes that are not UTF-8 by this character.
-    if "\ufffd" in (content or ""):
-        raise Problem(400, Text.BODY_NOT_UTF8.filled(), errors=[FieldError("", Text.MUST_BE_UTF8.filled())])
+    _check_utf8(content)
     try:
         document = read_json(content or "", bounded=bounded)
     except InvalidJson as error:
@@ -42,6 +42,19 @@ def as_object(document: Any) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise Problem(400, Text.BODY_NOT_AN_OBJECT.filled(), errors=[_NO_OBJECT])
     return document
+
+
+def unknown_fields(document: Mapping[str, Any], field: str) -> list[FieldError]:
+    """Return the errors of a document that may have one field only."""
+    # guard: problems.unknown_fields
+    unknown = sorted(document.keys() - {field})[:_LISTED]
+    return [FieldError(name[:_LONGEST_PLACE], Text.ONLY_FIELD.filled(field=field)) for name in unknown]
+
+
+def _check_utf8(content: str | None) -> None:
+    # API Gateway replaces bytes that are not UTF-8 by this character.
+    if "\ufffd" in (content or ""):  # guard: problems.not_utf8
+        raise not_utf8()
 
 
 def _unreadable(content: str, error: InvalidJson) -> Problem:

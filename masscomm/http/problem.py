@@ -10,13 +10,8 @@ from masscomm.texts import CodedBody, CodedText, Text
 
 CONTENT_TYPE = "application/problem+json"
 
-# Details of two of API Gateway's own errors, in place of its texts "Missing Authentication Token" and "Request Too
-# Long". No route needs IAM's authentication, so the former has one reason.
-UNKNOWN_ROUTE = "No route has this method and path. docs/api.md lists the routes."
-BODY_TOO_LARGE = (
-    f"The request is too large: a send has {MAX_RECIPIENTS:,} recipients at most. Divide a larger one into parts"
-    " (part_index, part_count)."
-)
+# The largest event of Lambda, which contains the body. Source: AWS documentation, "Lambda quotas": synchronous request.
+MAX_REQUEST_MB = 6
 
 
 @dataclass(frozen=True)
@@ -53,7 +48,7 @@ class Problem(Exception):
 
     Args:
         status: The HTTP status.
-        detail: One sentence for the caller. A CodedText has its code in the body.
+        detail: One sentence for the caller.
         title: The short title, by default the standard phrase of the HTTP status.
         errors: The invalid fields.
         retry_after_s: Seconds after which the caller may retry, for 409, 429 and 503.
@@ -63,7 +58,7 @@ class Problem(Exception):
     def __init__(
         self,
         status: int,
-        detail: str,
+        detail: CodedText,
         *,
         title: str | None = None,
         errors: Sequence[FieldError] = (),
@@ -90,7 +85,17 @@ class Problem(Exception):
         }
         if self.errors:
             body["errors"] = [error.body() for error in self.errors]
-        return {**body, **self.detail.body()} if isinstance(self.detail, CodedText) else body
+        return {**body, **self.detail.body()}
+
+
+def request_too_large() -> CodedText:
+    """Return the text for a request that API Gateway or Lambda refuses by its size."""
+    return Text.REQUEST_TOO_LARGE.filled(megabytes=MAX_REQUEST_MB, recipients=MAX_RECIPIENTS)
+
+
+def not_utf8() -> Problem:
+    """Return the problem of a body that is not UTF-8 text."""
+    return Problem(400, Text.BODY_NOT_UTF8.filled(), errors=[FieldError("", Text.MUST_BE_UTF8.filled())])
 
 
 def unusable(errors: Sequence[FieldError]) -> Problem:

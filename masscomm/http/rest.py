@@ -28,7 +28,7 @@ from aws_lambda_powertools import Logger
 
 from masscomm.domain.key_limits import COUNTED_UNDER, REQUESTS, Limit
 from masscomm.errors import Retry, Stop
-from masscomm.http.problem import CONTENT_TYPE, Problem
+from masscomm.http.problem import CONTENT_TYPE, Problem, not_utf8
 from masscomm.http.rate_limits import RateLimiter, joined, maximum_of
 from masscomm.http.scopes import PUBLIC_ROUTES, ROUTE_SCOPES, Scope, scopes_of
 from masscomm.http.tenant import Clubs, clubs_of
@@ -150,7 +150,7 @@ class Request:
         try:
             return base64.b64decode(body).decode()
         except ValueError as error:  # The body is invalid base64, or its bytes are not UTF-8.
-            raise Problem(400, Text.BODY_NOT_UTF8.filled()) from error
+            raise not_utf8() from error
 
 
 type Route = Callable[..., Response]

@@ -52,6 +52,7 @@ KNOWN_NAMES = "the monolith of the fault cells writes known names only"
 UNCHANGED_PREFERENCES = "no cell changes preferences through masscomm"
 NO_WEBHOOK = "no cell has an endpoint of webhooks"
 NO_LOST_RESPONSE = "no cell loses a response to the Python client"
+VALID_REQUESTS = "the requests of the cells are valid"
 TEST_OF_EVERY_TOPIC = "a test of every topic is faster and as certain"
 
 MUTANTS = (
@@ -2771,6 +2772,24 @@ MUTANTS = (
         rule="The access log of the local gateway names the principal of a request.",
         change=Becomes('"-"'),
         no_cell="the access log is no outcome of a fault",
+    ),
+    Mutant(
+        guard="problems.unknown_fields",
+        rule="A body with an unknown field is refused with the name of that field.",
+        change=Becomes("[]"),
+        no_cell=VALID_REQUESTS,
+    ),
+    Mutant(
+        guard="problems.not_utf8",
+        rule="A body that is not UTF-8 is refused with that reason, and not with one of its fields.",
+        change=Never(),
+        no_cell=VALID_REQUESTS,
+    ),
+    Mutant(
+        guard="client.reasons_of_errors",
+        rule="The client's error says the field and the reason of each error of the API.",
+        change=Becomes("list[str]()"),
+        no_cell=VALID_REQUESTS,
     ),
     Mutant(
         guard="client.removed_before",

@@ -4,6 +4,7 @@ import re
 
 from devstack.config import ROOT
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, RESULTS, simulate
+from masscomm.domain.statuses import Reason
 
 PAGE = (ROOT / "docs" / "api-keys.md").read_text()
 
@@ -18,3 +19,19 @@ def test_documented_simulator_recipients_are_those_of_the_code() -> None:
         assert reason.startswith(decision.reason or "")
         assert bool(reason) == bool(decision.reason)
     assert f"{FIRST_ID} to {LAST_ID}" in PAGE
+
+
+# The reasons without a recipient of their own, and how a test key meets them otherwise.
+WITHOUT_AN_ID = {
+    Reason.NO_DEVICE: "recipient 12, by push",
+    Reason.NO_ADDRESS: "recipient 12, by e-mail",
+    Reason.CANCELLED: "a send is cancelled, and not a recipient",
+    Reason.UNKNOWN_CHANNEL: "the API refuses the request",
+    Reason.DEAD_LETTER: "the API refuses what would make it",
+}
+
+
+def test_each_reason_has_a_simulator_recipient() -> None:
+    found = {reason for _, reason in RESULTS.values() if reason}
+    assert found | WITHOUT_AN_ID.keys() == set(Reason)
+    assert found.isdisjoint(WITHOUT_AN_ID)

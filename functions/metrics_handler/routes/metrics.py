@@ -47,7 +47,7 @@ from masscomm.domain.grains import Grain
 from masscomm.http import parameters as parse
 from masscomm.http.cursor import encode_cursor, position_in
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
-from masscomm.http.problem import Problem
+from masscomm.http.problem import FieldError, Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.texts import Text, text_of
@@ -207,7 +207,8 @@ def is_complete(watermark: datetime | None, end: datetime, *graces: timedelta) -
 
 def too_much(error: TooMuch) -> Problem:
     """Return the problem response of a query that exceeds its bounds."""
-    return Problem(400, Text.QUERY_TOO_LARGE.filled(reason=text_of(error)))
+    message = Text.QUERY_TOO_LARGE.filled(reason=text_of(error))
+    return Problem(400, message, errors=[FieldError("start", message)])
 
 
 def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs) -> Asked:

@@ -15,7 +15,7 @@ from masscomm.domain.audit import Action
 from masscomm.domain.limits import MAX_REQUEST_AHEAD_MS
 from masscomm.domain.time_limits import RESCHEDULE_MARGIN_S
 from masscomm.http import parameters as parse
-from masscomm.http.body import as_object, read_fields
+from masscomm.http.body import as_object, read_fields, unknown_fields
 from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Links
@@ -115,8 +115,7 @@ def _body(send_id: str, send_at_ms: int) -> RescheduleBody:
 def _send_at(content: str | None) -> datetime:
     """Return the time in a body. Raises Problem with status 400."""
     fields = as_object(read_fields(content))
-    unknown = sorted(fields.keys() - {"send_at"})
-    errors = [FieldError(name[:100], Text.ONLY_FIELD.filled(field="send_at")) for name in unknown]
+    errors = unknown_fields(fields, "send_at")
     try:
         send_at = parse.time(fields["send_at"])
     except (KeyError, TypeError, ValueError) as error:

@@ -28,7 +28,7 @@ from urllib.parse import unquote
 
 from masscomm.domain.audit import Action, Result
 from masscomm.http import parameters as parse
-from masscomm.http.body import check_empty, read_fields
+from masscomm.http.body import as_object, check_empty, read_fields, unknown_fields
 from masscomm.http.cursor import encode_cursor, position_in
 from masscomm.http.idempotency import digest_of
 from masscomm.http.parameters import Reader
@@ -366,10 +366,13 @@ def _action(entry: Mapping[str, str]) -> DeadLetterAction:
 
 def _reason(fields: Any) -> str:
     """Return the reason in a body. Raises Problem with status 400."""
-    reason = fields.get("reason") if isinstance(fields, dict) else None
-    if not isinstance(reason, str) or not reason.strip() or len(reason) > MAX_REASON or fields.keys() != {"reason"}:
-        raise invalid([FieldError("reason", Text.MUST_BE_TEXT.filled(maximum=MAX_REASON))])
-    return visible(reason.strip())
+    errors = unknown_fields(as_object(fields), "reason")
+    reason = fields.get("reason")
+    if not isinstance(reason, str) or not reason.strip() or len(reason) > MAX_REASON:
+        errors.append(FieldError("reason", Text.MUST_BE_TEXT.filled(maximum=MAX_REASON)))
+    if errors:
+        raise invalid(errors)
+    return visible(str(reason).strip())
 
 
 def _request(path: str, fields: Mapping[str, str], principal: str, key: str | None) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 from masscomm.clock import Clock
 from masscomm.domain.key_limits import LIMITS
 from masscomm.http import parameters as parse
-from masscomm.http.body import as_object, check_empty, read_fields
+from masscomm.http.body import as_object, check_empty, read_fields, unknown_fields
 from masscomm.http.cursor import encode_cursor, position_in
 from masscomm.http.idempotency import digest_of, other_request
 from masscomm.http.parameters import Reader, rfc3339
@@ -336,12 +336,13 @@ def _parsed(fields: Any, now_s: int) -> ApiKey:
 
 def _hours(fields: Any) -> int:
     """Return the hours in a body. Raises Problem with status 400."""
-    is_known = isinstance(fields, dict) and not fields.keys() - {"hours"}
-    hours: Any = fields.get("hours", DEFAULT_HOURS) if is_known else None
+    errors = unknown_fields(as_object(fields), "hours")
+    hours: Any = fields.get("hours", DEFAULT_HOURS)
     if not _is_number(hours, 0, MAX_HOURS):
-        raise invalid(
-            [FieldError("hours", Text.MUST_BE.filled(form=Text.FORM_NUMBER.filled(lowest=0, highest=MAX_HOURS)))]
-        )
+        message = Text.MUST_BE.filled(form=Text.FORM_NUMBER.filled(lowest=0, highest=MAX_HOURS))
+        errors.append(FieldError("hours", message))
+    if errors:
+        raise invalid(errors)
     return int(hours)
 
 

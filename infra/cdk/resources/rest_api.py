@@ -13,11 +13,13 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_wafv2 as waf
 from constructs import Construct
 
-from infra.cdk.config import Environment
+from infra.cdk.config import ApiConfig, Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
-from masscomm.http.problem import BODY_TOO_LARGE, UNKNOWN_ROUTE
+from masscomm.domain.time_limits import GATEWAY_TIMEOUT_S
+from masscomm.http.problem import CONTENT_TYPE, Problem, request_too_large
 from masscomm.http.scopes import PUBLIC_ROUTES
+from masscomm.texts import CodedText, Text
 
 STAGE = "live"
 # The managed rule groups of AWS WAF that are used.
@@ -45,7 +47,6 @@ _NOT_FOR_US = {
 VIEWER_HEADER = "x-viewer-address"
 # The maximum requests from one address of the distribution, which serves many viewers, in those of one viewer.
 _VIEWERS_AN_EDGE = 10
-_PROBLEM = "application/problem+json"
 # The types of API Gateway's own errors, with their statuses; None: those of any other type keep theirs. Source: AWS
 # documentation, "Gateway response types for API Gateway".
 _ERRORS: Mapping[str, HTTPStatus | None] = {
@@ -64,8 +65,6 @@ _ERRORS: Mapping[str, HTTPStatus | None] = {
     "AUTHORIZER_CONFIGURATION_ERROR": HTTPStatus.INTERNAL_SERVER_ERROR,
     "INTEGRATION_TIMEOUT": HTTPStatus.GATEWAY_TIMEOUT,
 }
-# The details that say more than API Gateway's own texts.
-_DETAILS = {"MISSING_AUTHENTICATION_TOKEN": UNKNOWN_ROUTE, "REQUEST_TOO_LARGE": BODY_TOO_LARGE}
 # The usage plan gives a throttled caller requests again within a second; its quota is that of a day.
 _RETRY_AFTER_S = {"THROTTLED": 1, "QUOTA_EXCEEDED": 3_600}
 _ACCESS_LOG = {
@@ -84,6 +83,25 @@ _ACCESS_LOG = {
 def people_key(environment: Environment) -> str:
     """Return the value of the API key in whose usage plan the requests of people are counted."""
     return f"{environment.prefix}-people-who-signed-in"
+
+
+def _texts(config: ApiConfig) -> Mapping[str, CodedText]:
+    """Return the text of each of API Gateway's own errors: its type → the text."""
+    invalid, failed = Text.CREDENTIALS_INVALID.filled(), Text.SERVICE_FAILED.filled()
+    return {
+        "ACCESS_DENIED": invalid,
+        "UNAUTHORIZED": invalid,
+        "INVALID_API_KEY": invalid,
+        # No route needs IAM's authentication, so that this error has one reason.
+        "MISSING_AUTHENTICATION_TOKEN": Text.ROUTE_UNKNOWN.filled(),
+        "WAF_FILTERED": Text.FIREWALL_REFUSED.filled(),
+        "REQUEST_TOO_LARGE": request_too_large(),
+        "THROTTLED": Text.REQUESTS_A_SECOND.filled(rate=config.rate, burst=config.burst),
+        "QUOTA_EXCEEDED": Text.REQUESTS_A_DAY.filled(maximum=config.requests_a_day),
+        "AUTHORIZER_FAILURE": failed,
+        "AUTHORIZER_CONFIGURATION_ERROR": failed,
+        "INTEGRATION_TIMEOUT": Text.ANSWER_TOO_LATE.filled(seconds=GATEWAY_TIMEOUT_S),
+    }
 
 
 class RestApi(Construct):
@@ -152,7 +170,7 @@ class RestApi(Construct):
         execution = log_group(self, "execution-log", environment=environment, key=key, name=name)
         self.api.deployment_stage.node.add_dependency(execution)
         self._methods(routes, authorizer, people=config.people is not None)
-        self._errors()
+        self._errors(config)
         self._usage_plan(environment)
         self._firewall(environment)
 
@@ -185,23 +203,23 @@ class RestApi(Construct):
             explain(made, "a Lambda authorizer accepts API keys and tokens of any OpenID Connect issuer", "COG4")
         explain(self.api, "each function validates its request and answers errors as problem+json", "APIG2")
 
-    def _errors(self) -> None:
+    def _errors(self, config: ApiConfig) -> None:
         """Format the gateway's own errors as problem+json, like the errors of the functions. Their templates have no
-        variable for the status, so that it is in the body if the type of the error determines it.
+        variable for the status, so that only an error whose type determines the status has it, and a text of our own.
         """
+        texts = _texts(config)
         for name, status in _ERRORS.items():
-            title = "$context.error.messageString" if status is None else json.dumps(status.phrase)
-            known = "" if status is None else f' "status": {status.value},'
-            detail = json.dumps(_DETAILS[name]) if name in _DETAILS else "$context.error.messageString"
+            members = (
+                '"type": "about:blank", "title": $context.error.messageString, "detail": $context.error.messageString'
+                if status is None
+                else json.dumps(Problem(status, texts[name]).body())[1:-1]
+            )
             retry = {"Retry-After": f"'{_RETRY_AFTER_S[name]}'"} if name in _RETRY_AFTER_S else {}
             self.api.add_gateway_response(
                 f"problem-{name}",
                 type=apigateway.ResponseType.of(name),
-                templates={
-                    _PROBLEM: f'{{"type": "about:blank", "title": {title},{known}'
-                    f' "detail": {detail}, "instance": "$context.requestId"}}'
-                },
-                response_headers={"Content-Type": f"'{_PROBLEM}'", **retry},
+                templates={CONTENT_TYPE: f'{{{members}, "instance": "$context.requestId"}}'},
+                response_headers={"Content-Type": f"'{CONTENT_TYPE}'", **retry},
                 status_code=None if status is None else str(status.value),
             )
 

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Route, expect
 
 from devstack.services.lambda_host import CONSOLE
+from functions.operations_handler import handler as operations_handler
 from tests.support.harness import rest_api
 from tests.support.harness.console import Console, open_console
 from tests.support.harness.operations_api import KEY_ID
@@ -55,6 +57,16 @@ def test_a_discard_needs_a_reason(console: Console) -> None:
     expect(page.get_by_role("status")).to_contain_text("Letter 0@17 is discarded.")
     section(console, "audit")
     expect(page.get_by_role("row").filter(has_text="dead_letter.discarded")).to_contain_text("the match is over")
+
+
+def test_categories_without_unsubscribe_are_a_warning(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, cases = console.page, operations_handler.bootstrap()
+    section(console, "health")
+    expect(page.get_by_role("status").filter(has_text="unsubscribe")).to_have_count(0)
+    health = replace(cases.health, offers_unsubscribe=False)
+    monkeypatch.setattr(operations_handler, "bootstrap", lambda: replace(cases, health=health))
+    page.get_by_role("button", name="Refresh").click()
+    expect(page.get_by_role("status").filter(has_text="no way to unsubscribe: newsletter")).to_be_visible()
 
 
 def test_a_suppression_is_found_by_its_address_and_removed(console: Console) -> None:

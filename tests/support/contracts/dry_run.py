@@ -10,7 +10,7 @@ from functions.send_handler.send_records import SendIdentity, record_of
 from functions.send_handler.send_request import SendRequest
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
-from masscomm.domain.simulator import FIRST_ID, RESULTS
+from masscomm.domain.simulator import FIRST_ID, RESULTS, is_simulated
 from masscomm.domain.statuses import PUBLISHED, Reason, Status
 from masscomm.domain.suppressions import Suppression
 from masscomm.domain.users import Device, Template, User, UserSettings
@@ -127,8 +127,11 @@ SENDS: dict[str, dict[str, Any]] = {
 }
 
 
-def check_dry_run(chain: SettledChain, name: str) -> None:
-    """Check that a dry run has the ends of the chain for every kind of user, and produces and publishes nothing."""
+def check_dry_run(chain: SettledChain, name: str) -> set[str]:
+    """Check that a dry run has the ends of the chain for every kind of user, and produces and publishes nothing.
+
+    Returns the reasons of the users' ends, without those of simulator recipients.
+    """
     fields: dict[str, Any] = {
         "type": "news",
         "club_id": CLUB,
@@ -161,3 +164,4 @@ def check_dry_run(chain: SettledChain, name: str) -> None:
             for each in channel["reasons"]
             if each["status"] not in PUBLISHED | {Status.HELD, Status.SCHEDULED}
         } == unpublished
+    return {reason for (user_id, _), (_, reason) in ends.items() if reason and not is_simulated(user_id)}

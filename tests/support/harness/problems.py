@@ -110,10 +110,8 @@ class Cause:
         assert body["title"]
         assert body["detail"]
         assert "Traceback" not in response.text
-        # The gateway's own problems have no code.
-        if "x-amzn-errortype" not in response.headers:
-            assert body["code"] in TEXTS, body
-            assert all(f"{{{name}}}" in TEXTS[body["code"]] for name in body["parameters"]), body
+        assert body["code"] in TEXTS, body
+        assert all(f"{{{name}}}" in TEXTS[body["code"]] for name in body["parameters"]), body
 
 
 def kind_of(response: Mapping[str, str]) -> str:

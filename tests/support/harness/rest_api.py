@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -148,12 +149,15 @@ class Invoked:
 
 
 @contextmanager
-def serving(console: Path | None = None) -> Iterator[str]:
+def serving(
+    console: Path | None = None, contexts: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+) -> Iterator[str]:
     """Serve the routes of the functions through the local gateway, with the development issuer; yield its URL. `build`
     comes first.
 
     Args:
         console: The folder of the built console; None: it is not served.
+        contexts: Further API keys, each with the authorizer's context of its requests.
     """
 
     invocations: set[asyncio.Task[dict[str, Any]]] = set()
@@ -176,6 +180,8 @@ def serving(console: Path | None = None) -> Iterator[str]:
     def authorize(headers: Mapping[str, str]) -> Mapping[str, str] | None:
         if headers.get("x-api-key") == KEY:
             return EVERY_SCOPE | {"all_clubs": "true"}
+        if (context := contexts.get(headers.get("x-api-key", ""))) is not None:
+            return context
         token = bearer_token(headers.get("authorization"))
         try:
             return None if token is None else AccessTokens.of(sign_in.issuer, SystemClock()).context(token)

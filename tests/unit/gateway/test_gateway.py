@@ -17,12 +17,13 @@ import pytest
 from emulators.gateway import DOCUMENT, Gateway, Route
 from emulators.lambda_host import RequestTooLargeError
 from infra.cdk.resources.rest_api import _ACCESS_LOG
-from masscomm.http.problem import BODY_TOO_LARGE, CONTENT_TYPE, UNKNOWN_ROUTE, Problem
+from masscomm.http.problem import CONTENT_TYPE, Problem, request_too_large
 from masscomm.http.tenant import ALL_CLUBS, clubs_of
+from masscomm.texts import Text
 from tests.support.inputs.api_gateway_events import EVERY_CLUB
 
 ROUTES = ["POST /v1/sends", "GET /v1/sends/{send_id}", "GET /v1/sends/latest", "GET /files/{path+}", "ANY /any"]
-NOT_FOUND = Problem(404, UNKNOWN_ROUTE).body()
+NOT_FOUND = Problem(404, Text.ROUTE_UNKNOWN.filled()).body()
 
 
 @dataclass(frozen=True)
@@ -266,13 +267,13 @@ async def test_answer_without_content_type_is_json() -> None:
 async def test_a_malformed_answer_is_502(answer: object) -> None:
     async with serving(Function(answer)) as client:
         response = await client.get("/any")
-    assert (response.status_code, response.json()) == (502, Problem(502, "Internal server error").body())
+    assert (response.status_code, response.json()) == (502, Problem(502, Text.SERVICE_FAILED.filled()).body())
 
 
 async def test_function_error_is_502_without_its_message() -> None:
     async with serving(Function({"errorMessage": "secret"}, error=True)) as client:
         response = await client.get("/any")
-    assert (response.status_code, response.json()) == (502, Problem(502, "Internal server error").body())
+    assert (response.status_code, response.json()) == (502, Problem(502, Text.SERVICE_FAILED.filled()).body())
 
 
 async def test_function_over_the_gateways_timeout_is_504() -> None:
@@ -281,7 +282,10 @@ async def test_function_over_the_gateways_timeout_is_504() -> None:
     function.gate = asyncio.Event()
     async with serving(function, timeout_s=0.05) as client:
         response = await client.get("/any")
-        assert (response.status_code, response.json()) == (504, Problem(504, "Endpoint request timed out").body())
+        assert (response.status_code, response.json()) == (
+            504,
+            Problem(504, Text.ANSWER_TOO_LATE.filled(seconds=29)).body(),
+        )
         assert function.ended == 0
         function.gate.set()
         await until(lambda: function.ended == 1)
@@ -291,7 +295,7 @@ async def test_a_body_over_10_mb_is_413_and_never_invoked_with() -> None:
     function = Function()
     async with serving(function) as client:
         response = await client.post("/v1/sends", content=b"x" * (10 * 1024 * 1024 + 1))
-    assert (response.status_code, response.json()) == (413, Problem(413, BODY_TOO_LARGE).body())
+    assert (response.status_code, response.json()) == (413, Problem(413, request_too_large()).body())
     assert function.events == []
 
 
@@ -300,7 +304,7 @@ async def test_event_beyond_lambdas_limit_is_413() -> None:
     function.raises = RequestTooLargeError("too large")
     async with serving(function) as client:
         response = await client.post("/v1/sends", content=b"{}")
-    assert (response.status_code, response.json()) == (413, Problem(413, BODY_TOO_LARGE).body())
+    assert (response.status_code, response.json()) == (413, Problem(413, request_too_large()).body())
 
 
 async def test_too_many_requests_at_a_time_are_429() -> None:
@@ -310,7 +314,10 @@ async def test_too_many_requests_at_a_time_are_429() -> None:
         first = asyncio.create_task(client.get("/any"))
         await until(lambda: len(function.events) == 1)
         response = await client.get("/any")
-        assert (response.status_code, response.json()) == (429, Problem(429, "Too Many Requests").body())
+        assert (response.status_code, response.json()) == (
+            429,
+            Problem(429, Text.REQUESTS_AT_ONCE.filled(maximum=1)).body(),
+        )
         function.gate.set()
         assert (await first).status_code == 200
         assert (await client.get("/any")).status_code == 200

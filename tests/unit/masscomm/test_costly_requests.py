@@ -12,6 +12,7 @@ from masscomm.http.problem import Problem
 from masscomm.http.rest import Request
 from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.stores.request_slots import InMemoryRequestSlots, Kind
+from masscomm.texts import Text
 
 TIMEOUT_S = 29.0
 
@@ -60,7 +61,7 @@ def test_third_costly_request_of_a_caller_is_429(costly: CostlyRequests) -> None
 @pytest.mark.kills(guard="request_slots.freed")
 def test_failed_request_frees_its_slot(costly: CostlyRequests, slots: InMemoryRequestSlots) -> None:
     with pytest.raises(Problem), costly.one(Kind.COUNT, request()):
-        raise Problem(400, "wrong")
+        raise Problem(409, Text.SEND_ENDED.filled())
     assert slots.taken == {}
 
 

@@ -47,7 +47,8 @@ def fail(asked: Request) -> Response:
 
 @api.get("/v1/problem")
 def problem(_asked: Request) -> Response:
-    raise Problem(400, "Wrong: ü", errors=[FieldError("a", Text.FORM_CHOICE.filled(choices="b"))])
+    wrong = Text.FIELD_UNUSABLE.filled(words="Wrong: ü")
+    raise Problem(400, wrong, errors=[FieldError("a", Text.FORM_CHOICE.filled(choices="b"))])
 
 
 def answered(event: dict[str, Any]) -> tuple[int, dict[str, str], Any]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,8 @@ from functions.send_handler.send_request import SendRequest
 from masscomm.clock import FixedClock
 from masscomm.decisions.dry_run import End, Forecast, Sample
 from masscomm.directory.in_memory import InMemoryDirectory
-from masscomm.domain.simulator import FIRST_ID
+from masscomm.domain import categories
+from masscomm.domain.simulator import FIRST_ID, RESULTS
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import DRY_RUN_AUDIENCE_RESERVE_S, DRY_RUN_RESERVE_S
 from masscomm.domain.users import User, UserSettings
@@ -40,6 +42,30 @@ from tests.support.inputs.api_gateway_events import EVERY_SCOPE
 @pytest.mark.parametrize("name", SENDS)
 def test_dry_run_has_the_ends_of_the_chain(name: str) -> None:
     check_dry_run(chain_in_memory(), name)
+
+
+# The reasons that a dry run cannot know, and what decides them.
+DECIDED_LATER = {
+    Reason.PROVIDER_REJECTED: "the provider's answer",
+    Reason.BOUNCED_PERMANENT: "a receipt",
+    Reason.BOUNCED_TRANSIENT: "a receipt",
+    Reason.COMPLAINED: "a receipt",
+    Reason.CANCELLED: "a later request",
+    Reason.UNKNOWN_CHANNEL: "nothing: the API refuses such a request",
+    Reason.DEAD_LETTER: "nothing: the API refuses what would be dead-lettered",
+}
+
+
+@pytest.mark.guarantee("dry_run.counts_are_the_sends")
+def test_each_end_before_a_provider_is_in_a_dry_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reason that is decided before a provider is called, for a user of some send, is that of the dry run, too."""
+    table = categories.category_table()
+    with_opt_in = replace(table.categories["match_reminder"], opt_in=frozenset({"email"}))
+    changed = replace(table, categories={**table.categories, "match_reminder": with_opt_in})
+    monkeypatch.setattr(categories, "category_table", lambda: changed)
+    found = set[str]().union(*(check_dry_run(chain_in_memory(), name) for name in SENDS))
+    assert found | DECIDED_LATER.keys() == set(Reason)
+    assert found.isdisjoint(DECIDED_LATER)
 
 
 PLAIN = {"type": "news", "club_id": 7, "data": {"headline": "We won"}}
@@ -217,8 +243,8 @@ def test_an_audience_is_counted_without_an_expansion(api: SendApi) -> None:
 @pytest.mark.kills(guard="simulator.dry_run")
 def test_an_audience_of_a_test_key_is_the_simulator_recipients(api: SendApi) -> None:
     _, body, _ = dry_run(api, audience={"all_users": True}, authorizer=EVERY_SCOPE | {"club_ids": "7", "mode": "test"})
-    assert (body["requested"], body["samples"]) == (15, [])
-    assert body["channels"][0]["failed"] == 4
+    assert (body["requested"], body["samples"]) == (len(RESULTS), [])
+    assert body["channels"][0]["failed"] == sum(status is Status.FAILED for status, _ in RESULTS.values())
 
 
 def test_a_directory_that_does_not_answer_is_a_503(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:

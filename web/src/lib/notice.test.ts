@@ -1,10 +1,16 @@
 import { expect, test, vi } from "vitest";
+import openapi from "../../../docs/openapi/masscomm.json?raw";
 import { Problem, Unreachable } from "../api/http";
 
 vi.stubGlobal("localStorage", { getItem: () => "en" });
 vi.stubGlobal("document", { documentElement: {}, createElement: () => ({}) });
 vi.stubGlobal("navigator", { languages: [] });
 const { messageOf } = await import("./notice");
+const { apiText } = await import("./words");
+const document = JSON.parse(openapi) as {
+  components: { schemas: { ProblemBody: { properties: { code: { "x-texts": Record<string, string> } } } } };
+};
+const texts = document.components.schemas.ProblemBody.properties.code["x-texts"];
 
 test("a further attempt is announced only where the page makes one", () => {
   expect(messageOf(new Unreachable("down"), false)).toEqual([{ key: "error.unreachable" }]);
@@ -18,6 +24,24 @@ test("an error of the page itself is not the API's", () => {
 test("a problem with a code is shown in the console's words", () => {
   const problem = new Problem(409, "has ended", [], null, { code: "send_ended", parameters: {} });
   expect(messageOf(problem, false)).toEqual([{ text: "The send has ended." }]);
+});
+
+test("a refusal says the field and the reason of each error once", () => {
+  const missing = { field: "club_id", message: "is missing", code: "missing", parameters: {} };
+  const wrong = { field: "url", message: "must be a URL", code: "url_invalid", parameters: {} };
+  const detail = { code: "fields_invalid", parameters: { fields: "club_id, url" } };
+  const expected = ["These fields cannot be used: club_id, url.", "club_id: is missing", "url: must be a URL"];
+  expect(messageOf(new Problem(400, "…", [missing, wrong], null, detail), false)).toEqual(expected.map((text) => ({ text })));
+  const first = { code: "field_invalid", parameters: { field: "url", reason: "must be a URL" }, texts: { reason: { code: "url_invalid", parameters: {} } } };
+  expect(messageOf(new Problem(400, "…", [wrong], null, first), false)).toEqual([{ text: "url: must be a URL" }]);
+});
+
+test.each(Object.entries(texts))("the notice of a refusal has the reason %s", (code, words) => {
+  const parameters = Object.fromEntries([...words.matchAll(/\{(\w+)\}/g)].map((found, index) => [found[1]!, `value ${index}`]));
+  const said = messageOf(new Problem(422, "…", [{ field: "some_field", message: words, code, parameters }], null), false);
+  const reason = apiText({ code, parameters }, "unknown");
+  expect(said).toContainEqual({ text: `some_field: ${reason}` });
+  for (const value of Object.values(parameters)) expect(reason).toContain(value);
 });
 
 test("a problem without a code is shown in the API's words", () => {

@@ -16,7 +16,15 @@ export function messageOf(error: unknown, live: boolean): NoticePart[] {
   const again: NoticePart[] = live ? [{ key: "error.live" }] : [];
   if (error instanceof Unreachable) return [{ key: "error.unreachable" }, ...again];
   if (!(error instanceof Problem)) return [{ key: "error.internal" }, { text: String(error) }];
-  const text = apiText(error.text, error.detail);
   if (error.status === 401) return [{ key: "signin.ended" }];
-  return error.status === 403 ? [{ key: "error.forbidden" }, { text }] : [{ text }, ...(error.status >= 500 ? again : [])];
+  const said = refusalOf(error).map((text) => ({ text }));
+  return error.status === 403 ? [{ key: "error.forbidden" }, ...said] : [...said, ...(error.status >= 500 ? again : [])];
+}
+
+/** Return the texts of a problem: its detail, and the field and the reason of each error that the detail does not contain. */
+function refusalOf({ text, detail, errors }: Problem): string[] {
+  const said = apiText(text, detail);
+  const reasons = errors.map((error) => ({ field: error.field, reason: apiText(error, error.message) }));
+  const further = reasons.filter(({ field, reason }) => !(said.includes(field) && said.includes(reason)));
+  return [said, ...further.map(({ field, reason }) => (field ? `${field}: ${reason}` : reason))];
 }
