@@ -155,8 +155,8 @@ async def _cold(function: FunctionSpec, folder: Path) -> tuple[float, float]:
         await host.close()
 
 
-def packages(contents: Sequence[Contents], runs: int, folder: Path) -> dict[str, tuple[float, float, float]]:
-    """Return {name: (size of the zip in MB, ms until init, ms until the first response)}."""
+def packages(contents: Sequence[Contents], runs: int, folder: Path) -> dict[str, tuple[float, float]]:
+    """Return {name: (ms until init, ms until the first response)}."""
     found = {}
     for built in build(contents, folder, platform=f"{platform.machine()}-manylinux_2_28"):
         root = folder / built.name
@@ -176,7 +176,7 @@ def packages(contents: Sequence[Contents], runs: int, folder: Path) -> dict[str,
         )
         colds = [asyncio.run(_cold(spec, folder / "logs")) for _ in range(runs)]
         init_ms, whole_ms = (statistics.median(column) for column in zip(*colds, strict=True))
-        found[built.name] = (built.zipped_bytes / 1e6, init_ms, whole_ms)
+        found[built.name] = (init_ms, whole_ms)
     return found
 
 
@@ -206,10 +206,10 @@ def main() -> None:
         if arguments.imports_alone:
             return
         contents = [each for each in contents if each.name not in SCHEDULED]
-        print("\n| package | MB zipped | init ms | first answer ms |\n|---|---|---|---|")
-        for name, (size, init_ms, whole_ms) in packages(contents, min(arguments.runs, 5), folder / "packages").items():
+        print("\n| package | init ms | first answer ms |\n|---|---|---|")
+        for name, (init_ms, whole_ms) in packages(contents, min(arguments.runs, 5), folder / "packages").items():
             late = f" (target {FIRST_ANSWER_MS})" if whole_ms > FIRST_ANSWER_MS else ""
-            print(f"| {name} | {size:.1f} | {init_ms:.0f} | {whole_ms:.0f}{late} |")
+            print(f"| {name} | {init_ms:.0f} | {whole_ms:.0f}{late} |")
 
 
 if __name__ == "__main__":
