@@ -15,6 +15,7 @@ from masscomm.aws.signature import Credentials
 from tests.support.reference_http.urllib3_client import Urllib3Http
 from tests.support.servers.scripted_server import OK, answering, read_request, serving, slow_resolver
 
+# The wait of a client whose server does not answer in time.
 READ_S = 0.5
 # urllib3 has no limit for a whole call.
 with_deadline = pytest.mark.parametrize("connect", [PooledHttp], indirect=True, ids=["own"])
@@ -29,7 +30,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
     """Return a function that makes the client of a URL."""
     made: list[PooledHttp] = []
 
-    def client(url: str, *, connect_s: float = 5.0, read_s: float = READ_S, connections: int = 2) -> PooledHttp:
+    def client(url: str, *, connect_s: float = 5.0, read_s: float = UNBOUNDED_S, connections: int = 2) -> PooledHttp:
         made.append(
             request.param(url, connect_s=connect_s, read_s=read_s, total_s=connect_s + read_s, connections=connections)
         )
@@ -40,15 +41,18 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
         each.close()
 
 
-def posts(client: PooledHttp, *bodies: bytes, pause_s: float = 0.0) -> list[Any]:
-    """Post these bodies one after another. Return the answer or the kind of error of each request."""
+def posts(client: PooledHttp, *bodies: bytes, ended: threading.Event | None = None) -> list[Any]:
+    """Post these bodies one after another, each after the server has ended the connection if there is an event for
+    this. Return the answer or the kind of error of each request.
+    """
     found: list[Any] = []
     for body in bodies:
         try:
             found.append(client.request("POST", "/", {"a": "b"}, body))
         except (NotSent, AnswerLost) as error:
             found.append(type(error))
-        time.sleep(pause_s)
+        if ended is not None:
+            assert ended.wait(UNBOUNDED_S)
     return found
 
 
@@ -112,7 +116,7 @@ def test_large_answer_in_chunks_is_read_whole(connect: Connect) -> None:
     chunks = b"".join(b"%x\r\n%s\r\n" % (10_000, body[at : at + 10_000]) for at in range(0, len(body), 10_000))
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
     with serving(answering(answer)) as server:
-        assert posts(connect(server.url, read_s=UNBOUNDED_S), b"1") == [(200, body)]
+        assert posts(connect(server.url), b"1") == [(200, body)]
 
 
 @pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nConnection: close\r\n", b"HTTP/1.0 200 OK\r\n"])
@@ -132,15 +136,17 @@ def test_connection_that_the_server_ends_is_not_reused(connect: Connect) -> None
 @pytest.mark.kills(guard="pooled_http.ended_connection")
 @pytest.mark.parametrize("half", [False, True], ids=["closed", "half closed"])
 def test_idle_connection_that_the_server_ended_is_not_used(connect: Connect, half: bool) -> None:
+    ended = threading.Event()
+
     def end(connection: socket.socket, _requests: list[bytes]) -> None:
         read_request(connection)
         connection.sendall(OK)
-        if half:
-            connection.shutdown(socket.SHUT_WR)
-            connection.recv(1)
+        connection.shutdown(socket.SHUT_WR if half else socket.SHUT_RDWR)
+        ended.set()
+        connection.recv(1)
 
     with serving(end) as server:
-        assert posts(connect(server.url), b"1", b"2", pause_s=0.2) == [(200, b"ok")] * 2
+        assert posts(connect(server.url), b"1", b"2", ended=ended) == [(200, b"ok")] * 2
     assert server.connections == 2
 
 
@@ -201,7 +207,7 @@ def test_slow_answer_is_lost_in_time(connect: Connect, first: bytes) -> None:
 
     with serving(trickle) as server:
         began = time.monotonic()
-        assert posts(connect(server.url, connect_s=0.2), b"1") == [AnswerTimeout]
+        assert posts(connect(server.url, connect_s=0.2, read_s=READ_S), b"1") == [AnswerTimeout]
         assert time.monotonic() - began < UNBOUNDED_S
 
 
@@ -254,7 +260,7 @@ def test_calls_at_once_have_connections_of_their_own(connect: Connect) -> None:
 
     found: list[Any] = []
     with serving(together) as server:
-        client = connect(server.url, read_s=UNBOUNDED_S)
+        client = connect(server.url)
         threads = [threading.Thread(target=lambda: found.extend(posts(client, b"1"))) for _ in range(2)]
         for thread in threads:
             thread.start()
@@ -284,7 +290,7 @@ def test_unrequested_bytes_are_no_answer() -> None:
 
 
 def own_client(url: str) -> PooledHttp:
-    return PooledHttp(url, connect_s=5.0, read_s=READ_S, total_s=10.0, connections=2)
+    return PooledHttp(url, connect_s=5.0, read_s=UNBOUNDED_S, total_s=2 * UNBOUNDED_S, connections=2)
 
 
 # --- The setting, and signed requests ---
@@ -299,7 +305,7 @@ def test_rotated_credentials_sign_later_requests(passed_s: float, monkeypatch: p
     with serving(answering(OK, OK, OK)) as server:
         requests = Requests(
             "dynamodb",
-            Limits(connect_s=5, read_s=READ_S),
+            Limits(connect_s=5, read_s=UNBOUNDED_S),
             url=server.url,
             region="eu-central-1",
             credentials=lambda: Credentials(next(keys), "secret"),
