@@ -70,7 +70,8 @@ class Unsubscribe:
     def act(self, request: Request, token: str) -> Response:
         """Unsubscribe the recipient of the link from its category, and return the page that says so."""
         if _names_another_key(request):  # guard: unsubscribe.one_click
-            return _page(HTTPStatus.BAD_REQUEST, "Not unsubscribed", "<p>Open the link again, and use its button.</p>")
+            text = "<p>The form has another field than List-Unsubscribe. Open the link again, and use its button.</p>"
+            return _page(HTTPStatus.BAD_REQUEST, "Not unsubscribed", text)
         return self._answer(token, acts=True)
 
     def receive(self, event: Mapping[str, Any]) -> int:

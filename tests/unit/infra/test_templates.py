@@ -21,6 +21,7 @@ from masscomm.http.scopes import PUBLIC_ROUTES
 from masscomm.kafka.topics import DEAD_LETTER, DEAD_LETTER_STATUS, cdc_topic, cdc_topics, chain_topics, in_lane
 from masscomm.observability.metric_names import DAILY_RUNS
 from masscomm.operations.dead_letter_replays import sources as sources_of_dead_letters
+from masscomm.texts import Text
 from spark_metrics.session import JVM_OPTIONS
 from tests.support.cdk.synthesise import REPLACING, SYNTHESISED
 from tests.support.cdk.templates import (
@@ -777,6 +778,11 @@ def test_errors_of_the_gateway_are_problems_as_documented(environment: Synthesis
         required = ProblemBody.__required_keys__ - (set() if status else {"status"})
         assert required <= body.keys(), name
         assert str(body.get("status")) == str(status), name
+        text = next((each for each in Text if each.code == body.get("code")), None)
+        assert (text is None) == (status is None), "an error without a status has API Gateway's own text"
+        assert text is None or sorted(body["parameters"]) == sorted(text.parameters), name
+        has_limit = any(isinstance(value, int) for value in body.get("parameters", {}).values())
+        assert has_limit or status not in ("413", "429"), name
         headers = response.properties["ResponseParameters"]
         assert ("gatewayresponse.header.Retry-After" in headers) == (status == "429"), name
 

@@ -9,10 +9,9 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from client import ApiError, Client
+from client import ApiError
+from devstack import cli
 from devstack.config import ROOT
-from devstack.sends import calling
-from devstack.stack import StackError
 from emulators.gateway import MAX_BODY_BYTES, MAX_HEAD_BYTES
 from masscomm.http.idempotency import KEY
 from masscomm.http.problem import CONTENT_TYPE
@@ -123,31 +122,75 @@ def test_gateways_own_refusals_name_the_reason(wrong: str, monkeypatch: pytest.M
     assert [each for each in faults(request, response) if not each.startswith("not what is unknown")] == []
 
 
-def test_the_command_line_prints_field_and_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.guarantee("api.refusals_name_the_field")
+@pytest.mark.kills(guard="client.reasons_of_errors")
+def test_the_command_line_prints_field_and_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     rest_api.build(monkeypatch)
+    monkeypatch.setenv("MASSCOMM_API_KEY", rest_api.KEY)
     with rest_api.serving() as url:
-        api = Client(url, key=rest_api.KEY)
-        with pytest.raises(StackError) as refused, calling(api):
-            api.send(type="news", club_id=1, to_users=[])
-    assert "to_users" in str(refused.value)
-    assert "at least 1 item" in str(refused.value)
+        monkeypatch.setattr(
+            "sys.argv", ["masscomm", "sends", "list", "--url", url, "--club", "1", "--status", "asleep"]
+        )
+        assert cli.main() == 1
+    printed = capsys.readouterr().err
+    assert "status 'asleep' cannot be used: one of" in printed
+    assert "in_progress" in printed
 
 
-def invalid_without_fields(source: str) -> Iterator[int]:
-    """Yield the lines of problems with the status 400 or 422 that name no field."""
+def says_too_little(status: int, text: ast.expr, *, with_errors: bool) -> bool:
+    """Return whether a problem of the code does not say what is wrong, whatever its values are.
+
+    Args:
+        text: The code of its detail, such as `Text.KEY_UNKNOWN.filled()`.
+        with_errors: Whether it has errors of fields.
+    """
+    match text:
+        case ast.Call(func=ast.Attribute(value=ast.Attribute(value=ast.Name(id="Text"), attr=name), attr="filled")):
+            known = Text[name]
+        case _:
+            return status in (400, 422) and not with_errors
+    match status:
+        case 400 | 422:
+            return not with_errors
+        case 403:
+            by_caller = known in (Text.NO_CLUB, Text.TEST_KEY)
+            return not (with_errors or by_caller or "scope" in known.parameters)
+        case 404:
+            return known.code not in {*NOT_FOUND, Text.ROUTE_UNKNOWN.code, Text.LOG_OFF.code}
+    return status in (413, 429, 431) and known.parameters == []
+
+
+def problems_that_say_too_little(source: str) -> Iterator[int]:
+    """Yield the lines of such problems in a module."""
     for node in ast.walk(ast.parse(source)):
         match node:
-            case ast.Call(func=ast.Name(id="Problem"), args=[ast.Constant(value=400 | 422), *_], keywords=keywords):
-                if not any(each.arg == "errors" for each in keywords):
+            case ast.Call(func=ast.Name(id="Problem" | "problem"), args=[ast.Constant(value=int(status)), text, *_]):
+                if says_too_little(status, text, with_errors=any(each.arg == "errors" for each in node.keywords)):
                     yield node.lineno
 
 
 @pytest.mark.guarantee("api.refusals_name_the_field")
-def test_each_problem_of_a_request_names_its_fields() -> None:
+def test_each_problem_of_the_code_says_what_is_wrong() -> None:
+    """Also those that need a certain state of the stores."""
     sources = {path: path.read_text() for name in ("masscomm", "functions") for path in (ROOT / name).rglob("*.py")}
-    raising = {path: text for path, text in sources.items() if "Problem(" in text}
-    found = [
-        f"{path.relative_to(ROOT)}:{line}" for path, text in raising.items() for line in invalid_without_fields(text)
-    ]
-    assert found == []
-    assert list(invalid_without_fields("Problem(400, Text.A.filled())\nProblem(422, a, errors=[])")) == [1]
+    raising = {path.relative_to(ROOT): text for path, text in sources.items() if "roblem(" in text}
+    found = {f"{path}:{line}" for path, text in raising.items() for line in problems_that_say_too_little(text)}
+    assert found == set()
+
+
+@pytest.mark.parametrize(
+    ("code", "says_enough"),
+    [
+        ("Problem(400, Text.USER_INVALID.filled())", False),
+        ("Problem(422, wrong, errors=errors)", True),
+        ("Problem(403, Text.KEY_BEYOND_CALLER.filled())", False),
+        ("Problem(403, Text.SCOPE_MISSING.filled(scope=scope))", True),
+        ("Problem(404, Text.SEND_ENDED.filled())", False),
+        ("problem(413, Text.SEND_TOO_LARGE.filled(maximum=1, reason=reason))", True),
+        ("Problem(429, Text.SERVICE_FAILED.filled())", False),
+    ],
+)
+def test_a_problem_without_what_is_wrong_is_found(code: str, says_enough: bool) -> None:
+    assert list(problems_that_say_too_little(code)) == ([] if says_enough else [1])
