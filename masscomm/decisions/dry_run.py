@@ -255,7 +255,7 @@ def _answer(call: Call) -> CallAnswer:
     try:
         return CallAnswer(message_id=_completed(making))
     except ProviderError as error:
-        return CallAnswer(error=error)
+        return CallAnswer(error=error)  # guard: dry_run.refused_before_a_provider
 
 
 def _completed(making: Coroutine[Any, Any, str]) -> str:

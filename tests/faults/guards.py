@@ -2774,6 +2774,12 @@ MUTANTS = (
         no_cell="the access log is no outcome of a fault",
     ),
     Mutant(
+        guard="dry_run.refused_before_a_provider",
+        rule="A dry run counts a message that no provider would get, such as that to an invalid address, as failed.",
+        change=Returns("CallAnswer(message_id='accepted')"),
+        no_cell=VALID_REQUESTS,
+    ),
+    Mutant(
         guard="problems.unknown_fields",
         rule="A body with an unknown field is refused with the name of that field.",
         change=Becomes("[]"),

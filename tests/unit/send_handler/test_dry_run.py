@@ -57,6 +57,7 @@ DECIDED_LATER = {
 
 
 @pytest.mark.guarantee("dry_run.counts_are_the_sends")
+@pytest.mark.kills(guard="dry_run.refused_before_a_provider")
 def test_each_end_before_a_provider_is_in_a_dry_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each reason that is decided before a provider is called, for a user of some send, is that of the dry run, too."""
     table = categories.category_table()
