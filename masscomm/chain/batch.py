@@ -142,11 +142,19 @@ class _Result[T]:
     # The unknown schema for which the record waits; the scheduler has it then.
     handed_over: UnknownSchema | None = None
     error: Exception | None = None
+    # The error that no repetition changes, for which a dead-lettered record has not all of its outcomes.
+    outcomes_refused: DeadLetter | None = None
 
     def settle(self) -> None:
-        """Copy the item's error into the result, after the last delivery report."""
-        if self.item is not None:
-            self.error = self.error or self.item.error
+        """Copy the item's error into the result, after the last delivery report.
+
+        A dead-lettered record whose outcomes are refused is not redelivered: it would hold its partition for ever.
+        """
+        error = None if self.item is None else self.item.error
+        if self.dead_letter is not None and isinstance(error, DeadLetter):  # guard: dead_letters.refused_outcomes
+            self.outcomes_refused = error
+        else:
+            self.error = self.error or error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +230,9 @@ class BatchDriver:
         if self.alarm is not None:
             self.alarm.count(reasons)
         for result in results:
+            if result.outcomes_refused is not None:
+                with logs.about(_ids(result.record, result.item)):
+                    self.logger.error("dead letter without its outcomes", error=str(result.outcomes_refused))
             if result.error is not None:
                 self._log(result, result.error)
             _end_span(result)

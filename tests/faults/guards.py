@@ -865,6 +865,12 @@ MUTANTS = (
         cell="an oversize record",
     ),
     Mutant(
+        guard="dead_letters.refused_outcomes",
+        rule="A dead-lettered record whose outcomes are refused for ever does not hold its partition.",
+        change=Never(),
+        no_cell="the cell of a flood takes minutes until it fails",
+    ),
+    Mutant(
         guard="dead_letters.undecodable_record",
         rule="An undecodable record is dead-lettered.",
         change=Replaced("result.error = error"),

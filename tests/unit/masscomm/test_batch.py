@@ -179,6 +179,24 @@ def test_fault_in_dead_letter_outcomes_redelivers_one_record() -> None:
     assert chain.run(use_case, *_sends(chain, 3)) == [1]
 
 
+@pytest.mark.kills(guard="dead_letters.refused_outcomes")
+@pytest.mark.guarantee("dead_letter.each_record_has_one_fate")
+@pytest.mark.parametrize("when", ["emitting", "producing"])
+def test_dead_letter_with_refused_outcomes_is_not_redelivered(when: str) -> None:
+    """It would come again for ever, and hold its partition."""
+
+    def refuse(batch: Batch[SendRequested], item: Item[SendRequested]) -> None:
+        raise DeadLetter("invalid", "a key of 2 kB")
+
+    chain = Chain()
+    outcome = chain.codec.encode(topics.SEND_API, "SendRequested", send([9]).to_avro())
+    chain.producer.fail = lambda _topic, value: DeadLetter("too_large", "refused") if value == outcome else None
+    bad = _failing_at(1, DeadLetter("invalid", "bad"))
+    use_case = Relay(work=bad, emit=refuse) if when == "emitting" else Relay(work=bad)
+    assert chain.run(use_case, *_sends(chain, 3)) == []
+    assert [letter[SOURCE_OFFSET] for letter in chain.dead_letters()] == ["1"]
+
+
 def test_failed_look_up_redelivers_all_and_produces_nothing() -> None:
     def look_up() -> None:
         raise Retry("OpenSearch is down")
