@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import psycopg
 from pyspark.sql import DataFrame
@@ -76,11 +75,7 @@ class BatchCounter:
         return True
 
     def _learn(self, unknown: list[tuple[str, int]]) -> set[tuple[str, int]]:
-        # This loop retries schema ids that the registry denies.
-        learn = partial(self._wait.call, "the schema registry", lambda: self._writers.learn(unknown))
-        while (learned := learn()).asked_again and not learned.added:
-            if self._wait.pause():
-                raise Retry("the job stops before it has called the registry again")
+        learned = self._wait.call("the schema registry", lambda: self._writers.learn(unknown))
         if learned.added:
             raise NewWriters
         return learned.refused

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,6 +25,8 @@ from masscomm.aws.authentication import kafka_client_config
 from masscomm.domain.grains import Grain
 from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.kafka.offsets import by_topic
+from masscomm.kafka.producer import KafkaProducer
+from masscomm.kafka.source_records import KafkaSourceRecords
 from masscomm.observability import metrics
 from spark_metrics.archive_mark import check_archive_dir
 from spark_metrics.archiver import Archiver
@@ -33,6 +36,7 @@ from spark_metrics.command import exit_status
 from spark_metrics.database import first_line
 from spark_metrics.facts import facts
 from spark_metrics.lanes import Lanes
+from spark_metrics.late_schemas import LateSchemas
 from spark_metrics.session import kafka_records, spark_session, topic_names
 from spark_metrics.settings import Settings, settings_from
 from spark_metrics.sink import PostgresSink
@@ -92,7 +96,8 @@ class Job:
             gc.collect()
             gc.freeze()
             _log.info("counting %s; ready after %.1f s", ", ".join(topic_names()), time.monotonic() - began)
-            while self._learns_when_counting(spark, lanes, writers, begin):
+            late = self._late_schemas(spark)
+            while self._learns_when_counting(spark, lanes, writers, begin, late):
                 _log.info("starting the query again with new writer schemas")
                 begin = self._wait.call("the servers", self._start_offsets)
         finally:
@@ -104,7 +109,18 @@ class Job:
             for sink in (self._sink, self._status_sink):
                 sink.close()
 
-    def _learns_when_counting(self, spark: SparkSession, lanes: Lanes, writers: KnownWriters, begin: Offsets) -> bool:
+    def _late_schemas(self, spark: SparkSession) -> LateSchemas:
+        servers, security = self._settings.bootstrap_servers, kafka_client_config()
+        return LateSchemas(
+            self._status_sink,
+            no_writers(spark, self._settings, quiet=True),
+            KafkaSourceRecords(servers, log_level=0, **security),
+            cache(lambda: KafkaProducer(servers, log_level=0, **security)),
+        )
+
+    def _learns_when_counting(
+        self, spark: SparkSession, lanes: Lanes, writers: KnownWriters, begin: Offsets, late: LateSchemas
+    ) -> bool:
         """Run the query until the job is stopped, or until new writers' schemas are learned. Return whether they are.
 
         The records are decoded by the query's own plan, so that Spark analyses it once and not for each batch.
@@ -131,7 +147,7 @@ class Job:
             status.state("running")
             if self._settings.ready_file:
                 Path(self._settings.ready_file).touch()
-            self._watch(query, status)
+            self._watch(query, status, late)
         if self._wait.stopped.is_set():
             status.state("stopped")
             return False
@@ -142,14 +158,15 @@ class Job:
             raise failure
         raise Stop(f"the stream ended: {first_line(failure) if failure else 'without an error'}") from failure
 
-    def _watch(self, query: StreamingQuery, status: StatusWriter) -> None:
-        """Store the progress of the query until the job is stopped or the query ends."""
+    def _watch(self, query: StreamingQuery, status: StatusWriter, late: LateSchemas) -> None:
+        """Store the progress of the query, and look up late schemas, until the job is stopped or the query ends."""
         while query.isActive:
             if self._wait.stopped.wait(_PROGRESS_EVERY_S):
                 _finish(query)
                 return
             try:
                 status.store(query)
+                late.produce_next()  # guard: metrics.late_schema
             except (Retry, psycopg.OperationalError) as error:
                 _log.warning("progress cannot be stored: %s", first_line(error))
             except psycopg.Error as error:

@@ -19,6 +19,7 @@ class Problem(StrEnum):
 
     UNDECODABLE = "undecodable"  # no value, no header, not decodable with its schema, or a text that is not UTF-8
     UNKNOWN_SCHEMA = "unknown_schema"  # the registry has no such Avro schema
+    LATE_SCHEMA = "late_schema"  # its schema was registered after it was read; it was produced again, and counted then
     BAD_POSITION = "bad_position"  # a replayed send without an id, with an invalid original position in its headers
     BAD_ID = "bad_id"  # a derived record whose id is no UUID
     BAD_TEXT = "bad_text"  # a text that is empty, longer than 200 characters, or contains a NUL

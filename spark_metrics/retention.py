@@ -70,9 +70,14 @@ def delete_quarantined(connection: psycopg.Connection[Any], days: int) -> int:
 
     Those whose records the archive may have decoded are kept, because recompute leaves these records out.
     """
+    kept = [
+        Problem.UNSTORABLE,
+        Problem.UNKNOWN_SCHEMA,
+        Problem.LATE_SCHEMA,
+    ]  # guard: retention.archived_without_a_problem
     return connection.execute(
         "delete from quarantine where quarantined_at < now() - make_interval(days => %s) and reason <> all(%s)",
-        [days, [Problem.UNSTORABLE, Problem.UNKNOWN_SCHEMA]],
+        [days, kept],
     ).rowcount
 
 

@@ -32,8 +32,7 @@ class Settings:
         jars: Paths, separated by commas.
         max_offsets_per_trigger: The maximum number of records in a micro-batch, over all partitions.
         wait_s: How long a dependency may be down before the job ends, at the start and later.
-        denied_schema_retry_s: How long a schema id that the registry denies is retried before its records are
-            quarantined.
+        denied_schema_retry_s: How long the archive asks again for a schema id that the registry denies.
         grace_s: The minimum time between the end of a bucket and its completeness.
         redelivery_window_s: How long record ids are stored; within this time a redelivery is not counted. At least
             COUNTED_IDS_KEPT_S, on which the replay of dead letters relies.

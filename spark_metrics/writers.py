@@ -28,7 +28,7 @@ class Learned(NamedTuple):
     Attributes:
         added: The number of new schemas.
         refused: (kind, schema id) without a usable schema.
-        asked_again: Whether some of `refused` are looked up again before their records are quarantined.
+        asked_again: Whether the archive looks some of `refused` up again before it appends their records.
     """
 
     added: int
@@ -109,8 +109,7 @@ class KnownWriters:
     def _log_once(self, schema_id: int, reason: str) -> None:
         """Log why a schema is refused.
 
-        A denied id is looked up twice a second for half a minute, and then for each batch with its records: further
-        lines would hide other ones.
+        A denied id is looked up for each batch with its records: further lines would hide other ones.
         """
         if self._quiet or schema_id in self._logged:  # guard: metrics.refused_id_is_logged_once
             return

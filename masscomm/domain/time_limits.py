@@ -124,6 +124,9 @@ DENIAL_CACHED_S = 1.0
 DENIED_SCHEMA_RETRY_S = 30.0
 # A denied schema id is forgotten after this time without a denial: the registry may since have assigned it to a schema.
 DENIED_SCHEMA_FORGET_S = 300.0
+# How long the metrics job asks for the schema id of a record that it has quarantined: the chain may still deliver the
+# record.
+LATE_SCHEMA_S = 3_600
 
 # --- delays and retries -----------------------------------------------------------------------------------------------
 # The delays of a retry schedule double from the first to the last; a record without expires_at is retried for the
@@ -348,6 +351,12 @@ RULES: Mapping[str, str] = {
     "TEMPLATES_CACHED_S < CHAIN_TIMEOUT_S": "a changed template applies to the next invocation",
     "DENIAL_CACHED_S < DENIED_SCHEMA_RETRY_S < DENIED_SCHEMA_FORGET_S": (
         "an id is asked for again before it is dead-lettered, and known until then"
+    ),
+    "DENIED_SCHEMA_RETRY_S + every_s('scheduler') + timeout_s('scheduler') + CHAIN_TIMEOUT_S < LATE_SCHEMA_S": (
+        "a record that the chain decodes once its schema is registered late is counted, too"
+    ),
+    "LATE_SCHEMA_S + 86_400 <= min(COUNTED_IDS_KEPT_S, LEDGER_KEPT_S, DECISIONS_KEPT_S)": (
+        "a record that is produced again for its late schema is neither counted nor published twice"
     ),
     "every_s('scheduler') <= RETRY_FIRST_S < RETRY_LAST_S < RETRY_LIFETIME_S": "a delay ends with a sweep",
     "RETRY_LIFETIME_S <= LEDGER_KEPT_S": "results are kept while a record is retried",

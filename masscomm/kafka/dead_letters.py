@@ -44,17 +44,22 @@ def dead_letter_headers(record: KafkaRecord, error: DeadLetter, function: str) -
         (ERROR, visible(masked)[:_ERROR_CHARACTERS].encode()),
         (FUNCTION, function.encode()),
     ]
+    replaced = {name for name, _ in ours}
+    return [(name, value) for name, value in with_position(record) if name not in replaced] + ours
+
+
+def with_position(record: KafkaRecord) -> Headers:
+    """Return the record's headers with its source position. A replayed record keeps that of the first original."""
+    if _is_replay(record):
+        return list(record.headers)
     position: Headers = [
         (SOURCE_TOPIC, record.topic.encode()),
         (SOURCE_PARTITION, str(record.partition).encode()),
         (SOURCE_OFFSET, str(record.offset).encode()),
         (SOURCE_TIMESTAMP, str(record.timestamp_ms).encode()),
     ]
-    replaced = {name for name, _ in ours}
-    if not _is_replay(record):
-        ours = position + ours
-        replaced |= {name for name, _ in position}
-    return [(name, value) for name, value in record.headers if name not in replaced] + ours
+    replaced = {name for name, _ in position}
+    return [(name, value) for name, value in record.headers if name not in replaced] + position
 
 
 def replay_headers(headers: Sequence[tuple[str, bytes]], letter: str) -> Headers:

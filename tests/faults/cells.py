@@ -4,6 +4,7 @@ from functions.delivery.publish import UNRECORDED
 from tests.faults import (
     audiences,
     broken,
+    counting,
     delaying,
     delivering,
     flood,
@@ -251,6 +252,25 @@ CELLS = (
         load=Load(users=60),
         timeout_s=90.0,
     ),
+    Cell(
+        name="a schema that is registered late among foreign ones",
+        fault=counting.schema_is_late,
+        load=Load(users=60),
+        timeout_s=90.0,
+    ),
+    Cell(
+        name="a dead letter is replayed late, and one that is counted",
+        fault=counting.letters_are_replayed,
+        load=Load(users=60),
+        timeout_s=60.0,
+    ),
+    Cell(
+        name="sends of a wrong year and from the future",
+        fault=counting.times_are_wrong,
+        load=Load(users=60),
+        expectation=Expectation(dead_letters=("invalid",) * 3),
+        ci=True,
+    ),
     _dead_lettered("poison at the start of a batch", "undecodable", 0),
     _dead_lettered("poison in the middle of a batch", "undecodable", 2, ci=True),
     _dead_lettered("poison at the end of a batch", "undecodable", 4),
@@ -297,5 +317,17 @@ CELLS = (
     Cell(name="Connect killed", fault=processes.server_killed("connect")),
     Cell(name="Postgres killed", fault=processes.server_killed("postgres")),
     Cell(name="Spark killed", fault=processes.server_killed("spark")),
+    Cell(
+        name="a driver of the metrics job hangs while another one takes over",
+        fault=counting.driver_is_replaced,
+        load=Load(users=60),
+        timeout_s=90.0,
+    ),
+    Cell(
+        name="a topic is made again while the metrics job runs",
+        fault=counting.topic_is_made_again,
+        load=Load(users=60),
+        timeout_s=90.0,
+    ),
     Cell(name="the function host killed", fault=processes.server_killed("lambda_host"), load=MANY),
 )

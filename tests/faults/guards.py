@@ -184,7 +184,7 @@ MUTANTS = (
     ),
     Mutant(
         guard="metrics.denied_id_is_retried",
-        rule="The job asks again for an unknown schema before it quarantines the record.",
+        rule="The archive asks again for an unknown schema before it appends a record without its values.",
         change=Returns("Learned(added, refused, False)"),
         no_cell=NO_LATE_SCHEMA,
     ),
@@ -452,7 +452,7 @@ MUTANTS = (
         guard="metrics.too_old",
         rule="A send or an outcome of an earlier year is quarantined.",
         change=Replaced("is_too_old = F.lit(False)"),
-        no_cell=PRESENT_TIMES,
+        cell="sends of a wrong year and from the future",
     ),
     Mutant(
         guard="sends.unit_of_written_time",
@@ -880,13 +880,37 @@ MUTANTS = (
         guard="dead_letters.forgotten_ids",
         rule="A dead letter whose record may be forgotten is not replayed: it would be counted and published again.",
         change=Never(),
-        no_cell="no cell waits six days",
+        cell="a dead letter is replayed late, and one that is counted",
     ),
     Mutant(
         guard="dead_letters.marks_are_seen",
         rule="An operation on dead letters ends when every reader sees it.",
         change=Never(),
         no_cell="a cell cannot make a broker slow to show a commit",
+    ),
+    Mutant(
+        guard="metrics.late_schema",
+        rule="A send whose schema is registered after the job has read it is counted.",
+        change=Removed(),
+        cell="a schema that is registered late among foreign ones",
+    ),
+    Mutant(
+        guard="metrics.late_schema_is_not_too_late",
+        rule="A record is not produced again long after the chain has decided about it.",
+        change=Becomes("GUARDED * 9_000"),
+        no_cell="no cell waits an hour",
+    ),
+    Mutant(
+        guard="metrics.unacknowledged_late_record",
+        rule="A record of a late schema is produced again until Kafka has acknowledged it.",
+        change=Becomes("list(results)"),
+        no_cell="the cell of a late schema has no fault of Kafka",
+    ),
+    Mutant(
+        guard="retention.archived_without_a_problem",
+        rule="A quarantined position is kept if the archive may have its record without a problem.",
+        change=Becomes("[Problem.UNSTORABLE]"),
+        no_cell="no cell is as old as retention",
     ),
     Mutant(
         guard="metrics.refused_id_is_logged_once",
@@ -904,13 +928,13 @@ MUTANTS = (
         guard="metrics.recreated_topic",
         rule="A topic that is deleted and created again ends the running job.",
         change=Removed(),
-        no_cell="no cell deletes a topic",
+        cell="a topic is made again while the metrics job runs",
     ),
     Mutant(
         guard="metrics.replaced_driver",
         rule="A driver that was replaced by another one stores no watermark.",
         change=Never(),
-        no_cell="each cell runs one job at a time",
+        cell="a driver of the metrics job hangs while another one takes over",
     ),
     Mutant(
         guard="metrics.redelivery_window",

@@ -28,7 +28,7 @@ SENTENCES = {
         ("the issuer's keys are read once in {s} s at most", times.TOKEN_KEYS_REFETCH_S),
         ("or {days} days before its record", times.TOO_OLD_S),
         ("keeps it for {s} s (`DENIED_SCHEMA_RETRY_S`)", times.DENIED_SCHEMA_RETRY_S),
-        ("after one batch waited {s} s", times.DENIED_SCHEMA_RETRY_S),
+        ("is registered within {hours} hour (`LATE_SCHEMA_S`)", times.LATE_SCHEMA_S),
         ("has seen an id denied for {s} s", times.DENIED_SCHEMA_RETRY_S),
     ],
     "docs/glossary.md": [("the exclusive right to process a record for {s} s", times.LEASE_S)],

@@ -12,7 +12,7 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.streaming_job import RECORDS, StreamingJob
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.network import NetworkStack
-from masscomm.kafka.topics import SPARK_GROUP, chain_topics
+from masscomm.kafka.topics import SOURCE_RECORDS_GROUP, SPARK_GROUP, chain_topics
 
 JOB = "spark_metrics"
 
@@ -32,6 +32,7 @@ class MetricsStack(Stack):
         super().__init__(scope, f"{environment.prefix}-metrics", env={"region": environment.region})
         network, archive = base.network, data.buckets.archive
         read = [topic.name for topic in chain_topics() if JOB in topic.consumers]
+        written = [topic.name for topic in chain_topics() if JOB in topic.producers]
         network_properties = {
             "environment": environment,
             "key": base.key,
@@ -59,7 +60,7 @@ class MetricsStack(Stack):
             archive=archive,
             variables=variables | {"SPARK_TRIGGER_MS": str(environment.spark.trigger_ms)},
             statements=[
-                *data.kafka.statements(reads=read, groups=[SPARK_GROUP]),
+                *data.kafka.statements(reads=read, writes=written, groups=[SPARK_GROUP], asks=[SOURCE_RECORDS_GROUP]),
                 *data.metrics.writer.statements(self, METRICS_WRITER),
                 *catalog.statements,
             ],

@@ -8,6 +8,7 @@ import pytest
 
 from spark_metrics.database import connect
 from spark_metrics.partitions import LOG, drop_before, make_partitions, partitions_of
+from spark_metrics.problems import Problem
 from spark_metrics.retention import delete_buckets, delete_quarantined, main
 from spark_metrics.sink import PostgresSink
 from spark_metrics.views import kept_since
@@ -94,6 +95,14 @@ def test_quarantined_positions_beyond_the_days_are_deleted(connection: Connectio
     for n in (1, 9, 11):
         connection.execute("insert into quarantine values ('outcome', 0, %s, 'x', null, now() - %s)", [n, n * DAY])
     assert delete_quarantined(connection, 10) == 1
+
+
+@pytest.mark.kills(guard="retention.archived_without_a_problem")
+@pytest.mark.parametrize("reason", [Problem.UNSTORABLE, Problem.UNKNOWN_SCHEMA, Problem.LATE_SCHEMA])
+def test_positions_that_the_archive_may_have_are_kept(connection: Connection, reason: Problem) -> None:
+    """Else recompute would count their records."""
+    connection.execute("insert into quarantine values ('outcome', 0, 1, %s, 9, now() - %s)", [reason, 11 * DAY])
+    assert delete_quarantined(connection, 10) == 0
 
 
 def test_retention_command_deletes_old_rows(connection: Connection, database: str) -> None:

@@ -741,7 +741,6 @@ def test_watermark_is_the_databases_time(sink: PostgresSink, monkeypatch: pytest
     assert before_ms <= watermark_ms <= broker.ends_read
 
 
-@pytest.mark.kills(guard="metrics.recreated_topic")
 def test_recreated_topic_ends_the_running_job(sink: PostgresSink) -> None:
     """At the next reading of the ends, within a second: the new topic's records would be skipped up to the offsets."""
     count(sink, Record(0, number=1), Record(1, number=2))
@@ -756,7 +755,6 @@ def test_recreated_topic_ends_the_running_job(sink: PostgresSink) -> None:
     assert stored_watermark(sink) == watermark
 
 
-@pytest.mark.kills(guard="metrics.replaced_driver")
 def test_replaced_driver_writes_no_watermark(sink: PostgresSink, database: str) -> None:
     count(sink, Record(0, number=1))
     with OneTopic(sink).status() as replaced, closing(PostgresSink(database)) as second:

@@ -814,6 +814,20 @@ def test_connector_equals_the_local_one_but_for_its_database(environment: Synthe
     assert {target.rpartition(":")[2] for target in read} == {f"{secret}-??????"}
 
 
+def test_job_writes_to_the_topics_that_it_reads_only(environment: SynthesisedEnvironment) -> None:
+    """It produces a record again whose schema was registered late."""
+    written, read = (
+        {
+            target.rpartition("/")[2]
+            for resource, statement in role_statements(environment)
+            if resource.stack == "metrics" and f"kafka-cluster:{action}" in actions(statement)
+            for target in targets(statement)
+        }
+        for action in ("WriteData", "ReadData")
+    )
+    assert written == read == {topic.name for topic in chain_topics() if "spark_metrics" in topic.consumers}
+
+
 def test_job_is_a_stream_with_its_jars_and_archive(environment: SynthesisedEnvironment) -> None:
     job = _job(environment, "streaming-job")
     assert '"mode":"STREAMING"' in job

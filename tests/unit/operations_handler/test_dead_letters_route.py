@@ -166,7 +166,6 @@ def test_a_letter_of_another_topic_is_not_replayed() -> None:
 
 
 @pytest.mark.guarantee("dead_letters.not_replayed_after_its_ids")
-@pytest.mark.kills(guard="dead_letters.forgotten_ids")
 @pytest.mark.parametrize(("topic", "timestamp"), [("send.api", None), ("delivery.critical", None), ("build", "\0")])
 def test_letter_with_forgotten_ids_is_not_replayed(topic: str, timestamp: str | None) -> None:
     """Its recipients would be counted once more, and get the message again."""

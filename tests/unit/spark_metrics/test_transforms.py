@@ -514,7 +514,6 @@ def test_bad_record_leaves_the_others_counted(bad_rows: dict[int, dict[str, Any]
     assert [bad_rows[place]["count_total"] for place in (0, len(BAD) + 1)] == [3, 3]
 
 
-@pytest.mark.kills(guard="metrics.too_old")
 def test_event_of_an_earlier_year_is_quarantined(bad_rows: dict[int, dict[str, Any]]) -> None:
     assert [row["problem"] for row in bad_rows.values()].count("too_old") == 2
 
