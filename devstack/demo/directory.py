@@ -87,6 +87,12 @@ class Directory:
         states = ((number, state_in(document, self._generation)) for number, document in documents)
         return {number: state["endpoint_arn"] for number, state in states if state.get("endpoint_arn")}
 
+    def enabled(self, device_ids: Iterable[int]) -> set[int]:
+        """Return those of the given devices that get pushes according to their states."""
+        documents = self._documents(DEVICE_STATE, device_ids)
+        states = ((number, state_in(document, self._generation)) for number, document in documents)
+        return {number for number, state in states if state.get("endpoint_arn") and state.get("enabled")}
+
     def change_latency_ms(self, connection: psycopg.Connection[Any], user_id: int, round_: int) -> float:
         """Change the settings of a user; return the milliseconds from the commit until OpenSearch returns the
         change.

@@ -133,10 +133,10 @@ class TokenOwners:
         )
 
     def _mark(self, state: DeviceState, *, is_moved: bool) -> DeviceState:
-        if is_moved and state.enabled:
+        if is_moved and state.enabled:  # guard: devices.token_moves
             reason = DisabledReason.TOKEN_MOVED
             return replace(state, enabled=False, reason=reason, updated_at=self._clock.now_ms())
-        if not is_moved and state.reason == DisabledReason.TOKEN_MOVED:
+        if not is_moved and state.reason == DisabledReason.TOKEN_MOVED:  # guard: devices.token_comes_back
             return replace(state, enabled=True, reason=None, updated_at=self._clock.now_ms())
         return state
 

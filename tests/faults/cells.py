@@ -16,6 +16,7 @@ from tests.faults import (
     requesting,
     second_broker,
     servers,
+    sweeps,
     tenants,
 )
 from tests.faults.moments import Moment
@@ -168,6 +169,7 @@ CELLS = (
     Cell(
         name="delayed records stored twice among unreadable ones", fault=delaying.twice_among_unreadable, load=NO_LOAD
     ),
+    Cell(name="an unreadable item in each sweep", fault=sweeps.unreadable_items, load=NO_LOAD, ci=True, timeout_s=60.0),
     # --- SNS ---
     Cell(name="SNS throttles", fault=providers.sns_throttles),
     Cell(name="SNS responds 5xx to one call in five", fault=providers.sns_answers("InternalError", share=0.2)),

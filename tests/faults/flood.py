@@ -139,3 +139,22 @@ def phones_change_hands(bench: Bench, _: Send) -> None:
         bench.population.hand_over([giver for giver, _ in pairs], [taker for _, taker in pairs])
         bench.emit([*old, *new])
         bench.settle()
+        _owners_log_out(bench)
+
+
+def _owners_log_out(bench: Bench) -> None:
+    """A user logs in on the phone of another one, whose row stays, and logs out: the other one gets pushes again."""
+    one_phone = (0, 6, 7, 8, 9)
+    earlier = [user_id for user_id in bench.population.grow(40) if user_id % 10 in one_phone]
+    later = [user_id for user_id in bench.population.grow(40) if user_id % 10 in one_phone]
+    bench.population.log_in(later, earlier)
+    bench.kill("device_registrar")
+    bench.population.await_tokens_of(later, not_of=earlier)
+    bench.emit([*earlier, *later], refused_users=frozenset(earlier))
+    bench.settle()
+    half = len(later) // 2
+    bench.population.log_out(later[:half], later[half:])
+    bench.kill("device_registrar")
+    bench.population.await_tokens_of(earlier, not_of=later)
+    bench.emit([*earlier, *later])
+    bench.settle()

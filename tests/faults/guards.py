@@ -637,6 +637,18 @@ MUTANTS = (
         no_cell=MOVED_TOKENS,
     ),
     Mutant(
+        guard="devices.token_moves",
+        rule="A device whose token another user's row has taken gets no push.",
+        change=Never(),
+        cell="phones change hands between four environments of the device registrar",
+    ),
+    Mutant(
+        guard="devices.token_comes_back",
+        rule="A device gets pushes again when the newer row of its token is deleted or inactive.",
+        change=Never(),
+        cell="phones change hands between four environments of the device registrar",
+    ),
+    Mutant(
         guard="devices.owner_in_a_new_snapshot",
         rule="A new snapshot that has the owner's row keeps the owner.",
         change=Never(),
@@ -1120,7 +1132,7 @@ MUTANTS = (
         guard="delay_store.unreadable_control",
         rule="A controlled send that cannot be read is skipped.",
         change=Never(),
-        no_cell="the test tries every way to be unreadable",
+        cell="an unreadable item in each sweep",
     ),
     Mutant(
         guard="delay_store.previous_form",

@@ -153,7 +153,6 @@ def test_unreadable_row_hides_no_other_row(store: DynamoDbDelayStore, damage: di
     assert [each.id for each in store.scan()] == [other.id]
 
 
-@pytest.mark.kills(guard="delay_store.unreadable_control")
 def test_unreadable_control_hides_no_other(store: DynamoDbDelayStore) -> None:
     send, later = SendKey(7, "b"), SendKey(7, "c")
     for id_, changed in (("no number", {"N": "1"}), ("7#a", {"S": "now"}), (later.text, {"N": "2"})):

@@ -192,6 +192,45 @@ class Population:
         finally:
             directory.close()
 
+    def log_in(self, users: Sequence[int], phones_of: Sequence[int]) -> None:
+        """Give each user a device with the token of another one's first device, and no device of the user's own."""
+        with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
+            connection.execute("DELETE FROM devices WHERE user_id = ANY(%s)", (list(users),))
+            for user_id, other in zip(users, phones_of, strict=True):
+                connection.execute(
+                    "INSERT INTO devices (id, user_id, platform, token)"
+                    " SELECT %s, %s, platform, token FROM devices WHERE user_id = %s ORDER BY id LIMIT 1",
+                    (user_id * 10 + 7, user_id, other),
+                )
+        self.refresh()
+
+    def log_out(self, deleting: Sequence[int], deactivating: Sequence[int]) -> None:
+        """End the devices of users: delete the rows of some, and deactivate those of the others."""
+        with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
+            connection.execute("DELETE FROM devices WHERE user_id = ANY(%s)", (list(deleting),))
+            connection.execute("UPDATE devices SET active = false WHERE user_id = ANY(%s)", (list(deactivating),))
+        self.refresh()
+
+    def await_tokens_of(self, owners: Sequence[int], *, not_of: Sequence[int]) -> None:
+        """Wait until the directory has the rows, and only the devices of the owners are enabled."""
+        with psycopg.connect(self.config.database_url("monolith")) as connection:
+            rows = connection.execute(
+                "SELECT id, user_id = ANY(%s) FROM devices WHERE user_id = ANY(%s)",
+                (list(owners), [*owners, *not_of]),
+            ).fetchall()
+        wanted: dict[int, bool] = dict(rows)
+        self.await_directory(())
+        directory = self._directory()
+        try:
+            until(
+                "each token belongs to its owner",
+                lambda: directory.enabled(wanted) == {number for number, owns in wanted.items() if owns},
+                120,
+                every_s=0.2,
+            )
+        finally:
+            directory.close()
+
     def refresh(self) -> None:
         environment = function_environment(self.config)
         with psycopg.connect(self.config.database_url("monolith")) as connection:
