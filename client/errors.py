@@ -24,8 +24,10 @@ class ApiError(Exception):
         self, status: int, detail: str, errors: list[FieldErrorBody], retry_after_s: float | None = None
     ) -> None:
         # guard: client.reasons_of_errors
-        reasons = [f"{each.get('field', '')} {each.get('message', '')}".strip() for each in errors]
-        super().__init__(f"{status}: {'; '.join([detail, *filter(None, reasons)])}")
+        reasons = [(each.get("field", ""), each.get("message", "")) for each in errors]
+        # The detail of a request with one wrong field has both.
+        further = [f"{field} {why}".strip() for field, why in reasons if field not in detail or why not in detail]
+        super().__init__(f"{status}: {'; '.join([detail, *further])}")
         self.status = status
         self.detail = detail
         self.errors = errors

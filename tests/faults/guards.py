@@ -2836,7 +2836,7 @@ MUTANTS = (
     Mutant(
         guard="client.reasons_of_errors",
         rule="The client's error says the field and the reason of each error of the API.",
-        change=Becomes("list[str]()"),
+        change=Becomes("list[tuple[str, str]]()"),
         no_cell=VALID_REQUESTS,
     ),
     Mutant(

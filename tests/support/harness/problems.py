@@ -217,6 +217,10 @@ def _webhooks(cause: Cause) -> None:
         path = {"endpoint_id": cause.replayed("POST", "/v1/webhooks", json=fields, headers=key)["endpoint"]["id"]}
         resend = f"{route}/deliveries/{{delivery_id}}/resend"
         cause.problem(404, "POST", resend, path=path | {"delivery_id": "1-unknown"})
+        once = {"Idempotency-Key": str(uuid4())}
+        cause.ok("POST", f"{route}/rotate".format(**path), headers=once)
+        _, other = _new_key(cause, scopes=["webhooks"])
+        cause.problem(422, "POST", f"{route}/rotate", path=path, key=other, headers=once)
         cause.ok("PATCH", route.format(**path), json={"enabled": False})
         cause.problem(409, "POST", f"{route}/test", path=path)
         cause.ok("DELETE", route.format(**path))

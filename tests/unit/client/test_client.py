@@ -132,7 +132,7 @@ def test_refused_request_raises_the_problem_at_once(call: Caller, chain: Chain) 
     assert raised.value.status == 400
     assert [error["field"] for error in raised.value.errors] == ["to_users[0]"]
     # A program that prints the error, such as the command line, shows field and reason.
-    assert f"to_users[0] {raised.value.errors[0]['message']}" in str(raised.value)
+    assert str(raised.value) == f"400: to_users[0]: {raised.value.errors[0]['message']}"
     assert (call.pauses, chain.producer.produced) == ([], [])
 
 
