@@ -119,6 +119,7 @@ class Text(StrEnum):
     ANSWER_TOO_LATE = "The service did not answer within {seconds} s."
     # Of the form of a request.
     BODY_NOT_JSON = "the body is not JSON: {reason}"
+    BODY_TOO_LARGE = "The body has more than {maximum} characters."
     BODY_NOT_UTF8 = "the body is not UTF-8 text"
     BODY_NOT_AN_OBJECT = "the body is not a JSON object"
     BODY_NOT_EMPTY = "The request has no fields."

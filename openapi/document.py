@@ -50,6 +50,7 @@ _PROBLEMS = {
     504: "The service did not answer in time",
 }
 _OF_GET = {406: "The resource is not available in an accepted media type"}
+_OF_OTHERS = {413: "The body is too large"}
 # The problems of a route whose own errors are pages.
 _OF_GATEWAY = (403, 431, 500, 502, 503, 504)
 _WITH_RETRY_AFTER = {409, 429, 503}
@@ -74,7 +75,8 @@ def document() -> dict[str, Any]:
         "components": {
             "schemas": components,
             "responses": {
-                _name(status): _problem(status, meaning) for status, meaning in (_PROBLEMS | _OF_GET).items()
+                _name(status): _problem(status, meaning)
+                for status, meaning in (_PROBLEMS | _OF_GET | _OF_OTHERS).items()
             },
             "securitySchemes": {
                 _KEY: {
@@ -136,7 +138,7 @@ def _responses(method: str, operation: Operation, schemas: Mapping[Any, Any]) ->
         found[status] = {"description": further.meaning, "content": {JSON: body}}
     if operation.revalidated:
         found[304] = {"description": "The caller's version, in If-None-Match, is the current one"}
-    common = _PROBLEMS | (_OF_GET if method == "GET" else {})
+    common = _PROBLEMS | (_OF_GET if method == "GET" else _OF_OTHERS)
     found |= {status: {"$ref": f"#/components/responses/{_name(status)}"} for status in common}
     found |= {status: _problem(status, meaning) for status, meaning in operation.problems.items()}
     return {str(status): found[status] for status in sorted(found)}

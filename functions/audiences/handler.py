@@ -53,13 +53,16 @@ def bootstrap() -> UseCases:
 @api.post("/v1/audiences/count")
 def post_count(request: rest.Request) -> Response:
     """Count the users of an audience, and by channel those that it can reach."""
+    with bootstrap().costly.one(Kind.COUNT, request):  # guard: costly_requests.count
+        return _count(request)
+
+
+def _count(request: rest.Request) -> Response:
     from functions.audiences.count_audience import parse_count
 
     query = parse_count(request.text())
     logs.note(club_id=query.club_id)
-    use_cases = bootstrap()
-    with use_cases.costly.one(Kind.COUNT, request):  # guard: costly_requests.count
-        body = use_cases.counts.count(query, request.clubs, request.scopes, request.remaining_s)
+    body = bootstrap().counts.count(query, request.clubs, request.scopes, request.remaining_s)
     return Response(HTTPStatus.OK, JSON, json.dumps(body), {"Cache-Control": "no-store"})
 
 

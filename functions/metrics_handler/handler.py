@@ -35,11 +35,12 @@ from masscomm.http.rest import JSON, Response, uncached
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
+from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.stores.audit_log import AuditLog
 from masscomm.stores.changed_sends import ChangedSends
 from masscomm.stores.delayed_records import DelayStore
 from masscomm.stores.expansions import Expansions
-from masscomm.stores.request_slots import RequestSlots
+from masscomm.stores.request_slots import Kind, RequestSlots
 from masscomm.stores.send_controls import SendControls
 
 if TYPE_CHECKING:
@@ -82,6 +83,13 @@ def templates_route() -> "TemplatesRoute":
     from masscomm.directory.opensearch import OpenSearchDirectory
 
     return TemplatesRoute(OpenSearchDirectory.from_environment())
+
+
+@cache
+def costly() -> CostlyRequests:
+    from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
+
+    return CostlyRequests(slots=DynamoDbRequestSlots.from_environment(), clock=SystemClock())
 
 
 @cache
@@ -268,7 +276,8 @@ def get_audit(asked: rest.Request) -> Response:
 def get_templates(asked: rest.Request) -> Response:
     """The templates of the caller's clubs and those for every club."""
     request = Request.of(asked, JSON)
-    return request.answer(templates_route().answer(request.parameters, request.clubs))
+    with costly().one(Kind.TEMPLATES, asked):  # guard: costly_requests.templates
+        return request.answer(templates_route().answer(request.parameters, request.clubs))
 
 
 @observed(logger, ahead=("functions.metrics_handler.store.postgres",))

@@ -54,7 +54,6 @@ class UseCases:
     devices: DevicesRoute
     suppressions: SuppressionsRoute
     webhooks: WebhooksRoute
-    costly: CostlyRequests
 
 
 @cache
@@ -74,6 +73,13 @@ def keys() -> KeysRoute:
 
 
 @cache
+def costly() -> CostlyRequests:
+    from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
+
+    return CostlyRequests(slots=DynamoDbRequestSlots.from_environment(), clock=SystemClock())
+
+
+@cache
 def bootstrap() -> UseCases:
     from masscomm.channels.public_urls import loopback_permitted
     from masscomm.channels.signing_keys import SigningKeys
@@ -85,7 +91,6 @@ def bootstrap() -> UseCases:
     from masscomm.operations.alarms import alarms_from_environment
     from masscomm.operations.dead_letter_store import KafkaDeadLetters
     from masscomm.operations.health import KafkaHealth
-    from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
     from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
     from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
 
@@ -106,7 +111,6 @@ def bootstrap() -> UseCases:
             clock=clock,
             loopback=loopback_permitted(os.environ),
         ),
-        costly=CostlyRequests(slots=DynamoDbRequestSlots.from_environment(), clock=clock),
     )
 
 
@@ -143,9 +147,9 @@ def get_alarms(asked: rest.Request) -> Response:
 def get_dead_letters(asked: rest.Request) -> Response:
     """The records that could not be processed, the latest first."""
     negotiated(asked.header("accept"), JSON)
-    use_cases = bootstrap()
-    with use_cases.costly.one(Kind.DEAD_LETTERS, asked):  # guard: costly_requests.dead_letters
-        return uncached(use_cases.dead_letters.answer(asked.parameters, asked.clubs, asked.scopes, asked.remaining_s()))
+    route = bootstrap().dead_letters
+    with costly().one(Kind.DEAD_LETTERS, asked):  # guard: costly_requests.dead_letters
+        return uncached(route.answer(asked.parameters, asked.clubs, asked.scopes, asked.remaining_s()))
 
 
 @api.get("/v1/dead-letters/{position}")
@@ -153,7 +157,8 @@ def get_dead_letter(asked: rest.Request, position: str) -> Response:
     """A record that could not be processed, with its payload; without users:read, the names and types of its fields."""
     negotiated(asked.header("accept"), JSON)
     route = bootstrap().dead_letters
-    return uncached(route.show(position, asked.parameters, asked.clubs, asked.scopes, _audit(asked)))
+    with costly().one(Kind.DEAD_LETTERS, asked):  # guard: costly_requests.dead_letter
+        return uncached(route.show(position, asked.parameters, asked.clubs, asked.scopes, _audit(asked)))
 
 
 @api.post("/v1/dead-letters/{position}/replay")
@@ -217,20 +222,23 @@ def get_keys(asked: rest.Request) -> Response:
 def post_key(asked: rest.Request) -> Response:
     """Create an API key. The response has its text, which is shown only once."""
     key = idempotency.key_of(asked)
-    return _made(keys().create(asked.text(), Caller.of(asked), _audit(asked), key))
+    with costly().one(Kind.KEYS, asked):  # guard: costly_requests.new_key
+        return _made(keys().create(asked.text(), Caller.of(asked), _audit(asked), key))
 
 
 @api.post("/v1/keys/{key_id}/rotate")
 def post_key_rotate(asked: rest.Request, key_id: str) -> Response:
     """Create an API key in place of another one, which ends after some hours."""
     key = idempotency.key_of(asked)
-    return _made(keys().rotate(key_id, asked.text(), Caller.of(asked), _audit(asked), key))
+    with costly().one(Kind.KEYS, asked):  # guard: costly_requests.rotated_key
+        return _made(keys().rotate(key_id, asked.text(), Caller.of(asked), _audit(asked), key))
 
 
 @api.post("/v1/keys/{key_id}/revoke")
 def post_key_revoke(asked: rest.Request, key_id: str) -> Response:
     """End an API key."""
-    return uncached(keys().revoke(key_id, asked.text(), Caller.of(asked), _audit(asked)))
+    with costly().one(Kind.REVOCATION, asked):  # guard: costly_requests.revoked_key
+        return uncached(keys().revoke(key_id, asked.text(), Caller.of(asked), _audit(asked)))
 
 
 @api.get("/v1/webhooks")

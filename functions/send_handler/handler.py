@@ -9,6 +9,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
@@ -138,6 +139,11 @@ def bootstrap() -> UseCases:
 @api.post("/v1/sends")
 def post_send(request: rest.Request) -> Response:
     """Request a send: 202 with its id once every chunk is on its topic."""
+    with _slot(request):  # guard: costly_requests.large_send
+        return _send(request)
+
+
+def _send(request: rest.Request) -> Response:
     from functions.send_handler.request_once import KeyedRequest
     from functions.send_handler.send_request import parse_request, read_document
 
@@ -222,6 +228,11 @@ def _forecast(request: rest.Request, send: "SendRequest", left_s: Callable[[], f
 @api.post("/v1/sends/batch")
 def post_batch(request: rest.Request) -> Response:
     """Request up to 1,000 small sends, with a result for each."""
+    with _slot(request):  # guard: costly_requests.large_batch
+        return _batch(request)
+
+
+def _batch(request: rest.Request) -> Response:
     from functions.send_handler.request_batch import pack_results, parse_batch, produce_batch, unpack_results
     from functions.send_handler.request_once import KeyedRequest
     from functions.send_handler.send_request import read_document
@@ -276,6 +287,11 @@ def _preview(request: rest.Request) -> Response:
         check_named_users(request.scopes, "user_id")
     body = json.dumps(previewed(wanted, directory()), ensure_ascii=False)
     return Response(HTTPStatus.OK, JSON, body, {"Cache-Control": "no-store"})
+
+
+def _slot(request: rest.Request) -> AbstractContextManager[None]:
+    """Return the slot that a request with a large body holds; reading it takes long. Small sends need none."""
+    return costly().one(Kind.LARGE_BODY, request) if request.has_large_body else nullcontext()
 
 
 def _check(request: rest.Request, send: "SendRequest") -> None:

@@ -10,12 +10,11 @@ from functions.send_handler.field_problems import field_problem
 from functions.send_handler.send_request import ContentRequest, UserId, invalid_fields
 from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS
-from masscomm.domain.limits import FIELDS_OF_SEND, MAX_SOURCE_CHARACTERS
+from masscomm.domain.limits import FIELDS_OF_SEND, MAX_SOURCE_CHARACTERS, RECORD_STEPS
 from masscomm.domain.preferences import is_member
 from masscomm.domain.users import Template, User
 from masscomm.http.problem import FieldError, FieldErrorBody, invalid
 from masscomm.rendering.compiler import Steps
-from masscomm.rendering.message_writer import RECORD_STEPS
 from masscomm.rendering.preview import Preview, preview
 from masscomm.rendering.unused_content import unused_content
 from masscomm.texts import CodedBody, Text
@@ -121,7 +120,7 @@ def previewed(wanted: PreviewRequest, directory: Directory) -> PreviewBody:
         if wanted.user_id is not None and not CHANNELS[channel].reaches(user):
             message = replace(message, problem=Text.NO_ADDRESS.filled())
         messages.append(_message(message, is_draft=wanted.draft is not None))
-    warnings = unused_content(content, found, list(wanted.data))
+    warnings = unused_content(content, found, list(wanted.data), steps)
     return {
         "complete": all(message["problem"] is None for message in messages),
         "messages": messages,

@@ -243,11 +243,11 @@ class ConcurrencyConfig:
 
     # The account's quota in the region (L-B99A9384 in Service Quotas). A new account has less than 1,000.
     account: int = 1_000
-    metrics_stream: int = 20
-    metrics_handler: int = 20
-    send_handler: int = 20
+    metrics_stream: int = 30
+    metrics_handler: int = 24
+    send_handler: int = 60
     previews: int = 10
-    operations_handler: int = 5
+    operations_handler: int = 16
     key_revocation: int = 5
     preferences_handler: int = 20
     # Few callers count at a time, each for up to 20 s.
@@ -453,7 +453,7 @@ PROD = Environment(
         domain="masscomm.example",
         certificate_arn=f"arn:aws:acm:{EDGE_REGION}:000000000000:certificate/00000000-0000-0000-0000-000000000000",
     ),
-    concurrency=ConcurrencyConfig(metrics_stream=90, metrics_handler=45, send_handler=90, authorizer=50),
+    concurrency=ConcurrencyConfig(metrics_stream=80, metrics_handler=45, send_handler=90, authorizer=50),
 )
 
 

@@ -276,7 +276,7 @@ PROFILES = {
         indices=(TEMPLATES,),
         requests=("POST notification_templates/_search",),
         database=METRICS_READER,
-        tables=(CONTROLS, WAITING, USAGE, AUDIT, CHANGES),
+        tables=(CONTROLS, WAITING, USAGE, AUDIT, CHANGES, POLLS),
         tables_read=(EXPANSIONS,),
         table_indices=((WAITING, BY_SEND),),
     ),
@@ -296,7 +296,7 @@ PROFILES = {
         operates=True,
         webhook_keys=True,
     ),
-    "key_revocation": Profile(warmth=Warmth.SNAPSTART, tables=(API_KEYS, AUDIT, USAGE)),
+    "key_revocation": Profile(warmth=Warmth.SNAPSTART, tables=(API_KEYS, AUDIT, USAGE, POLLS)),
     "webhook_events": Profile(
         warmth=Warmth.NOTHING,
         tables=(WEBHOOKS, CHANGES),

@@ -58,6 +58,11 @@ MAX_RECIPIENT_DATA = 10_000
 # --- templates --------------------------------------------------------------------------------------------------------
 # The maximum length of a field of a template.
 MAX_SOURCE_CHARACTERS = 200_000
+# The processor time of a step (unit of rendering work), in seconds on one core of 2024.
+STEP_S = 1e-6
+# The limits of steps for all templates of a record, compiling included, or of a preview; for the warnings of a send;
+# and for a page of templates. A batch of 20 such records takes 10 s, and with 512 MB in Lambda less than a minute.
+RECORD_STEPS, WARNING_STEPS, PAGE_STEPS = 500_000, 100_000, 2_000_000
 # --- every record derived from a send ---------------------------------------------------------------------------------
 # The size limit of a record's id in UTF-8. The id is a partition key of DynamoDB (2,048 bytes) and, after a due time,
 # part of a sort key (1,024 bytes). Source: Amazon DynamoDB developer guide, "Constraints in Amazon DynamoDB"
@@ -78,6 +83,9 @@ CHUNK_SIZE = 5_000
 # because the clocks of the two functions may differ.
 MAX_REQUEST_AHEAD_MS = MAX_AHEAD_MS - 86_400_000
 LARGEST_ID = 2**63 - 1
+# The characters of a larger body: a send or a batch with one holds a slot of its caller, and routes whose requests are
+# small refuse one. Reading 6 MB takes half a second of the processor.
+LARGE_BODY = 100_000
 # The requests of one kind that may take more than a second of the processor, of a caller and at the same time.
 COSTLY_REQUESTS = 2
 # The number of users about which numbers are shown without the scope users:read (masscomm.http.single_users).

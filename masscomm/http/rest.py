@@ -27,8 +27,9 @@ from typing import Any, TypedDict
 from aws_lambda_powertools import Logger
 
 from masscomm.domain.key_limits import COUNTED_UNDER, REQUESTS, Limit
+from masscomm.domain.limits import LARGE_BODY
 from masscomm.errors import Retry, Stop
-from masscomm.http.problem import CONTENT_TYPE, Problem, not_utf8
+from masscomm.http.problem import CONTENT_TYPE, FieldError, Problem, not_utf8
 from masscomm.http.rate_limits import RateLimiter, joined, maximum_of
 from masscomm.http.scopes import PUBLIC_ROUTES, ROUTE_SCOPES, Scope, scopes_of
 from masscomm.http.tenant import Clubs, clubs_of
@@ -40,6 +41,11 @@ JSON = "application/json"
 # The routes with other methods than GET that a test key may call: sends and dry runs, which check its recipients, and
 # previews.
 _OF_TEST_KEYS = {("POST", f"/v1/{path}") for path in ("sends", "sends/batch", "dry-runs", "previews")}
+
+# The routes that accept a large body. Their requests with one hold slots.
+WITH_LARGE_BODIES = {
+    ("POST", f"/v1/{path}") for path in ("sends", "sends/batch", "dry-runs", "previews", "audiences/count")
+}
 
 
 class Links(TypedDict):
@@ -142,6 +148,11 @@ class Request:
                 return [str(value)]
         return []
 
+    @property
+    def has_large_body(self) -> bool:
+        """Return whether the body has more characters than those of requests that need no slot."""
+        return len(self.event.get("body") or "") > LARGE_BODY
+
     def text(self) -> str | None:
         """Return the body as text. Raises Problem with status 400 if it is not UTF-8."""
         body: str | None = self.event.get("body")
@@ -234,6 +245,9 @@ class Api:
                     request.is_test and method != "GET" and (method, path) not in _OF_TEST_KEYS
                 ):  # guard: simulator.changes
                     raise Problem(403, Text.TEST_KEY.filled())
+                if request.has_large_body and (method, path) not in WITH_LARGE_BODIES:  # guard: rest.large_body
+                    too_large = Text.BODY_TOO_LARGE.filled(maximum=LARGE_BODY)
+                    raise Problem(413, too_large, errors=[FieldError("", too_large)])
                 limits = self.take(request, REQUESTS, 1)
                 # A counted request that is refused has the headers, too.
                 answered = self._response(partial(route, request, **names))

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from masscomm.domain.limits import RECORD_STEPS
 from masscomm.domain.records import ContentFields
 from masscomm.domain.users import Template, User
 from masscomm.rendering.compiler import DEFAULT_LOCALE, LOCALE, RenderError, Steps
@@ -19,9 +20,6 @@ from masscomm.rendering.templates import (
 )
 from masscomm.texts import Text
 
-# The limit of steps (units of rendering work) for all templates of a record, compiling included: at most half a second
-# on one core of 2024, and two seconds with 512 MB in Lambda. A batch of 20 such records then ends within a minute.
-RECORD_STEPS = 500_000
 # Loading the data of a region takes 1 ms, if that of its language is loaded.
 _REGION_STEPS = 1_000
 _NO_DATA: Mapping[str, str] = MappingProxyType({})

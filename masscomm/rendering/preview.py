@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.limits import RECORD_STEPS
 from masscomm.domain.records import ContentFields
 from masscomm.domain.users import Template, User
 from masscomm.rendering.compiler import MissingVariable, OutOfSteps, RenderError, Steps
-from masscomm.rendering.message_writer import RECORD_STEPS, MessageWriter
+from masscomm.rendering.message_writer import MessageWriter
 from masscomm.rendering.templates import context_of, fields_of
 from masscomm.texts import CodedText, Text
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from masscomm.domain.channels import CHANNELS, LITERAL
+from masscomm.domain.limits import WARNING_STEPS
 from masscomm.domain.records import ContentFields
 from masscomm.domain.users import Template
 from masscomm.http.problem import FieldError
@@ -10,13 +11,14 @@ from masscomm.rendering.compiler import DEFAULT_LOCALE, RenderError, Steps
 from masscomm.rendering.templates import by_locale, choose, fields_of, literal_fields
 from masscomm.texts import CodedText, Text
 
-# The limit of steps (units of rendering work) for compiling the templates of a send: a tenth of a second.
-_STEPS = 100_000
 _MOST, _LONGEST = 20, 300
 
 
 def unused_content(
-    content: ContentFields, templates: Mapping[str, Sequence[Template]], names: Sequence[str]
+    content: ContentFields,
+    templates: Mapping[str, Sequence[Template]],
+    names: Sequence[str],
+    steps: Steps | None = None,
 ) -> list[FieldError]:
     """Return a warning for each name in the data that no message of the send contains, and for each channel without a
     template.
@@ -25,10 +27,11 @@ def unused_content(
         content: The send.
         templates: Channel → the templates of the send's type.
         names: The names in the data of the send and of its recipients.
+        steps: The remaining steps (units of work), from which compiling is charged.
     """
     name = content.template or content.type
     source = "template" if content.template else "type"
-    steps = Steps(_STEPS)
+    steps = steps or Steps(WARNING_STEPS)
     reads: dict[str, frozenset[str]] = {}
     found: list[FieldError] = []
     for channel, several in templates.items():

@@ -26,7 +26,11 @@ class Kind(StrEnum):
     COUNT = "count"  # The count of an audience, which reads all users of a tenant.
     DRY_RUN = "dry_run"
     PREVIEW = "preview"
-    DEAD_LETTERS = "dead_letters"  # A page of dead letters, which reads 2,000 records at most.
+    DEAD_LETTERS = "dead_letters"  # A page of dead letters, which reads 2,000 records at most, or a single one.
+    KEYS = "keys"  # A new API key, with an entry of the audit log for each of its 1,000 clubs at most.
+    REVOCATION = "revocation"  # The end of an API key, with as many entries.
+    TEMPLATES = "templates"  # A page of templates, each of which is rendered.
+    LARGE_BODY = "large_body"  # A send or a batch with a large body.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1341,7 +1341,7 @@ MUTANTS = (
     Mutant(
         guard="costly_requests.count",
         rule="Counts of audiences have slots.",
-        change=Replaced("body = use_cases.counts.count(query, request.clubs, request.scopes, request.remaining_s)"),
+        change=Replaced("return _count(request)"),
         no_cell="the cells call the API less often",
     ),
     Mutant(
@@ -1372,10 +1372,59 @@ MUTANTS = (
         guard="costly_requests.dead_letters",
         rule="Pages of dead letters have slots.",
         change=Replaced(
-            "return uncached(use_cases.dead_letters.answer("
-            "asked.parameters, asked.clubs, asked.scopes, asked.remaining_s()))"
+            "return uncached(route.answer(asked.parameters, asked.clubs, asked.scopes, asked.remaining_s()))"
         ),
         no_cell="the cells call the API less often",
+    ),
+    Mutant(
+        guard="costly_requests.dead_letter",
+        rule="Single dead letters have slots.",
+        change=Replaced(
+            "return uncached(route.show(position, asked.parameters, asked.clubs, asked.scopes, _audit(asked)))"
+        ),
+        no_cell="the cells call the API less often",
+    ),
+    Mutant(
+        guard="costly_requests.new_key",
+        rule="Requests for new API keys have slots.",
+        change=Replaced("return _made(keys().create(asked.text(), Caller.of(asked), _audit(asked), key))"),
+        no_cell="no cell makes a key",
+    ),
+    Mutant(
+        guard="costly_requests.rotated_key",
+        rule="Rotations of API keys have slots.",
+        change=Replaced("return _made(keys().rotate(key_id, asked.text(), Caller.of(asked), _audit(asked), key))"),
+        no_cell="no cell rotates a key",
+    ),
+    Mutant(
+        guard="costly_requests.revoked_key",
+        rule="Revocations of API keys have slots.",
+        change=Replaced("return uncached(keys().revoke(key_id, asked.text(), Caller.of(asked), _audit(asked)))"),
+        no_cell="no cell revokes a key by REST",
+    ),
+    Mutant(
+        guard="costly_requests.templates",
+        rule="Pages of templates have slots.",
+        change=Replaced("return request.answer(templates_route().answer(request.parameters, request.clubs))"),
+        no_cell="the cells call the API less often",
+    ),
+    Mutant(
+        guard="costly_requests.large_send",
+        rule="Sends with a large body have slots.",
+        change=Replaced("return _send(request)"),
+        no_cell="the cells call the API less often",
+    ),
+    Mutant(
+        guard="costly_requests.large_batch",
+        rule="Batches with a large body have slots.",
+        change=Replaced("return _batch(request)"),
+        no_cell="the cells call the API less often",
+    ),
+    Mutant(
+        guard="rest.large_body",
+        rule="Routes whose requests are small refuse a large body.",
+        change=Never(),
+        no_cell="the cells' requests are small",
     ),
     Mutant(
         guard="dead_letters.outlined",

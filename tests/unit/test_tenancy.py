@@ -121,6 +121,7 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
     costly = CostlyRequests(slots=InMemoryRequestSlots(), clock=clock)
     monkeypatch.setattr(send_handler, "costly", lambda: costly)
+    monkeypatch.setattr(metrics_handler, "costly", lambda: costly)
     counts = audiences.UseCases(counts=CountAudience(directory=directory), costly=costly)
     monkeypatch.setattr(audiences, "bootstrap", lambda: counts)
     return chain

@@ -26,7 +26,15 @@ OF_ONE_MODULE = {
     # These are limits of formats and calendars.
     "masscomm/cdc/change_events.py": {"_LAST_MS"},
     "masscomm/domain/limits.py": {
-        *("FAR_FUTURE_MS", "END_OF_TIME_MS", "LATEST_WRITTEN_MS", "MAX_AHEAD_MS", "MAX_REQUEST_AHEAD_MS", "EARLIEST_MS")
+        *(
+            "FAR_FUTURE_MS",
+            "END_OF_TIME_MS",
+            "LATEST_WRITTEN_MS",
+            "MAX_AHEAD_MS",
+            "MAX_REQUEST_AHEAD_MS",
+            "EARLIEST_MS",
+        ),
+        "STEP_S",
     },
     "masscomm/domain/quiet_hours.py": {"_QUARTER_MS"},
     "masscomm/domain/suppressions.py": {"DAY_MS"},
@@ -36,6 +44,7 @@ OF_ONE_MODULE = {
     "masscomm/kafka/topic_reading.py": {"TIMEOUT_S"},
     "masscomm/operations/dead_letter_replays.py": {"TIMEOUT_S"},
     "masscomm/operations/keys.py": {"HOUR_S"},
+    "masscomm/operations/route_costs.py": {"PLAIN_S"},
     "functions/metrics_handler/store/buckets.py": {"MAX_ZONE_DAYS"},
     "functions/metrics_handler/routes/trending.py": {"DEFAULT_WINDOW_MIN", "MAX_WINDOW_MIN"},
     # Lifetimes of a connection and of a signer, each used in one module.

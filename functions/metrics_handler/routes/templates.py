@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 from masscomm.directory.port import Directory, TemplateQuery
+from masscomm.domain.limits import PAGE_STEPS
 from masscomm.domain.users import Template
 from masscomm.http import parameters as parse
 from masscomm.http.cursor import encode_cursor, position_in
@@ -23,8 +24,6 @@ from masscomm.texts import CodedBody
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 100
 PARAMETERS = ("club_id", "type", "channel", "limit", "cursor")
-# The limit of steps (units of rendering work) for one page: at most two seconds. Later rows are not checked.
-_STEPS = 2_000_000
 _LONGEST_TITLE = 200
 
 
@@ -64,7 +63,7 @@ class TemplatesRoute:
         query = _parsed(parameters, clubs)
         found = self.directory.list_templates(replace(query, limit=query.limit + 1))
         rows, more = found[: query.limit], len(found) > query.limit
-        steps = Steps(_STEPS)
+        steps = Steps(PAGE_STEPS)  # Later rows are not checked.
         return {
             "rows": [_row(template, steps) for template in rows],
             "truncated": more,

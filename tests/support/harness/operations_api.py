@@ -94,12 +94,13 @@ def build(
         devices=DevicesRoute(InMemoryDisabledDevices([device]), codec, InMemoryProducer(), clock),
         suppressions=SuppressionsRoute(InMemorySuppressionList([suppression])),
         webhooks=webhooks_route(clock, club_id),
-        costly=CostlyRequests(slots=slots or InMemoryRequestSlots(), clock=clock),
     )
     keys_route, audit = KeysRoute(keys, clock), operations_handler.audits(audit_log, clock)
     monkeypatch.setattr(operations_handler, "bootstrap", lambda: cases)
     monkeypatch.setattr(operations_handler, "keys", lambda: keys_route)
     monkeypatch.setattr(operations_handler, "audit", lambda: audit)
+    costly = CostlyRequests(slots=slots or InMemoryRequestSlots(), clock=clock)
+    monkeypatch.setattr(operations_handler, "costly", lambda: costly)
 
 
 def endpoint_id(club_id: int = 1) -> str:

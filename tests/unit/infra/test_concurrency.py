@@ -7,31 +7,29 @@ https://docs.aws.amazon.com/lambda/latest/dg/provisioned-concurrency.html. A Kaf
 time, and five times a poller: https://docs.aws.amazon.com/lambda/latest/dg/kafka-scaling-modes.html.
 """
 
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from functions.catalogue import read_catalogue
+from functions.catalogue import FunctionEntry, read_catalogue
 from infra.cdk.config import DEV, ENVIRONMENTS, UNRESERVED, ConcurrencyConfig, Environment
 from infra.cdk.profiles import PROFILES, Warmth
 from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER
 from infra.cdk.resources.kafka import partitions_of
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import COSTLY_REQUESTS
+from masscomm.domain.time_limits import GATEWAY_TIMEOUT_S
 from masscomm.kafka.topics import cdc_topics, chain_topics
+from masscomm.operations.route_costs import ROUTE_COSTS
 from masscomm.stores.request_slots import Kind
 from tests.support.cdk.templates import SynthesisedEnvironment
 
 NAMES = sorted(ENVIRONMENTS)
-# A route of each kind of requests that have slots.
-ROUTES_WITH_SLOTS = {
-    Kind.POLL: "GET /v1/metrics/stream",
-    Kind.COUNT: "POST /v1/audiences/count",
-    Kind.DRY_RUN: "POST /v1/dry-runs",
-    Kind.PREVIEW: "POST /v1/previews",
-    Kind.DEAD_LETTERS: "GET /v1/dead-letters",
-}
+# The memory in MB of a function with one whole processor; another function has a share in proportion. Source:
+# https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html.
+WHOLE_PROCESSOR_MB = 1_769
+# The processor time of a request that runs in an environment of one-time passwords by REST.
+LONGEST_OF_SENDS_S = 1.0
 # The routes' functions and the authorizer, which is also invoked for unknown keys.
 OF_THE_API = {
     "audiences",
@@ -114,17 +112,46 @@ def test_maxima_are_deployed(synthesised: dict[str, SynthesisedEnvironment], nam
     assert found == environment.concurrency.reserved
 
 
-@pytest.mark.guarantee("costly_requests.a_caller_has_two")
+def occupied(environment: Environment, entry: FunctionEntry) -> float:
+    """Return the environments of a function that one caller can occupy at a time: all of its slots, and those of its
+    other requests of a second.
+    """
+    costs = [cost for route in entry.routes for cost in ROUTE_COSTS[route_of(route)]]
+    kinds = {cost.slots for cost in costs if cost.slots is not None}
+    slots = sum(environment.api.open_polls if kind is Kind.POLL else COSTLY_REQUESTS for kind in kinds)
+    longest_s = max((cost.worst_s for cost in costs if cost.slots is None), default=0.0)
+    return slots + environment.api.rate * longest_s * WHOLE_PROCESSOR_MB / entry.memory_mb
+
+
+def route_of(text: str) -> tuple[str, str]:
+    method, _, path = text.partition(" ")
+    return method, path
+
+
+def test_each_route_of_the_catalogue_has_its_costs() -> None:
+    routes = [route_of(route) for entry in read_catalogue(generation="any") for route in entry.routes]
+    assert sorted(routes) == sorted(ROUTE_COSTS)
+    assert all(costs and len({cost.slots for cost in costs}) == len(costs) for costs in ROUTE_COSTS.values())
+    assert {cost.slots for costs in ROUTE_COSTS.values() for cost in costs} == {None, *Kind}
+
+
+@pytest.mark.guarantee("costly_requests.a_caller_has_half")
 @pytest.mark.parametrize("name", NAMES)
-def test_requests_with_slots_leave_half_to_other_callers(name: str) -> None:
-    """One caller takes all of its slots of each kind, for as long as a request may run."""
+def test_one_caller_leaves_half_of_a_function_to_others(name: str) -> None:
+    """Whichever requests one caller makes at its rate, the others of its usage plan included."""
     environment = ENVIRONMENTS[name]
-    functions = {route: entry.name for entry in read_catalogue(generation="any") for route in entry.routes}
-    most = Counter[str]()
-    for kind, route in ROUTES_WITH_SLOTS.items():
-        most[functions[route]] += environment.api.open_polls if kind is Kind.POLL else COSTLY_REQUESTS
-    assert ROUTES_WITH_SLOTS.keys() == set(Kind)
-    assert all(0 < slots * 2 <= environment.concurrency.reserved[function] for function, slots in most.items())
+    reserved = environment.concurrency.reserved
+    with_routes = [entry for entry in read_catalogue(generation="any") if entry.routes]
+    assert {entry.timeout_s for entry in with_routes} == {GATEWAY_TIMEOUT_S}
+    found = {entry.name: (occupied(environment, entry), reserved[entry.name]) for entry in with_routes}
+    assert not {name: each for name, each in found.items() if not 0 < 2 * each[0] <= each[1]}
+
+
+@pytest.mark.guarantee("costly_requests.a_caller_has_half")
+def test_no_costly_request_runs_where_passwords_are_sent() -> None:
+    (sends,) = (entry for entry in read_catalogue(generation="any") if entry.name == "send_handler")
+    longest_s = {route: max(cost.worst_s for cost in ROUTE_COSTS[route_of(route)]) for route in sends.routes}
+    assert all(each <= LONGEST_OF_SENDS_S for each in longest_s.values()), longest_s
 
 
 def test_reservation_that_lambda_refuses_is_no_config() -> None:
@@ -133,4 +160,4 @@ def test_reservation_that_lambda_refuses_is_no_config() -> None:
     with pytest.raises(ValueError, match=f"leave less than 100 of {least - 1}"):
         ConcurrencyConfig(account=least - 1)
     with pytest.raises(ValueError, match="provisioned"):
-        replace(DEV, provisioned=21)
+        replace(DEV, provisioned=DEV.concurrency.send_handler + 1)

@@ -111,7 +111,7 @@ def test_deletions_are_granted_where_an_adapter_deletes(environment: Synthesised
 # Function → the tables to which it may write. Both share a package with a function that may do more.
 OF_SEPARATE_FUNCTIONS = {
     "previews": {"key_usage", "open_polls"},
-    "key_revocation": {"api_keys", "audit_log", "key_usage"},
+    "key_revocation": {"api_keys", "audit_log", "key_usage", "open_polls"},
 }
 
 

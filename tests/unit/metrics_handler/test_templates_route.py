@@ -89,6 +89,6 @@ def test_a_cursor_of_another_query_is_refused(route: TemplatesRoute) -> None:
 
 
 def test_long_templates_use_up_the_steps_of_a_page(route: TemplatesRoute, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("functions.metrics_handler.routes.templates._STEPS", 50)
+    monkeypatch.setattr("functions.metrics_handler.routes.templates.PAGE_STEPS", 50)
     rows = route.answer({}, CLUB_1)["rows"]
     assert "takes too many steps" in str(rows[-1]["problem"])

@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.limits import RECORD_STEPS
 from masscomm.domain.users import Template, User
 from masscomm.rendering.compiler import Steps
-from masscomm.rendering.message_writer import RECORD_STEPS
 from masscomm.rendering.templates import context_of, fields_of
 
 EMBEDDINGS, ISOLATES = {"LRE", "RLE", "LRO", "RLO"}, {"LRI", "RLI", "FSI"}

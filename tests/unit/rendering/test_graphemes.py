@@ -7,9 +7,9 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from masscomm.domain.limits import RECORD_STEPS
 from masscomm.rendering.compiler import Steps, compile_source, render
 from masscomm.rendering.graphemes import clusters
-from masscomm.rendering.message_writer import RECORD_STEPS
 
 FAMILY, FLAG, ACCENT, HINDI = "👨\u200d👩\u200d👧", "🇨🇭", "e\u0301", "\u0928\u093f"
 

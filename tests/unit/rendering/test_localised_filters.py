@@ -11,10 +11,11 @@ from babel.numbers import parse_decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
+from masscomm.domain.limits import RECORD_STEPS
 from masscomm.domain.records import ContentFields
 from masscomm.domain.users import Template, User
 from masscomm.rendering.compiler import MAX_ITEMS, OutOfSteps, RenderError, Steps, compile_source, render
-from masscomm.rendering.message_writer import RECORD_STEPS, MessageWriter
+from masscomm.rendering.message_writer import MessageWriter
 from masscomm.rendering.templates import context_of, format_locale
 
 

@@ -13,6 +13,7 @@ from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from masscomm.channels.email import email_message
+from masscomm.domain.limits import RECORD_STEPS
 from masscomm.domain.users import Template, User
 from masscomm.rendering import compiler
 from masscomm.rendering.compiler import (
@@ -24,7 +25,6 @@ from masscomm.rendering.compiler import (
     compile_source,
     render,
 )
-from masscomm.rendering.message_writer import RECORD_STEPS
 from masscomm.rendering.templates import MAX_LINE_BYTES, SizedCache, context_of, fields_of, literal_fields
 from tests.support.harness.builder import TEMPLATE_ERROR, Builder, texts_by_user
 from tests.support.harness.chain import build, results_of

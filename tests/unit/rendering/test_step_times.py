@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from masscomm.domain.limits import RECORD_STEPS
 from masscomm.domain.users import User
 from masscomm.rendering import compiler
 from masscomm.rendering.compiler import OutOfSteps, RenderError, Steps, compile_source, render
 from masscomm.rendering.letters import CASES
-from masscomm.rendering.message_writer import RECORD_STEPS
 from masscomm.rendering.templates import context_of, literal_fields
 from tests.unit.rendering.hostile_templates import PATTERNS, PATTERNS_OF_THREE, PATTERNS_OF_TWO, data_of
 

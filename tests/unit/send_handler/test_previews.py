@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from functions.send_handler import handler
+from masscomm.domain.limits import RECORD_STEPS
 from masscomm.domain.users import Template, User
 from masscomm.errors import Retry
 from masscomm.rendering.compiler import MAX_OUTPUT_BYTES, MAX_STEPS, Steps
-from masscomm.rendering.message_writer import RECORD_STEPS
 from masscomm.rendering.preview import MAX_MISSING
 from masscomm.stores.request_slots import Kind
 from tests.support.harness.builder import Builder, texts_by_user
