@@ -10,7 +10,7 @@ from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import problem_response
 from masscomm.texts import CodedText, Text, text_of
 
-_FOLDERS = ("masscomm", "functions")
+_FOLDERS = ("masscomm", "functions", "emulators", "infra")
 
 
 def _nodes() -> Iterator[tuple[str, ast.AST]]:
