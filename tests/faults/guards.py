@@ -946,7 +946,7 @@ MUTANTS = (
         guard="metrics.replaced_driver",
         rule="A driver that was replaced by another one stores no watermark.",
         change=Never(),
-        cell="a driver of the metrics job hangs while another one takes over",
+        no_cell="in the cell, the driver ends at its next batch, too",
     ),
     Mutant(
         guard="metrics.redelivery_window",

@@ -755,6 +755,7 @@ def test_recreated_topic_ends_the_running_job(sink: PostgresSink) -> None:
     assert stored_watermark(sink) == watermark
 
 
+@pytest.mark.kills(guard="metrics.replaced_driver")
 def test_replaced_driver_writes_no_watermark(sink: PostgresSink, database: str) -> None:
     count(sink, Record(0, number=1))
     with OneTopic(sink).status() as replaced, closing(PostgresSink(database)) as second:
