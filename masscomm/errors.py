@@ -2,10 +2,11 @@
 
     MasscommError
       Retry        a temporary fault: a dependency is down, slow or behind; the record is retried later
+        Unlisted   an answer about one record that is in no table; it is retried, for a limited time
       DeadLetter   a permanent fault of the record: it is dead-lettered with its reason, the others are processed
       Stop         a fault of the installation (a missing setting, a refused login): no record can be processed
 
-Any other exception is a fault in the code. It counts as Retry, because the record may be valid.
+Any other exception is a fault in the code. It counts as Unlisted, because the record may be valid.
 """
 
 
@@ -15,6 +16,12 @@ class MasscommError(Exception):
 
 class Retry(MasscommError):
     """A temporary fault: the record is retried later. The message names the dependency and contains its response."""
+
+
+class Unlisted(Retry):
+    """A dependency's answer about this record alone that is in no table (docs/permanent-answers.md). It is retried; a
+    function whose attempts have no end dead-letters it after a time (masscomm.chain.unlisted_errors).
+    """
 
 
 class DeadLetter(MasscommError):

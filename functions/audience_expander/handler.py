@@ -22,7 +22,7 @@ logger = logs.logger("audience_expander")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, ExpandAudience]:
-    driver = batch_driver("audience_expander", logger)
+    driver = batch_driver("audience_expander", logger, endless=True)
     use_case = ExpandAudience(
         directory=OpenSearchDirectory.from_environment(),
         expansions=DynamoDbExpansions.from_environment(),

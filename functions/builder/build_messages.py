@@ -59,11 +59,7 @@ class BuildMessages:
         drafts: list[Draft] = []
         for item in items:
             control = controls.get(send_of(item.value))
-            if control is not None and control.is_cancelled(now_ms) and _is_ended_here(item.value):
-                written = Written(decisions=dict.fromkeys(item.value.positions, CANCELLED))
-                drafts.append(Draft(item=item, written=written, parts=[]))
-                continue
-            batch.attempt(item, partial(self._draft, item, confirmation, users, templates, drafts))
+            batch.attempt(item, partial(self._draft, item, control, now_ms, confirmation, users, templates, drafts))
         for draft, decided in [(draft, self._begin_recording(draft)) for draft in drafts]:
             batch.attempt(draft.item, partial(self._emit, batch, draft, decided))
 
@@ -86,12 +82,20 @@ class BuildMessages:
     def _draft(
         self,
         item: Item[BuildRequested],
+        control: SendControl | None,
+        read_ms: int,
         confirmation: Confirmation,
         users: dict[int, User],
         templates: Mapping[tuple[int, str, str], list[Template]],
         drafts: "list[Draft]",
     ) -> None:
-        """Append the draft (messages and decisions) of one record to `drafts`. Raises Retry."""
+        """Append the draft (messages and decisions) of one record to `drafts`. The control of its send was read at
+        `read_ms`. Raises Retry.
+        """
+        if control is not None and _is_ended_here(item.value) and control.is_cancelled(read_ms):
+            written = Written(decisions=dict.fromkeys(item.value.positions, CANCELLED))
+            drafts.append(Draft(item=item, written=written, parts=[]))
+            return
         build, found = item.value, templates[_key(item.value)]
         if not all(is_member(users.get(user_id), build.club_id) for user_id in build.user_ids):
             users = users | self._look_up_again(confirmation, build, lambda: self.directory.users(build.user_ids))

@@ -34,7 +34,7 @@ def bootstrap() -> tuple[BatchDriver, ApplyChanges]:
         )
         for name in topics.generations(environment.required("CDC_GENERATION"))
     ]
-    return batch_driver("cdc_consumer", logger), ApplyChanges(client, *generations, logger=logger)
+    return batch_driver("cdc_consumer", logger, endless=True), ApplyChanges(client, *generations, logger=logger)
 
 
 @observed(logger, ahead=ON_KAFKA)

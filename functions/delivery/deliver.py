@@ -296,6 +296,7 @@ class Deliver:
             elif isinstance(start, _Begun):
                 metrics.add(DUPLICATES_REFUSED, len(start.done))
                 if start.lease is None:
+                    item.error = first.view.fault
                     finished.append((item, start.done, is_paused))
                 else:
                     record = self._record(batch, item, first.question, start.lease, start.done)

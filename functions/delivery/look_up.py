@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from itertools import batched
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S, quiet_decisions, users_to_recheck
 from masscomm.clock import Clock
@@ -14,8 +14,9 @@ from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.users import User
+from masscomm.errors import Retry
 from masscomm.stores.retry_schedule import RetrySchedule
-from masscomm.stores.send_controls import SendControls, send_of
+from masscomm.stores.send_controls import SendControl, SendControls, send_of
 
 # The number of users that one thread looks up: two requests of the directory's size.
 _USERS_A_LOOK_UP = 500
@@ -99,8 +100,7 @@ class LookUp:
                     suppressed=suppressed.get(each.delivery.club_id, ()),
                     quiet=quiet,
                     absence_is_confirmed=is_confirmed,
-                    is_cancelled=control.is_cancelled(now_ms),
-                    paused=control if control.is_paused(now_ms) else None,
+                    **_controlled(control, now_ms),
                 )
             )
         return views
@@ -117,6 +117,15 @@ class LookUp:
                 found = (address_of(each.delivery, present, row) for row in each.rows)
                 addresses.setdefault(each.delivery.club_id, {}).update(dict.fromkeys(filter(None, found)))
         return {club_id: self.directory.suppressed(club_id, list(some), now_ms) for club_id, some in addresses.items()}
+
+
+def _controlled(control: SendControl, now_ms: int) -> dict[str, Any]:
+    """Return the fields of a view that follow from the control of the send."""
+    try:
+        is_cancelled, is_paused = control.is_cancelled(now_ms), control.is_paused(now_ms)
+    except Retry as error:
+        return {"fault": error}
+    return {"is_cancelled": is_cancelled, "paused": control if is_paused else None}
 
 
 def _merged[V](parts: Iterable[Future[dict[int, V]]]) -> dict[int, V]:

@@ -89,7 +89,12 @@ class Upcoming:
         self._waiting.extend((record, row) for row in rows)
 
     def decide(self, record: RecordDelivery, rows: Iterable[int], view: DirectoryView, looked_up_at: float) -> None:
-        """Decide about recipients that were looked up. A record whose send is paused is held."""
+        """Decide about recipients that were looked up. A record whose send is paused is held; one whose control cannot
+        be read fails.
+        """
+        if view.fault is not None:  # guard: send_controls.unreadable_delivery
+            record.item.error = view.fault
+            return
         now_ms = self.clock.now_ms()
         record.held_by = held_by(record.delivery, view, now_ms)
         if record.held_by is not None:

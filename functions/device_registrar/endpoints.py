@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 from botocore.exceptions import ClientError
 
 from masscomm.aws.sdk import answering
+from masscomm.channels.provider import Transient
+from masscomm.channels.provider_errors import TABLE
 from masscomm.domain.platforms import platform_of_arn
-from masscomm.errors import Retry, Stop
+from masscomm.errors import Retry, Stop, Unlisted
 
 if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
@@ -27,6 +29,8 @@ _REFUSED = {
     "PlatformApplicationDisabledException",
 }
 _INVALID = ("InvalidParameter", "InvalidParameterException", "InvalidParameterValue")
+_TEMPORARY = {"NotFound"} | {code for row in TABLE if row.error is Transient for code in row.codes}
+_SERVER_ERROR = 500
 _OF_A_PARAMETER = (*_INVALID, "NotFound", "NotFoundException")
 
 
@@ -46,6 +50,7 @@ class Endpoints(Protocol):
         Raises:
             InvalidToken: The provider refuses the token.
             Retry: The provider is throttling, down or slow.
+            Unlisted: The provider refuses this token with an unknown error.
             Stop: The provider refuses our credentials or the platform application.
         """
         ...
@@ -115,7 +120,13 @@ def _as_ours(error: ClientError) -> Retry | Stop:
         return Stop(f"SNS refuses us: {error}")
     # The record itself may be valid: SNS throttled, returned a 5xx status or an unknown error, or the endpoint was
     # deleted between two calls.
-    return Retry(f"SNS answered {code}: {error}")
+    # guard: endpoints.unlisted_refusal
+    is_temporary = code.removesuffix("Exception") in _TEMPORARY or _status(error) >= _SERVER_ERROR
+    return (Retry if is_temporary else Unlisted)(f"SNS answered {code}: {error}")
+
+
+def _status(error: ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 def endpoint_arn(platform: str, token: str) -> str:

@@ -44,7 +44,7 @@ def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
         clock=SystemClock(),
         workers=workers,
     )
-    return batch_driver("device_registrar", logger), use_case
+    return batch_driver("device_registrar", logger, endless=True), use_case
 
 
 @observed(logger, ahead=ON_KAFKA)

@@ -17,10 +17,11 @@ from masscomm.decisions.chunk import Chunk, content_of, read_chunk
 from masscomm.directory.port import Directory
 from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED
-from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
+from masscomm.errors import DeadLetter, OtherContent, OtherRecipients, Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
+from masscomm.observability.unreadable_items import UnreadableItem
 from masscomm.stores.decision_log import DecisionLog, Decisions, record_decisions, unpack_decisions
 from masscomm.stores.delayed_records import SEND_AT, DelayStore
 from masscomm.stores.retry_schedule import RetrySchedule
@@ -56,8 +57,8 @@ class CheckPreferences:
         controls, registered = self.controls.read_with_registered(sends, named)
         accepted = dict(registered)
         for item in items:
-            item.value = item.value.under(controls[send_of(item.value.request)], read_ms)
-            batch.attempt(item, partial(self._admit, batch, item, pending, read_ms, accepted))
+            control = controls[send_of(item.value.request)]
+            batch.attempt(item, partial(self._admit, batch, item, pending, control, read_ms, accepted))
         for item, view in LookUp(directory=self.directory, clock=self.clock).views(pending, batch.remaining_s):
             batch.attempt(item, partial(self._check, batch, item, view))
 
@@ -74,12 +75,14 @@ class CheckPreferences:
         batch: Batch[Chunk],
         item: Item[Chunk],
         pending: list[Item[Chunk]],
+        sends_control: SendControl,
         read_ms: int,
-        accepted: dict[str, AcceptedSend],
+        accepted: dict[str, AcceptedSend | UnreadableItem],
     ) -> None:
-        """Finish a request that needs no look-up, or append it to `pending`. The controls, and the accepted sends by
-        id, were read at `read_ms`.
+        """Finish a request that needs no look-up, or append it to `pending`. The control of its send, and the accepted
+        sends by id, were read at `read_ms`.
         """
+        item.value = item.value.under(sends_control, read_ms)
         if item.value.fault is not None:
             raise item.value.fault
         if item.value.is_named:
@@ -95,7 +98,7 @@ class CheckPreferences:
         else:
             pending.append(item)
 
-    def _check_send(self, chunk: Chunk, accepted: dict[str, AcceptedSend]) -> None:
+    def _check_send(self, chunk: Chunk, accepted: dict[str, AcceptedSend | UnreadableItem]) -> None:
         """Check that the send under the id in a new chunk by Kafka has its content; register the send if the chunk is
         one of several, or not decided at once.
 
@@ -112,6 +115,8 @@ class CheckPreferences:
             by_kafka=True,
         )
         stored = accepted.get(request.send_id)
+        if isinstance(stored, UnreadableItem):
+            raise Retry(f"the item of an accepted send is malformed: {stored.error}")
         if stored is None and chunk.is_registered:
             # A small send is not registered: its only chunk may have been decided about.
             self._check_decided(chunk)  # guard: named_sends.unregistered_send

@@ -25,7 +25,7 @@ logger = logs.logger("receipts")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, IngestReceipts, ProcessReceipts]:
-    driver, clock = batch_driver("receipts", logger), SystemClock()
+    driver, clock = batch_driver("receipts", logger, endless=True), SystemClock()
     process = ProcessReceipts(
         messages=OpenSearchSentMessages(connect_from_environment()),
         delay_store=DynamoDbDelayStore.from_environment(),

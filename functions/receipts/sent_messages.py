@@ -5,7 +5,7 @@ Each outcome record of delivery is one document with at most 500 recipients; any
 a recipient costs a five-hundredth of a write, and a receipt a hundredth of a search (docs/decisions/037).
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import batched
 from typing import Any, Protocol
@@ -19,11 +19,8 @@ from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
 from masscomm.domain.suppressions import Suppression
 from masscomm.errors import DeadLetter, Retry
-from masscomm.observability import logs
 from masscomm.observability.traces import Trace, of_headers
-from masscomm.observability.unreadable_items import UnreadableItem, report_unreadable
-
-logger = logs.logger("receipts")
+from masscomm.observability.unreadable_items import read_each
 
 MESSAGES, USERS = "provider_messages", "users"
 # The number of message ids in one search; each may belong to another document.
@@ -165,14 +162,8 @@ class OpenSearchSentMessages:
         found: dict[str, SentMessage] = {}
         for chunk in batched(sorted(message_ids), _IDS_A_SEARCH, strict=False):
             wanted = set(chunk)
-            for hit in self._search(MESSAGES, {"terms": {"message_ids": list(chunk)}}, size=2 * _IDS_A_SEARCH):
-                try:
-                    sent = _outcome_of(hit["_id"], hit["_source"])
-                # guard: receipts.unreadable_message
-                except (KeyError, TypeError, ValueError, AttributeError) as error:
-                    item = UnreadableItem(store=MESSAGES, key={"id": str(hit["_id"])}, error=repr(error))
-                    report_unreadable(item, logger)
-                    continue
+            hits = self._search(MESSAGES, {"terms": {"message_ids": list(chunk)}}, size=2 * _IDS_A_SEARCH)
+            for sent in read_each(hits, _outcome_in, store=MESSAGES, key=_key_of):
                 found.update((name, message) for name, message in messages_of(sent) if name in wanted)
         return found
 
@@ -180,9 +171,9 @@ class OpenSearchSentMessages:
         found: dict[str, int] = {}
         for chunk in batched(sorted(endpoint_arns), _IDS_A_SEARCH, strict=False):
             query = some_state(("terms", "endpoint_arn", list(chunk)), ("term", "enabled", True))
-            for hit in self._search(DEVICE_STATE, query, size=2 * _IDS_A_SEARCH):
-                enabled = {state["endpoint_arn"] for state in states_in(hit["_source"]) if state["enabled"]}
-                found |= {arn: int(hit["_id"]) for arn in chunk if arn in enabled}
+            hits = self._search(DEVICE_STATE, query, size=2 * _IDS_A_SEARCH)
+            for device_id, enabled in read_each(hits, _enabled_endpoints, store=DEVICE_STATE, key=_key_of):
+                found |= {arn: device_id for arn in chunk if arn in enabled}
         return found
 
     def store_failures(self, new_failures: Sequence[MessageFailure]) -> list[Exception | None]:
@@ -206,11 +197,10 @@ class OpenSearchSentMessages:
             # sees both.
             with answering("a look-up of failed messages"):
                 answer = self._client.mget(index=MESSAGES, body={"ids": [f"{_REFUSED}{name}" for name in chunk]})
-            for document in answer["docs"]:
-                if "error" in document:
-                    raise Retry("OpenSearch answered a look-up of failed messages only in part")
-                if document["found"]:
-                    found[document["_id"].removeprefix(_REFUSED)] = Reason(document["_source"]["refused"])
+            if any("error" in document for document in answer["docs"]):
+                raise Retry("OpenSearch answered a look-up of failed messages only in part")
+            present = [document for document in answer["docs"] if document["found"]]
+            found |= dict(read_each(present, _failure_in, store=MESSAGES, key=_key_of))
         return found
 
     def addresses(self, user_ids: Collection[int]) -> dict[int, str]:
@@ -254,6 +244,23 @@ class OpenSearchSentMessages:
             raise Retry(f"OpenSearch answered a search of {index} only in part")
         hits: list[dict[str, Any]] = answer["hits"]["hits"]
         return hits
+
+
+def _key_of(hit: Mapping[str, Any]) -> dict[str, str]:
+    return {"id": str(hit["_id"])}
+
+
+def _outcome_in(hit: Mapping[str, Any]) -> OutcomeWithTrace:
+    return _outcome_of(hit["_id"], hit["_source"])
+
+
+def _enabled_endpoints(hit: Mapping[str, Any]) -> tuple[int, set[str]]:
+    """Return a device and its enabled endpoints."""
+    return int(hit["_id"]), {state["endpoint_arn"] for state in states_in(hit["_source"]) if state["enabled"]}
+
+
+def _failure_in(document: Mapping[str, Any]) -> tuple[str, Reason]:
+    return document["_id"].removeprefix(_REFUSED), Reason(document["_source"]["refused"])
 
 
 def _document(sent: OutcomeWithTrace) -> VersionedDocument:

@@ -27,7 +27,7 @@ logger = logs.logger("scheduler")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords]:
-    driver = batch_driver("scheduler", logger)
+    driver = batch_driver("scheduler", logger, endless=True)
     store, clock = DynamoDbDelayStore.from_environment(), SystemClock()
     release_due_records = ReleaseDueRecords(
         store=store,

@@ -112,6 +112,8 @@ class FindEvents:
         began_ms = self.clock.now_ms()
         if send.club_id in receiving:
             counted, control = self.counts.find(send), self.controls.read([send])[send]
+            if control.fault is not None:  # guard: webhooks.unreadable_control
+                return added  # The change stays recorded, so that its events follow once the control can be read.
             added = self._examine(send, counted, control, self.expansions.find(send), receiving)
         # A request that recorded the change may not have stored it yet.
         if changed.changed_at_ms <= began_ms - CHANGED_SENDS_SETTLE_S * 1000:  # guard: webhooks.change_may_follow
@@ -133,8 +135,12 @@ class FindEvents:
             position = self.changed.position()
             found = self.counts.since(position, end, receiving, limit=_BATCH)
             controls = self.controls.read([each.send for each in found.sends]) if found.sends else {}
+            for each in found.sends:
+                if controls[each.send].fault is not None:
+                    self.changed.put(ChangedSend(send=each.send, changed_at_ms=self.clock.now_ms()))
+            readable = [each for each in found.sends if controls[each.send].fault is None]
             added = pool.map(
-                lambda each, of=controls: self._examine(each.send, each, of[each.send], None, receiving), found.sends
+                lambda each, of=controls: self._examine(each.send, each, of[each.send], None, receiving), readable
             )
             sends, deliveries = sends + len(found.sends), deliveries + sum(added)
             if found.position != position:

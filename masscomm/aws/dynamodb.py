@@ -9,21 +9,22 @@ from uuid import uuid4
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
-from masscomm.errors import DeadLetter, Retry, Stop
+from masscomm.errors import DeadLetter, Retry, Stop, Unlisted
 
 _REFUSED = "ConditionalCheckFailedException"
 _INVALID = "ValidationException"
 _CANCELLED = "TransactionCanceledException"
 # Error codes of requests that fail permanently.
-_WRONG = {"ResourceNotFoundException", "AccessDeniedException", _INVALID, "UnrecognizedClientException"}
+_WRONG = {"ResourceNotFoundException", "AccessDeniedException", "UnrecognizedClientException"}
 # Parts of the message of a ValidationException that concern the item, in AWS and in DynamoDB Local: the item or its key
-# is too large, or no attribute can store a value. Any other message concerns the request or the table, which the data
-# cannot cause.
+# is too large, or no attribute can store a value.
 _TOO_LARGE = ("exceeded the maximum", "exceeded the size limit", "key values must be under")
 _OF_THE_ITEM = (
     *_TOO_LARGE,
     *("number overflow", "significant digits", "up to 38 digits", "empty string", "nesting levels"),
 )
+# Parts of a message that concerns the request or the table, which the data cannot cause.
+_OF_THE_TABLE = ("schema", "expression", "missing the key", "type mismatch for", "specified index")
 
 
 # Maximum bytes of one stored value. DynamoDB limits an item to 400 kB, attribute names included.
@@ -72,6 +73,7 @@ def answering(what: str) -> Iterator[None]:
         ConditionFailed: The condition of a write is not met.
         ItemRefused: DynamoDB can never store the item; the reason is too_large or invalid.
         Stop: There are no credentials, the table is unknown, a permission is missing or the request is invalid.
+        Unlisted: The item is refused for an unknown reason.
         Retry: Any other error.
     """
     try:
@@ -164,6 +166,7 @@ def _as_ours(what: str, error: ClientError) -> Exception:
     if code == _INVALID and any(words in lower for words in _OF_THE_ITEM):  # guard: dynamodb.refused_item
         large = any(words in lower for words in _TOO_LARGE)
         return ItemRefused("too_large" if large else "invalid", f"DynamoDB does not take {what}: {message}")
-    if code in _WRONG:
+    # guard: dynamodb.unlisted_refusal
+    if code in _WRONG or (code == _INVALID and any(words in lower for words in _OF_THE_TABLE)):
         return Stop(f"DynamoDB refuses {what}: {error}")
-    return Retry(f"DynamoDB answered {what} with {code}")
+    return (Unlisted if code == _INVALID else Retry)(f"DynamoDB answered {what} with {code}: {message}")

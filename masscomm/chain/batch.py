@@ -9,12 +9,13 @@ processor that handles one record at a time could not do this: it would report s
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
 from aws_lambda_powertools import Logger
 
+from masscomm.chain.unlisted_errors import UnlistedErrors, is_unlisted
 from masscomm.clock import Clock, SystemClock
 from masscomm.domain.records import AvroRecord
 from masscomm.domain.time_limits import FLUSH_RESERVE_S
@@ -145,6 +146,11 @@ class _Result[T]:
     # The error that no repetition changes, for which a dead-lettered record has not all of its outcomes.
     outcomes_refused: DeadLetter | None = None
 
+    @property
+    def first_error(self) -> Exception | None:
+        """Return the error before the record is dead-lettered; None if it has none."""
+        return self.error if self.item is None else self.item.error
+
     def settle(self) -> None:
         """Copy the item's error into the result, after the last delivery report.
 
@@ -164,6 +170,8 @@ class BatchDriver:
 
     Args:
         denied_ids: Decides whether a record waits whose schema id the registry does not know.
+        unlisted: Decides when a record with an unlisted error is dead-lettered, for a function whose attempts have no
+            end; None: the attempts end.
     """
 
     function: str
@@ -172,6 +180,7 @@ class BatchDriver:
     logger: Logger = field(default_factory=lambda: logs.logger("masscomm"))
     alarm: DeadLetterAlarm | None = None
     denied_ids: DeniedIds = field(default_factory=DeniedIds)
+    unlisted: UnlistedErrors | None = None
     clock: Clock = field(default_factory=SystemClock)
 
     def run[T](self, event: Mapping[str, Any], context: LambdaContext, use_case: UseCase[T]) -> dict[str, Any]:
@@ -201,12 +210,13 @@ class BatchDriver:
         except Stop:
             raise
         except Exception as error:
-            _fail_all(batch, error)
+            self._handle_each(batch, use_case, error)
         self._flush(context)
+        self._end_unlisted(results)
         dead_lettered = [
             result
             for result in results
-            if self._dead_letter_item(batch, result, use_case) or self._dead_letter_refused(result)
+            if self._dead_letter_item(batch, result, use_case) or self._dead_letter_undecoded(result)
         ]
         if dead_lettered:
             self._flush(context)
@@ -214,6 +224,31 @@ class BatchDriver:
             result.settle()
         self._report(results)
         return batch_response(result.record for result in results if result.error is not None)
+
+    def _handle_each[T](self, batch: Batch[T], use_case: UseCase[T], error: Exception) -> None:
+        """Handle each record alone after a fault in the code, so that a record that causes it fails alone. All records
+        fail after another error, and if the attempts end: Lambda then divides the batch.
+        """
+        items = batch.active()
+        # guard: unlisted.handled_alone
+        if self.unlisted is None or not is_unlisted(error) or len(items) == 1:
+            _fail_all(batch, error)
+            return
+        for item in items:
+            batch.attempt(item, partial(use_case.handle, replace(batch, items=[item])))
+
+    def _end_unlisted[T](self, results: Sequence[_Result[T]]) -> None:
+        """Give the records whose unlisted error has lasted an error with which they are dead-lettered."""
+        if self.unlisted is None:
+            return
+        failed = {each.record.source_position: each for each in results if is_unlisted(each.first_error)}
+        for position in self.unlisted.expired(failed, record_count=len(results)):
+            result = failed[position]
+            why = DeadLetter("unlisted", f"an error that is in no table has lasted: {result.first_error!r}"[:500])
+            if result.item is not None:
+                result.item.error = why
+            else:
+                result.error = why
 
     def _report[T](self, results: Sequence[_Result[T]]) -> None:
         """Count and log the results, and end the trace spans."""
@@ -299,14 +334,14 @@ class BatchDriver:
         value = on_failure_value(record, "UnknownSchema", self.clock.now_ms())
         self.producer.produce(topics.ON_FAILURE, record.key, value, [], report)
 
-    def _dead_letter_refused[T](self, result: _Result[T]) -> bool:
-        """Dead-letter a record that the topic on-failure refuses, such as one with a megabyte of headers; return
-        whether it does.
+    def _dead_letter_undecoded[T](self, result: _Result[T]) -> bool:
+        """Dead-letter a record without an item whose unlisted error has lasted, or that the topic on-failure refuses,
+        such as one with a megabyte of headers; return whether it is one.
         """
-        if result.handed_over is None or not isinstance(result.error, DeadLetter):
+        if result.item is not None or result.dead_letter is not None or not isinstance(result.error, DeadLetter):
             return False
-        result.error = None
-        self._dead_letter(result, result.handed_over)
+        why, result.error = result.handed_over or result.error, None
+        self._dead_letter(result, why)
         return True
 
     def _dead_letter[T](self, result: _Result[T], why: DeadLetter) -> None:

@@ -7,6 +7,7 @@ from aws_lambda_powertools import Logger
 
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver, UseCase, redeliver_all
+from masscomm.chain.unlisted_errors import UnlistedErrors
 from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
 from masscomm.errors import Stop
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
@@ -18,9 +19,16 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import traces
 
 
-def batch_driver(function: str, logger: Logger) -> BatchDriver:
-    """Return a batch driver that uses the real Kafka brokers and schema registry. Raises Stop if an environment
-    variable is missing.
+def batch_driver(function: str, logger: Logger, *, endless: bool = False) -> BatchDriver:
+    """Return a batch driver that uses the real Kafka brokers and schema registry.
+
+    Args:
+        function: The function's name.
+        logger: Its logger.
+        endless: Whether the attempts of its event source mapping have no end.
+
+    Raises:
+        Stop: An environment variable is missing.
     """
     traces.check_config()
     return BatchDriver(
@@ -29,6 +37,7 @@ def batch_driver(function: str, logger: Logger) -> BatchDriver:
         producer=KafkaProducer.from_environment(),
         logger=logger,
         alarm=DeadLetterAlarm(limit=environment.number("DEAD_LETTER_ALARM_LIMIT", DEFAULT_LIMIT), logger=logger),
+        unlisted=UnlistedErrors() if endless else None,
         denied_ids=DeniedIds(retry_s=environment.number("DENIED_SCHEMA_RETRY_S", DENIED_SCHEMA_RETRY_S)),
     )
 

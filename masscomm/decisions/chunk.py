@@ -56,7 +56,8 @@ class Chunk(NamedTuple):
         return self.request
 
     def under(self, control: SendControl, now_ms: int) -> "Chunk":
-        """Return the chunk with what the control of its send says at a time."""
+        """Return the chunk with what the control of its send says at a time. Raises Retry if it cannot be read."""
+        control.check_readable()
         if not control.cancelled and control.revision == 0:
             return self  # Copying the chunk takes longer than the rest of this function.
         cancelled = control.is_cancelled(now_ms)

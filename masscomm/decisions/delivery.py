@@ -18,6 +18,7 @@ from masscomm.domain.records import DeliveryRequested, Withdrawn
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import REGISTRAR_WAIT_S
 from masscomm.domain.users import Device, User, UserSettings
+from masscomm.errors import Retry
 from masscomm.stores.delivery_ledger import CallResult, accepted_before_delay
 from masscomm.stores.send_controls import SendControl
 
@@ -50,6 +51,8 @@ class DirectoryView(NamedTuple):
     quiet: Mapping[int, Decision] = {}
     # Whether the directory is complete up to the send's time, so that a row that is absent now does not arrive later.
     absence_is_confirmed: bool = False
+    # Why nothing may be decided: the control of the send cannot be read.
+    fault: Retry | None = None
     # Whether the send of the record is cancelled.
     is_cancelled: bool = False
     # The control of the send if the send is paused.

@@ -20,7 +20,7 @@ from masscomm.directory.client import (
     TransportError,
 )
 from masscomm.domain.time_limits import OPENSEARCH_REQUEST_S
-from masscomm.errors import DeadLetter, Retry, Stop
+from masscomm.errors import DeadLetter, Retry, Stop, Unlisted
 
 # The size limit of a bulk request. It is far below http.max_content_length (100 MB) and below the memory of a small
 # node.
@@ -29,6 +29,8 @@ _CONFLICT = 409
 _BAD_REQUEST = 400
 _TOO_LARGE = 413
 _TOO_MANY = 429
+# The statuses of a document that concern its index or the moment: no such index, no writes, too busy, no shard.
+_NOT_OF_THE_DOCUMENT = (403, 404, _TOO_MANY, 503)
 # The error of a closed index, for example while it is restored from a snapshot. It has the status 400, and passes.
 _CLOSED = "index_closed_exception"
 
@@ -122,7 +124,8 @@ def write(client: OpenSearch, documents: Sequence[VersionedDocument]) -> list[Ex
 
     Returns:
         One result for each document, in their order. None: the index now contains this version or a newer one. Retry:
-        OpenSearch does not accept the document now. DeadLetter(unmappable): the index will never accept it.
+        OpenSearch does not accept the document now. Unlisted: it refuses this document for an unknown reason.
+        DeadLetter(unmappable): the index will never accept it.
 
     Raises:
         Stop: OpenSearch denies access.
@@ -206,4 +209,6 @@ def _fate(item: Mapping[str, Any]) -> Exception | None:
     kind = error.get("type") if isinstance(error, dict) else None
     if status == _BAD_REQUEST and kind != _CLOSED:  # guard: opensearch.closed_index
         return DeadLetter("unmappable", f"OpenSearch does not take the document: {text}")
-    return Retry(f"OpenSearch answered {status} for a document: {text}")
+    # guard: opensearch.unlisted_status
+    is_unlisted = isinstance(status, int) and status not in _NOT_OF_THE_DOCUMENT and kind != _CLOSED
+    return (Unlisted if is_unlisted else Retry)(f"OpenSearch answered {status} for a document: {text}")

@@ -12,6 +12,7 @@ from masscomm.directory.client import OpenSearch
 from masscomm.directory.device_states import INDEX as STATES
 from masscomm.directory.device_states import some_state, state_in
 from masscomm.errors import Retry
+from masscomm.observability.unreadable_items import read_each
 
 # The position of a device in the list: the time of its state in ms since the epoch, and OpenSearch's sequence number.
 type Position = tuple[int, int]
@@ -146,16 +147,15 @@ class OpenSearchDisabledDevices(_Examined):
         """Return the devices that are disabled in the snapshot generation that serves look-ups, by id."""
         found = self._documents(DEVICES, list(documents))
         rows = {document["_id"]: document["_source"] for document in found if document["found"]}
-        states = {
-            document["_id"]: state_in(documents[document["_id"]], document["_index"].removeprefix(f"{DEVICES}-"))
-            for document in found
-        }
         users = self._by_id(USERS, list({str(row["user_id"]) for row in rows.values() if row.get("user_id")}))
-        return {
-            device_id: _device(device_id, state, rows.get(device_id, {}), users)
-            for device_id, state in states.items()
-            if not state["enabled"]
-        }
+
+        def device_in(document: Mapping[str, Any]) -> tuple[str, DisabledDevice | None]:
+            device_id, generation = document["_id"], document["_index"].removeprefix(f"{DEVICES}-")
+            state = state_in(documents[device_id], generation)
+            return device_id, None if state["enabled"] else _device(device_id, state, rows.get(device_id, {}), users)
+
+        read = read_each(found, device_in, store=STATES, key=lambda document: {"id": document["_id"]})
+        return {device_id: device for device_id, device in read if device is not None}
 
     def _by_id(self, index: str, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
         return {document["_id"]: document["_source"] for document in self._documents(index, ids) if document["found"]}

@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import cache, partial
 from itertools import islice
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from masscomm import environment
 from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, USERS, captured_tables, settings_tables
@@ -27,12 +27,17 @@ from masscomm.domain.platforms import platform_named, platform_of_arn
 from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
+from masscomm.observability.unreadable_items import read_each
 
 _KEYS_A_SEARCH = 100
 # Matches the templates for every club.
 _EVERY_CLUB: Mapping[str, Any] = {"bool": {"must_not": [{"exists": {"field": "club_id"}}]}}
 # How long OpenSearch keeps a point in time after its last page: longer than the caller takes for a page.
 _SNAPSHOT_KEPT = "2m"
+
+# The types of a user's texts, and these.
+_TEXTS = frozenset((str, type(None)))
+_USER_TEXTS = ("first_name", "last_name", "email", "phone", "locale", "time_zone")
 
 type Source = Mapping[str, Any]
 
@@ -92,7 +97,7 @@ class OpenSearchDirectory:
 
     def users(self, user_ids: Sequence[int]) -> dict[int, User]:
         found = self._by_id([(USERS, user_id) for user_id in dict.fromkeys(user_ids)])
-        return {user_id: _user(user_id, source) for (_, user_id), (source, _) in found.items()}
+        return _users(((user_id, source) for (_, user_id), (source, _) in found.items()))
 
     def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
         tables = (*settings_tables(), preference_changes.INDEX)
@@ -103,7 +108,7 @@ class OpenSearchDirectory:
         tables = (USERS, *settings_tables(), preference_changes.INDEX)
         wanted = [(table, user_id) for user_id in dict.fromkeys(user_ids) for table in tables]
         found = self._by_id(wanted, tables=len(tables))
-        users = {user_id: _user(user_id, source) for (table, user_id), (source, _) in found.items() if table == USERS}
+        users = _users((user_id, source) for (table, user_id), (source, _) in found.items() if table == USERS)
         return users, _merged_settings(found)
 
     def users_of_club(self, club_id: int, *, after: int = 0) -> Iterator[list[User]]:
@@ -116,7 +121,7 @@ class OpenSearchDirectory:
         query = {"filter": [{"term": {"club_id": club_id}}]}  # guard: audiences.own_tenant
         try:
             for rows in self._pages(USERS, query, after=after, snapshot=snapshot):
-                yield [_user(int(row["_id"]), row["_source"]) for row in rows]
+                yield list(read_each(rows, _user_in, store=USERS, key=_key_of))
         finally:
             # It would also end by itself.
             with suppress(Retry, Stop), answering("the end of a point in time"):
@@ -124,17 +129,20 @@ class OpenSearchDirectory:
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         found: dict[int, list[Device]] = {user_id: [] for user_id in user_ids}
-        rows: list[tuple[int, str, Source]] = []
+        rows: list[_DeviceRow] = []
         for ids in _slices(list(found), self._slice_size):
             query = {"filter": [{"terms": {"user_id": ids}}, {"term": {"active": True}}]}
             for hits in self._pages(DEVICES, query):
-                rows += ((int(hit["_id"]), hit["_index"].removeprefix(f"{DEVICES}-"), hit["_source"]) for hit in hits)
-        states = self._by_id([(device_states.INDEX, device_id) for device_id, _, _ in rows])
-        for device_id, generation, source in rows:
-            document, _ = states.get((device_states.INDEX, device_id), ({}, 0))
+                rows += read_each(hits, _device_row, store=DEVICES, key=_key_of)
+        states = self._by_id([(device_states.INDEX, row.device_id) for row in rows])
+
+        def device_of(row: _DeviceRow) -> Device:
+            document, _ = states.get((device_states.INDEX, row.device_id), ({}, 0))
             # A new token has its own endpoint, or none yet.
-            state = device_states.state_for(document, generation=generation, token=source["token"])
-            device = _device(device_id, source, state)
+            state = device_states.state_for(document, generation=row.generation, token=row.source["token"])
+            return _device(row.device_id, row.source, state)
+
+        for device in read_each(rows, device_of, store=DEVICES, key=lambda row: {"id": str(row.device_id)}):
             if device.user_id not in found:
                 raise Retry("OpenSearch returned a device of a user that was not in the search")
             found[device.user_id].append(device)
@@ -150,8 +158,7 @@ class OpenSearchDirectory:
         found: dict[tuple[int, str, str], list[Template]] = {key: [] for key in keys}
         for some in _slices(list(found), _KEYS_A_SEARCH):
             query = {"should": [_template_query(*key) for key in some], "minimum_should_match": 1}
-            for template_id, source in self._search(TEMPLATES, query):
-                template = _template(template_id, source)
+            for template in self._templates(query):
                 for key in some:
                     club_id, category, channel = key
                     if template.club_id in (club_id, None) and (template.type, template.channel) == (category, channel):
@@ -165,8 +172,8 @@ class OpenSearchDirectory:
         if query.club_ids is not None:  # guard: tenancy.listed_templates
             own = {"terms": {"club_id": list(query.club_ids)}}
             filters.append({"bool": {"should": [own, _EVERY_CLUB], "minimum_should_match": 1}})
-        found = self._search(TEMPLATES, {"filter": filters}, after=query.after, page_size=query.limit)
-        return [_template(template_id, source) for template_id, source in islice(found, query.limit)]
+        found = self._templates({"filter": filters}, after=query.after, page_size=query.limit)
+        return list(islice(found, query.limit))
 
     def confirm(self, ts_ms: int) -> DirectoryPosition:
         if (confirmed := self._confirmed) is not None and self.is_confirmed(ts_ms):
@@ -282,12 +289,12 @@ class OpenSearchDirectory:
                     found[index, name] = read
         return found
 
-    def _search(
-        self, index: str, query: Mapping[str, Any], *, after: int | None = None, page_size: int | None = None
-    ) -> Iterator[tuple[int, Source]]:
-        """Yield (id, row) for all documents that match a bool query and are not deleted, in the order of their ids."""
-        for page in self._pages(index, query, after=after, page_size=page_size):
-            yield from ((int(hit["_id"]), hit["_source"]) for hit in page)
+    def _templates(
+        self, query: Mapping[str, Any], *, after: int | None = None, page_size: int | None = None
+    ) -> Iterator[Template]:
+        """Yield all templates that match a bool query and are not deleted, in the order of their ids."""
+        for page in self._pages(TEMPLATES, query, after=after, page_size=page_size):
+            yield from read_each(page, _template, store=TEMPLATES, key=_key_of)
 
     def _pages(
         self,
@@ -387,10 +394,28 @@ def _slices[T](items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
+def _key_of(hit: Mapping[str, Any]) -> dict[str, str]:
+    return {"id": str(hit["_id"])}
+
+
+def _users(rows: Iterable[tuple[int, Source]]) -> dict[int, User]:
+    """Return the users by id. One that cannot be read is absent, so that nothing is sent to this user."""
+    users = read_each(rows, lambda row: _user(*row), store=USERS, key=lambda row: {"id": str(row[0])})
+    return {user.user_id: user for user in users}
+
+
+def _user_in(hit: Mapping[str, Any]) -> User:
+    return _user(int(hit["_id"]), hit["_source"])
+
+
 def _user(user_id: int, source: Source) -> User:
+    """Return the user in a row. Raises an error of DAMAGE."""
+    club_id = source["club_id"]
+    if not isinstance(club_id, int) or not _TEXTS.issuperset(map(type, map(source.get, _USER_TEXTS))):
+        raise TypeError(f"a user without a club, or with a value that is no text: {sorted(source)}")
     return User(
         user_id=user_id,
-        club_id=source["club_id"],
+        club_id=club_id,
         first_name=source.get("first_name") or "",
         last_name=source.get("last_name") or "",
         email=source.get("email"),
@@ -462,6 +487,16 @@ def _ms_of(text: object) -> int | None:
     return None if at is None or at.tzinfo is None else round(at.timestamp() * 1_000)
 
 
+class _DeviceRow(NamedTuple):
+    device_id: int
+    generation: str
+    source: Source
+
+
+def _device_row(hit: Mapping[str, Any]) -> _DeviceRow:
+    return _DeviceRow(int(hit["_id"]), hit["_index"].removeprefix(f"{DEVICES}-"), hit["_source"])
+
+
 def _device(device_id: int, source: Source, state: Source) -> Device:
     platform = platform_named(source["platform"]) or source["platform"]  # guard: devices.platform_of_row
     arn = state.get("endpoint_arn")
@@ -479,9 +514,11 @@ def _device(device_id: int, source: Source, state: Source) -> Device:
     )
 
 
-def _template(template_id: int, source: Source) -> Template:
+def _template(hit: Mapping[str, Any]) -> Template:
+    """Return the template in a hit. Raises an error of DAMAGE."""
+    source = hit["_source"]
     return Template(
-        template_id=template_id,
+        template_id=int(hit["_id"]),
         club_id=source.get("club_id"),
         type=source["type"],
         channel=source["channel"],

@@ -1,12 +1,13 @@
 """Lists and removes suppressions: addresses to which a club (tenant) sends no e-mail (masscomm.domain.suppressions)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from masscomm.directory.bulk_writes import answering
 from masscomm.directory.client import OpenSearch
 from masscomm.domain.suppressions import INDEX
+from masscomm.observability.unreadable_items import read_each
 
 # The position of a suppression in the list: its time in ms since the epoch, and OpenSearch's sequence number.
 type Position = tuple[int, int]
@@ -86,7 +87,7 @@ class OpenSearchSuppressionList:
         shown = hits[:limit]
         at_ms, number = shown[-1]["sort"] if shown else (0, 0)
         return SuppressionPage(
-            rows=[_suppression(hit["_id"], hit["_source"]) for hit in shown],
+            rows=list(read_each(shown, _suppression, store=INDEX, key=lambda hit: {"id": hit["_id"]})),
             next=(at_ms, number) if len(hits) > limit else None,
         )
 
@@ -134,7 +135,8 @@ class InMemorySuppressionList:
         return {row.id for row in self._rows} & set(ids)
 
 
-def _suppression(id_: str, source: dict[str, Any]) -> StoredSuppression:
+def _suppression(hit: Mapping[str, Any]) -> StoredSuppression:
+    id_, source = hit["_id"], hit["_source"]
     return StoredSuppression(
         id=id_,
         club_id=source.get("club_id"),

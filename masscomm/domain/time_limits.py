@@ -127,6 +127,9 @@ DENIED_SCHEMA_FORGET_S = 300.0
 # How long the metrics job asks for the schema id of a record that it has quarantined: the chain may still deliver the
 # record.
 LATE_SCHEMA_S = 3_600
+# A function whose attempts have no end retries a record with an error of its own that is in no table for this time, and
+# remembers it for this time after its last attempt.
+UNLISTED_RETRY_S, UNLISTED_FORGET_S = 120.0, 300.0
 
 # --- delays and retries -----------------------------------------------------------------------------------------------
 # The delays of a retry schedule double from the first to the last; a record without expires_at is retried for the
@@ -358,6 +361,7 @@ RULES: Mapping[str, str] = {
     "LATE_SCHEMA_S + 86_400 <= min(COUNTED_IDS_KEPT_S, LEDGER_KEPT_S, DECISIONS_KEPT_S)": (
         "a record that is produced again for its late schema is neither counted nor published twice"
     ),
+    "UNLISTED_RETRY_S < UNLISTED_FORGET_S": "a record is known until it is given up",
     "every_s('scheduler') <= RETRY_FIRST_S < RETRY_LAST_S < RETRY_LIFETIME_S": "a delay ends with a sweep",
     "RETRY_LIFETIME_S <= LEDGER_KEPT_S": "results are kept while a record is retried",
     "RETRY_LIFETIME_S < DELAYED_KEPT_S": "a delayed record outlives an outage of the scheduler",

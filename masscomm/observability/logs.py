@@ -27,7 +27,11 @@ IDS = ("send_id", "club_id", "record_id", "channel")
 
 
 class _StandardOutput(logging.StreamHandler[TextIO]):
-    """Writes to the current sys.stdout, which may have been redirected after the logger was created."""
+    """Writes to the current sys.stdout, which may have been redirected after the logger was created; in a command to
+    sys.stderr, because its results are on standard output.
+    """
+
+    in_command = False
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -35,7 +39,12 @@ class _StandardOutput(logging.StreamHandler[TextIO]):
     @property
     def stream(self) -> TextIO:  # type: ignore[override]
         """Return the stream to which the next line is written."""
-        return sys.stdout
+        return sys.stderr if _StandardOutput.in_command else sys.stdout
+
+
+def write_to_standard_error() -> None:
+    """Write all lines of this process to standard error: it is a command."""
+    _StandardOutput.in_command = True
 
 
 def logger(service: str) -> Logger:

@@ -214,11 +214,19 @@ OLDEST_DUE = _gauge(
 # --- stored items ---------------------------------------------------------------------------------------------------
 UNREADABLE_ITEMS = _counter(
     "UnreadableItems",
-    "stored items that a sweep cannot read: they stay where they are, and each sweep skips and counts them again",
+    "stored items that cannot be read: they stay where they are, and each sweep and list skips and counts them again",
+    "audience_expander",
+    "audiences",
+    "builder",
+    "delivery",
+    "metrics_handler",
+    "operations_handler",
     "preference_checker",
     "preferences_handler",
     "receipts",
     "scheduler",
+    "send_handler",
+    "webhook_events",
 )
 
 # --- webhooks ---------------------------------------------------------------------------------------------------------

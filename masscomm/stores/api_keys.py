@@ -10,7 +10,7 @@ repeated request finds the key. The text of the key is in the first response onl
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -22,6 +22,7 @@ from masscomm.aws.request import Limits
 from masscomm.domain.key_limits import COUNTED_UNDER, LIMITS
 from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S
 from masscomm.errors import Retry
+from masscomm.observability.unreadable_items import read_each
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -290,17 +291,20 @@ class ApiKeys:
         return None if item is None else self.find(item["digest"]["S"])
 
     def page(self, sees: Callable[[str], bool], *, before: Position | None, limit: int) -> KeyPage:
-        chosen: list[Mapping[str, Any]] = []
-        for entry in self._entries(before):
-            if sees(entry["clubs"]["S"]):
+        chosen: list[_Entry] = []
+        for entry in self._read_each(self._entries(before), _entry):
+            if sees(entry.clubs):
                 chosen.append(entry)
             if len(chosen) > limit:
                 break
-        digests = [entry["id"]["S"] for entry in chosen[:limit]]
-        items = read_items(self._client, _WHAT, self._table, [{"id": {"S": digest}} for digest in digests])
+        keys = [{"id": {"S": entry.digest}} for entry in chosen[:limit]]
         # The index may have a key that expired a moment ago.
-        keys = sorted(map(_key, items), key=lambda key: key.position, reverse=True)
-        return KeyPage(keys, _position(chosen[limit - 1]) if len(chosen) > limit else None)
+        found = self._read_each(read_items(self._client, _WHAT, self._table, keys), _key)
+        shown = sorted(found, key=lambda key: key.position, reverse=True)
+        return KeyPage(shown, chosen[limit - 1].position if len(chosen) > limit else None)
+
+    def _read_each[T](self, items: Iterable[Mapping[str, Any]], read: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
+        return read_each(items, read, store=self._table, key=lambda item: {"id": item["id"]["S"]})
 
     def _entries(self, before: Position | None) -> Iterator[Mapping[str, Any]]:
         """Yield the entries of the index, the latest first."""
@@ -330,7 +334,7 @@ class ApiKeys:
                 FilterExpression="attribute_exists(clubs) AND attribute_not_exists(listing)",
                 ConsistentRead=True,
             )
-            return [_key(item) for page in pages for item in page["Items"]]
+            return list(self._read_each((item for page in pages for item in page["Items"]), _key))
 
     def list_earlier(self, key: ApiKey) -> None:
         """Add a key that an earlier version has stored to lists, and its id. It may be repeated."""
@@ -447,10 +451,17 @@ def _by_id(key: ApiKey) -> dict[str, Any]:
     return {"id": {"S": _BY_ID + key.key_id}, "digest": {"S": key.digest}, **end}
 
 
-def _position(entry: Mapping[str, Any]) -> Position:
-    """Return the position in an entry of the index."""
-    created_at, _, key_id = entry["position"]["S"].partition("#")
-    return Position(int(created_at), key_id)
+class _Entry(NamedTuple):
+    """An entry of the index that lists the keys."""
+
+    digest: str
+    clubs: str
+    position: Position
+
+
+def _entry(item: Mapping[str, Any]) -> _Entry:
+    created_at, _, key_id = item["position"]["S"].partition("#")
+    return _Entry(item["id"]["S"], item["clubs"]["S"], Position(int(created_at), key_id))
 
 
 def _made(item: Mapping[str, Any]) -> MadeBefore:

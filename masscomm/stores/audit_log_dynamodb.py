@@ -1,6 +1,6 @@
 """The audit log in DynamoDB: the table of schemas/dynamodb/audit_log.json."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from masscomm.aws.dynamodb import ConditionFailed, answering
@@ -8,6 +8,7 @@ from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.audit import AuditEntry
 from masscomm.errors import Retry
+from masscomm.observability.unreadable_items import read_each
 from masscomm.stores.audit_log import AuditPage, AuditQuery
 
 _WHAT = "the audit log"
@@ -43,23 +44,37 @@ class DynamoDbAuditLog(TableAdapter):
     def page(self, query: AuditQuery) -> AuditPage:
         # BETWEEN includes its upper bound; no entry has the bound itself as its key, except that of `before`.
         latest = _sort_key(query.end_ms, "") if query.before is None else _sort_key(*query.before)
-        with answering(_WHAT):
-            answer = self._client.query(
-                TableName=self._table,
-                KeyConditionExpression="club = :club AND #at BETWEEN :first AND :last",
-                ExpressionAttributeNames={"#at": "at"},
-                ExpressionAttributeValues={
-                    ":club": {"S": _partition(query.club_id)},
-                    ":first": {"S": _sort_key(query.start_ms, "")},
-                    ":last": {"S": latest},
-                },
-                ScanIndexForward=False,
-                # The entry of `before` and one more than the page.
-                Limit=query.limit + 2,
-                ConsistentRead=True,
-            )
-        found = [_entry(item) for item in answer["Items"] if item["at"]["S"] != latest]
+        found: list[AuditEntry] = []
+        for entry in self._entries(
+            TableName=self._table,
+            KeyConditionExpression="club = :club AND #at BETWEEN :first AND :last",
+            ExpressionAttributeNames={"#at": "at"},
+            ExpressionAttributeValues={
+                ":club": {"S": _partition(query.club_id)},
+                ":first": {"S": _sort_key(query.start_ms, "")},
+                ":last": {"S": latest},
+            },
+            ScanIndexForward=False,
+            # The entry of `before` and one more than the page.
+            Limit=query.limit + 2,
+            ConsistentRead=True,
+        ):
+            if _sort_key(entry.at_ms, entry.id) != latest:
+                found.append(entry)
+            if len(found) > query.limit:
+                break
         return AuditPage(entries=found[: query.limit], more=len(found) > query.limit)
+
+    def _entries(self, **query: Any) -> Iterator[AuditEntry]:
+        """Yield the readable entries of a query."""
+        with answering(_WHAT):
+            for page in self._client.get_paginator("query").paginate(**query):
+                yield from read_each(
+                    page["Items"],
+                    _entry,
+                    store=self._table,
+                    key=lambda item: {name: item[name]["S"] for name in ("club", "at")},
+                )
 
 
 def _partition(club_id: int | None) -> str:

@@ -8,6 +8,7 @@ from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.time_limits import CHANGED_SENDS_KEPT_S
 from masscomm.errors import Retry
+from masscomm.observability.unreadable_items import read_each
 from masscomm.stores.changed_sends import ChangedSend, Position
 from masscomm.stores.send_controls import SendKey
 
@@ -42,7 +43,9 @@ class DynamoDbChangedSends(TableAdapter):
                 ExpressionAttributeValues={":part": {"S": _CHANGED}},
                 ConsistentRead=True,
             ):
-                yield from map(_changed, page["Items"])
+                yield from read_each(
+                    page["Items"], _changed, store=self._table, key=lambda item: {"id": item["id"]["S"]}
+                )
 
     def remove(self, changed: ChangedSend) -> None:
         try:

@@ -13,6 +13,7 @@ from masscomm.aws.table import TableAdapter
 from masscomm.domain.send_states import SendState
 from masscomm.domain.time_limits import EXPANSIONS_KEPT_S
 from masscomm.errors import Retry
+from masscomm.observability.unreadable_items import read_each
 from masscomm.stores.expansions import ExpandedChunk, Expansion, ListedExpansion, Progress
 from masscomm.stores.send_controls import SendKey
 
@@ -112,7 +113,12 @@ class DynamoDbExpansions(TableAdapter):
             ExpressionAttributeValues={":list": {"S": _list_id(club_id)}, ":before": {"S": _moment(before_ms)}},
             ScanIndexForward=False,
         )
-        yield from (_listed(club_id, item) for item in items)
+        yield from read_each(
+            items,
+            lambda item: _listed(club_id, item),
+            store=self._table,
+            key=lambda item: {name: item[name]["S"] for name in ("send", "part")},
+        )
 
     def _pages(self, **query: Any) -> Iterator[Mapping[str, Any]]:
         """Yield the items of all pages of a query, each of at most 1 MB."""

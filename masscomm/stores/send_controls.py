@@ -15,6 +15,7 @@ from masscomm.domain.limits import SEND_ID_PATTERN
 from masscomm.domain.records import BuildRequested, DeliveryRequested, RecheckRequested
 from masscomm.domain.time_limits import ACCEPTED_SENDS_KEPT_S, CANCELLATIONS_KEPT_S, PAUSE_LIMIT_S
 from masscomm.errors import Retry
+from masscomm.observability.unreadable_items import UnreadableItem
 
 _SEND_ID = re.compile(SEND_ID_PATTERN)
 # The attempts to store a change while other requests change the same control.
@@ -79,15 +80,24 @@ class SendControl:
     send_at_ms: int | None = None
     # The number of changes of this control. Cancelling changes another item.
     revision: int = 0
+    # Why the stored control cannot be read; None if it can. The send is neither continued nor ended then.
+    fault: str | None = None
+
+    def check_readable(self) -> None:
+        """Raise Retry if the stored control cannot be read, except for a cancelled send, which nothing continues."""
+        if self.fault is not None and not self.cancelled:  # guard: send_controls.unreadable
+            raise Retry(f"the control of a send is malformed: {self.fault}")
 
     def is_cancelled(self, now_ms: int) -> bool:
         """Return whether the send is cancelled. A pause that has reached its limit cancels the send, too: a control is
-        not kept for ever, and the send must not continue by itself.
+        not kept for ever, and the send must not continue by itself. Raises Retry if the control cannot be read.
         """
+        self.check_readable()
         return self.cancelled or (self.paused_at_ms is not None and now_ms >= self._pause_limit_ms)
 
     def is_paused(self, now_ms: int) -> bool:
-        return self.paused_at_ms is not None and not self.is_cancelled(now_ms)
+        """Return whether the send is paused. Raises Retry if the control cannot be read."""
+        return not self.is_cancelled(now_ms) and self.paused_at_ms is not None
 
     def held_until_ms(self, expires_at: int | None, now_ms: int) -> int:
         """Return the time at which a held record of the paused send is released even if the send is not resumed, so
@@ -179,9 +189,10 @@ class SendControls(Protocol):
 
     def read_with_registered(
         self, sends: Iterable[SendKey], send_ids: Iterable[str]
-    ) -> tuple[Mapping[SendKey, SendControl], Mapping[str, AcceptedSend]]:
+    ) -> tuple[Mapping[SendKey, SendControl], Mapping[str, AcceptedSend | UnreadableItem]]:
         """Return the control of each of the given sends, and those of the accepted sends with the given ids that exist,
-        in one consistent read for up to 100 keys: a send has two, an id one.
+        in one consistent read for up to 100 keys: a send has two, an id one. An item that cannot be read concerns its
+        send alone.
         """
         ...
 
@@ -286,9 +297,11 @@ def accepted_of(controls: SendControls, send: SendKey) -> AcceptedSend | None:
     return of_send(controls.accepted(send.send_id), send)
 
 
-def of_send(accepted: AcceptedSend | None, send: SendKey) -> AcceptedSend | None:
-    """Return the accepted send; None if it is another tenant's send with the same id."""
-    return accepted if accepted is not None and accepted.send == send else None  # guard: tenancy.accepted_send
+def of_send(accepted: AcceptedSend | UnreadableItem | None, send: SendKey) -> AcceptedSend | None:
+    """Return the accepted send; None if it is another tenant's send with the same id, or cannot be read."""
+    if not isinstance(accepted, AcceptedSend):
+        return None
+    return accepted if accepted.send == send else None  # guard: tenancy.accepted_send
 
 
 def change(
@@ -326,7 +339,7 @@ class InMemorySendControls:
 
     def read_with_registered(
         self, sends: Iterable[SendKey], send_ids: Iterable[str]
-    ) -> tuple[Mapping[SendKey, SendControl], Mapping[str, AcceptedSend]]:
+    ) -> tuple[Mapping[SendKey, SendControl], Mapping[str, AcceptedSend | UnreadableItem]]:
         asked = frozenset(sends)
         self.reads.append(asked)
         self._answer()

@@ -16,6 +16,7 @@ from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.time_limits import CANCELLATIONS_KEPT_S
 from masscomm.errors import MasscommError, Retry
+from masscomm.observability.unreadable_items import DAMAGE, UnreadableItem, described, report_unreadable
 from masscomm.stores.send_controls import (
     AcceptedSend,
     Cancellation,
@@ -46,7 +47,7 @@ class DynamoDbSendControls(TableAdapter):
 
     def read_with_registered(
         self, sends: Iterable[SendKey], send_ids: Iterable[str]
-    ) -> tuple[Mapping[SendKey, SendControl], Mapping[str, AcceptedSend]]:
+    ) -> tuple[Mapping[SendKey, SendControl], Mapping[str, AcceptedSend | UnreadableItem]]:
         asked = set(sends)
         valid = [send for send in asked if send.is_valid]  # guard: cancellations.hostile_send_id
         of_sends = {_accepted_id(send_id): send_id for send_id in send_ids}
@@ -54,12 +55,33 @@ class DynamoDbSendControls(TableAdapter):
         found = read_items(self._client, _WHAT, self._table, [{"id": {"S": id_}} for id_ in keys])
         items = {item["id"]["S"]: item for item in found}
         controls = {
-            send: _control(send, items.get(_control_id(send), {}), cancelled=send.text in items)
+            send: self._control(send, items.get(_control_id(send), {}), cancelled=send.text in items)
             if send.is_valid
             else SendControl(send=send)
             for send in asked
         }
-        return controls, {send_id: _accepted(send_id, items[id_]) for id_, send_id in of_sends.items() if id_ in items}
+        registered = {
+            send_id: self._registered(send_id, items[id_]) for id_, send_id in of_sends.items() if id_ in items
+        }
+        return controls, registered
+
+    def _control(self, send: SendKey, item: Mapping[str, Any], *, cancelled: bool) -> SendControl:
+        """Return the control in an item, or one that says that it cannot be read."""
+        try:
+            return _control(send, item, cancelled=cancelled)
+        except DAMAGE as error:  # guard: send_controls.damaged_item
+            return SendControl(send=send, cancelled=cancelled, fault=self._report(item, error).error)
+
+    def _registered(self, send_id: str, item: Mapping[str, Any]) -> AcceptedSend | UnreadableItem:
+        try:
+            return _accepted(send_id, item)
+        except DAMAGE as error:  # guard: send_controls.damaged_send
+            return self._report(item, error)
+
+    def _report(self, item: Mapping[str, Any], error: Exception) -> UnreadableItem:
+        unreadable = UnreadableItem(store=self._table, key={"id": item["id"]["S"]}, error=described(error))
+        report_unreadable(unreadable)
+        return unreadable
 
     def find(self, send: SendKey) -> Cancellation | None:
         item = self._get(send.text) if send.is_valid else None
@@ -259,16 +281,9 @@ def _accepted_id(send_id: str) -> str:
 
 
 def _control(send: SendKey, item: Mapping[str, Any], *, cancelled: bool) -> SendControl:
-    """Return the control in an item, which is empty if there is none. Raises Retry if the item is malformed."""
-    try:
-        return SendControl(
-            send=send,
-            cancelled=cancelled,
-            revision=int(item["revision"]["N"]) if item else 0,
-            **{name: int(item[name]["N"]) for name in _TIMES if name in item},
-        )
-    except (KeyError, ValueError) as error:
-        raise Retry(f"the control of a send is malformed: {error!r}") from error
+    """Return the control in an item, which is empty if there is none. Raises an error of DAMAGE."""
+    times: dict[str, Any] = {name: int(item[name]["N"]) for name in _TIMES if name in item}
+    return SendControl(send=send, cancelled=cancelled, revision=int(item["revision"]["N"]) if item else 0, **times)
 
 
 def _cancellation(item: Mapping[str, Any]) -> Cancellation:

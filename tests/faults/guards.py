@@ -27,6 +27,7 @@ NO_EARLIER_ARCHIVE = "no cell begins with an archive of an earlier version"
 EXAMPLE_LOCALES = "the cells have English templates only"
 EXAMPLE_TEMPLATES = "the cells render only the example monolith's templates"
 ONE_PLAN = "no cell changes the columns or the query of a batch"
+UNLISTED = "no cell has a server with an unlisted answer"
 NO_ERASURE = "no cell erases a person"
 NO_LATE_SCHEMA = "no cell registers a schema after a record that uses it"
 IDENTITY_ALWAYS = "the local gateway always passes an identity"
@@ -1111,16 +1112,94 @@ MUTANTS = (
         no_cell="the test tries every way to be unreadable",
     ),
     Mutant(
+        guard="send_controls.damaged_item",
+        rule="A stored control that cannot be read concerns its send alone.",
+        change=Never(),
+        no_cell="no cell damages a control",
+    ),
+    Mutant(
+        guard="send_controls.damaged_send",
+        rule="A stored acceptance that cannot be read concerns its send alone.",
+        change=Never(),
+        no_cell="no cell damages an acceptance",
+    ),
+    Mutant(
+        guard="send_controls.unreadable",
+        rule="Nothing is decided or published for a send whose control cannot be read.",
+        change=Never(),
+        no_cell="no cell damages a control",
+    ),
+    Mutant(
+        guard="send_controls.unreadable_delivery",
+        rule="Nothing is published for a send whose control cannot be read.",
+        change=Never(),
+        no_cell="no cell damages a control",
+    ),
+    Mutant(
+        guard="sends.unreadable_control_in_a_list",
+        rule="The list of sends has those whose control cannot be read.",
+        change=Never(),
+        no_cell="no cell damages a control",
+    ),
+    Mutant(
+        guard="webhooks.unreadable_control",
+        rule="A send's events follow once its control can be read.",
+        change=Never(),
+        no_cell="no cell damages a control",
+    ),
+    Mutant(
+        guard="unlisted.retried_first",
+        rule="A record with an unlisted error is retried before it is given up.",
+        change=Never(),
+        no_cell=UNLISTED,
+    ),
+    Mutant(
+        guard="unlisted.whole_batch",
+        rule="An unlisted error of every record of a batch gives none of them up.",
+        change=Never(),
+        no_cell=UNLISTED,
+    ),
+    Mutant(
+        guard="unlisted.flood",
+        rule="A flood of unlisted errors gives few records up.",
+        change=Always(),
+        no_cell=UNLISTED,
+    ),
+    Mutant(
+        guard="unlisted.handled_alone",
+        rule="A fault in the code that one record causes fails no other record of its batch.",
+        change=Always(),
+        no_cell=UNLISTED,
+    ),
+    Mutant(
+        guard="opensearch.unlisted_status",
+        rule="An unlisted refusal of one document is not retried for ever.",
+        change=Becomes("False"),
+        no_cell=UNLISTED,
+    ),
+    Mutant(
+        guard="dynamodb.unlisted_refusal",
+        rule="An unlisted refusal of one item stops no function.",
+        change=Becomes("code in _WRONG or code == _INVALID"),
+        no_cell=UNLISTED,
+    ),
+    Mutant(
+        guard="endpoints.unlisted_refusal",
+        rule="An unlisted refusal of one token is not retried for ever.",
+        change=Becomes("True"),
+        no_cell=UNLISTED,
+    ),
+    Mutant(
         guard="queues.unreadable_lease",
         rule="The lease of a broadcast queue that cannot be read hides no other, and is replaced.",
         change=Never(),
         no_cell="no cell damages a lease of a queue",
     ),
     Mutant(
-        guard="receipts.unreadable_message",
-        rule="A stored message that cannot be read delays no other receipt.",
+        guard="stored.unreadable_item",
+        rule="A stored item that cannot be read hides and delays no other one.",
         change=Never(),
-        no_cell="no cell damages a stored message",
+        no_cell="no cell damages a stored item",
     ),
     Mutant(
         guard="stored.known_fields",

@@ -149,6 +149,9 @@ def _row_of(listed: ListedExpansion) -> SendRow:
 
 
 def _state(row: SendRow, control: SendControl, now_ms: int) -> SendState:
+    """Return the state of a send; that by its counts alone if its control cannot be read."""
+    if control.fault is not None and not control.cancelled:  # guard: sends.unreadable_control_in_a_list
+        return row.state
     cancelled, paused = control.is_cancelled(now_ms), control.is_paused(now_ms)
     return controlled_state(row.state, cancelled=cancelled, paused=paused)
 

@@ -92,7 +92,7 @@ def test_a_hundred_receipts_of_one_record_cost_one_search(opensearch: StackConfi
     counting.close()
 
 
-@pytest.mark.kills(guard="receipts.unreadable_message")
+@pytest.mark.kills(guard="stored.unreadable_item")
 def test_unreadable_messages_hide_no_others(client: TestClient) -> None:
     messages = OpenSearchSentMessages(client)
     messages.store([OutcomeWithTrace(outcome(name, [[name]])) for name in ("a", "c")])

@@ -12,7 +12,7 @@ from emulators.local import REGION
 from functions.device_registrar.endpoints import InvalidToken, SnsEndpoints
 from masscomm.aws import sdk
 from masscomm.aws.request import Limits
-from masscomm.errors import Retry, Stop
+from masscomm.errors import Retry, Stop, Unlisted
 from tests.support.contracts.device_registrar import Enabled, EndpointsContract
 from tests.support.servers.answering_server import AnsweringServer, answering
 
@@ -57,12 +57,17 @@ class TestMotoEndpoints(EndpointsContract):
 
 
 @pytest.mark.guarantee("sns_answer.access_refused")
+@pytest.mark.guarantee("sns_answer.unlisted")
+@pytest.mark.kills(guard="endpoints.unlisted_refusal")
 @pytest.mark.kills(guard="endpoints.wrong_application")
 @pytest.mark.parametrize(
     ("code", "message", "status", "expected"),
     [
         ("Throttling", "Rate exceeded", 400, Retry),
         ("InternalError", "broken", 500, Retry),
+        ("Unheard", "broken", 503, Retry),
+        ("ExpiredTokenException", "expired", 403, Retry),
+        ("Unheard", "no", 400, Unlisted),
         (
             "InvalidParameter",
             "Invalid parameter: Token Reason: iOS device tokens must be hexadecimal",
@@ -85,8 +90,9 @@ def test_sns_refusal_has_its_documented_meaning(
     client = sdk.client("sns", LIMITS)
     with Stubber(client) as answers:
         answers.add_client_error("create_platform_endpoint", code, message, status)
-        with pytest.raises(expected):
+        with pytest.raises(expected) as caught:
             SnsEndpoints({"gcm": APPLICATION}, client).register("gcm", "t")
+    assert type(caught.value) is expected
 
 
 @pytest.mark.kills(guard="endpoints.application_of_platform")

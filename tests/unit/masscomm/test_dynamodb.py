@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from masscomm.aws.dynamodb import ConditionFailed, ItemRefused, answering
-from masscomm.errors import DeadLetter, Retry, Stop
+from masscomm.errors import DeadLetter, Retry, Stop, Unlisted
 
 
 def _answered(code: str, message: str = "", **more: Any) -> Exception:
@@ -49,6 +49,13 @@ def test_invalid_or_oversized_item_is_a_dead_letter(message: str, reason: str) -
 )
 def test_a_wrong_request_or_table_stops_the_function(code: str, message: str) -> None:
     assert isinstance(_answered(code, message), Stop)
+
+
+@pytest.mark.guarantee("dynamodb_answer.unlisted")
+@pytest.mark.kills(guard="dynamodb.unlisted_refusal")
+@pytest.mark.parametrize("message", ["Supplied AttributeValue has more than one datatypes set", ""])
+def test_unlisted_refusal_concerns_one_item(message: str) -> None:
+    assert type(_answered("ValidationException", message)) is Unlisted
 
 
 @pytest.mark.guarantee("dynamodb_answer.unavailable")

@@ -17,7 +17,7 @@ from masscomm.directory.client import (
 )
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain.users import Device
-from masscomm.errors import DeadLetter, Retry, Stop
+from masscomm.errors import DeadLetter, Retry, Stop, Unlisted
 
 
 class StoredDevice:
@@ -162,12 +162,16 @@ def test_denied_access_is_a_stop() -> None:
         directory(AuthorizationException(403, "no")).users([1])
 
 
+@pytest.mark.guarantee("opensearch_answer.unlisted")
+@pytest.mark.kills(guard="opensearch.unlisted_status")
 def test_each_item_of_a_bulk_request_has_its_own_fate() -> None:
-    statuses = [200, 201, 409, 400, 429, 503, None]
+    statuses = [200, 201, 409, 400, 403, 404, 429, 503, None, 500, 418]
     answer = {"errors": True, "items": [{"index": {"status": status, "error": {}}} for status in statuses]}
     documents = [VersionedDocument(index="i", id=str(n), version=1, source={}) for n in range(len(statuses))]
     fates = write(cast(OpenSearch, Answering(answer)), documents)
-    assert [None if fate is None else type(fate) for fate in fates] == [None] * 3 + [DeadLetter] + [Retry] * 3
+    assert [None if fate is None else type(fate) for fate in fates] == (
+        [None] * 3 + [DeadLetter] + [Retry] * 5 + [Unlisted] * 2
+    )
 
 
 @pytest.mark.parametrize("answer", [None, {}, {"items": []}, {"items": [{}, {}]}])

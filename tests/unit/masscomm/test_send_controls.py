@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 
 from masscomm.errors import Retry
-from masscomm.stores.send_controls import InMemorySendControls, SendControls
+from masscomm.observability.unreadable_items import UnreadableItem
+from masscomm.stores.send_controls import InMemorySendControls, SendControl, SendControls, SendKey
 from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 from tests.support.contracts.send_control_store import CANCELLED, SEND, SendControlsContract
 from tests.support.servers.dynamodb_table import new_table
+
+_OTHER = SendKey(SEND.club_id, "other")
 
 
 class TestInMemorySendControls(SendControlsContract):
@@ -57,3 +60,28 @@ def test_a_key_that_is_never_read_is_retried() -> None:
 
 def test_a_cancellation_outlives_a_send_of_next_year() -> None:
     assert CANCELLED.expires_at - CANCELLED.requested_at_ms / 1000 > 430 * 86_400
+
+
+@pytest.fixture
+def stored(moto_dynamodb: Any) -> DynamoDbSendControls:
+    """The store with a damaged control of one send, and a damaged acceptance."""
+    table = new_table(moto_dynamodb, "cancelled_sends")
+    for id_ in (f"{SEND.text}#control", f"accepted#{SEND.send_id}"):
+        moto_dynamodb.put_item(TableName=table, Item={"id": {"S": id_}, "revision": {"S": "x"}})
+    return DynamoDbSendControls(table=table, client=moto_dynamodb)
+
+
+@pytest.mark.kills(guard="send_controls.damaged_item")
+@pytest.mark.kills(guard="send_controls.damaged_send")
+def test_damaged_item_is_read_as_that_of_its_send(stored: DynamoDbSendControls) -> None:
+    controls, registered = stored.read_with_registered([SEND, _OTHER], [SEND.send_id])
+    assert controls[_OTHER] == SendControl(send=_OTHER)
+    assert isinstance(registered[SEND.send_id], UnreadableItem)
+    for ask in (controls[SEND].is_cancelled, controls[SEND].is_paused):
+        with pytest.raises(Retry, match="malformed"):
+            ask(CANCELLED.requested_at_ms)
+
+
+def test_cancelled_send_stays_so_with_a_damaged_control(stored: DynamoDbSendControls) -> None:
+    stored.record(CANCELLED)
+    assert stored.read([SEND])[SEND].is_cancelled(CANCELLED.requested_at_ms)

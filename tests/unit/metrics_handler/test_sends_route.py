@@ -76,6 +76,14 @@ def test_sends_of_the_callers_clubs_are_listed_latest_first() -> None:
     assert (body["truncated"], body["next_cursor"], body["watermark"]) == (False, None, "2026-11-21T12:00:00Z")
 
 
+@pytest.mark.kills(guard="sends.unreadable_control_in_a_list")
+def test_control_that_cannot_be_read_hides_no_send() -> None:
+    controls = InMemorySendControls()
+    key = SendKey(1, "c")
+    controls.controls[key] = SendControl(send=key, fault="damaged")
+    assert [row["status"] for row in answer(OWN, controls)["rows"]] == ["in_progress", "cancelled", "ended"]
+
+
 def test_listed_send_has_the_reference_of_its_own_club() -> None:
     controls = InMemorySendControls()
     controls.accept(

@@ -392,3 +392,28 @@ def test_an_endpoint_created_during_a_sweep_misses_nothing(setting: Setting, mon
         setting.sweep()
     setting.sweep()
     assert [event["data"]["send_id"] for event in setting.events()] == ["new", "new"]
+
+
+@pytest.mark.kills(guard="webhooks.unreadable_control")
+def test_unreadable_control_delays_the_events_of_its_send_alone(setting: Setting) -> None:
+    other = SendKey(7, "0b1c2d3e-0000-4000-8000-000000000007")
+    setting.control(fault="damaged")
+    for send in (SEND, other):
+        setting.count(counted(send, changed=10 + (send == other)))
+    setting.sweep()
+    assert [event["data"]["send_id"] for event in setting.events()] == [other.send_id]
+    setting.clock.advance(CHANGED_SENDS_SETTLE_S + 1)
+    setting.sweep()
+    setting.controls.controls[SEND] = SendControl(send=SEND, revision=1)
+    setting.sweep()
+    assert {event["data"]["send_id"] for event in setting.events()} == {SEND.send_id, other.send_id}
+
+
+def test_unreadable_control_of_a_counted_send_loses_no_event(setting: Setting) -> None:
+    setting.controls.controls[SEND] = SendControl(send=SEND, fault="damaged")
+    setting.count(counted())
+    setting.sweep()
+    assert setting.events() == []
+    del setting.controls.controls[SEND]
+    setting.sweep()
+    assert setting.types() == ["send.accepted"]

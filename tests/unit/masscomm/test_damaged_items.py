@@ -1,0 +1,112 @@
+"""A list has all items that can be read, and a damaged item is logged and counted."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from masscomm.domain.send_states import SendState
+from masscomm.observability import metrics
+from masscomm.stores.api_keys import ApiKeys, every_key
+from masscomm.stores.audit_log import AuditQuery
+from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
+from masscomm.stores.changed_sends import ChangedSend
+from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
+from masscomm.stores.expansions import ListedExpansion
+from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
+from masscomm.stores.send_controls import SendKey
+from tests.support.contracts.api_keys import KEY
+from tests.support.contracts.audit_log import NOW_MS, entry
+from tests.support.servers.dynamodb_table import new_table
+
+NAMES = ("a", "b", "c", "d")
+
+
+class List:
+    """A store with the items of four names, in the order of the list."""
+
+    def __init__(self, client: Any, table: str) -> None:
+        self.client, self.table = client, table
+
+    def damage(self, attribute: str, *, of: str) -> None:
+        """Replace an attribute of the item that contains a text by one of another type."""
+        (item,) = [
+            each for each in self.client.scan(TableName=self.table)["Items"] if of in json.dumps(each, default=str)
+        ]
+        self.client.put_item(TableName=self.table, Item={**item, attribute: {"BOOL": True}})
+
+
+@pytest.fixture
+def api_keys(moto_dynamodb: Any) -> tuple[List, Callable[[], list[str]]]:
+    table = new_table(moto_dynamodb, "api_keys")
+    keys = ApiKeys(moto_dynamodb, table, new_table(moto_dynamodb, "idempotency_keys"))
+    for number, name in enumerate(reversed(NAMES)):
+        keys.put(replace(KEY, name=f"name-{name}", digest=name * 64, created_at=100 + number))
+    return List(moto_dynamodb, table), lambda: [key.digest[0] for key in every_key(keys, a_page=2)]
+
+
+@pytest.fixture
+def audit_log(moto_dynamodb: Any) -> tuple[List, Callable[[], list[str]]]:
+    table = new_table(moto_dynamodb, "audit_log")
+    log = DynamoDbAuditLog(table=table, client=moto_dynamodb)
+    for number, name in enumerate(reversed(NAMES)):
+        log.record(entry(NOW_MS + number, subject=f"name-{name}"))
+
+    def read() -> list[str]:
+        found: list[str] = []
+        before, more = None, True
+        while more:
+            page = log.page(AuditQuery(club_id=7, start_ms=0, end_ms=NOW_MS * 2, limit=2, before=before))
+            found += [each.subject[-1] for each in page.entries]
+            before, more = (page.entries[-1].at_ms, page.entries[-1].id), page.more
+        return found
+
+    return List(moto_dynamodb, table), read
+
+
+@pytest.fixture
+def expansions(moto_dynamodb: Any) -> tuple[List, Callable[[], list[str]]]:
+    table = new_table(moto_dynamodb, "audience_expansions")
+    store = DynamoDbExpansions(table=table, client=moto_dynamodb)
+    for number, name in enumerate(reversed(NAMES)):
+        send = SendKey(7, f"name-{name}")
+        listed = ListedExpansion(send=send, requested_at_ms=number, type="news", state=SendState.EXPANDING)
+        store.enlist(listed, now_ms=NOW_MS)
+    return List(moto_dynamodb, table), lambda: [each.send.send_id[-1] for each in store.listed(7, before_ms=NOW_MS)]
+
+
+@pytest.fixture
+def changed_sends(moto_dynamodb: Any) -> tuple[List, Callable[[], list[str]]]:
+    table = new_table(moto_dynamodb, "changed_sends")
+    store = DynamoDbChangedSends(table=table, client=moto_dynamodb)
+    for name in NAMES:
+        store.put(ChangedSend(send=SendKey(7, f"name-{name}"), changed_at_ms=NOW_MS))
+    return List(moto_dynamodb, table), lambda: sorted(each.send.send_id[-1] for each in store.all())
+
+
+@pytest.mark.guarantee("lists.damaged_item_hides_no_other")
+@pytest.mark.kills(guard="stored.unreadable_item")
+@pytest.mark.parametrize("name", [NAMES[0], NAMES[-1]])
+@pytest.mark.parametrize(
+    ("store", "attribute"),
+    [
+        ("api_keys", "name"),
+        ("api_keys", "clubs"),
+        ("audit_log", "subject"),
+        ("expansions", "state"),
+        ("changed_sends", "changed_at_ms"),
+    ],
+)
+def test_damaged_item_hides_no_other(
+    store: str, attribute: str, name: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items, read = request.getfixturevalue(store)
+    assert read() == list(NAMES)
+    items.damage(attribute, of=f"name-{name}")
+    metrics.taken()
+    assert read() == [each for each in NAMES if each != name]
+    assert metrics.taken()[0]["UnreadableItems"] >= 1  # type: ignore[operator]
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {(line["message"], line["store"]) for line in lines} == {("a stored item cannot be read", items.table)}
