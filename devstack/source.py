@@ -49,7 +49,11 @@ def check(
         sources = read_source(document)
         names = read_settings_names(document)
         found = check_source(
-            dsn, generation, sources, creates_publication=bool(document.get("create_publication", True))
+            dsn,
+            generation,
+            sources,
+            creates_publication=bool(document.get("create_publication", True)),
+            settings_names=names,
         )
         if all(each.warning for each in found):
             found += sample_source(dsn, sources, names)

@@ -3,7 +3,7 @@ privileges and the server's settings. Each finding has the statements that repai
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -15,7 +15,17 @@ from psycopg import sql
 from masscomm.cdc.captured_tables import USER_SETTINGS, read_captured
 from masscomm.cdc.change_events import columns_of, has_type, unknown_columns
 from masscomm.cdc.debezium import slot_name
-from masscomm.domain.source_tables import SourceTable, Value, creates_publication, source_tables
+from masscomm.domain.names import folded
+from masscomm.domain.setting_names import SettingNames, names_for
+from masscomm.domain.source_tables import (
+    SourceTable,
+    Value,
+    creates_publication,
+    settings_names,
+    source_tables,
+)
+from masscomm.errors import DeadLetter
+from masscomm.json_reader import UnstorableJson
 from provisioning import ProvisioningError
 
 # pgoutput delivers logical messages, which the heartbeat is, since this version.
@@ -131,7 +141,12 @@ class _Table:
 
 
 def check_source(
-    database_url: str, generation: str, sources: Mapping[str, SourceTable], *, creates_publication: bool
+    database_url: str,
+    generation: str,
+    sources: Mapping[str, SourceTable],
+    *,
+    creates_publication: bool,
+    settings_names: Collection[str] = (),
 ) -> list[Finding]:
     """Compare a database with the entries of a source.yaml, as the user in the database's URL. It changes nothing.
 
@@ -140,13 +155,15 @@ def check_source(
         generation: The snapshot generation whose slot and publication are checked.
         sources: The entries of the source.yaml.
         creates_publication: Whether the connector creates its publication.
+        settings_names: The `settings_names` of the source.yaml.
 
     Raises:
         psycopg.Error: The database cannot be reached, or refuses a query.
         SourceError: A column that the directory requires is not mapped.
     """
     with read_only_connection(database_url) as connection:
-        return _Check(connection, generation, sources).findings(creates_publication=creates_publication)
+        names = names_for(sources, settings_names)
+        return _Check(connection, generation, sources, names).findings(creates_publication=creates_publication)
 
 
 @contextmanager
@@ -165,7 +182,13 @@ def source_problems(database_url: str, generation: str) -> list[str]:
         ProvisioningError: The database cannot be reached.
     """
     try:
-        found = check_source(database_url, generation, source_tables(), creates_publication=creates_publication())
+        found = check_source(
+            database_url,
+            generation,
+            source_tables(),
+            creates_publication=creates_publication(),
+            settings_names=settings_names(),
+        )
     except psycopg.Error as error:
         raise ProvisioningError(f"the monolith's database cannot be checked: {error}") from error
     return ["\n    ".join((each.text, *each.repair)) for each in found if not each.warning]
@@ -185,9 +208,14 @@ class _Check:
     """One comparison, over one connection."""
 
     def __init__(
-        self, connection: psycopg.Connection[Any], generation: str, sources: Mapping[str, SourceTable]
+        self,
+        connection: psycopg.Connection[Any],
+        generation: str,
+        sources: Mapping[str, SourceTable],
+        names: SettingNames,
     ) -> None:
         self._connection = connection
+        self._names = names
         self._slot = slot_name(generation)
         self._captured = read_captured(sources)
         with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
@@ -204,6 +232,7 @@ class _Check:
             found.append(Finding(text=text))
         for captured in self._captured.values():
             found += _of_literals(captured.source)
+            found += _of_members(captured.source, self._names)
         by_table: dict[str, list[SourceTable]] = {}
         for captured in self._captured.values():
             by_table.setdefault(captured.source.qualified, []).append(captured.source)
@@ -407,8 +436,13 @@ class _Check:
                 found, sql.Literal(steps)
             )
         key = sql.Identifier(source.key) if source.key in known else sql.SQL("ctid")
-        query = sql.SQL("SELECT {} FROM {} WHERE {} IS NULL LIMIT 1")
-        row = self._connection.execute(query.format(key, sql.Identifier(source.schema, source.table), found)).fetchone()
+        query = sql.SQL("SELECT {}, {}::text FROM {} WHERE {} IS NULL").format(
+            key, sql.Identifier(column), sql.Identifier(source.schema, source.table), found
+        )
+        # The value may be under another spelling of the names, which only the reader of rows knows.
+        read = source.columns[name] if json_path else None
+        with self._connection.transaction(), self._connection.cursor("without_the_value") as rows:
+            row = next((each for each in rows.execute(query) if read is None or _lacks(read, each[1])), None)
         what = f"{source.qualified}.{column}" + (f" ({'.'.join(json_path)})" if json_path else "")
         if row is not None:
             yield Finding(
@@ -476,6 +510,14 @@ def _uses(source: SourceTable) -> Iterator[_Use]:
             yield _Use(where, part.column, part, kind)
 
 
+def _lacks(value: Value, text: str | None) -> bool:
+    """Return whether a JSON column with this text lacks a required value, or cannot be read."""
+    try:
+        return value.of(lambda _: text, "required") is None  # guard: source_check.spelled_member
+    except (DeadLetter, UnstorableJson):
+        return True
+
+
 def _of_literals(source: SourceTable) -> Iterator[Finding]:
     """Yield the constants, defaults and replacement values of the wrong type."""
     for where, value, kind in _parts(source):
@@ -483,6 +525,42 @@ def _of_literals(source: SourceTable) -> Iterator[Finding]:
             fits = isinstance(literal, bool | dict) if kind == _RULES else has_type(literal, kind)
             if literal is not None and not fits:
                 yield Finding(text=f"source.yaml: {where}: {literal!r} is no {kind}")
+
+
+def _of_members(source: SourceTable, names: SettingNames) -> Iterator[Finding]:
+    """Yield the members of objects in user settings whose names are unknown: they make the settings of all users
+    malformed.
+    """
+    known = {"channels": names.channels, "categories": names.categories, "quiet_hours": names.quiet_hours}
+    for column, value in source.columns.items():
+        if source.directory_table != USER_SETTINGS or column not in known:
+            continue
+        in_rules = names.in_category if column == "categories" else None
+        for name in _unknown_members(value, known[column], in_rules):
+            yield Finding(
+                text=f"source.yaml: {source.name}.{column}: the name {name} is unknown, so the settings of every user"
+                " are malformed, which is an opt-out (docs/preferences.md); correct it, or add it to settings_names"
+            )
+
+
+def _unknown_members(value: Any, known: Collection[str], in_rules: Collection[str] | None) -> Iterator[str]:
+    """Yield the unknown names in a value of a source.yaml or in its literals. The rules in a member that is an object
+    itself have names of their own, if `in_rules` is not None.
+    """
+    for members in _objects(value):
+        for name, member in members.items():
+            if folded(name) not in known:  # guard: source_check.members_of_objects
+                yield name
+            elif in_rules is not None:
+                yield from (f"{name}.{each}" for each in _unknown_members(member, in_rules, None))
+
+
+def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects that a value of a source.yaml has or may have."""
+    literals: Sequence[Any] = (value,)
+    if isinstance(value, Value):
+        literals = (value.members, value.default, *(value.values or {}).values())
+    yield from (each for each in literals if isinstance(each, Mapping))
 
 
 def _created(uses: Sequence[_Use]) -> str:

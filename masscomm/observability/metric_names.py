@@ -223,6 +223,7 @@ UNREADABLE_ITEMS = _counter(
     "operations_handler",
     "preference_checker",
     "preferences_handler",
+    "previews",
     "receipts",
     "scheduler",
     "send_handler",

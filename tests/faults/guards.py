@@ -2608,6 +2608,18 @@ MUTANTS = (
         no_cell="the local registry stores its schemas in a file",
     ),
     Mutant(
+        guard="source_check.members_of_objects",
+        rule="`masscomm source check` names the unknown members of objects, which opt out every user.",
+        change=Never(),
+        no_cell="the cells' settings have columns of their own",
+    ),
+    Mutant(
+        guard="source_check.spelled_member",
+        rule="`masscomm source check` finds a required member in any spelling, as the reader does.",
+        change=Becomes("True"),
+        no_cell="the cells' rows have columns of their own",
+    ),
+    Mutant(
         guard="source_check.unknown_settings",
         rule="`masscomm source check` names the unknown names in settings, which are opt-outs.",
         change=Returns("()"),

@@ -235,6 +235,49 @@ def test_row_without_a_required_member_is_a_problem(database: Database, contact:
     assert text.startswith("crm.person.contact (club.id) is null, for example in the row person_no=7")
 
 
+@pytest.mark.kills(guard="source_check.spelled_member")
+@pytest.mark.parametrize(
+    "contact", ['{"Club": {"ID": 3}}', '{"club": null, " CLUB ": {"id": 3}}', '{"club": {"id": 3}}']
+)
+def test_required_member_is_found_in_any_spelling(database: Database, contact: str) -> None:
+    mapped = {"club_id": {"column": "contact", "path": "club.id"}}
+
+    def insert(person: int, content: str) -> str:
+        return f"INSERT INTO crm.person (person_no, given_name, contact) VALUES ({person}, 'Bo', '{content}')"  # noqa: S608
+
+    database.run(insert(6, contact))
+    assert database.problems(users=mapped) == []
+    database.run(insert(7, "{}"), insert(8, contact))
+    (text,) = database.problems(users=mapped)
+    assert "for example in the row person_no=7" in text
+
+
+@pytest.mark.kills(guard="source_check.members_of_objects")
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        ({"channels": {"object": {"Push": "wants_push", " e-MAIL": "wants_push"}}}, ["channels:  e-MAIL"]),
+        ({"channels": {"object": {" PUSH ": "wants_push"}}}, []),
+        ({"channels": {"constant": {"push": True, "pusch": True}}}, ["channels: pusch"]),
+        (
+            {"categories": {"object": {"news": {"object": {"Email": "wants_push", "mail": "wants_push"}}}}},
+            ["categories: news.mail"],
+        ),
+        ({"categories": {"object": {"NEWS": "wants_push", "offers": "wants_push"}}}, ["categories: offers"]),
+        ({"quiet_hours": {"object": {"from": "wants_push", "end": "wants_push"}}}, ["quiet_hours: from"]),
+    ],
+)
+def test_unknown_member_of_an_object_is_a_problem(
+    database: Database, columns: dict[str, Any], names: list[str]
+) -> None:
+    """It would make the settings of all users malformed."""
+    found = [each for each in database.problems(user_settings=columns) if "malformed" in each]
+    assert len(found) == len(names)
+    for text, name in zip(found, names, strict=True):
+        place, _, member = name.partition(": ")
+        assert f"{place}: the name {member} is unknown" in text
+
+
 def test_row_without_a_required_value_is_a_problem(database: Database) -> None:
     database.run("INSERT INTO crm.person (person_no, given_name) VALUES (7, 'Ada')")
     (text,) = database.problems()
