@@ -5,13 +5,12 @@ record is released: the directory in OpenSearch then has no such user, and the r
 """
 
 import io
-import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import fastavro
 
+from erasure.addresses import without_addresses
 from erasure.person import ERASED_ADDRESS, Person
 from masscomm.kafka import topics
 from masscomm.kafka.avro import SchemaRegistry
@@ -57,7 +56,7 @@ class DelayedRecords:
 
 def _erased(person: Person, topic: str, record: Mapping[str, Any]) -> dict[str, Any]:
     if topic == topics.RECEIPT:
-        return {**record, "body": _without_addresses(person, record["body"])}
+        return {**record, "body": without_addresses(record["body"], person.addresses, ERASED_ADDRESS)}
     rows = [row for row, user_id in enumerate(record["user_ids"]) if user_id == person.user_id]
     if record["club_id"] != person.club_id or not rows:  # guard: erasure.other_tenants_user
         return dict(record)
@@ -97,26 +96,3 @@ def _without_values(column: Mapping[str, Any], rows: list[int], *, alone: bool) 
     texts = [_ERASED if row in rows else column["values"][place] for row, place in enumerate(column["index"])]
     values = list(dict.fromkeys(texts))
     return {**column, "values": values, "index": [values.index(text) for text in texts]}
-
-
-def _without_addresses(person: Person, body: str) -> str:
-    """Return a provider's JSON with the person's addresses replaced, regardless of case."""
-    try:
-        document = json.loads(body)
-    except ValueError:
-        return body
-    changed = _replaced(person, document)
-    return body if changed == document else json.dumps(changed)
-
-
-def _replaced(person: Person, value: Any) -> Any:
-    if isinstance(value, str):
-        for address in person.addresses:
-            value = re.sub(re.escape(address), ERASED_ADDRESS, value, flags=re.IGNORECASE)
-        # A string may be JSON of a nested event, because SNS passes JSON as a string.
-        return value
-    if isinstance(value, list):
-        return [_replaced(person, each) for each in value]
-    if isinstance(value, dict):
-        return {name: _replaced(person, each) for name, each in value.items()}
-    return value

@@ -1,5 +1,6 @@
 """The person to erase, and the values that replace the person's data."""
 
+import unicodedata
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -27,7 +28,12 @@ class Person:
         """Add an e-mail address in each form that a store may have; anything else is ignored."""
         if not isinstance(text, str) or "@" not in text:
             return
-        self.addresses.add(trimmed_address(text).lower())
+        self._add(trimmed_address(text))
         # The form of the envelope, which a provider's receipts repeat. No e-mail is sent to an invalid domain.
         with suppress(ValueError):
-            self.addresses.add(with_ascii_domain(text).lower())  # guard: erasure.address_of_the_envelope
+            self._add(with_ascii_domain(text))  # guard: erasure.address_of_the_envelope
+
+    def _add(self, address: str) -> None:
+        # The suppression list has a digest of the address, which another normal form changes.
+        # guard: erasure.normal_forms
+        self.addresses.update(unicodedata.normalize(form, address.lower()) for form in ("NFC", "NFD", "NFKC", "NFKD"))

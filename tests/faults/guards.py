@@ -2608,6 +2608,18 @@ MUTANTS = (
         no_cell="the local registry stores its schemas in a file",
     ),
     Mutant(
+        guard="erasure.spelled_address",
+        rule="An erased address is found in every spelling of its characters.",
+        change=Becomes("match[0].lower()"),
+        no_cell=NO_ERASURE,
+    ),
+    Mutant(
+        guard="erasure.normal_forms",
+        rule="The suppressions of an address are erased in each of its normal forms.",
+        change=Becomes("self.addresses.add(address.lower())"),
+        no_cell=NO_ERASURE,
+    ),
+    Mutant(
         guard="source_check.members_of_objects",
         rule="`masscomm source check` names the unknown members of objects, which opt out every user.",
         change=Never(),
