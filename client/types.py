@@ -1079,8 +1079,6 @@ class SendRequest(TypedDict):
     """Which of the requests of the send this one is, from 0."""
     part_count: NotRequired[int]
     """The number of requests under this send_id, in any order."""
-    dry_run: NotRequired[bool]
-    """Deprecated: use `POST /v1/dry-runs`, where it has no effect. Whether nothing is sent, and the response is what would become of the send. Recipients are examined for a moment; if they are many, the counts are estimated from the first ones."""
 
 
 type SendState = Literal[
@@ -1115,8 +1113,6 @@ class SmallSend(TypedDict):
     """A send of a batch has one part."""
     part_count: NotRequired[Literal[1]]
     """A send of a batch has one part."""
-    dry_run: NotRequired[Literal[False]]
-    """A send of a batch has no dry run."""
 
 
 type Status = Literal[

@@ -9,7 +9,7 @@ from functions.send_handler.request_send import AcceptedBody
 from functions.send_handler.send_request import SendRequest
 from masscomm.domain.limits import SMALLEST_GROUP
 from masscomm.http.idempotency import KEY, REPLAYED
-from openapi.operation import IDEMPOTENCY_KEY, Operation, Success
+from openapi.operation import IDEMPOTENCY_KEY, Operation
 
 _SEND_ID = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
 
@@ -82,13 +82,6 @@ OPERATIONS = {
         response=AcceptedBody,
         status=202,
         success="Every chunk of the send is on its topic",
-        further={
-            200: Success(
-                meaning="What would become of the send, with the deprecated dry_run: nothing is sent",
-                response=DryRunBody,
-                example=_DRY_RUN,
-            )
-        },
         headers={
             "Location": "The path of the send",
             REPLAYED: "`true` if this is the stored response to an earlier request with the same key",

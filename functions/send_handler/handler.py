@@ -6,9 +6,8 @@ a send. They read the directory, need no Kafka, and send nothing.
 """
 
 import json
-import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +18,6 @@ from masscomm import environment
 from masscomm.clock import SystemClock
 from masscomm.domain.key_limits import RECIPIENTS
 from masscomm.domain.limits import CHUNK_SIZE
-from masscomm.domain.time_limits import DRY_RUN_RESERVE_S, FORMER_DRY_RUN_S
 from masscomm.errors import Stop
 from masscomm.http import idempotency, rest
 from masscomm.http.rate_limits import RateLimiter, maximum_of
@@ -154,11 +152,6 @@ def _send(request: rest.Request) -> Response:
     send = parse_request(document, requests.clock)
     _check(request, send)
     logs.note(club_id=send.club_id)
-    if send.dry_run:
-        # One-time passwords share these environments: nothing here may take long.
-        end = requests.clock.monotonic() + FORMER_DRY_RUN_S
-        with costly().one(Kind.DRY_RUN, request):  # guard: costly_requests.former_dry_run
-            return _forecast(request, send, lambda: end - requests.clock.monotonic())  # guard: dry_run.former_budget
     caller, limits = _caller(request), dict[str, str]()
 
     def execute(identity: "SendIdentity") -> str:
@@ -203,21 +196,13 @@ def _dry_run(request: rest.Request) -> Response:
     send = parse_request(read_document(request), dry_runs().clock)
     _check(request, send)
     logs.note(club_id=send.club_id)
-    return _forecast(request, send)
-
-
-def _forecast(request: rest.Request, send: "SendRequest", left_s: Callable[[], float] = lambda: math.inf) -> Response:
-    """Return the forecast of a send. Its counts are those of the sent one, which need the scope read.
-
-    Args:
-        left_s: Returns the seconds that remain of the request's own budget.
-    """
+    # Its counts are those of the sent one.
     request.require(Scope.READ)  # guard: scopes.dry_run
     use_case = dry_runs()
     body = use_case.answer(
         send,
         use_case.identify(send),
-        lambda: min(request.remaining_s(), DRY_RUN_RESERVE_S + left_s()),
+        request.remaining_s,
         is_test=request.is_test,
         scopes=request.scopes,
     )

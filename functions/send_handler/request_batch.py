@@ -39,7 +39,6 @@ class SmallSend(SendRequest):
     """A send in a batch."""
 
     audience: Annotated[None, Field(description="A send of a batch names its users.")] = None
-    dry_run: Annotated[Literal[False], Field(description="A send of a batch has no dry run.")] = False
     send_id: Annotated[None, Field(description="The id of a send of a batch follows from the batch's.")] = None
     part_index: Annotated[Literal[0], Field(description="A send of a batch has one part.")] = 0
     part_count: Annotated[Literal[1], Field(description="A send of a batch has one part.")] = 1

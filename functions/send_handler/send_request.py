@@ -190,15 +190,6 @@ class SendRequest(ContentRequest):
     part_count: Annotated[
         int, Field(ge=1, le=MAX_PARTS, description="The number of requests under this send_id, in any order.")
     ] = 1
-    dry_run: Annotated[
-        bool,
-        Field(
-            json_schema_extra={"deprecated": True},
-            description="Deprecated: use `POST /v1/dry-runs`, where it has no effect. Whether nothing is sent, and the "
-            "response is what would become of the send. Recipients are examined for a moment; if they are many, the "
-            "counts are estimated from the first ones.",
-        ),
-    ] = False
 
     @field_validator(*_TIMES)
     @classmethod

@@ -43,11 +43,6 @@ _USERS_OF_CLUB = (
     "POST _search",
     "DELETE _search/point_in_time",
 )
-# The requests to OpenSearch of functions/send_handler/dry_run.py.
-_DRY_RUNS = (
-    *("POST _mget", "POST notification_templates/_search", "POST devices/_search"),
-    *_USERS_OF_CLUB,
-)
 # The requests to OpenSearch of functions/cdc_consumer/generation.py and masscomm/directory/bulk_writes.py.
 _GENERATION = "directory_state/_doc/generation-{generation}"
 _CHANGES = (
@@ -235,9 +230,9 @@ PROFILES = {
     ),
     "send_handler": Profile(
         warmth=Warmth.PROVISIONED,
-        # For the dry runs of clients of 0.1.0.
-        indices=(*DIRECTORY, "suppressions"),
-        requests=_DRY_RUNS,
+        # For the warnings about a send's texts.
+        indices=("notification_templates",),
+        requests=("POST notification_templates/_search",),
         tables=(KEYS, CONTROLS, USAGE, AUDIT, POLLS),
         tables_read=(DECISIONS, LEDGER),
     ),
@@ -245,7 +240,10 @@ PROFILES = {
         warmth=Warmth.SNAPSTART,
         # A dry run reads what the chain reads.
         indices=(*DIRECTORY, "suppressions"),
-        requests=_DRY_RUNS,
+        requests=(
+            *("POST _mget", "POST notification_templates/_search", "POST devices/_search"),
+            *_USERS_OF_CLUB,
+        ),
         tables=(USAGE, POLLS),
         tables_read=(CONTROLS,),
     ),

@@ -217,8 +217,6 @@ COUNT_RESERVE_S = 12.0
 # A dry run begins no further look-up with less than this remaining, and reads no further page of its audience with less
 # than the second.
 DRY_RUN_RESERVE_S, DRY_RUN_AUDIENCE_RESERVE_S = 12.0, 20.0
-# How long POST /v1/sends with dry_run, as clients of 0.1.0 request a dry run, examines recipients.
-FORMER_DRY_RUN_S = 0.25
 
 # The time after which a record hands the rest of its audience on, so that the others of its partition do not wait.
 EXPANSION_SHARE_S = 10.0
@@ -406,7 +404,6 @@ RULES: Mapping[str, str] = {
     "OPENSEARCH_REQUEST_S < DRY_RUN_RESERVE_S < DRY_RUN_AUDIENCE_RESERVE_S < timeout_s('previews')": (
         "a dry run is answered in time, with an audience, too"
     ),
-    "DRY_RUN_RESERVE_S + FORMER_DRY_RUN_S < DRY_RUN_AUDIENCE_RESERVE_S": "it reads one page of an audience",
     "REGISTRY_REQUEST_S + DIRECTORY_WAIT_S + EXPANSION_SHARE_S + 2 * OPENSEARCH_REQUEST_S + PRODUCER_MESSAGE_S "
     "< timeout_s('audience_expander') - FLUSH_RESERVE_S": "a share ends with a page of users, and is handed on",
     "EXPANSION_HANDED_ON_S + max(kept_s('audience'), kept_s('send.api'), REPLAYED_WITHIN_S + 86_400) "

@@ -14,7 +14,6 @@ from masscomm.domain.limits import PAGE_STEPS, RECORD_STEPS, STEP_S, WARNING_STE
 from masscomm.domain.time_limits import (
     COUNT_RESERVE_S,
     DRY_RUN_RESERVE_S,
-    FORMER_DRY_RUN_S,
     GATEWAY_TIMEOUT_S,
     STREAM_WAIT_S,
 )
@@ -48,7 +47,6 @@ ROUTE_COSTS: Mapping[tuple[str, str], tuple[Cost, ...]] = MappingProxyType(
         ("POST", "/v1/sends"): (
             Cost(worst_s=_SMALL.worst_s + WARNING_STEPS * STEP_S),
             _LARGE,
-            Cost(worst_s=FORMER_DRY_RUN_S + 0.75, slots=Kind.DRY_RUN),
         ),
         ("POST", "/v1/sends/batch"): (_SMALL, _LARGE),
         ("POST", "/v1/previews"): (Cost(worst_s=_LARGE.worst_s + RECORD_STEPS * STEP_S, slots=Kind.PREVIEW),),

@@ -1430,18 +1430,6 @@ MUTANTS = (
         no_cell="the cells call the API less often",
     ),
     Mutant(
-        guard="costly_requests.former_dry_run",
-        rule="Dry runs of clients of 0.1.0 have slots.",
-        change=Replaced("return _forecast(request, send, lambda: end - requests.clock.monotonic())"),
-        no_cell="the cells call the API less often",
-    ),
-    Mutant(
-        guard="dry_run.former_budget",
-        rule="A dry run in send_handler ends after a moment.",
-        change=Replaced("return _forecast(request, send)"),
-        no_cell="no cell has a dry run",
-    ),
-    Mutant(
         guard="costly_requests.preview",
         rule="Previews have slots.",
         change=Replaced("return _preview(request)"),

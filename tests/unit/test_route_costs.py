@@ -92,7 +92,6 @@ def _functions(monkeypatch: pytest.MonkeyPatch) -> None:
 # Requests with slots, of which the route also has others.
 WITH_SLOTS = {
     Kind.LARGE_BODY: [post("/v1/sends", LARGE + " " * 100), post("/v1/sends/batch", LARGE + " " * 100)],
-    Kind.DRY_RUN: [post("/v1/sends", SEND | {"dry_run": True})],
 }
 COUNTED = {"granularity": "minute", "start": "2026-11-20T12:00:00Z", "end": "2026-11-21T12:01:00Z"}
 
@@ -253,7 +252,6 @@ def _sends() -> Iterator[Ask]:
     )
     slow_send = SEND | {"type": "news", "template": "slow", "channels": ["push", "email"], "data": {"x": "a " * 4_000}}
     yield post("/v1/sends", slow_send)
-    yield post("/v1/sends", slow_send | {"to_users": list(range(1, 1_001)), "dry_run": True})
 
 
 def _bodies() -> Iterator[Ask]:

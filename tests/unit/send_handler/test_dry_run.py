@@ -1,9 +1,8 @@
 """POST /v1/dry-runs, and POST /v1/sends with dry_run."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -86,21 +85,14 @@ def dry_run(
     *,
     authorizer: dict[str, Any] | None = None,
     key: str = "",
-    path: str = "/v1/dry-runs",
     **fields: Any,
 ) -> Any:
     headers = {"Idempotency-Key": key} if key else {}
-    return api.call(json.dumps(PLAIN | fields), path=path, headers=headers, authorizer=authorizer)
-
-
-# Requests a dry run as clients of 0.1.0 do.
-former_dry_run = partial(dry_run, path="/v1/sends", dry_run=True)
-FORMS = pytest.mark.parametrize("dry_run", [dry_run, former_dry_run], ids=["dry-runs", "sends"])
+    return api.call(json.dumps(PLAIN | fields), path="/v1/dry-runs", headers=headers, authorizer=authorizer)
 
 
 @pytest.mark.guarantee("dry_run.nothing_is_sent")
-@FORMS
-def test_nothing_is_sent_recorded_or_counted(api: SendApi, dry_run: Callable[..., Any]) -> None:
+def test_nothing_is_sent_recorded_or_counted(api: SendApi) -> None:
     authorizer = EVERY_SCOPE | {"club_ids": "7", "recipients_a_day": "1", "principalId": "k"}
     status, body, headers = dry_run(api, to_users=[1, 2, 2], key="k", authorizer=authorizer)
     assert (status, headers["Cache-Control"]) == (200, "no-store")
@@ -119,8 +111,7 @@ def test_nothing_is_sent_recorded_or_counted(api: SendApi, dry_run: Callable[...
 
 
 @pytest.mark.kills(guard="scopes.dry_run")
-@FORMS
-def test_counts_need_the_scope_of_reading_sends(api: SendApi, dry_run: Callable[..., Any]) -> None:
+def test_counts_need_the_scope_of_reading_sends(api: SendApi) -> None:
     status, body, _ = dry_run(api, to_users=[1], authorizer={"club_ids": "7", "scopes": "send users:read"})
     assert (status, "scope read" in body["detail"]) == (403, True)
 
@@ -191,9 +182,7 @@ def test_send_without_named_users_needs_users_read(api: SendApi) -> None:
 
 
 @pytest.mark.kills(guard="costly_requests.dry_run")
-@pytest.mark.kills(guard="costly_requests.former_dry_run")
-@FORMS
-def test_third_dry_run_of_a_caller_at_the_same_time_is_429(api: SendApi, dry_run: Callable[..., Any]) -> None:
+def test_third_dry_run_of_a_caller_at_the_same_time_is_429(api: SendApi) -> None:
     take_slots(api.slots, Kind.DRY_RUN, "operator", api.clock)
     status, body, headers = dry_run(api, to_users=[1])
     assert (status, body["code"], "Retry-After" in headers) == (429, "requests_running", True)
@@ -226,11 +215,15 @@ def test_dry_run_is_refused_as_the_send_would_be(api: SendApi) -> None:
     assert dry_run(api, to_users=[1], data=own, authorizer=READER)[0] == 403
 
 
-def test_a_send_of_a_batch_has_no_dry_run(api: SendApi) -> None:
-    sends = [PLAIN | {"to_users": [1], "dry_run": True}, PLAIN | {"to_users": [1], "dry_run": False}]
-    body = api.call(json.dumps({"sends": sends}), path="/v1/sends/batch", headers={"Idempotency-Key": "k"})[1]
-    assert [each["status"] for each in body["results"]] == [400, 202]
-    assert body["results"][0]["problem"]["errors"][0]["field"] == "dry_run"
+def test_a_send_that_asks_for_a_dry_run_is_refused(api: SendApi) -> None:
+    """A dry run has a route of its own."""
+    send = PLAIN | {"to_users": [1], "dry_run": True}
+    refused = [api.call(json.dumps(send))[:2]]
+    refused.append(api.call(json.dumps(send), path="/v1/dry-runs")[:2])
+    batch = api.call(json.dumps({"sends": [send]}), path="/v1/sends/batch", headers={"Idempotency-Key": "k"})[1]
+    refused += [(each["status"], each["problem"]) for each in batch["results"]]
+    assert [(status, body["errors"][0]["field"]) for status, body in refused] == [(400, "dry_run")] * 3
+    assert api.producer.produced == []
 
 
 def test_an_audience_is_counted_without_an_expansion(api: SendApi) -> None:
@@ -267,7 +260,7 @@ def large(total: int, opted_out: int) -> DryRunSend:
 
 
 def answer_of(use_case: DryRunSend, remaining_s: Callable[[], float] = lambda: 29.0, **fields: Any) -> DryRunBody:
-    send = SendRequest.model_validate(PLAIN | {"dry_run": True} | fields)
+    send = SendRequest.model_validate(PLAIN | fields)
     identity = SendIdentity(send_id="s", requested_at_ms=FixedClock().now_ms(), chunk_size=5_000)
     return use_case.answer(send, identity, remaining_s, is_test=False, scopes=ALL_SCOPES)
 
@@ -309,32 +302,6 @@ def test_a_dry_run_without_time_is_estimated() -> None:
     body = answer_of(use_case, lambda: DRY_RUN_AUDIENCE_RESERVE_S - 1, audience={"all_users": True})
     assert (body["requested"], body["estimated"], body["channels"][0]["deliverable"]) == (2_000, True, 2_000)
     assert body["warnings"][0]["field"] == "audience"
-
-
-class SlowDirectory(InMemoryDirectory):
-    """Each look-up of users takes a fifth of a second."""
-
-    def __init__(self, clock: FixedClock) -> None:
-        super().__init__()
-        self.clock = clock
-
-    def users_and_settings(self, user_ids: Sequence[int]) -> Any:
-        self.clock.sleep(0.2)
-        return super().users_and_settings(user_ids)
-
-
-@pytest.mark.guarantee("dry_run.former_one_is_short")
-@pytest.mark.kills(guard="dry_run.former_budget")
-def test_a_dry_run_as_of_0_1_0_examines_users_for_a_moment(api: SendApi) -> None:
-    """One-time passwords share the environments of POST /v1/sends."""
-    directory = SlowDirectory(api.clock)
-    directory.put(*TEMPLATES, *(User(user_id=user_id, club_id=7) for user_id in range(1, 5_001)))
-    api.dry_runs = dry_runs(api.clock, directory)
-    whom = {"to_users": list(range(1, 2_001))}, {"audience": {"all_users": True}}
-    asked = [(each, form(api, **each)[1]) for each in whom for form in (dry_run, former_dry_run)]
-    examined = [body["warnings"][-1]["parameters"].get("examined") for _, body in asked if body["estimated"]]
-    assert [body["estimated"] for _, body in asked] == [False, True, False, True]
-    assert examined == [1_000, 1_000]
 
 
 @pytest.mark.parametrize("total", [3, 7, 100, 1_001])

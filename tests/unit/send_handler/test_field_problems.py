@@ -30,7 +30,7 @@ WRONG: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("field_extra", {"colour": "red"}, SEND),
     ("type_text", {"reference": 1}, SEND),
     ("type_integer", {"club_id": "1"}, SEND),
-    ("type_boolean", {"dry_run": 1}, SEND),
+    ("type_boolean", {"user": {"attributes": {"a": []}}}, PREVIEW),
     ("type_list", {"to_users": 42}, SEND),
     ("type_object", {"data": []}, SEND),
     ("type_choice", {"priority": "low"}, SEND),
