@@ -133,9 +133,6 @@ def _responses(method: str, operation: Operation, schemas: Mapping[Any, Any]) ->
         for name, meaning in {**operation.headers, **_LIMITS}.items()
     }
     found: dict[int, Any] = {operation.status: success}
-    for status, further in operation.further.items():
-        body = {"schema": schemas[further.response, "serialization"], "example": further.example}
-        found[status] = {"description": further.meaning, "content": {JSON: body}}
     if operation.revalidated:
         found[304] = {"description": "The caller's version, in If-None-Match, is the current one"}
     common = _PROBLEMS | (_OF_GET if method == "GET" else _OF_OTHERS)
@@ -176,9 +173,6 @@ def _schemas(operations: list[Operation]) -> tuple[Mapping[Any, Any], dict[str, 
     for operation in operations:
         if operation.response is not None:
             inputs.append((operation.response, "serialization", _adapter(operation.response)))
-        inputs += [
-            (further.response, "serialization", _adapter(further.response)) for further in operation.further.values()
-        ]
         if operation.request is not None:
             inputs.append((operation.request, "validation", _adapter(operation.request)))
     found, definitions = TypeAdapter.json_schemas(inputs, ref_template="#/components/schemas/{model}")

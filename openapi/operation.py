@@ -64,16 +64,6 @@ IDEMPOTENCY_KEY = Parameter(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Success:
-    """A further successful response of a route, with a status of its own."""
-
-    meaning: str
-    response: type
-    # An example of the response body.
-    example: Any
-
-
-@dataclass(frozen=True, kw_only=True)
 class Operation:
     """The description of a route. Its summary is the docstring of the function that serves it.
 
@@ -98,8 +88,6 @@ class Operation:
     # The status of a successful response, and its meaning.
     status: int = 200
     success: str = "OK"
-    # Status → a further successful response.
-    further: Mapping[int, Success] = field(default_factory=dict)
     # Header of the successful response → its meaning.
     headers: Mapping[str, str] = field(default_factory=dict)
     # Media type → the schema of further forms of the response.
