@@ -161,16 +161,16 @@ class ChangePreferences:
             source=changed.source,
             principal=changed.principal or None,
             changes=[
-                PreferenceChange(**wish._asdict(), version=version)
-                for wish, version, _ in ordered
-                if isinstance(wish, Wish)
+                PreferenceChange(**each.wish._asdict(), version=each.version)
+                for each in ordered
+                if isinstance(each.wish, Wish)
             ],
             # A newer wish about quiet hours has replaced earlier ones.
             quiet_hours=next(
                 (
-                    QuietHoursChange(**wish._asdict(), version=version)
-                    for wish, version, _ in ordered
-                    if isinstance(wish, QuietHoursWish)
+                    QuietHoursChange(**each.wish._asdict(), version=each.version)
+                    for each in ordered
+                    if isinstance(each.wish, QuietHoursWish)
                 ),
                 None,
             ),

@@ -40,6 +40,8 @@ _TEXTS = frozenset((str, type(None)))
 _USER_TEXTS = ("first_name", "last_name", "email", "phone", "locale", "time_zone")
 
 type Source = Mapping[str, Any]
+# A row, its version, and the name of its index, which ends with its snapshot generation.
+type _Read = tuple[Source, int, str]
 
 
 class OpenSearchDirectory:
@@ -97,7 +99,7 @@ class OpenSearchDirectory:
 
     def users(self, user_ids: Sequence[int]) -> dict[int, User]:
         found = self._by_id([(USERS, user_id) for user_id in dict.fromkeys(user_ids)])
-        return _users(((user_id, source) for (_, user_id), (source, _) in found.items()))
+        return _users(((user_id, source) for (_, user_id), (source, *_) in found.items()))
 
     def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
         tables = (*settings_tables(), preference_changes.INDEX)
@@ -108,7 +110,7 @@ class OpenSearchDirectory:
         tables = (USERS, *settings_tables(), preference_changes.INDEX)
         wanted = [(table, user_id) for user_id in dict.fromkeys(user_ids) for table in tables]
         found = self._by_id(wanted, tables=len(tables))
-        users = _users((user_id, source) for (table, user_id), (source, _) in found.items() if table == USERS)
+        users = _users((user_id, source) for (table, user_id), (source, *_) in found.items() if table == USERS)
         return users, _merged_settings(found)
 
     def users_of_club(self, club_id: int, *, after: int = 0) -> Iterator[list[User]]:
@@ -137,7 +139,7 @@ class OpenSearchDirectory:
         states = self._by_id([(device_states.INDEX, row.device_id) for row in rows])
 
         def device_of(row: _DeviceRow) -> Device:
-            document, _ = states.get((device_states.INDEX, row.device_id), ({}, 0))
+            document, *_ = states.get((device_states.INDEX, row.device_id), ({}, 0, ""))
             # A new token has its own endpoint, or none yet.
             state = device_states.state_for(document, generation=row.generation, token=row.source["token"])
             return _device(row.device_id, row.source, state)
@@ -151,7 +153,7 @@ class OpenSearchDirectory:
     def suppressed(self, club_id: int, addresses: Sequence[str], now_ms: int) -> set[str]:
         names = dict.fromkeys(name for address in addresses for name in suppressions.ids_of(club_id, address))
         found = self._by_id([(suppressions.INDEX, name) for name in names], tables=2)
-        documents = {name: source for (_, name), (source, _) in found.items()}
+        documents = {name: source for (_, name), (source, *_) in found.items()}
         return suppressions.suppressed(club_id, addresses, documents, now_ms)
 
     def templates(self, keys: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str, str], list[Template]]:
@@ -246,7 +248,7 @@ class OpenSearchDirectory:
         candidate = self._candidate
         if candidate is None or candidate[0] != generation or candidate[1].ts_ms < wanted:
             found = self._by_id([(generations.INDEX, f"position-{generation}")])
-            positions = (DirectoryPosition(lsn=source["lsn"], ts_ms=source["ts_ms"]) for source, _ in found.values())
+            positions = (DirectoryPosition(lsn=source["lsn"], ts_ms=source["ts_ms"]) for source, *_ in found.values())
             candidate = next(((generation, position) for position in positions), None)
             self._candidate = candidate
         return candidate[1] if candidate is not None and candidate[1].ts_ms >= wanted else None
@@ -263,15 +265,13 @@ class OpenSearchDirectory:
                 raise Retry(f"the directory is behind: {otherwise}")
             self._clock.sleep(DIRECTORY_POLL_S)
 
-    def _by_id[I: (int, str)](
-        self, wanted: Sequence[tuple[str, I]], *, tables: int = 1
-    ) -> dict[tuple[str, I], tuple[Source, int]]:
-        """Return (index, id) → (row, version) for the documents that exist and are not deleted. Deleted settings are
-        included: their version tells which changes through masscomm are older.
+    def _by_id[I: (int, str)](self, wanted: Sequence[tuple[str, I]], *, tables: int = 1) -> dict[tuple[str, I], _Read]:
+        """Return (index or alias, id) → (row, version, index) for the documents that exist and are not deleted. Deleted
+        settings are included: their version tells which changes through masscomm are older.
 
         The ids are split so that a request has at most `slice_size` ids for each table.
         """
-        found: dict[tuple[str, I], tuple[Source, int]] = {}
+        found: dict[tuple[str, I], _Read] = {}
         for some in _slices(wanted, self._slice_size * tables):
             body = {"docs": [{"_index": index, "_id": str(name)} for index, name in some]}
             with answering("a look-up by id"):
@@ -347,9 +347,9 @@ def _written(progress: CdcProgress, lsn: int) -> bool | None:
     return True if acknowledged is not None and acknowledged >= lsn else None
 
 
-def _read(index: str, name: str, document: Any) -> tuple[Source, int] | None:
-    """Return (row, version) of a document in a response to a look-up; None if it is missing. Raises Retry if the
-    response has an error.
+def _read(index: str, name: str, document: Any) -> _Read | None:
+    """Return (row, version, index) of a document in a response to a look-up; None if it is missing. Raises Retry if
+    the response has an error.
     """
     if not isinstance(document, dict) or document.get("_id") != name:
         raise Retry(f"OpenSearch answered a look-up in {index} with another document than {name}")
@@ -363,7 +363,7 @@ def _read(index: str, name: str, document: Any) -> tuple[Source, int] | None:
     source, version = document.get("_source"), document.get("_version")
     if document.get("found") is not True or not isinstance(source, dict) or not isinstance(version, int):
         raise Retry(f"OpenSearch answered a look-up of {name} in {index} with half a document")
-    return source, version
+    return source, version, str(document.get("_index"))
 
 
 def _hits(index: str, answer: Any) -> list[dict[str, Any]]:
@@ -426,26 +426,28 @@ def _user(user_id: int, source: Source) -> User:
     )
 
 
-def _merged_settings(found: Mapping[tuple[str, int], tuple[Source, int]]) -> dict[int, UserSettings]:
+def _merged_settings(found: Mapping[tuple[str, int], _Read]) -> dict[int, UserSettings]:
     """Return the settings by user id. Settings from several tables are merged column by column; their version is the
     newest one. Those of deleted rows are absent. The users' changes through masscomm are applied to them.
     """
-    merged: dict[int, tuple[Source, int]] = {}
+    merged: dict[int, _Read] = {}
     present: set[int] = set()
     changes: dict[int, Source] = {}
-    for (table, user_id), (source, version) in found.items():
+    for (table, user_id), (source, version, index) in found.items():
         if table == preference_changes.INDEX:
             changes[user_id] = source
         elif table != USERS:
-            known, newest = merged.get(user_id, ({}, 0))
+            known, newest, _ = merged.get(user_id, ({}, 0, ""))
             # The rows of every snapshot have one version, but each snapshot has an LSN of its own.
             version_of_row = source.get("snapshot_lsn") or version  # guard: preferences.snapshot_of_settings
-            merged[user_id] = _over(known, source) if known else source, max(newest, version_of_row)
+            merged[user_id] = _over(known, source) if known else source, max(newest, version_of_row), index
             if not source.get("deleted"):
                 present.add(user_id)
     settings = {
-        user_id: _user_settings(user_id, source, version)._replace(is_absent=user_id not in present)
-        for user_id, (source, version) in merged.items()
+        user_id: _user_settings(user_id, source, version)._replace(
+            is_absent=user_id not in present, generation=index.partition("-")[2]
+        )
+        for user_id, (source, version, index) in merged.items()
     }
     for user_id, document in changes.items():
         changed = preference_changes.with_changes(settings.get(user_id), document, user_id)

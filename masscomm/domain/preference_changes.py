@@ -67,6 +67,8 @@ class PreferenceChange(NamedTuple):
     version: int
     # The version of the user settings at the time of the change; 0: the user had none.
     settings_version: int
+    # Their snapshot generation.
+    settings_generation: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +106,7 @@ class PreferenceChanges:
             if change.version > self.applied_version(settings)
             and not any(wish.replaces(change.wish) for wish in wishes)
         )
-        settings_version = settings.version if settings is not None else 0
-        added = tuple(PreferenceChange(wish, version, settings_version) for wish in wishes)
+        added = tuple(PreferenceChange(wish, version, *_row_of(settings)) for wish in wishes)
         return type(self)(
             user_id=self.user_id,
             club_id=self.club_id,
@@ -127,12 +128,12 @@ class PreferenceChanges:
 
     def in_force(self, settings: UserSettings | None) -> list[PreferenceChange]:
         """Return the changes that apply, the oldest first."""
-        version = settings.version if settings is not None else 0
+        row = _row_of(settings)
         return [
             change
             for change in sorted(self.pending(settings), key=lambda each: each.version)
             # guard: preferences.opt_in_to_another_row
-            if change.wish.is_silence or change.settings_version == version
+            if change.wish.is_silence or (change.settings_version, change.settings_generation) == row
         ]
 
     @property
@@ -160,6 +161,7 @@ class PreferenceChanges:
                     ),
                     "version": change.version,
                     "settings_version": change.settings_version,
+                    "settings_generation": change.settings_generation,
                 }
                 for change in self.changes
             ],
@@ -256,8 +258,16 @@ def _change(entry: Mapping[str, Any]) -> PreferenceChange:
     if type(version) is not int or type(settings_version) is not int:
         raise TypeError("version or settings_version")
     return PreferenceChange(
-        _quiet_hours(entry["quiet_hours"]) if "quiet_hours" in entry else _wish(entry), version, settings_version
+        _quiet_hours(entry["quiet_hours"]) if "quiet_hours" in entry else _wish(entry),
+        version,
+        settings_version,
+        str(entry.get("settings_generation", "")),
     )
+
+
+def _row_of(settings: UserSettings | None) -> tuple[int, str]:
+    """Return the version of the row and its snapshot generation. A row of another one may have the same version."""
+    return (settings.version, settings.generation) if settings is not None else (0, "")
 
 
 def _quiet_hours(setting: Mapping[str, Any] | None) -> QuietHoursWish:

@@ -42,6 +42,8 @@ class UserSettings(NamedTuple):
     is_absent: bool = False
     # The time of the newest change that is in the settings, in ms since the epoch; None if unknown.
     changed_at: int | None = None
+    # The snapshot generation of the row: versions are comparable within it only.
+    generation: str = ""
 
 
 class Device(NamedTuple):

@@ -67,7 +67,8 @@ def test_opt_in_applies_to_its_row_only() -> None:
     row = _row({"news": False})
     changes = NONE.after([IN], row, NOW)
     assert _wanted(changes, row)
-    for other in (_row({"news": False}, version=90), _row({"news": False}, version=1)):
+    of_another_database = row._replace(generation="g2")
+    for other in (_row({"news": False}, version=90), _row({"news": False}, version=1), of_another_database):
         assert not _wanted(changes, other), "the row may have an opt-out that is newer than the change"
 
 
