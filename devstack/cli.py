@@ -41,7 +41,7 @@ from devstack.terminal import Terminal, print_json, print_lines
 from devstack.webhooks import app as webhooks_app
 from masscomm.errors import MasscommError
 from masscomm.integers import integer
-from masscomm.observability.logs import write_to_standard_error
+from masscomm.observability.logs import to_standard_error
 from provisioning import ProvisioningError
 
 # docs/quick-start.md contains the same command.
@@ -525,9 +525,9 @@ _EXPECTED_ERRORS = (
 
 def main() -> int:
     """Run the command; print an error of the command line or of a service as one message, with exit status 1."""
-    write_to_standard_error()
     try:
-        app(standalone_mode=True)
+        with to_standard_error():
+            app(standalone_mode=True)
     except _EXPECTED_ERRORS as error:
         errors.print(str(error), style="red", soft_wrap=True)
         return 1

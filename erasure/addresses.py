@@ -44,13 +44,13 @@ def _key(address: str) -> str:
 
 def _letters(text: str) -> Iterator[_Letter]:
     """Yield the letters and marks of a text. The marks of one letter are in one order, as in Unicode's normal forms."""
-    units = (
-        _Letter(sign, match.start(), match.end())
-        for match in _UNIT.finditer(text)
-        for sign in _folded(_character(match))  # guard: erasure.spelled_address
-    )
+    units = (_Letter(sign, match.start(), match.end()) for match in _UNIT.finditer(text) for sign in _signs(match))
     for _, several in groupby(units, key=lambda letter: unicodedata.combining(letter.sign) > 0):
         yield from sorted(several, key=_class_of)
+
+
+def _signs(match: re.Match[str]) -> str:
+    return _folded(_character(match))  # guard: erasure.spelled_address
 
 
 def _class_of(letter: _Letter) -> int:

@@ -24,7 +24,7 @@ _OF_THE_ITEM = (
     *("number overflow", "significant digits", "up to 38 digits", "empty string", "nesting levels"),
 )
 # Parts of a message that concerns the request or the table, which the data cannot cause.
-_OF_THE_TABLE = ("schema", "expression", "missing the key", "type mismatch for", "specified index")
+_OF_THE_TABLE = ("schema", "expression", "missing the key", "required keys", "type mismatch for", "specified index")
 
 
 # Maximum bytes of one stored value. DynamoDB limits an item to 400 kB, attribute names included.

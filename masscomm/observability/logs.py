@@ -13,7 +13,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any, TextIO
 
@@ -42,9 +43,14 @@ class _StandardOutput(logging.StreamHandler[TextIO]):
         return sys.stderr if _StandardOutput.in_command else sys.stdout
 
 
-def write_to_standard_error() -> None:
-    """Write all lines of this process to standard error: it is a command."""
+@contextmanager
+def to_standard_error() -> Iterator[None]:
+    """Write all lines of this process to standard error inside this context: it runs a command."""
     _StandardOutput.in_command = True
+    try:
+        yield
+    finally:
+        _StandardOutput.in_command = False
 
 
 def logger(service: str) -> Logger:

@@ -2598,13 +2598,13 @@ MUTANTS = (
     Mutant(
         guard="erasure.spelled_address",
         rule="An erased address is found in every spelling of its characters.",
-        change=Becomes("match[0].lower()"),
+        change=Returns("match[0].lower()"),
         no_cell=NO_ERASURE,
     ),
     Mutant(
         guard="erasure.normal_forms",
         rule="The suppressions of an address are erased in each of its normal forms.",
-        change=Becomes("self.addresses.add(address.lower())"),
+        change=Becomes("self.addresses.update([address.lower()])"),
         no_cell=NO_ERASURE,
     ),
     Mutant(

@@ -105,8 +105,9 @@ zoneinfo.ZoneInfo("Asia/Kolkata")"""
 
 
 # The libraries that a package has in addition, and the services whose models it has.
-SDKS = {"device_registrar": {"boto3", "s3transfer"}, "operations_handler": {"boto3", "s3transfer"}}
-MODELS = {"device_registrar": {"sns"}, "operations_handler": {"cloudwatch"}}
+_OPERATIONS = ("operations_handler", "key_revocation")  # They have one handler.
+SDKS = {key: {"boto3", "s3transfer"} for key in ("device_registrar", *_OPERATIONS)}
+MODELS = {"device_registrar": {"sns"}} | {key: {"cloudwatch"} for key in _OPERATIONS}
 
 
 def test_packages_lack_libraries_and_models_that_they_do_not_use(packages: dict[str, Built]) -> None:
