@@ -49,6 +49,8 @@ class CountedTopics(Topics):
     by_send: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     log: Counter[tuple[int, int, str, str, int, str, str, str]] = field(default_factory=Counter)
     quarantined: set[tuple[str, int, int]] = field(default_factory=set)
+    # The positions of records whose schema is registered after a job has read them.
+    late: set[tuple[str, int, int]] = field(default_factory=set)
     refused: list[tuple[tuple[Any, ...], int, int]] = field(default_factory=list)
 
     def count(self, at_ms: int, club_id: int, category: str, channel: str, measure: str, n: int) -> None:
@@ -139,8 +141,8 @@ class CountedTopics(Topics):
             send_id = ids.send_id_of_record(topic, partition, offset, timestamp_ms)
             self.by_send[send_id, "email", "requested", ""] += 2
             if not is_registered:
-                # It is counted at the position at which the job produces it again.
-                self._quarantine(topic, partition, offset, timestamp_ms)
+                # It is counted at the position at which the job produces it again; by a later job, at this one.
+                self.late.add((topic, partition, offset))
 
         self.put("send.monolith", self.encoded("send.monolith", schema, schema_id, value), then)
         self.count(at_ms, 9, "newsletter", "email", "requested", 2)
@@ -225,7 +227,7 @@ def assert_is_a_plain_count(database: str, counted: CountedTopics) -> None:
         )
         assert Counter(rows) == counted.log
         places = set(connection.execute("select topic, partition, kafka_offset from quarantine"))
-        assert places == counted.quarantined
+        assert places - counted.late == counted.quarantined
 
 
 def assert_views_are_sums_of_the_counts(database: str) -> None:
