@@ -81,10 +81,15 @@ class Population:
         self.await_directory(added)
         return added
 
+    def _next_ids(self, users: int) -> range:
+        """Return ids that no user has. All first ones have one last digit, because it decides what a user is."""
+        added = range(self._next, self._next + users)
+        self._next += -(-users // 10) * 10
+        return added
+
     def insert(self, users: int, club_id: int = CLUB) -> range:
         """Add users to the monolith without waiting for the directory. Return their ids."""
-        added = range(self._next, self._next + users)
-        self._next = added.stop
+        added = self._next_ids(users)
         with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             self._insert(connection, _INSERT, added, club_id)
         self.refresh()
@@ -95,8 +100,7 @@ class Population:
 
         The device registrar would need minutes for a hundred thousand devices; other tests test it.
         """
-        added = range(self._next, self._next + users)
-        self._next = added.stop
+        added = self._next_ids(users)
         application = function_environment(self.config)["PLATFORM_APPLICATION_ARN_GCM"]
         endpoints = {user_id * 10: endpoint_arn(application, _token(user_id)) for user_id in added}
         self._write_states(endpoints, lambda number: _token(number // 10))
