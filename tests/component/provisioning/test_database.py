@@ -217,7 +217,7 @@ _TABLES = "io/apicurio/registry/storage/impl/sql/postgresql.ddl"
 
 @pytest.fixture
 def registrys(postgres: StackConfig) -> Iterator[str]:
-    """The URL of an empty database for its administrator, who is no superuser, as in RDS.
+    """The URL of an empty database, for an administrator without the rights of a superuser, as in RDS.
 
     https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/Appendix.PostgreSQL.CommonDBATasks.Roles.rds_superuser.html
     """

@@ -55,7 +55,7 @@ class RefusedRequest:
 
     method: str
     path: str
-    # What is wrong, for messages of tests.
+    # The name of the fault, for messages of tests.
     wrong: str
     # The names of the wrong field, from the outermost; empty if the whole of the request or the caller is wrong.
     names: tuple[str, ...] = ()

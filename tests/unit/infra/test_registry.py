@@ -32,7 +32,7 @@ API = "/apis/ccompat/v7"
 class Listener:
     """A listener of the registry's load balancer, and whether it passes on a request.
 
-    Priorities do not matter, because each rule passes on what it matches.
+    Priorities do not matter, because each rule passes its requests on.
     https://docs.aws.amazon.com/elasticloadbalancing/latest/application/rule-condition-types.html
     """
 
@@ -239,7 +239,7 @@ def test_no_template_names_an_administrators_secret(environment: SynthesisedEnvi
 
 
 def test_tasks_are_started_until_their_user_exists(environment: SynthesisedEnvironment) -> None:
-    """A circuit breaker ends a deployment whose tasks end, and CloudFormation then deletes what it has created.
+    """A circuit breaker ends a deployment whose tasks end, and CloudFormation then deletes the new resources.
 
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-throttle-logic.html: ECS goes on starting tasks,
     without a growing delay if they were running.

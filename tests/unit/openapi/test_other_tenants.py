@@ -19,20 +19,9 @@ from masscomm.http import cursor
 from tests.support.harness import operations_api, rest_api
 from tests.support.harness.chain import Chain
 from tests.support.inputs.document_calls import CALLS, Call
+from tests.support.inputs.refused_requests import UNKNOWN_IDS
 
 THEIRS, OWN = "1", "2"
-# Path parameters → a value of the same form that nothing has.
-UNKNOWN = {
-    "send_id": "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f30",
-    "notification": "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f30.99.push",
-    "user_id": "99",
-    "position": "0@99",
-    "device_id": "99",
-    "key_id": "9" * 16,
-    "suppression": f"1-{'9' * 64}",
-    "endpoint_id": "ep_1_99999999999999999999",
-    "delivery_id": f"{operations_api.EVENT_MS}-evt_{'9' * 32}",
-}
 # Fields of bodies that name users → a user that nothing has.
 NAMED_USERS = frozenset({"user_id", "to_users", "except_users"})
 THEIR_USER, UNKNOWN_USER = 42, 99
@@ -172,10 +161,10 @@ def test_an_id_of_another_tenant_reads_as_unknown(probe: Probe, chain: Chain) ->
         other = {**event, "path": "/v1/webhooks", "body": json.dumps(created), "multiValueHeaders": {}}
         fixed["endpoint_id"] = answered(other)[1]["endpoint"]["id"]
     theirs = path_of(probe.call, **fixed)
-    unknown = path_of(probe.call, **fixed, **{probe.name: UNKNOWN[probe.name]})
+    unknown = path_of(probe.call, **fixed, **{probe.name: UNKNOWN_IDS[probe.name]})
     example = next(each["example"] for each in probe.call.operation["parameters"] if each["name"] == probe.name)
     first = compared({**event, "path": theirs}, example)
-    assert first == compared({**event, "path": unknown, "multiValueHeaders": {}}, UNKNOWN[probe.name])
+    assert first == compared({**event, "path": unknown, "multiValueHeaders": {}}, UNKNOWN_IDS[probe.name])
     assert chain.producer.produced == []
     assert answered({**probe.call.event(), "path": path_of(probe.call)})[0] in (200, 201, 202)
 

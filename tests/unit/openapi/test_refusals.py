@@ -140,7 +140,7 @@ def test_the_command_line_prints_field_and_reason(
 
 
 def says_too_little(status: int, text: ast.expr, *, with_errors: bool) -> bool:
-    """Return whether a problem of the code does not say what is wrong, whatever its values are.
+    """Return whether the text of a problem in the code names no fault, with any values.
 
     Args:
         text: The code of its detail, such as `Text.KEY_UNKNOWN.filled()`.
