@@ -42,11 +42,10 @@ class UseCases:
 def bootstrap() -> UseCases:
     from functions.audiences.count_audience import CountAudience
     from masscomm.directory.opensearch import OpenSearchDirectory
-    from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
 
     return UseCases(
         counts=CountAudience(directory=OpenSearchDirectory.from_environment()),
-        costly=CostlyRequests(slots=DynamoDbRequestSlots.from_environment(), clock=SystemClock()),
+        costly=CostlyRequests.from_environment(),
     )
 
 

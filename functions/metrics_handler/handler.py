@@ -87,9 +87,7 @@ def templates_route() -> "TemplatesRoute":
 
 @cache
 def costly() -> CostlyRequests:
-    from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
-
-    return CostlyRequests(slots=DynamoDbRequestSlots.from_environment(), clock=SystemClock())
+    return CostlyRequests.from_environment()
 
 
 @cache

@@ -94,9 +94,7 @@ def dry_runs() -> "DryRunSend":
 
 @cache
 def costly() -> CostlyRequests:
-    from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
-
-    return CostlyRequests(slots=DynamoDbRequestSlots.from_environment(), clock=SystemClock())
+    return CostlyRequests.from_environment()
 
 
 @cache
