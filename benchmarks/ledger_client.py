@@ -20,9 +20,9 @@ from devstack.service import AWS_CREDENTIALS
 from masscomm.aws.client import DynamoDb
 from masscomm.aws.request import Limits
 from masscomm.clock import SystemClock
+from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Status
-from masscomm.stores.delivery_ledger import CallResult, RecipientResult
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 
 SLICE_SIZE, BATCH = 40, 100

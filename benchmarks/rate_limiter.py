@@ -32,12 +32,13 @@ from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm.chain.batch import BatchDriver
 from masscomm.channels.gateway import ProviderGateway
 from masscomm.channels.in_memory import InMemoryEmail
+from masscomm.channels.provider_calls import Caller
 from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.senders import EmailSender, PushSender
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
-from masscomm.decisions.provider_calls import Caller
 from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.users import Device, UserSettings
 from masscomm.kafka import topics
@@ -45,7 +46,6 @@ from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import InMemoryProducer
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
-from masscomm.stores.retry_schedule import RetrySchedule
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import delivery, entry
 

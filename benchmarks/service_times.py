@@ -42,16 +42,18 @@ from functions.delivery.retry_scheduler import RetryScheduler
 from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.chain.batch import BatchDriver, UseCase
-from masscomm.chain.chunks import PART_SIZE, chunk_of
+from masscomm.chain.chunks import chunk_of
 from masscomm.channels.gateway import WORKERS, ProviderGateway
+from masscomm.channels.provider_calls import Caller
 from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.senders import EmailSender, PushSender
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
-from masscomm.decisions.provider_calls import Caller
+from masscomm.decisions.parts import PART_SIZE
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.domain.records import AvroRecord, DeliveryRequested, RecheckRequested
 from masscomm.domain.users import Device, Template, User, UserSettings
@@ -63,7 +65,6 @@ from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
-from masscomm.stores.retry_schedule import RetrySchedule
 from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 from tests.support.harness.chain import build, delivery, entry, registry_with_all_schemas, send
 from tests.support.servers.directory_tables import OpenSearchTables

@@ -106,7 +106,7 @@ def assumptions() -> str:
     workload, times = _workload(RATES[0]), _times()
     weights = sizes(workload)
     rows = [
-        ("recipients of a send record", f"{workload.chunk:,}", "masscomm/chain/chunks.py"),
+        ("recipients of a send record", f"{workload.chunk:,}", "masscomm/decisions/parts.py"),
         ("let pass by preferences", f"{workload.allowed:.0%}", "assumed"),
         ("by e-mail, the rest by push", f"{workload.email:.0%}", "assumed"),
         ("devices of a user", f"{workload.devices}", "assumed"),

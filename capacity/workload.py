@@ -12,7 +12,8 @@ from math import ceil
 from uuid import UUID
 
 from capacity.service_times import measured
-from masscomm.chain.chunks import PART_SIZE
+from masscomm.decisions.parts import PART_SIZE
+from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.outcomes import RANGE_SIZE, RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import (
@@ -27,7 +28,7 @@ from masscomm.domain.statuses import Reason, Status
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.stores.decision_log import Decisions, InMemoryDecisionLog, record_decisions
-from masscomm.stores.delivery_ledger import CallResult, RecipientResult, to_document
+from masscomm.stores.delivery_ledger import to_document
 
 KB = 1024
 # Realistically large values of a user id, a time and a club id, because Avro encodes smaller numbers in fewer bytes.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from devstack.installation import Installation
 from devstack.tracing.records import Read
 from devstack.tracing.steps import Asked, Kind, Step
+from masscomm.domain.call_results import RecipientResult
 from masscomm.domain.preferences import Decision
 from masscomm.domain.time_limits import DECISIONS_KEPT_S
 from masscomm.errors import DeadLetter
@@ -15,7 +16,6 @@ from masscomm.kafka.payloads import payload_of
 from masscomm.stores.decision_log import unpack_decisions
 from masscomm.stores.decision_log_dynamodb import whole
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
-from masscomm.stores.delivery_ledger import RecipientResult
 from masscomm.stores.delivery_ledger_dynamodb import slices_of
 
 if TYPE_CHECKING:

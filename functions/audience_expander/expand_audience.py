@@ -30,6 +30,7 @@ from masscomm.domain.key_limits import Window
 from masscomm.domain.known_fields import known_fields
 from masscomm.domain.lanes import Lane
 from masscomm.domain.records import AudienceRequested, SendRequested
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.send_states import SendState
 from masscomm.domain.simulator import AUDIENCE as SIMULATORS
 from masscomm.domain.simulator import RECIPIENTS as SIMULATOR_RECIPIENTS
@@ -45,7 +46,6 @@ from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECIPIENTS
 from masscomm.stores.changed_sends import ChangedSend, ChangedSends
 from masscomm.stores.expansions import ExpandedChunk, Expansion, Expansions, ListedExpansion, Progress
-from masscomm.stores.send_controls import SendKey
 
 # The chunks that the producer holds before it is flushed, each of some 50 kB.
 _CHUNKS_A_FLUSH = 50

@@ -18,6 +18,7 @@ from masscomm.domain.channels import CHANNELS
 from masscomm.domain.outcomes import CANCELLED, DEAD_LETTERED, RecipientOutcome
 from masscomm.domain.preferences import Decision, is_member
 from masscomm.domain.records import BuildRequested
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.users import Template, User
 from masscomm.errors import DeadLetter
 from masscomm.kafka import topics
@@ -25,7 +26,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.rendering.templates import TemplateCache, literal_fields
 from masscomm.stores.decision_log import DecisionLog, Decisions, record_decisions
-from masscomm.stores.send_controls import SendControl, SendControls, SendKey, send_of
+from masscomm.stores.send_controls import SendControls, send_of
 
 # The number of threads for concurrent look-ups and writes: recording a whole batch takes the time of one or two writes.
 _THREADS = 10

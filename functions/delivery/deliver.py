@@ -28,17 +28,20 @@ from masscomm.chain.chunks import checked
 from masscomm.chain.delayer import Delayer
 from masscomm.chain.pausing import since_resumed
 from masscomm.channels.gateway import ProviderGateway
-from masscomm.channels.provider import TargetGone
+from masscomm.channels.provider_calls import Caller
 from masscomm.clock import Clock
 from masscomm.decisions.delivery import DirectoryView, Wait, endpoint_due_s
-from masscomm.decisions.provider_calls import Caller
 from masscomm.decisions.results import paused_results
 from masscomm.directory.confirmation import Confirmation
 from masscomm.directory.port import Directory
+from masscomm.domain.call_results import RecipientResult
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.delays import DELAY_REASON_HEADER
 from masscomm.domain.ids import others_id
 from masscomm.domain.outcomes import DEAD_LETTERED
+from masscomm.domain.provider_errors import TargetGone
 from masscomm.domain.records import ContentColumn, DeliveryRequested
+from masscomm.domain.send_controls import SendControl
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import LEASE_POLL_FIRST_S, LEASE_POLL_LAST_S, REGISTRAR_POLL_S
 from masscomm.domain.users import Device
@@ -48,18 +51,16 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import DUPLICATES_REFUSED
-from masscomm.stores.delayed_records import DELAY_REASON_HEADER
 from masscomm.stores.delivery_ledger import (
     DeliveryLedger,
     Lease,
     LeasedElsewhere,
-    RecipientResult,
     RenewingLease,
     claim_of,
     final_results,
     results_for_recipients,
 )
-from masscomm.stores.send_controls import SendControl, SendControls
+from masscomm.stores.send_controls import SendControls
 
 _STATUSES = frozenset(Status)
 _REASONS = frozenset({None, *Reason})

@@ -14,13 +14,13 @@ from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S
 from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver
-from masscomm.chain.bootstrap import answer, batch_driver
+from masscomm.chain.bootstrap import answer, batch_driver, retry_schedule
 from masscomm.channels.circuit_breaker import PushCircuitBreaker
+from masscomm.channels.provider_calls import Caller
 from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.senders import senders_of
 from masscomm.channels.unsubscribe_links import UnsubscribeLinks
 from masscomm.clock import Clock, SystemClock
-from masscomm.decisions.provider_calls import Caller
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
@@ -30,7 +30,6 @@ from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
-from masscomm.stores.retry_schedule import RetrySchedule
 from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 
 logger = logs.logger("delivery")
@@ -69,7 +68,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
             clock=clock,
         ),
         retry_scheduler=RetryScheduler(
-            store=DynamoDbDelayStore.from_environment(), retry_schedule=RetrySchedule.from_environment(), clock=clock
+            store=DynamoDbDelayStore.from_environment(), retry_schedule=retry_schedule(), clock=clock
         ),
         clock=clock,
         pool=ThreadPoolExecutor(_THREADS),

@@ -11,12 +11,13 @@ from masscomm.clock import Clock
 from masscomm.decisions.delivery import DirectoryView, address_of
 from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.lanes import Lane
 from masscomm.domain.records import DeliveryRequested
+from masscomm.domain.send_controls import SendControl
 from masscomm.domain.users import User
 from masscomm.errors import Retry
-from masscomm.stores.retry_schedule import RetrySchedule
-from masscomm.stores.send_controls import SendControl, SendControls, send_of
+from masscomm.stores.send_controls import SendControls, send_of
 
 # The number of users that one thread looks up: two requests of the directory's size.
 _USERS_A_LOOK_UP = 500

@@ -6,18 +6,18 @@ from itertools import accumulate
 
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.outcome_emitter import OutcomeEmitter
-from masscomm.channels.provider import TargetGone
-from masscomm.channels.provider_errors import code_of
 from masscomm.clock import Clock
 from masscomm.decisions.results import is_held_by_pause
 from masscomm.directory.port import Directory
+from masscomm.domain.call_results import RecipientResult
 from masscomm.domain.ids import derived_id
 from masscomm.domain.outcomes import RecipientOutcome
+from masscomm.domain.provider_error_codes import code_of
+from masscomm.domain.provider_errors import TargetGone
 from masscomm.domain.records import DeliveryRequested, DeviceStatusChanged
 from masscomm.domain.statuses import Status
 from masscomm.domain.users import Device
 from masscomm.kafka import topics
-from masscomm.stores.delivery_ledger import RecipientResult
 
 # The size limit of the message ids in one outcome record: a topic accepts a megabyte per record, and a user may have
 # any number of devices.

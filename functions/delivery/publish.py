@@ -13,18 +13,19 @@ from functions.delivery.record_delivery import RecordDelivery
 from functions.delivery.retry_scheduler import RetryScheduler
 from functions.delivery.upcoming import Addressed, Upcoming
 from masscomm.channels.circuit_breaker import application_of
-from masscomm.channels.gateway import CallAnswer, ProviderCall, ProviderGateway
-from masscomm.channels.provider import ApplicationOff, TargetGone, TargetUnknown, Transient
+from masscomm.channels.gateway import ProviderCall, ProviderGateway
+from masscomm.channels.provider_calls import Caller
 from masscomm.clock import Clock
 from masscomm.decisions.delivery import Recipient
-from masscomm.decisions.provider_calls import Call, Caller
 from masscomm.decisions.results import delayed_result, final_result, is_refusal
+from masscomm.domain.call_results import Call, CallAnswer, RecipientResult
+from masscomm.domain.provider_errors import ApplicationOff, TargetGone, TargetUnknown, Transient
 from masscomm.domain.time_limits import CALL_RETRY_BUDGET_S, LEDGER_FIRST_PAUSE_S, LEDGER_LAST_PAUSE_S, LEDGER_WRITE_S
 from masscomm.domain.users import Device
 from masscomm.errors import Retry, Stop
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import LEASE_LOSSES
-from masscomm.stores.delivery_ledger import DeliveryLedger, RecipientResult, SliceConflict
+from masscomm.stores.delivery_ledger import DeliveryLedger, SliceConflict
 
 logger = logs.logger("delivery")
 

@@ -8,12 +8,12 @@ that is only minutes old was checked minutes ago, and needs no second look-up.
 from collections.abc import Mapping
 
 from masscomm.domain.categories import category
+from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.lanes import Lane
 from masscomm.domain.preferences import Decision
 from masscomm.domain.quiet_hours import decide_by_hours
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.users import User, UserSettings
-from masscomm.stores.retry_schedule import RetrySchedule
 
 # A message is delivered at most this many seconds after quiet hours have begun.
 RECHECK_AFTER_S = 900.0

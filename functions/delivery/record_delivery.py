@@ -9,9 +9,9 @@ from typing import Any
 from functions.delivery.look_up import Question
 from functions.delivery.time_budget import TimeBudget
 from masscomm.chain.batch import Item
+from masscomm.domain.call_results import RecipientResult
 from masscomm.domain.records import DeliveryRequested
-from masscomm.stores.delivery_ledger import RecipientResult
-from masscomm.stores.send_controls import SendControl
+from masscomm.domain.send_controls import SendControl
 
 
 @dataclass(kw_only=True, eq=False)

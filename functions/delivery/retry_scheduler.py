@@ -18,14 +18,14 @@ from masscomm.chain.batch import Item
 from masscomm.clock import Clock
 from masscomm.decisions.results import is_held_by_pause
 from masscomm.domain import quiet_hours
+from masscomm.domain.call_results import RecipientResult
+from masscomm.domain.delays import PAUSED, RetrySchedule
 from masscomm.domain.ids import numbered_id, released_id
 from masscomm.domain.records import ContentColumn, DeliveryRequested, Taken
 from masscomm.domain.statuses import Status
 from masscomm.kafka.avro import Codec
 from masscomm.observability import traces
-from masscomm.stores.delayed_records import PAUSED, DelayedRecord, DelayStore
-from masscomm.stores.delivery_ledger import RecipientResult
-from masscomm.stores.retry_schedule import RetrySchedule
+from masscomm.stores.delayed_records import DelayedRecord, DelayStore
 from masscomm.stores.send_controls import send_of
 
 DELAY_REASON = "back_off"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 from botocore.exceptions import ClientError
 
 from masscomm.aws.sdk import answering
-from masscomm.channels.provider import Transient
-from masscomm.channels.provider_errors import TABLE
 from masscomm.domain.platforms import platform_of_arn
+from masscomm.domain.provider_error_codes import TABLE
+from masscomm.domain.provider_errors import Transient
 from masscomm.errors import Retry, Stop, Unlisted
 
 if TYPE_CHECKING:

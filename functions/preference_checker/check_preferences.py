@@ -10,22 +10,24 @@ from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.plan_emitter import PlanEmitter
 from functions.preference_checker.unreadable_settings import count_malformed, count_unknown_zones
 from masscomm.chain.batch import Batch, Item
+from masscomm.chain.chunk_reader import read_chunk
 from masscomm.chain.delayer import Delayer
 from masscomm.clock import Clock
 from masscomm.decisions import plan
-from masscomm.decisions.chunk import Chunk, content_of, read_chunk
+from masscomm.decisions.chunk import Chunk, content_of
 from masscomm.directory.port import Directory
+from masscomm.domain.delays import SEND_AT, RetrySchedule
 from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED
+from masscomm.domain.send_controls import SendControl
 from masscomm.errors import DeadLetter, OtherContent, OtherRecipients, Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability.unreadable_items import UnreadableItem
 from masscomm.stores.decision_log import DecisionLog, Decisions, record_decisions, unpack_decisions
-from masscomm.stores.delayed_records import SEND_AT, DelayStore
-from masscomm.stores.retry_schedule import RetrySchedule
-from masscomm.stores.send_controls import AcceptedSend, SendControl, SendControls, send_of
+from masscomm.stores.delayed_records import DelayStore
+from masscomm.stores.send_controls import AcceptedSend, SendControls, send_of
 
 
 @dataclass(frozen=True, kw_only=True)

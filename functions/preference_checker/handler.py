@@ -12,7 +12,7 @@ from functions.preference_checker.queue_leases_dynamodb import DynamoDbQueueLeas
 from functions.preference_checker.small_sends import BURST, PER_S, SmallSends
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver
-from masscomm.chain.bootstrap import answer, batch_driver
+from masscomm.chain.bootstrap import answer, batch_driver, retry_schedule
 from masscomm.clock import SystemClock
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.lambda_context import LambdaContext
@@ -20,7 +20,6 @@ from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
-from masscomm.stores.retry_schedule import RetrySchedule
 from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 
 logger = logs.logger("preference_checker")
@@ -33,7 +32,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
         directory=OpenSearchDirectory.from_environment(),
         clock=clock,
         delay_store=DynamoDbDelayStore.from_environment(),
-        retry_schedule=RetrySchedule.from_environment(),
+        retry_schedule=retry_schedule(),
         decision_log=DynamoDbDecisionLog.from_environment(clock=clock),
         controls=DynamoDbSendControls.from_environment(),
         lanes=OutputLanes(

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from masscomm.chain.batch import Item
-from masscomm.chain.chunks import SPLIT_ABOVE
 from masscomm.clock import Clock
 from masscomm.decisions.chunk import Chunk
+from masscomm.decisions.parts import SPLIT_ABOVE
 from masscomm.decisions.plan import DirectoryView
 from masscomm.directory.confirmation import Confirmation
 from masscomm.directory.port import Directory

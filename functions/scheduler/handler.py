@@ -10,7 +10,7 @@ from functions.scheduler.release_due_records import ReleaseDueRecords
 from functions.scheduler.reschedule_records import MAX_CRASHES, RescheduleRecords
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver
-from masscomm.chain.bootstrap import batch_driver
+from masscomm.chain.bootstrap import batch_driver, retry_schedule
 from masscomm.clock import SystemClock
 from masscomm.domain.time_limits import CHAIN_TIMEOUT_S, DENIED_SCHEMA_RETRY_S
 from masscomm.kafka.source_records import KafkaSourceRecords
@@ -19,7 +19,6 @@ from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
-from masscomm.stores.retry_schedule import RetrySchedule
 from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 
 logger = logs.logger("scheduler")
@@ -44,7 +43,7 @@ def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords]:
             table=os.environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"), owner=str(uuid4()), clock=clock
         ),
         clock=clock,
-        retry_schedule=RetrySchedule.from_environment(),
+        retry_schedule=retry_schedule(),
         max_crashes=environment.whole_number("CRASHES_UNTIL_DEAD_LETTER", MAX_CRASHES),
         timeout_s=environment.number("CHAIN_TIMEOUT_S", CHAIN_TIMEOUT_S),
         denied_retry_s=environment.number("DENIED_SCHEMA_RETRY_S", DENIED_SCHEMA_RETRY_S),

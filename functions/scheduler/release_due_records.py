@@ -14,6 +14,7 @@ from typing import Any
 from aws_lambda_powertools import Logger
 
 from masscomm.clock import Clock
+from masscomm.domain.delays import DELAY_REASON_HEADER, PAUSED, RESUMED_AT_HEADER, SEND_AT
 from masscomm.domain.time_limits import CONTROL_SWEPT_S, SWEEP_FLUSH_S, SWEEP_RESERVE_S
 from masscomm.errors import MasscommError, Retry
 from masscomm.kafka import topics
@@ -22,16 +23,7 @@ from masscomm.kafka.producer import Producer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import BACKLOG, NOT_RELEASED, OLDEST_DUE, RELEASED
 from masscomm.observability.unreadable_items import UnreadableItem, readable
-from masscomm.stores.delayed_records import (
-    DELAY_REASON_HEADER,
-    PAUSED,
-    RESUMED_AT_HEADER,
-    SEND_AT,
-    ControlledSend,
-    DelayedRecord,
-    DelayStore,
-    releasable,
-)
+from masscomm.stores.delayed_records import ControlledSend, DelayedRecord, DelayStore, releasable
 from masscomm.stores.send_controls import SendControls
 
 # The number of records that are claimed, produced and flushed together: few round trips, and little repeated work after

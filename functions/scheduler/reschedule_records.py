@@ -23,22 +23,13 @@ from functools import cache, partial
 from typing import Any
 
 from masscomm.chain.batch import Batch, Item
-from masscomm.chain.chunks import (
-    SPLIT_ABOVE,
-    after_send_at,
-    checked,
-    chunk_of,
-    fault_of_send,
-    lane_of_send,
-    ranges,
-    recheck_of,
-    send_at_of,
-    split_parts,
-)
+from masscomm.chain.chunks import checked, chunk_of, fault_of_send, lane_of_send, recheck_of, send_at_of
 from masscomm.chain.delayer import Delayer
 from masscomm.chain.outcome_emitter import OutcomeEmitter
 from masscomm.chain.pausing import since_resumed
 from masscomm.clock import Clock
+from masscomm.decisions.parts import SPLIT_ABOVE, after_send_at, ranges, split_parts
+from masscomm.domain.delays import DELAY_REASON_HEADER, RetrySchedule
 from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SENT, RecipientOutcome
 from masscomm.domain.preferences import Decision
@@ -61,9 +52,8 @@ from masscomm.kafka.event import KafkaRecord, parse
 from masscomm.kafka.payloads import schemas
 from masscomm.kafka.source_records import SourceRecords
 from masscomm.observability.traces import Headers
-from masscomm.stores.delayed_records import DELAY_REASON_HEADER, DelayStore, releasable
+from masscomm.stores.delayed_records import DelayStore, releasable
 from masscomm.stores.delivery_ledger import DeliveryLedger, final_results
-from masscomm.stores.retry_schedule import RetrySchedule
 from masscomm.stores.send_controls import send_of
 
 DELAY_REASON = "on_failure"

@@ -1,6 +1,6 @@
 """POST /v1/dry-runs: the forecast of a send, by channel and reason, and samples of its messages.
 
-The recipients are decided about as in the chain (masscomm/decisions/dry_run.py). Nothing is produced or recorded. Above
+The recipients are decided about as in the chain (masscomm/chain/dry_run.py). Nothing is produced or recorded. Above
 EXACT_RECIPIENTS, the counts are estimated from a sample, which is the same for the same recipients.
 """
 
@@ -16,8 +16,8 @@ from uuid import uuid4
 from functions.send_handler.accepted_sends import check_possible
 from functions.send_handler.send_records import SendIdentity, record_of
 from functions.send_handler.send_request import SendRequest
+from masscomm.chain.dry_run import DryRun, End, Forecast
 from masscomm.clock import Clock
-from masscomm.decisions.dry_run import DryRun, End, Forecast
 from masscomm.directory.port import Directory
 from masscomm.domain.audiences import members
 from masscomm.domain.categories import resolve_channels
@@ -34,9 +34,9 @@ from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import FieldError, FieldErrorBody
 from masscomm.http.scopes import Scope
 from masscomm.http.single_users import check_group, sees_single_users
+from masscomm.http.unused_content import unused_content
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
-from masscomm.rendering.unused_content import unused_content
 from masscomm.stores.send_controls import SendControls
 from masscomm.texts import Text
 

@@ -327,7 +327,7 @@ def _accepted(send_id: str, body: str, further: Mapping[str, str]) -> Response:
         "functions.send_handler.request_batch",
         "functions.send_handler.send_warnings",
         "masscomm.directory.opensearch",
-        "masscomm.rendering.unused_content",
+        "masscomm.http.unused_content",
         "masscomm.stores.audit_log_dynamodb",
         "masscomm.stores.decision_log_dynamodb",
         "masscomm.stores.delivery_ledger_dynamodb",

@@ -14,9 +14,9 @@ from masscomm.domain.limits import FIELDS_OF_SEND, MAX_SOURCE_CHARACTERS, RECORD
 from masscomm.domain.preferences import is_member
 from masscomm.domain.users import Template, User
 from masscomm.http.problem import FieldError, FieldErrorBody, invalid
+from masscomm.http.unused_content import unused_content
 from masscomm.rendering.compiler import Steps
 from masscomm.rendering.preview import Preview, preview
-from masscomm.rendering.unused_content import unused_content
 from masscomm.texts import CodedBody, Text
 
 _NAME = Field(max_length=200)

@@ -22,6 +22,7 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.domain.records import AudienceRequested
 from masscomm.domain.send_content import content_of_chunk, content_of_send
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.simulator import AUDIENCE as SIMULATORS
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import SEND_FLUSH_S, TOO_OLD_S
@@ -36,7 +37,7 @@ from masscomm.observability.metric_names import RECIPIENTS, SENDS_ACCEPTED
 from masscomm.stores.audit_log import AuditLog, record_or_log
 from masscomm.stores.decision_log import DecisionLog, unpack_decisions
 from masscomm.stores.delivery_ledger import DeliveryLedger, claim_for, refusal
-from masscomm.stores.send_controls import AcceptedSend, NamedSend, OtherSend, SendKey, check_part, place_part
+from masscomm.stores.send_controls import AcceptedSend, NamedSend, OtherSend, check_part, place_part
 from masscomm.texts import Text
 
 logger = logs.logger("send_handler")

@@ -62,7 +62,7 @@ class SendWarnings:
 
     def _warnings(self, send: SendRequest) -> list[FieldError]:
         # A cold start does not import the compiler before the first send is on its way.
-        from masscomm.rendering.unused_content import unused_content
+        from masscomm.http.unused_content import unused_content
 
         found = self._templates().load(send.template_keys())
         return unused_content(

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 from functions.webhook_events.send_counts import ChangedCounts, CountedSend
 from masscomm.clock import Clock
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.send_states import NO_RECIPIENTS, SendState, send_state
 from masscomm.domain.time_limits import CHANGED_SENDS_SETTLE_S, WEBHOOK_EVENTS_RESERVE_S
 from masscomm.domain.webhooks import Delivery, Endpoint, Event, EventType, event_id, payload
 from masscomm.http.parameters import rfc3339, time_of_ms
 from masscomm.stores.changed_sends import ChangedSend, ChangedSends, Position
 from masscomm.stores.expansions import Expansion, Expansions
-from masscomm.stores.send_controls import AcceptedSend, SendControl, SendControls, SendKey, accepted_of
+from masscomm.stores.send_controls import AcceptedSend, SendControls, accepted_of
 from masscomm.stores.webhook_deliveries import WebhookDeliveries
 from masscomm.stores.webhook_endpoints import WebhookEndpoints
 

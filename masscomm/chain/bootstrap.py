@@ -8,6 +8,7 @@ from aws_lambda_powertools import Logger
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver, UseCase, redeliver_all
 from masscomm.chain.unlisted_errors import UnlistedErrors
+from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
 from masscomm.errors import Stop
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
@@ -17,6 +18,17 @@ from masscomm.kafka.event import parse
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import traces
+
+
+def retry_schedule() -> RetrySchedule:
+    """Return the schedule of BACK_OFF_FIRST_S, BACK_OFF_LAST_S and BACK_OFF_LIFETIME_S. Raises Stop if one is not a
+    number.
+    """
+    names = {"first_ms": "BACK_OFF_FIRST_S", "last_ms": "BACK_OFF_LAST_S", "lifetime_ms": "BACK_OFF_LIFETIME_S"}
+    usual = RetrySchedule()
+    return RetrySchedule(
+        **{field: round(environment.number(name, getattr(usual, field) / 1000) * 1000) for field, name in names.items()}
+    )
 
 
 def batch_driver(function: str, logger: Logger, *, endless: bool = False) -> BatchDriver:

@@ -4,12 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from masscomm.clock import Clock
+from masscomm.domain.delays import PAUSED
 from masscomm.domain.ids import envelope_id
 from masscomm.domain.records import BuildRequested, DeliveryRequested, ReceiptReceived, RecheckRequested
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.kafka.avro import Codec
 from masscomm.observability.traces import Headers
-from masscomm.stores.delayed_records import PAUSED, DelayedRecord, DelayStore
-from masscomm.stores.send_controls import SendControl, SendKey, send_of
+from masscomm.stores.delayed_records import DelayedRecord, DelayStore
+from masscomm.stores.send_controls import send_of
 
 
 @dataclass(frozen=True, kw_only=True)

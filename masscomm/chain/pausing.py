@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from masscomm.domain.delays import RESUMED_AT_HEADER
 from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.domain.records import BuildRequested, DeliveryRequested, RecheckRequested
 from masscomm.integers import integer_or
 from masscomm.kafka.event import KafkaRecord
-from masscomm.stores.delayed_records import RESUMED_AT_HEADER
 
 
 def since_resumed[R: RecheckRequested | BuildRequested | DeliveryRequested](request: R, record: KafkaRecord) -> R:

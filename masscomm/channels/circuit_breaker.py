@@ -6,8 +6,9 @@ An instance belongs to one event loop.
 
 from collections.abc import Mapping
 
-from masscomm.channels.provider import CALL_S, ApplicationOff, PushProvider, TargetGone, TargetUnknown
+from masscomm.channels.provider import CALL_S, PushProvider
 from masscomm.clock import Clock
+from masscomm.domain.provider_errors import ApplicationOff, TargetGone, TargetUnknown
 from masscomm.domain.time_limits import APPLICATION_PAUSE_S, CALL_LAST_PAUSE_S, OUTAGE_PROBE_S
 
 # The failed calls that are needed before a provider counts as down: fewer failures can be caused by a single recipient

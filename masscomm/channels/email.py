@@ -13,10 +13,10 @@ from secrets import randbelow
 from textwrap import wrap
 from uuid import uuid4
 
-from masscomm.channels.provider import InvalidAddress, Rejected
 from masscomm.channels.unsubscribe_links import NO_WAY_OUT, WaysOut
 from masscomm.domain.addresses import with_ascii_domain
 from masscomm.domain.limits import MAX_ADDRESS_BYTES
+from masscomm.domain.provider_errors import InvalidAddress, Rejected
 
 # A random id in place of the notification's id in a cached message.
 _ID = str(uuid4())

@@ -10,8 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from masscomm.channels.circuit_breaker import OutageCircuitBreaker
-from masscomm.channels.provider import (
-    CALL_S,
+from masscomm.channels.provider import CALL_S
+from masscomm.channels.rate_limiter import RateLimiter
+from masscomm.channels.retry_policy import RetryPolicy
+from masscomm.clock import Clock
+from masscomm.domain.call_results import CallAnswer
+from masscomm.domain.provider_errors import (
     ApplicationOff,
     InvalidAddress,
     NotTried,
@@ -20,9 +24,6 @@ from masscomm.channels.provider import (
     TargetGone,
     Transient,
 )
-from masscomm.channels.rate_limiter import RateLimiter
-from masscomm.channels.retry_policy import RetryPolicy
-from masscomm.clock import Clock
 from masscomm.domain.time_limits import OUTAGE_TIMEOUT_S
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import PROVIDER_CALLS, PROVIDER_ERRORS, PROVIDER_LATENCY, PROVIDER_THROTTLES
@@ -60,17 +61,6 @@ class ProviderCall(NamedTuple):
 
     scope: CallScope
     make: Callable[[], Awaitable[str]]
-
-
-class CallAnswer(NamedTuple):
-    """The result of one call: a message id, or an error."""
-
-    message_id: str | None = None
-    error: ProviderError | None = None
-    # Whether another attempt may succeed within this invocation.
-    retryable: bool = False
-    # Whether the provider was called at all.
-    tried: bool = True
 
 
 _NO_TIME = CallAnswer(error=NotTried("no time was left for another call"), tried=False)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from masscomm.channels.provider import ProviderError, Rejected, TargetGone, TargetUnknown
+from masscomm.domain.provider_errors import ProviderError, Rejected, TargetGone, TargetUnknown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,16 +1,4 @@
-"""The interface of the providers for delivery, and their errors.
-
-ProviderError
-  Transient        the call is retried (throttled, 5xx, a cut connection, expired credentials)
-    ApplicationOff   a platform application accepts no message until an operator acts: retried later, without a delay
-                     for the recipients of other applications
-    NotTried         no time remained for the call
-  TargetGone       this device or address accepts no message any more
-    TargetUnknown    the provider does not know the device's endpoint
-  Rejected         the provider will never accept this message
-    InvalidAddress   the recipient's address is not valid; no provider is called
-  Expired          the notification expired before the call
-"""
+"""The interface of the providers for delivery."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -20,64 +8,6 @@ from masscomm.domain.time_limits import PROVIDER_CALL_S, PROVIDER_CONNECT_S, PRO
 # The time limits of one call in seconds. Adapters use them as their time-outs; together they are shorter than a lease
 # of the delivery ledger.
 CONNECT_S, READ_S, CALL_S = PROVIDER_CONNECT_S, PROVIDER_READ_S, PROVIDER_CALL_S
-
-
-class ProviderError(Exception):
-    """The base class of the errors in this module; the message is the provider's own text."""
-
-
-class Transient(ProviderError):
-    """A temporary error.
-
-    Args:
-        message: The provider's own text.
-        throttled: The provider refused the call because of its rate.
-        answer_lost: The provider may have accepted the message.
-    """
-
-    def __init__(self, message: str, *, throttled: bool = False, answer_lost: bool = False) -> None:
-        super().__init__(message)
-        self.throttled = throttled
-        self.answer_lost = answer_lost
-
-
-class ApplicationOff(Transient):
-    """The endpoint's platform application is disabled or gone; other applications are not affected."""
-
-
-class TargetGone(ProviderError):
-    """The device's endpoint is disabled, deleted or invalid."""
-
-
-class TargetUnknown(TargetGone):
-    """The provider does not know the device's endpoint: it was deleted, or it belongs to another region or account than
-    the one that is called.
-    """
-
-
-class Rejected(ProviderError):
-    """The provider refuses the message or its address permanently. `too_large` is true if the size is the reason."""
-
-    def __init__(self, message: str, *, too_large: bool = False) -> None:
-        super().__init__(message)
-        self.too_large = too_large
-
-
-class InvalidAddress(Rejected):
-    """The recipient's address is not valid. We find the fault, so no provider is called. The text does not contain the
-    address.
-    """
-
-    def __init__(self) -> None:
-        super().__init__("the recipient's address is not valid")
-
-
-class NotTried(Transient):
-    """The provider was not called because no time remained for the call."""
-
-
-class Expired(ProviderError):
-    """The notification expired before the call: no message is published after expires_at."""
 
 
 class PushProvider(Protocol):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from masscomm.aws.request import QuotedText, quoted
-from masscomm.channels.provider import Rejected, TargetGone
+from masscomm.domain.provider_errors import Rejected, TargetGone
 
 _MAX_PAYLOAD_BYTES = 4_096
 # The longest time to live: Firebase stores a message for at most four weeks, and refuses longer values.

@@ -1,6 +1,6 @@
 """Calls the query APIs of SNS and SES: a form is sent, XML is returned, and errors are raised as ProviderError.
 
-The provider gateway repeats failed calls, because it knows the remaining time. masscomm.channels.provider_errors
+The provider gateway repeats failed calls, because it knows the remaining time. masscomm.domain.provider_error_codes
 classifies the errors.
 
 Sources: AWS documentation, "Making Query API requests"; the API references of Amazon SNS and Amazon SES v1.
@@ -12,8 +12,9 @@ from typing import Unpack
 from masscomm.aws.async_requests import AsyncRequests
 from masscomm.aws.http_answer import AnswerLost, NotSent
 from masscomm.aws.request import FORM, Limits, ServiceOptions, element, form
-from masscomm.channels.provider import CONNECT_S, READ_S, Transient
-from masscomm.channels.provider_errors import refusal
+from masscomm.channels.provider import CONNECT_S, READ_S
+from masscomm.domain.provider_error_codes import refusal
+from masscomm.domain.provider_errors import Transient
 from masscomm.errors import MasscommError
 
 _OK = 200

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from masscomm.channels.provider import EmailProvider, PushProvider, Transient
+from masscomm.channels.provider import EmailProvider, PushProvider
 from masscomm.channels.push import collapse_id_of, push_attributes, push_message
 from masscomm.channels.unsubscribe_links import NO_WAY_OUT, UnsubscribeLinks, WaysOut
 from masscomm.domain.categories import category
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.provider_errors import Transient
 from masscomm.domain.unsubscribe_tokens import Subscription
 from masscomm.domain.users import Device
 from masscomm.errors import MasscommError, Stop

@@ -5,8 +5,8 @@ import re
 from typing import Unpack
 
 from masscomm.aws.request import ServiceOptions
-from masscomm.channels.provider import InvalidAddress
 from masscomm.channels.query_api import QueryApi
+from masscomm.domain.provider_errors import InvalidAddress
 from masscomm.errors import Stop
 
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")

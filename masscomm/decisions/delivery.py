@@ -10,17 +10,17 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
+from masscomm.domain.call_results import CallResult, accepted_before_delay
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.outcomes import CANCELLED, EXPIRED
 from masscomm.domain.preferences import Decision, decide_by_user_settings
 from masscomm.domain.preferences import decide as decide_by_user
 from masscomm.domain.records import DeliveryRequested, Withdrawn
+from masscomm.domain.send_controls import SendControl
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import REGISTRAR_WAIT_S
 from masscomm.domain.users import Device, User, UserSettings
 from masscomm.errors import Retry
-from masscomm.stores.delivery_ledger import CallResult, accepted_before_delay
-from masscomm.stores.send_controls import SendControl
 
 NO_DEVICE = Decision(Status.SUPPRESSED, Reason.NO_DEVICE, "directory")
 ADDRESS_SUPPRESSED = Decision(Status.SUPPRESSED, Reason.ADDRESS_SUPPRESSED, "suppressions")

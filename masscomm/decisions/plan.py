@@ -10,10 +10,11 @@ from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
-from masscomm.chain.chunks import SPLIT_ABOVE, after_send_at, ranges, split_parts
 from masscomm.decisions.chunk import Chunk
 from masscomm.decisions.local_times import decide_by_local_time
+from masscomm.decisions.parts import SPLIT_ABOVE, after_send_at, ranges, split_parts
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.delays import SEND_AT, RetrySchedule
 from masscomm.domain.ids import released_id
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.outcomes import CANCELLED, EXPIRED, RANGE_SIZE, SCHEDULED, RecipientOutcome
@@ -21,12 +22,10 @@ from masscomm.domain.preferences import Decision, decide, needs_confirmation
 from masscomm.domain.quiet_hours import DELAY_REASON as _QUIET_HOURS
 from masscomm.domain.quiet_hours import decide_by_hours, group_by_end
 from masscomm.domain.records import BuildRequested, RecheckRequested
+from masscomm.domain.send_controls import SendControl
 from masscomm.domain.simulator import is_simulated, simulate
 from masscomm.domain.statuses import Status
 from masscomm.domain.users import User, UserSettings
-from masscomm.stores.delayed_records import SEND_AT
-from masscomm.stores.retry_schedule import RetrySchedule
-from masscomm.stores.send_controls import SendControl
 
 _DIRECTORY = "directory"
 # The statuses of deferred recipients that have an outcome record. The others are still accepted.

@@ -2,8 +2,12 @@
 
 from collections.abc import Container, Sequence
 
-from masscomm.channels.gateway import CallAnswer
-from masscomm.channels.provider import (
+from masscomm.decisions.delivery import DEVICE_INACTIVE, INVALID_ADDRESS, Recipient
+from masscomm.domain.call_results import Call, CallAnswer, CallResult, RecipientResult, accepted_before_delay
+from masscomm.domain.outcomes import EXPIRED, SENT
+from masscomm.domain.preferences import Decision
+from masscomm.domain.provider_error_codes import code_of
+from masscomm.domain.provider_errors import (
     Expired,
     InvalidAddress,
     NotTried,
@@ -12,14 +16,8 @@ from masscomm.channels.provider import (
     TargetGone,
     Transient,
 )
-from masscomm.channels.provider_errors import code_of
-from masscomm.decisions.delivery import DEVICE_INACTIVE, INVALID_ADDRESS, Recipient
-from masscomm.decisions.provider_calls import Call
-from masscomm.domain.outcomes import EXPIRED, SENT
-from masscomm.domain.preferences import Decision
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.statuses import Reason, Status
-from masscomm.stores.delivery_ledger import CallResult, RecipientResult, accepted_before_delay
 
 _DELAYED = Decision(Status.SENDING, None, "provider")
 # The decision about a recipient whom a pause holds. It has no outcome record.

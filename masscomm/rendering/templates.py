@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from sys import getsizeof
-from typing import Any
+from typing import Any, Protocol
 
 from masscomm.clock import Clock
-from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS, LITERAL, MessageField
 from masscomm.domain.deep_links import is_deep_link
 from masscomm.domain.locales import Locale, nearest, read_locale
@@ -86,10 +85,16 @@ class SizedCache[K, V]:
             self.size -= self._entries.pop(key)[1]
 
 
+class TemplateSource(Protocol):
+    """Looks templates up: a directory (masscomm.directory.port)."""
+
+    def templates(self, keys: Sequence[Key]) -> Mapping[Key, list[Template]]: ...
+
+
 class TemplateCache:
     """A cache of looked-up templates, by club, category and channel. Entries expire after five seconds."""
 
-    def __init__(self, directory: Directory, clock: Clock, *, keep_empty: bool = False) -> None:
+    def __init__(self, directory: TemplateSource, clock: Clock, *, keep_empty: bool = False) -> None:
         self._directory = directory
         self._clock = clock
         # Whether empty results are cached. The builder does not cache them, so that the first template of a key applies

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple, Protocol
 
-from masscomm.stores.send_controls import SendKey
+from masscomm.domain.send_controls import SendKey
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,11 @@ from typing import Any
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.time_limits import CHANGED_SENDS_KEPT_S
 from masscomm.errors import Retry
 from masscomm.observability.unreadable_items import read_each
 from masscomm.stores.changed_sends import ChangedSend, Position
-from masscomm.stores.send_controls import SendKey
 
 _WHAT = "changed sends"
 _CHANGED = "changed"

@@ -15,19 +15,11 @@ from typing import NamedTuple, Protocol
 from masscomm.domain.ids import is_record_id
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import MAX_RECORD_ID_BYTES
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.time_limits import CLAIM_S
 from masscomm.kafka import topics
 from masscomm.observability.unreadable_items import UnreadableItem
-from masscomm.stores.send_controls import SendKey
 
-# The header of a released record with the reason of its delay.
-DELAY_REASON_HEADER = "masscomm.released"
-# The delay reason of the records of a paused send, and the header of a released one with the time of its release (ms
-# since the epoch), from which its retries are counted.
-PAUSED = "paused"
-# The delay reason of the records of a scheduled send.
-SEND_AT = "send_at"
-RESUMED_AT_HEADER = "masscomm.resumed_at"
 MINUTE_MS = 60_000
 # The number of partitions (shards) for one minute, so that popular times such as 08:00 do not make a hot partition.
 SHARDS = 8
@@ -120,14 +112,6 @@ def unreadable(key: StoreKey, error: str) -> UnreadableItem:
 def lane_key(*, critical: bool) -> str:
     """Return the prefix of the names of a lane's buckets. All lanes except critical share the prefix `bulk`."""
     return Lane.CRITICAL if critical else "bulk"
-
-
-def jittered(due_ms: int, item_id: str, spread_ms: int) -> int:
-    """Return a time in [due_ms, due_ms + spread_ms), derived from the id, so that records that failed together are
-    not released together.
-    """
-    share = int.from_bytes(blake2b(item_id.encode(), digest_size=8).digest()) / 2**64
-    return due_ms + int(share * spread_ms)
 
 
 class DelayStore(Protocol):

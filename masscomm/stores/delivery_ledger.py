@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from masscomm.clock import Clock
+from masscomm.domain.call_results import CallResult, RecipientResult, accepted_before_delay
 from masscomm.domain.ids import ERASED_USER
 from masscomm.domain.outcomes import SENT
 from masscomm.domain.preferences import Decision
@@ -31,42 +32,6 @@ from masscomm.observability.metric_names import LEASE_LOSSES
 # The version of the rule by which ids of retry records are derived. Since version 2, ids do not depend on the number of
 # delays.
 _IDS = 2
-
-
-class CallResult(NamedTuple):
-    """The result of one provider call.
-
-    Attributes:
-        target: The device's id, or `email`.
-        error: The class of the error, if the provider returned no message id.
-    """
-
-    target: str
-    message_id: str | None = None
-    error: str | None = None
-
-
-class RecipientResult(NamedTuple):
-    """The result of one recipient: the decision, and the provider calls it is based on. The first recorded result
-    counts.
-
-    Attributes:
-        retry_at_ms: For a delayed recipient, the time (ms since the epoch) at which the retry record is released; that
-            record has slices of its own.
-        numbered: Whether the id of the retry record contains the number of delays, as in items of earlier versions.
-    """
-
-    position: int
-    user_id: int
-    decision: Decision
-    call_results: tuple[CallResult, ...] = ()
-    retry_at_ms: int | None = None
-    numbered: bool = False
-
-    @property
-    def message_ids(self) -> tuple[str, ...]:
-        """Return the provider's message ids, one for each accepted call."""
-        return tuple(call.message_id for call in self.call_results if call.message_id is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,17 +229,6 @@ def from_document(document: dict[str, Any]) -> list[RecipientResult]:
         )
         for position, user_id, place, calls, retry_at_ms in columns
     ]
-
-
-def accepted_before_delay(delivery: DeliveryRequested) -> dict[int, tuple[CallResult, ...]]:
-    """Return, by the recipient's position, the calls that the provider accepted before the record was delayed for
-    other devices.
-    """
-    found: dict[int, tuple[CallResult, ...]] = {}
-    for entry in delivery.taken:
-        call = CallResult(target=entry.target, message_id=entry.message_id)
-        found[entry.position] = (*found.get(entry.position, ()), call)
-    return found
 
 
 def results_for_recipients(delivery: DeliveryRequested, recorded: Sequence[RecipientResult]) -> list[RecipientResult]:

@@ -16,6 +16,7 @@ from masscomm.aws.client import DynamoDb
 from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of, read_items, transact
 from masscomm.aws.request import Limits
 from masscomm.clock import Clock
+from masscomm.domain.call_results import RecipientResult
 from masscomm.domain.ids import is_record_id
 from masscomm.domain.time_limits import (
     CLOCK_SKEW_S,
@@ -28,7 +29,6 @@ from masscomm.stores.delivery_ledger import (
     NO_CLAIMS,
     Lease,
     LeasedElsewhere,
-    RecipientResult,
     SliceConflict,
     first_results,
     from_document,

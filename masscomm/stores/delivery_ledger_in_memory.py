@@ -9,6 +9,7 @@ from functools import partial
 
 from masscomm.aws.dynamodb import PART_BYTES
 from masscomm.clock import Clock
+from masscomm.domain.call_results import RecipientResult
 from masscomm.domain.ids import is_record_id
 from masscomm.domain.time_limits import CLOCK_SKEW_S, LEASE_S
 from masscomm.errors import DeadLetter, MasscommError
@@ -16,7 +17,6 @@ from masscomm.stores.delivery_ledger import (
     NO_CLAIMS,
     Lease,
     LeasedElsewhere,
-    RecipientResult,
     SliceConflict,
     first_results,
     refusal,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Protocol, Self
 
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.send_states import SendState
-from masscomm.stores.send_controls import SendKey
 
 
 @dataclass(frozen=True, kw_only=True)

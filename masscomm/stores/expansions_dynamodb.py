@@ -10,12 +10,12 @@ from typing import Any
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.send_states import SendState
 from masscomm.domain.time_limits import EXPANSIONS_KEPT_S
 from masscomm.errors import Retry
 from masscomm.observability.unreadable_items import read_each
 from masscomm.stores.expansions import ExpandedChunk, Expansion, ListedExpansion, Progress
-from masscomm.stores.send_controls import SendKey
 
 _WHAT = "expansions of audiences"
 _CHUNK, _END, _PROGRESS = "chunk#", "end", "progress"

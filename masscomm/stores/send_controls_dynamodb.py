@@ -14,18 +14,11 @@ from typing import Any
 from masscomm.aws.dynamodb import ConditionFailed, answering, read_items, transact
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.time_limits import CANCELLATIONS_KEPT_S
 from masscomm.errors import MasscommError, Retry
 from masscomm.observability.unreadable_items import DAMAGE, UnreadableItem, described, report_unreadable
-from masscomm.stores.send_controls import (
-    AcceptedSend,
-    Cancellation,
-    NamedSend,
-    Part,
-    SendControl,
-    SendKey,
-    over_rest,
-)
+from masscomm.stores.send_controls import AcceptedSend, Cancellation, NamedSend, Part, over_rest
 from masscomm.stores.transactions import write_all
 
 _WHAT = "controls of sends"

@@ -6,12 +6,12 @@ import httpx
 
 from emulators.sns_stand_in import Rule
 from functions.delivery.publish import UNRECORDED
+from masscomm.domain.delays import PAUSED
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import LOOK_UP_VALID_S
 from masscomm.kafka import topics
-from masscomm.stores.delayed_records import PAUSED
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
-from masscomm.stores.send_controls import SendKey
 from tests.faults.moments import received
 from tests.support.fault_stack.bench import Bench, tail
 from tests.support.fault_stack.cell import Send

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from masscomm.channels.provider import Rejected
 from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.senders import Notification, Sender
+from masscomm.domain.provider_errors import Rejected
 from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.kafka import topics
 from tests.support.harness.chain import send
@@ -82,7 +82,7 @@ def print_facts() -> None:
     """Print, as JSON, the lists that derive from the channels and the results of a send on the new one."""
     from functions.send_handler.send_request import SendRequest
     from infra.cdk.config import ProviderConfig
-    from masscomm.decisions.provider_calls import Caller
+    from masscomm.channels.provider_calls import Caller
     from masscomm.domain.channels import CHANNELS
     from masscomm.domain.limits import FIELDS_OF_SEND
     from masscomm.errors import Stop

@@ -14,9 +14,9 @@ import pytest
 
 from functions.metrics_handler import handler as metrics_handler
 from functions.send_handler import handler as send_handler
-from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
 from masscomm.domain.outcomes import RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
+from masscomm.domain.provider_errors import ProviderError, Rejected, TargetGone, Transient
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.users import UserSettings
 from masscomm.errors import DeadLetter, Retry, Stop

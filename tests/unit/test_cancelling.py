@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from functions.preference_checker import look_up
-from masscomm.chain import chunks
-from masscomm.decisions import messages, plan
+from masscomm.decisions import messages, parts, plan
 from masscomm.domain.records import RecheckRequested, Taken
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.statuses import Reason, Status, merge
 from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry, Stop
 from masscomm.kafka import topics
-from masscomm.stores.send_controls import Cancellation, SendKey
+from masscomm.stores.send_controls import Cancellation
 from tests.support.harness.builder import Builder
 from tests.support.harness.chain import NOW, SEND_ID, build, delivery, ends, recheck, results_of, send
 from tests.support.harness.delivery import Delivery
@@ -42,7 +42,7 @@ def test_a_send_cancelled_at_any_moment_ends_once(seed: int) -> None:
     chain = WholeChain(rng, growing=False, cancelling=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "RANGE_SIZE", 3)
-        patch.setattr(chunks, "PART_SIZE", 6)
+        patch.setattr(parts, "PART_SIZE", 6)
         patch.setattr(messages, "MAX_CONTENT_BYTES", 190)
         patch.setattr(messages, "MAX_GROWN_BYTES", 400)
         split_above = rng.choice([8, len(USERS)])

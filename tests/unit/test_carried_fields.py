@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from masscomm.channels.provider import Transient
 from masscomm.domain import records
+from masscomm.domain.provider_errors import Transient
 from masscomm.domain.records import CARRIED, AvroRecord, DerivedRecord, SendRequested
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.kafka import topics

@@ -15,11 +15,12 @@ from masscomm.domain.ids import ERASED_USER
 from masscomm.domain.outcomes import DEAD_LETTERED
 from masscomm.domain.records import SendRequested
 from masscomm.domain.send_content import content_of_send
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.stores.decision_log import Decisions, InMemoryDecisionLog, record_decisions
-from masscomm.stores.send_controls import AcceptedSend, SendKey
+from masscomm.stores.send_controls import AcceptedSend
 from tests.support.harness.chain import NOW, SEND_ID, delivery, results_of, send
 from tests.support.harness.delivery import Delivery
 from tests.support.harness.whole_chain import WholeChain

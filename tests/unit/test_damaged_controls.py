@@ -2,7 +2,8 @@
 
 import pytest
 
-from masscomm.stores.send_controls import InMemorySendControls, SendControl, SendKey
+from masscomm.domain.send_controls import SendControl, SendKey
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.builder import Builder
 from tests.support.harness.chain import SEND_ID, build, delivery, send
 from tests.support.harness.delivery import Delivery

@@ -35,8 +35,8 @@ from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from functions.preferences_handler.preferences_body import wishes_in
 from functions.send_handler import handler as send_handler
 from infra.cdk import config
+from masscomm.chain.chunk_reader import read_chunk
 from masscomm.clock import FixedClock
-from masscomm.decisions.chunk import read_chunk
 from masscomm.domain import categories
 from masscomm.domain.audiences import read_audience
 from masscomm.domain.categories import Category

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from functions.preference_checker import look_up
 from functions.scheduler.release_due_records import ReleaseDueRecords, SweepResult
-from masscomm.chain import chunks
-from masscomm.decisions import messages, plan
+from masscomm.decisions import messages, parts, plan
+from masscomm.domain.delays import PAUSED, RESUMED_AT_HEADER, RetrySchedule
 from masscomm.domain.records import RecheckRequested
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.time_limits import CONTROL_SWEPT_S, LEDGER_KEPT_S, PAUSE_LIMIT_S, RETRY_LIFETIME_S
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.event import parse
-from masscomm.stores.delayed_records import PAUSED, RESUMED_AT_HEADER, ControlledSend
-from masscomm.stores.retry_schedule import RetrySchedule
-from masscomm.stores.send_controls import Cancellation, SendControl, SendKey, change
+from masscomm.stores.delayed_records import ControlledSend
+from masscomm.stores.send_controls import Cancellation, change
 from tests.support.contracts.delay_store import delayed_record
 from tests.support.harness.chain import NOW, SEND_ID, delivery, ends, entry, event, recheck, results_of, send
 from tests.support.harness.delivery import Delivery
@@ -84,7 +84,7 @@ def test_a_send_paused_at_any_moment_ends_once(seed: int, cancelling: bool) -> N
     chain = WholeChain(rng, growing=False, cancelling=cancelling, pausing=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "RANGE_SIZE", 3)
-        patch.setattr(chunks, "PART_SIZE", 6)
+        patch.setattr(parts, "PART_SIZE", 6)
         patch.setattr(messages, "MAX_CONTENT_BYTES", 190)
         patch.setattr(messages, "MAX_GROWN_BYTES", 400)
         split_above = rng.choice([8, len(USERS)])

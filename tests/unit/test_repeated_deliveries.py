@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from functions.preference_checker import look_up
 from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.small_sends import SmallSends
-from masscomm.chain import chunks
-from masscomm.decisions import messages, plan
+from masscomm.decisions import messages, parts, plan
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.statuses import TERMINAL, Status, merge
@@ -61,7 +60,7 @@ def _published(chain: WholeChain) -> Counter[tuple[int, str]]:
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reduce the sizes of ranges, parts and records, so that a dozen recipients need several of each."""
     monkeypatch.setattr(plan, "RANGE_SIZE", 3)
-    monkeypatch.setattr(chunks, "PART_SIZE", 6)
+    monkeypatch.setattr(parts, "PART_SIZE", 6)
     monkeypatch.setattr(messages, "MAX_CONTENT_BYTES", 190)
     monkeypatch.setattr(messages, "MAX_GROWN_BYTES", 400)
 

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from masscomm.channels.provider import Transient
 from masscomm.domain.ids import chunk_id, id_of_single_delivery
+from masscomm.domain.provider_errors import Transient
 from masscomm.domain.records import SendRequested
 from masscomm.domain.send_content import content_of_send
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.stores.delivery_ledger import claim_for
-from masscomm.stores.send_controls import SendKey, change
+from masscomm.stores.send_controls import change
 from tests.support.harness.chain import NOW, SEND_ID, delivery, results_of, send
 from tests.support.harness.delivery import Delivery
 from tests.support.harness.whole_chain import ThreeSteps, WholeChain

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.ids import envelope_id
 from masscomm.domain.outcomes import SENT
 from masscomm.domain.preferences import Decision
@@ -15,7 +16,6 @@ from masscomm.domain.users import DirectoryPosition
 from masscomm.kafka import topics
 from masscomm.observability import metrics
 from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
-from masscomm.stores.delivery_ledger import CallResult, RecipientResult
 from tests.support.harness.chain import NOW, SEND_ID, Chain, build, delivery, recheck
 from tests.support.harness.preference_checker import Checker
 from tests.support.harness.receipts import Receipts

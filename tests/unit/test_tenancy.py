@@ -24,6 +24,7 @@ from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.users import Template, User
 from masscomm.http import single_users
 from masscomm.http.parameters import rfc3339
@@ -34,7 +35,7 @@ from masscomm.stores.audit_log import InMemoryAuditLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
 from masscomm.stores.request_slots import InMemoryRequestSlots
-from masscomm.stores.send_controls import InMemorySendControls, SendControl, SendKey
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
 from tests.support.harness.preferences_api import use_case as change_preferences

@@ -8,6 +8,7 @@ from functions.metrics_handler.routes.send import published
 from functions.metrics_handler.store.port import MetricsStore
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action, audit_entry
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.send_states import FINAL, counted_state
 from masscomm.http.parameters import Reader
 from masscomm.http.problem import Problem
@@ -16,7 +17,7 @@ from masscomm.observability import logs
 from masscomm.stores.audit_log import AuditLog, record_or_log
 from masscomm.stores.changed_sends import ChangedSend, ChangedSends
 from masscomm.stores.delayed_records import ControlledSend, DelayStore
-from masscomm.stores.send_controls import SendControl, SendControls, SendKey
+from masscomm.stores.send_controls import SendControls
 from masscomm.texts import Text
 
 logger = logs.logger("metrics_handler")

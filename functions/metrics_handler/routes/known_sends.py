@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from functions.metrics_handler.store.port import ChannelTotals, MetricsStore, SendTotals
+from masscomm.domain.send_controls import SendKey
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
-from masscomm.stores.send_controls import AcceptedSend, SendControls, SendKey
+from masscomm.stores.send_controls import AcceptedSend, SendControls
 from masscomm.texts import Text
 
 

@@ -11,12 +11,13 @@ from typing import Literal, TypedDict
 
 from functions.metrics_handler.routes.controllable import Control
 from masscomm.domain.audit import Action
+from masscomm.domain.send_controls import SendControl
 from masscomm.http.body import check_empty
 from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
-from masscomm.stores.send_controls import SendControl, change
+from masscomm.stores.send_controls import change
 from masscomm.texts import Text
 
 

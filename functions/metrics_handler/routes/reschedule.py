@@ -12,7 +12,9 @@ from typing import Literal, TypedDict
 
 from functions.metrics_handler.routes.controllable import Control
 from masscomm.domain.audit import Action
+from masscomm.domain.delays import SEND_AT
 from masscomm.domain.limits import MAX_REQUEST_AHEAD_MS
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.time_limits import RESCHEDULE_MARGIN_S
 from masscomm.http import parameters as parse
 from masscomm.http.body import as_object, read_fields, unknown_fields
@@ -20,8 +22,8 @@ from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
-from masscomm.stores.delayed_records import SEND_AT, DelayedRecord
-from masscomm.stores.send_controls import SendControl, SendKey, accepted_of, change
+from masscomm.stores.delayed_records import DelayedRecord
+from masscomm.stores.send_controls import accepted_of, change
 from masscomm.texts import CodedText, Text
 
 

@@ -25,13 +25,14 @@ from typing import Literal, TypedDict, cast
 from functions.metrics_handler.routes.known_sends import KnownSends
 from functions.metrics_handler.store.port import ChannelTotals, MetricsStore, SendTotals
 from masscomm.clock import Clock
+from masscomm.domain.send_controls import SendControl
 from masscomm.domain.send_states import FINAL, NO_RECIPIENTS, SendState, send_state
 from masscomm.domain.statuses import PUBLISHED, TERMINAL, Status, read_reason
 from masscomm.errors import Retry
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.tenant import Clubs
 from masscomm.stores.expansions import Expansion, Expansions
-from masscomm.stores.send_controls import AcceptedSend, Cancellation, SendControl, SendControls, accepted_of
+from masscomm.stores.send_controls import AcceptedSend, Cancellation, SendControls, accepted_of
 
 _BY_REASON = (Status.SUPPRESSED, Status.FAILED)
 _BY_NUMBER = (

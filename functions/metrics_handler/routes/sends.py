@@ -24,6 +24,7 @@ from functions.metrics_handler.http.cursor import continued, cursor_after
 from functions.metrics_handler.store.port import MetricsStore, SendList, SendListKey, SendListQuery, SendRow
 from masscomm.clock import Clock
 from masscomm.domain.limits import END_OF_TIME_MS
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.send_states import BY_COUNTS, FINAL, SendState, controlled_state, states_by_counts
 from masscomm.http import parameters as parse
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
@@ -31,7 +32,7 @@ from masscomm.http.requested_clubs import seen
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.stores.expansions import Expansions, ListedExpansion
-from masscomm.stores.send_controls import AcceptedSend, SendControl, SendControls, SendKey, of_send
+from masscomm.stores.send_controls import AcceptedSend, SendControls, of_send
 from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200

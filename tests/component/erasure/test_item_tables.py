@@ -11,12 +11,12 @@ from erasure.delayed_records import DelayedRecords
 from erasure.item_tables import ItemTables
 from erasure.person import ERASED_USER, Person
 from masscomm.clock import FixedClock
+from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.outcomes import SENT
 from masscomm.domain.records import ContentColumn, DeliveryRequested
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.stores.delayed_records import DelayedRecord
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
-from masscomm.stores.delivery_ledger import CallResult, RecipientResult
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from tests.support.harness.chain import NOW
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table

@@ -3,9 +3,10 @@ from uuid import uuid4
 import pytest
 
 from devstack.config import StackConfig
-from masscomm.channels.provider import EmailProvider, Transient
+from masscomm.channels.provider import EmailProvider
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
+from masscomm.domain.provider_errors import Transient
 from tests.support.contracts.provider import EmailContract, PushContract, PushTargets, publish, send
 from tests.support.servers.localstack_client import localstack_client
 

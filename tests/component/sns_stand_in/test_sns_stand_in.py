@@ -22,17 +22,11 @@ from emulators.sns_stand_in.server import form_fields
 from functions.device_registrar.endpoints import SnsEndpoints
 from masscomm.aws.signature import Credentials
 from masscomm.channels.email import email_message
-from masscomm.channels.provider import (
-    ApplicationOff,
-    EmailProvider,
-    ProviderError,
-    TargetGone,
-    TargetUnknown,
-    Transient,
-)
+from masscomm.channels.provider import EmailProvider
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
+from masscomm.domain.provider_errors import ApplicationOff, ProviderError, TargetGone, TargetUnknown, Transient
 from tests.support.contracts.device_registrar import Enabled, EndpointsContract
 from tests.support.contracts.provider import EmailContract, PushContract, PushTargets, message, send
 from tests.support.contracts.provider import publish as contract_publish

@@ -19,6 +19,7 @@ from devstack.provision import create_topics, register_schemas
 from functions.receipts.process_receipts import ProcessReceipts
 from functions.receipts.sent_messages import InMemorySentMessages
 from masscomm.clock import FixedClock
+from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.ids import notification_id
 from masscomm.domain.outcomes import RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
@@ -29,7 +30,6 @@ from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.producer import Headers
 from masscomm.observability import traces
 from masscomm.stores.delayed_records import InMemoryDelayStore
-from masscomm.stores.delivery_ledger import CallResult, RecipientResult
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from tests.support.harness.chain import NOW, Chain, build, delivery, send
 from tests.support.inputs import receipt_events

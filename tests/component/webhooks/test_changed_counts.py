@@ -7,10 +7,10 @@ import pytest
 
 from devstack.config import StackConfig
 from functions.webhook_events.send_counts import PostgresChangedCounts
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.send_states import SendState, counted_state
 from masscomm.stores.changed_sends import Position
 from masscomm.stores.metrics_database import connection_pool
-from masscomm.stores.send_controls import SendKey
 from spark_metrics.sql import read_sql
 from tests.support.servers.metrics_database import metrics_database
 

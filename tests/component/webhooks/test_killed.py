@@ -23,13 +23,14 @@ from devstack.service import AWS_CREDENTIALS
 from emulators.local import REGION
 from examples.receive_webhooks import is_valid
 from masscomm.clock import SystemClock
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.signing_keys import KeySet
 from masscomm.domain.time_limits import CHANGED_SENDS_SETTLE_S, WEBHOOK_CLAIM_S
 from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import Endpoint, EndpointKey, event_id
 from masscomm.stores.changed_sends import ChangedSend, Position
 from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
-from masscomm.stores.send_controls import AcceptedSend, SendControl, SendKey
+from masscomm.stores.send_controls import AcceptedSend
 from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
 from tests.support.harness.webhooks import KEYS_TEXT, key

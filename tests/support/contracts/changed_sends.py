@@ -2,8 +2,8 @@
 
 import pytest
 
+from masscomm.domain.send_controls import SendKey
 from masscomm.stores.changed_sends import ChangedSend, ChangedSends, Position
-from masscomm.stores.send_controls import SendKey
 
 NOW = 1_700_000_000_500
 

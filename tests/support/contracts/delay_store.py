@@ -11,10 +11,10 @@ from uuid import uuid4
 import pytest
 
 from masscomm.domain.limits import MAX_RECORD_ID_BYTES
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.time_limits import CLAIM_S
 from masscomm.observability.unreadable_items import UnreadableItem
 from masscomm.stores.delayed_records import ControlledSend, DelayedRecord, DelayStore
-from masscomm.stores.send_controls import SendKey
 from tests.support.harness.chain import NOW
 
 HOUR = 3_600_000

@@ -11,18 +11,12 @@ from uuid import uuid4
 import pytest
 
 from masscomm.clock import FixedClock
+from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import CLOCK_SKEW_S, LEASE_S
 from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
-from masscomm.stores.delivery_ledger import (
-    CallResult,
-    DeliveryLedger,
-    Lease,
-    LeasedElsewhere,
-    RecipientResult,
-    SliceConflict,
-)
+from masscomm.stores.delivery_ledger import DeliveryLedger, Lease, LeasedElsewhere, SliceConflict
 
 SENT = Decision(Status.SENT, None, "provider")
 OPTED_OUT = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "category:news", 7)

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.send_states import SendState
 from masscomm.stores.expansions import ExpandedChunk, Expansion, Expansions, ListedExpansion, Progress
-from masscomm.stores.send_controls import SendKey
 
 NOW = 1_700_000_000_500
 SEND = SendKey(7, "8a6e0804-2bd0-4672-b79d-d97027f9071a")

@@ -9,10 +9,11 @@ import pytest
 
 from masscomm.aws.request import Limits
 from masscomm.channels.email import email_message
-from masscomm.channels.provider import EmailProvider, PushProvider, Rejected, TargetGone, TargetUnknown
+from masscomm.channels.provider import EmailProvider, PushProvider
 from masscomm.channels.push import push_attributes, push_message
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.unsubscribe_links import WaysOut
+from masscomm.domain.provider_errors import Rejected, TargetGone, TargetUnknown
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.stores.send_controls import (
     AcceptedSend,
     Cancellation,
     NamedSend,
     OtherSend,
     Part,
-    SendControl,
     SendControls,
-    SendKey,
     change,
     place_part,
 )

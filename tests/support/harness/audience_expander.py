@@ -8,12 +8,12 @@ from functions.audience_expander.expand_audience import ExpandAudience
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.records import AudienceRequested, SendRequested
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.users import User
 from masscomm.kafka import topics
 from masscomm.observability import logs
 from masscomm.stores.expansions import InMemoryExpansions
 from masscomm.stores.key_usage import InMemoryKeyUsage
-from masscomm.stores.send_controls import SendKey
 from tests.support.harness.chain import NOW, SEND_ID, Chain, entry
 
 GERMAN: dict[str, Any] = {"where": {"field": "locale", "is": "de"}}

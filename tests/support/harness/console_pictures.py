@@ -23,10 +23,11 @@ from functions.send_handler import handler as send_handler
 from masscomm.clock import SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.grains import Grain
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.users import Device, User, UserSettings
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.request_slots import InMemoryRequestSlots
-from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls, SendKey
+from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls
 from tests.support.harness import rest_api
 from tests.support.harness.console import PATIENCE_MS, Console, open_console
 from tests.support.harness.operations_api import endpoint_id

@@ -9,22 +9,22 @@ from functions.delivery.deliver import Deliver
 from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm.channels.gateway import ProviderGateway
 from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
+from masscomm.channels.provider_calls import Caller
 from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.senders import Sender, senders_of
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.channels.unsubscribe_links import UnsubscribeLinks
 from masscomm.clock import FixedClock
-from masscomm.decisions.provider_calls import Caller
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.directory.port import Directory
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.records import AvroRecord, ContentColumn, DeliveryRequested, DeviceStatusChanged
 from masscomm.domain.users import Device, User
 from masscomm.kafka import topics
 from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
 from masscomm.stores.delivery_ledger import DeliveryLedger
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
-from masscomm.stores.retry_schedule import RetrySchedule
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import Chain, delivery, entry
 

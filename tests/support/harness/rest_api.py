@@ -31,6 +31,7 @@ from masscomm.clock import FixedClock, SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.users import Template, User
 from masscomm.http.access_tokens import AccessTokens, InvalidToken, bearer_token
 from masscomm.http.rate_limits import RateLimiter
@@ -41,7 +42,7 @@ from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
 from masscomm.stores.key_usage import InMemoryKeyUsage
 from masscomm.stores.request_slots import InMemoryRequestSlots
-from masscomm.stores.send_controls import InMemorySendControls, SendControl, SendKey
+from masscomm.stores.send_controls import InMemorySendControls
 from openapi.document import APIS
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain

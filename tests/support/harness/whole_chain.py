@@ -16,15 +16,17 @@ from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.chain.batch import UseCase
 from masscomm.clock import Clock
 from masscomm.domain import channels
+from masscomm.domain.delays import PAUSED
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.records import SendRequested
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delayed_records import PAUSED, ControlledSend, InMemoryDelayStore
-from masscomm.stores.send_controls import Cancellation, SendControl, SendKey, change
+from masscomm.stores.delayed_records import ControlledSend, InMemoryDelayStore
+from masscomm.stores.send_controls import Cancellation, change
 from tests.support.harness.chain import SEND_ID, entry, send
 from tests.support.harness.delivery import Delivery
 

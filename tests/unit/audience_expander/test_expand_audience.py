@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from masscomm.domain.ids import chunk_id
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.simulator import AUDIENCE, RECIPIENTS, is_simulated
 from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.stores.expansions import ExpandedChunk
-from masscomm.stores.send_controls import SendKey
 from tests.support.fakes.crashes import Fuse, KilledError
 from tests.support.harness.audience_expander import EVERYBODY, KEY, Expander
 from tests.support.harness.chain import NOW, SEND_ID

@@ -10,12 +10,13 @@ import pytest
 
 from functions.audience_expander.expand_audience import ExpandAudience
 from functions.send_handler.accepted_sends import AcceptedSends
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
 from masscomm.observability import logs
 from masscomm.stores.expansions import InMemoryExpansions
 from masscomm.stores.key_usage import InMemoryKeyUsage
-from masscomm.stores.send_controls import Cancellation, SendKey, change
+from masscomm.stores.send_controls import Cancellation, change
 from tests.support.harness.chain import NOW, entry, results_of
 from tests.support.harness.preference_checker import Checker
 from tests.support.harness.send_api import SendApi

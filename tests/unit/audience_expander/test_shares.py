@@ -8,13 +8,13 @@ from fastavro import schemaless_writer
 
 from functions.audience_expander import expand_audience
 from functions.audience_expander.share import CHUNKS
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.send_states import SendState
 from masscomm.domain.time_limits import EXPANSION_HANDED_ON_S
 from masscomm.domain.users import User
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import own_schema
-from masscomm.stores.send_controls import SendKey
 from tests.support.fakes.crashes import Fuse, KilledError
 from tests.support.harness.audience_expander import EVERYBODY, KEY, Expander
 from tests.support.harness.chain import entry

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S
-from masscomm.channels.provider import Transient
 from masscomm.clock import FixedClock
+from masscomm.domain.delays import DELAY_REASON_HEADER
+from masscomm.domain.provider_errors import Transient
 from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.kafka import topics
-from masscomm.stores.delayed_records import DELAY_REASON_HEADER
 from tests.support.harness.chain import NOW, delivery, results_of
 from tests.support.harness.delivery import Delivery, by_email
 

@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from masscomm.channels.circuit_breaker import UNKNOWN_IN_A_ROW, PushCircuitBreaker
-from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.provider_calls import Caller
 from masscomm.channels.push import collapse_id_of
 from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.senders import PushSender
 from masscomm.clock import FixedClock
-from masscomm.decisions.provider_calls import Caller
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import notification_id
+from masscomm.domain.provider_errors import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
 from masscomm.domain.records import ContentColumn
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Suppression

@@ -3,7 +3,7 @@
 import pytest
 
 from functions.delivery import outcomes, retry_scheduler
-from masscomm.channels.provider import ApplicationOff
+from masscomm.domain.provider_errors import ApplicationOff
 from tests.support.harness.chain import delivery, results_of
 from tests.support.harness.delivery import Delivery
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S
-from masscomm.channels.provider import Transient
 from masscomm.domain.ids import released_id
+from masscomm.domain.provider_errors import Transient
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.users import Device, User, UserSettings
 from masscomm.errors import Retry

@@ -8,8 +8,8 @@ import pytest
 from functions.catalogue import read_catalogue
 from functions.delivery.deliver import Deliver
 from functions.delivery.publish import UNRECORDED
-from masscomm.channels.provider import Transient
 from masscomm.domain.lanes import Lane
+from masscomm.domain.provider_errors import Transient
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.time_limits import LEASE_S
 from masscomm.domain.users import UserSettings

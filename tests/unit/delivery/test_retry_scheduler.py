@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from functions.delivery.deliver import Deliver
 from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.channels.circuit_breaker import OutageCircuitBreaker
-from masscomm.channels.provider import Transient
 from masscomm.clock import FixedClock
+from masscomm.domain.call_results import RecipientResult
 from masscomm.domain.ids import numbered_id, released_id
 from masscomm.domain.preferences import Decision
+from masscomm.domain.provider_errors import Transient
 from masscomm.domain.records import ContentColumn, DeliveryRequested
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import OUTAGE_TIMEOUT_S
@@ -23,7 +24,7 @@ from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.observability import traces
 from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
-from masscomm.stores.delivery_ledger import RecipientResult, from_document, to_document
+from masscomm.stores.delivery_ledger import from_document, to_document
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.fakes.crashes import Fuse, KilledError

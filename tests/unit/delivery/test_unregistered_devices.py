@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from masscomm.channels.provider import ApplicationOff, Transient
+from masscomm.domain.provider_errors import ApplicationOff, Transient
 from masscomm.domain.users import Device
 from tests.support.harness.chain import NOW, delivery, results_of
 from tests.support.harness.delivery import Delivery

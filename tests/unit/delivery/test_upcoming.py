@@ -8,12 +8,13 @@ import pytest
 
 from functions.delivery.deliver import Deliver
 from functions.delivery.upcoming import FIRST_PORTION, LARGEST_PORTION, PortionSize
-from masscomm.channels.provider import Transient
+from masscomm.domain.provider_errors import Transient
 from masscomm.domain.records import Taken
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.time_limits import DELIVERY_RESERVE_S, FLUSH_RESERVE_S, LOOK_UP_VALID_S
 from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry
-from masscomm.stores.send_controls import Cancellation, SendControl, SendKey
+from masscomm.stores.send_controls import Cancellation
 from tests.support.harness.chain import NOW, SEND_ID, delivery, results_of
 from tests.support.harness.delivery import Delivery
 

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from masscomm.aws.http_answer import AnswerLost, NotSent
 from masscomm.aws.request import Limits, Requests
 from masscomm.aws.signature import Credentials
-from masscomm.channels.provider import Transient
 from masscomm.channels.sns_push import SnsPush
+from masscomm.domain.provider_errors import Transient
 from tests.support.contracts.provider import publish
 
 TOTAL_S = 0.5

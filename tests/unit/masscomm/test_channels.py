@@ -13,11 +13,18 @@ from hypothesis import strategies as st
 
 from masscomm.aws.request import form, quoted
 from masscomm.channels.email import email_message
-from masscomm.channels.provider import InvalidAddress, ProviderError, Rejected, TargetGone, TargetUnknown, Transient
-from masscomm.channels.provider_errors import refusal
 from masscomm.channels.push import collapse_id_of, push_attributes, push_message
 from masscomm.channels.unsubscribe_links import NO_WAY_OUT, WaysOut
 from masscomm.domain.ids import address_id
+from masscomm.domain.provider_error_codes import refusal
+from masscomm.domain.provider_errors import (
+    InvalidAddress,
+    ProviderError,
+    Rejected,
+    TargetGone,
+    TargetUnknown,
+    Transient,
+)
 
 NOTIFICATION = "5f0c2a52-7b2e-5f7e-9a52-1f6f7a0d8a11"
 MAILTO = "mailto:unsubscribe@masscomm.example?subject=unsubscribe%20token"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.send_states import SendState
 from masscomm.observability import metrics
 from masscomm.stores.api_keys import ApiKeys, every_key
@@ -16,7 +17,6 @@ from masscomm.stores.changed_sends import ChangedSend
 from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
 from masscomm.stores.expansions import ListedExpansion
 from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
-from masscomm.stores.send_controls import SendKey
 from tests.support.contracts.api_keys import KEY
 from tests.support.contracts.audit_log import NOW_MS, entry
 from tests.support.servers.dynamodb_table import new_table

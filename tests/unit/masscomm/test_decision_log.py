@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from masscomm.chain.chunks import SPLIT_ABOVE
+from masscomm.decisions.parts import SPLIT_ABOVE
 from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Reason, Status
 from masscomm.errors import DeadLetter

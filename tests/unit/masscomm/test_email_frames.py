@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from masscomm.channels import email
 from masscomm.channels.email import email_message, mail_domain_in_ascii
-from masscomm.channels.provider import Rejected
 from masscomm.channels.unsubscribe_links import NO_WAY_OUT, WaysOut
+from masscomm.domain.provider_errors import Rejected
 
 ID = "8a6e0804-2bd0-4672-b79d-d97027f9071a"
 SENDER = "Müller & Co <news@club.example>"

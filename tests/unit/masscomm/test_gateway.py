@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from masscomm.channels.gateway import CallAnswer, ProviderCall
-from masscomm.channels.provider import NotTried, Rejected, Transient
+from masscomm.channels.gateway import ProviderCall
 from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.clock import FixedClock
+from masscomm.domain.call_results import CallAnswer
+from masscomm.domain.provider_errors import NotTried, Rejected, Transient
 from tests.support.fakes.crashes import KilledError
 from tests.support.harness.chain import NOW
 from tests.support.harness.delivery import gateway

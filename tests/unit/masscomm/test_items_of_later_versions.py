@@ -12,8 +12,10 @@ import pytest
 import schemas
 from functions.preference_checker.queue_leases_dynamodb import DynamoDbQueueLeaseStore
 from masscomm.clock import FixedClock
+from masscomm.domain.call_results import CallResult
 from masscomm.domain.lanes import Lane
 from masscomm.domain.preferences import Decision
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.send_states import SendState
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.webhooks import Attempt
@@ -25,7 +27,6 @@ from masscomm.stores.decision_log import Decisions, record_decisions, unpack_dec
 from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records import ControlledSend
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
-from masscomm.stores.delivery_ledger import CallResult
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.expansions import Expansion, ListedExpansion, Progress
 from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
@@ -33,7 +34,7 @@ from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys
 from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
 from masscomm.stores.request_slots import Kind
 from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
-from masscomm.stores.send_controls import Part, SendKey
+from masscomm.stores.send_controls import Part
 from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
 from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints

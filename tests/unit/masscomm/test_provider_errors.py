@@ -20,7 +20,11 @@ from mypy_boto3_sns.type_defs import MessageAttributeValueTypeDef
 from masscomm.aws.signature import Credentials
 from masscomm.channels.circuit_breaker import UNKNOWN_IN_A_ROW, PushCircuitBreaker, application_of
 from masscomm.channels.in_memory import InMemoryPush
-from masscomm.channels.provider import (
+from masscomm.channels.ses_email import SesEmail
+from masscomm.channels.sns_push import SnsPush
+from masscomm.clock import FixedClock
+from masscomm.domain.provider_error_codes import TABLE
+from masscomm.domain.provider_errors import (
     ApplicationOff,
     ProviderError,
     Rejected,
@@ -28,10 +32,6 @@ from masscomm.channels.provider import (
     TargetUnknown,
     Transient,
 )
-from masscomm.channels.provider_errors import TABLE
-from masscomm.channels.ses_email import SesEmail
-from masscomm.channels.sns_push import SnsPush
-from masscomm.clock import FixedClock
 from masscomm.errors import Retry, Stop
 from tests.support.contracts.provider import PushContract, PushTargets, message, publish, send
 

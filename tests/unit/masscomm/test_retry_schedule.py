@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from masscomm.chain.bootstrap import retry_schedule
+from masscomm.domain.delays import RetrySchedule
 from masscomm.errors import Stop
-from masscomm.stores.retry_schedule import RetrySchedule
 from tests.support.harness.chain import NOW
 
 SCHEDULE = RetrySchedule(first_ms=60_000, last_ms=1_800_000, lifetime_ms=86_400_000)
@@ -31,11 +32,11 @@ def test_records_that_failed_together_are_retried_apart() -> None:
 
 
 def test_environment_configures_the_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert RetrySchedule.from_environment() == RetrySchedule()
+    assert retry_schedule() == RetrySchedule()
     monkeypatch.setenv("BACK_OFF_FIRST_S", "5")
     monkeypatch.setenv("BACK_OFF_LAST_S", "10.5")
     monkeypatch.setenv("BACK_OFF_LIFETIME_S", "60")
-    assert RetrySchedule.from_environment() == RetrySchedule(first_ms=5_000, last_ms=10_500, lifetime_ms=60_000)
+    assert retry_schedule() == RetrySchedule(first_ms=5_000, last_ms=10_500, lifetime_ms=60_000)
     monkeypatch.setenv("BACK_OFF_LAST_S", "soon")
     with pytest.raises(Stop, match="BACK_OFF_LAST_S"):
-        RetrySchedule.from_environment()
+        retry_schedule()

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.errors import Retry
 from masscomm.observability.unreadable_items import UnreadableItem
-from masscomm.stores.send_controls import InMemorySendControls, SendControl, SendControls, SendKey
+from masscomm.stores.send_controls import InMemorySendControls, SendControls
 from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 from tests.support.contracts.send_control_store import CANCELLED, SEND, SendControlsContract
 from tests.support.servers.dynamodb_table import new_table

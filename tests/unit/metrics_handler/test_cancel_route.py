@@ -3,9 +3,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from functions.metrics_handler.store.port import LogKey, LogRow
+from masscomm.domain.send_controls import SendKey
 from masscomm.errors import Retry
 from masscomm.http.tenant import Clubs
-from masscomm.stores.send_controls import SendKey
 from tests.support.harness.control_api import OWN, ControlApi
 
 

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.time_limits import PAUSE_LIMIT_S
 from masscomm.errors import Retry
 from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
-from masscomm.stores.send_controls import AcceptedSend, SendKey
+from masscomm.stores.send_controls import AcceptedSend
 from tests.support.contracts.delay_store import delayed_record
 from tests.support.harness.control_api import OWN, ControlApi
 

@@ -13,10 +13,11 @@ from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.port import LogKey, LogRow, SendTotals
 from masscomm.clock import FixedClock
 from masscomm.domain.ids import notification_id
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.statuses import Reason, Status
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
-from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls, SendKey
+from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 OWN, OTHER = Clubs(frozenset({7})), Clubs(frozenset({8}))

@@ -12,11 +12,12 @@ from functions.metrics_handler.routes.waiting import Waiting
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from masscomm.clock import FixedClock
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.time_limits import STREAM_RESERVE_S, STREAM_RETRY_AFTER_S
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
 from masscomm.stores.request_slots import InMemoryRequestSlots
-from masscomm.stores.send_controls import InMemorySendControls, SendControl, SendKey
+from masscomm.stores.send_controls import InMemorySendControls
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

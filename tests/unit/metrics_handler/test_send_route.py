@@ -9,10 +9,11 @@ from functions.metrics_handler.routes.send import SendBody, SendRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from masscomm.clock import FixedClock
+from masscomm.domain.send_controls import SendKey
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
 from masscomm.stores.expansions import Expansion, InMemoryExpansions
-from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls, SendKey
+from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls
 
 WATERMARK = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
 

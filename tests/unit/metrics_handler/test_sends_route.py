@@ -7,18 +7,12 @@ from functions.metrics_handler.routes.sends import SendsRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from masscomm.clock import FixedClock
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.send_states import SendState
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
 from masscomm.stores.expansions import InMemoryExpansions, ListedExpansion
-from masscomm.stores.send_controls import (
-    AcceptedSend,
-    Cancellation,
-    InMemorySendControls,
-    SendControl,
-    SendControls,
-    SendKey,
-)
+from masscomm.stores.send_controls import AcceptedSend, Cancellation, InMemorySendControls, SendControls
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 OWN = Clubs(frozenset({1}))

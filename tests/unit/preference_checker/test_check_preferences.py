@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.small_sends import BURST, SmallSends
-from masscomm.chain.chunks import SMALL_SEND, SPLIT_ABOVE
+from masscomm.chain.chunks import SMALL_SEND
+from masscomm.decisions.parts import SPLIT_ABOVE
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import chunk_id, derived_id, send_id_of_record
 from masscomm.domain.lanes import Lane

@@ -9,7 +9,8 @@ from aws_lambda_powertools import Logger
 
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.scheduler.release_due_records import ReleaseDueRecords
-from masscomm.chain.chunks import chunk_of, split_parts
+from masscomm.chain.chunks import chunk_of
+from masscomm.decisions.parts import split_parts
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import NAMESPACE, derived_id, released_id
 from masscomm.domain.users import DirectoryPosition, User, UserSettings

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from masscomm.decisions.plan import MAX_HELD
+from masscomm.domain.delays import DELAY_REASON_HEADER
 from masscomm.domain.lanes import Lane
 from masscomm.domain.quiet_hours import MAX_ENDS
 from masscomm.domain.users import DirectoryPosition, User, UserSettings
@@ -16,7 +17,7 @@ from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import SETTINGS_MALFORMED, TIME_ZONES_UNKNOWN
-from masscomm.stores.delayed_records import DELAY_REASON_HEADER, SHARDS
+from masscomm.stores.delayed_records import SHARDS
 from tests.support.fakes.crashes import Fuse, FusedDelayStore, KilledError
 from tests.support.harness.chain import NOW, results_of, send
 from tests.support.harness.preference_checker import Checker

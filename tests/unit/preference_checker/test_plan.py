@@ -19,13 +19,13 @@ from masscomm.decisions.plan import (
     plan_without_look_up,
     verdict_of,
 )
+from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import EXPIRED, SCHEDULED
 from masscomm.domain.preferences import UNKNOWN, Decision
 from masscomm.domain.records import RecheckRequested
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.users import User, UserSettings
-from masscomm.stores.retry_schedule import RetrySchedule
 from tests.support.harness.chain import NOW, recheck
 
 ALLOWED = Decision(None)

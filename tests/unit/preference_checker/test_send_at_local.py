@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
-from masscomm.stores.send_controls import Cancellation, SendControl, SendKey
+from masscomm.stores.send_controls import Cancellation
 from tests.support.harness.chain import NOW, SEND_ID, ends, results_of, send
 from tests.support.harness.preference_checker import Checker
 

@@ -5,10 +5,10 @@ import pytest
 from masscomm.domain.deep_links import is_deep_link
 from masscomm.domain.records import ContentFields
 from masscomm.domain.users import Template, User
+from masscomm.http.unused_content import unused_content
 from masscomm.rendering.compiler import RenderError
 from masscomm.rendering.message_writer import MessageWriter
 from masscomm.rendering.preview import preview, problem_of
-from masscomm.rendering.unused_content import unused_content
 from tests.support.harness.chain import send
 
 ADA = User(user_id=1, club_id=7, first_name="Ada")

@@ -10,7 +10,9 @@ from aws_lambda_powertools import Logger
 
 from functions.scheduler.release_due_records import ReleaseDueRecords, SweepResult
 from masscomm.clock import FixedClock
+from masscomm.domain.delays import PAUSED, jittered
 from masscomm.domain.lanes import Lane
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.time_limits import CLAIM_S
 from masscomm.errors import Retry
 from masscomm.kafka import topics
@@ -18,17 +20,15 @@ from masscomm.kafka.producer import InMemoryProducer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.unreadable_items import UnreadableItem
 from masscomm.stores.delayed_records import (
-    PAUSED,
     ControlledSend,
     DelayedRecord,
     DelayStore,
     InMemoryDelayStore,
-    jittered,
     key_of,
     releasable,
     unreadable,
 )
-from masscomm.stores.send_controls import InMemorySendControls, SendKey
+from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.contracts.delay_store import DelayStoreContract, delayed_record
 from tests.support.harness.chain import NOW, Chain, delivery
 

@@ -10,6 +10,8 @@ from functions.preference_checker.check_preferences import CheckPreferences
 from functions.scheduler.reschedule_records import CRASHED, MAX_CRASHES, RETURNED
 from masscomm.chain.chunks import SMALL_SEND
 from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.call_results import CallResult, RecipientResult
+from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.ids import derived_id
 from masscomm.domain.outcomes import SENT
 from masscomm.domain.preferences import Decision
@@ -22,8 +24,6 @@ from masscomm.kafka import topics
 from masscomm.kafka.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delivery_ledger import CallResult, RecipientResult
-from masscomm.stores.retry_schedule import RetrySchedule
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import NOW, build, delivery, entry, recheck, results_of, send
 from tests.support.harness.reschedule_records import PARTIAL, Headers, Rescheduler

@@ -7,10 +7,11 @@ import pytest
 
 from masscomm.domain.records import AudienceRequested, SendRequested
 from masscomm.domain.send_content import content_of_send
+from masscomm.domain.send_controls import SendKey
 from masscomm.errors import Retry
 from masscomm.http.audiences import MAX_BYTES
 from masscomm.kafka import topics
-from masscomm.stores.send_controls import AcceptedSend, SendKey
+from masscomm.stores.send_controls import AcceptedSend
 from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import Answered, SendApi
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE

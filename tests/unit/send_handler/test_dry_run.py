@@ -11,8 +11,8 @@ from functions.send_handler import dry_run as module
 from functions.send_handler.dry_run import DryRunBody, DryRunSend
 from functions.send_handler.send_records import SendIdentity
 from functions.send_handler.send_request import SendRequest
+from masscomm.chain.dry_run import End, Forecast, Sample
 from masscomm.clock import FixedClock
-from masscomm.decisions.dry_run import End, Forecast, Sample
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain import categories
 from masscomm.domain.simulator import FIRST_ID, RESULTS

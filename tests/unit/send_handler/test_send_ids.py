@@ -10,11 +10,12 @@ from masscomm.domain.ids import chunk_id, id_of_single_delivery
 from masscomm.domain.key_limits import Use
 from masscomm.domain.records import SendRequested
 from masscomm.domain.send_content import content_of_chunk, content_of_send
+from masscomm.domain.send_controls import SendKey
 from masscomm.domain.time_limits import TOO_OLD_S
 from masscomm.errors import DeadLetter, Retry
 from masscomm.stores.decision_log import Decisions, record_decisions
 from masscomm.stores.delivery_ledger import claim_for
-from masscomm.stores.send_controls import AcceptedSend, SendKey
+from masscomm.stores.send_controls import AcceptedSend
 from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import Answered, SendApi
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE

@@ -10,11 +10,12 @@ import pytest
 
 from functions.webhook_events.find_events import FindEvents
 from functions.webhook_events.send_counts import Changes, CountedSend
+from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.send_states import SendCounts
 from masscomm.domain.time_limits import CHANGED_SENDS_SETTLE_S
 from masscomm.stores.changed_sends import ChangedSend, InMemoryChangedSends, Position
 from masscomm.stores.expansions import Expansion, InMemoryExpansions
-from masscomm.stores.send_controls import AcceptedSend, Cancellation, InMemorySendControls, SendControl, SendKey
+from masscomm.stores.send_controls import AcceptedSend, Cancellation, InMemorySendControls
 from tests.support.harness.control_api import OWN, ControlApi
 from tests.support.harness.webhooks import KEY, Webhooks, key
 

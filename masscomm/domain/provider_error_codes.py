@@ -6,7 +6,7 @@ AWS protocols append "Exception" to the codes; the table has the codes without i
 
 from dataclasses import dataclass
 
-from masscomm.channels.provider import (
+from masscomm.domain.provider_errors import (
     ApplicationOff,
     ProviderError,
     Rejected,

@@ -1,12 +1,28 @@
-"""Computes when records in the delay store are due for their next attempt."""
+"""The delays of records: their reasons, and the times at which records are due for their next attempt."""
 
 from dataclasses import dataclass
+from hashlib import blake2b
 
-from masscomm import environment
 from masscomm.domain.time_limits import RETRY_FIRST_S, RETRY_LAST_S, RETRY_LIFETIME_S
-from masscomm.stores.delayed_records import jittered
+
+# The header of a released record with the reason of its delay.
+DELAY_REASON_HEADER = "masscomm.released"
+# The delay reason of the records of a paused send, and the header of a released one with the time of its release (ms
+# since the epoch), from which its retries are counted.
+PAUSED = "paused"
+# The delay reason of the records of a scheduled send.
+SEND_AT = "send_at"
+RESUMED_AT_HEADER = "masscomm.resumed_at"
 
 _MOST_DOUBLINGS = 30
+
+
+def jittered(due_ms: int, item_id: str, spread_ms: int) -> int:
+    """Return a time in [due_ms, due_ms + spread_ms), derived from the id, so that records that failed together are
+    not released together.
+    """
+    share = int.from_bytes(blake2b(item_id.encode(), digest_size=8).digest()) / 2**64
+    return due_ms + int(share * spread_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,18 +37,6 @@ class RetrySchedule:
     first_ms: int = RETRY_FIRST_S * 1000
     last_ms: int = RETRY_LAST_S * 1000
     lifetime_ms: int = RETRY_LIFETIME_S * 1000
-
-    @classmethod
-    def from_environment(cls) -> "RetrySchedule":
-        """Return the schedule of BACK_OFF_FIRST_S, BACK_OFF_LAST_S and BACK_OFF_LIFETIME_S. Raises Stop if one is
-        not a number.
-        """
-        usual = cls()
-        return cls(
-            first_ms=_milliseconds("BACK_OFF_FIRST_S", usual.first_ms),
-            last_ms=_milliseconds("BACK_OFF_LAST_S", usual.last_ms),
-            lifetime_ms=_milliseconds("BACK_OFF_LIFETIME_S", usual.lifetime_ms),
-        )
 
     def deadline_ms(self, *, since_ms: int, expires_at: int | None) -> int:
         """Return the time at which retries end: expires_at, or the lifetime after the first attempt."""
@@ -49,7 +53,3 @@ class RetrySchedule:
         if bounded:
             delay = min(delay, self.last_ms)
         return min(jittered(now_ms + delay // 2, item_id, delay - delay // 2), deadline_ms)
-
-
-def _milliseconds(name: str, default_ms: int) -> int:
-    return round(environment.number(name, default_ms / 1000) * 1000)

@@ -1,33 +1,19 @@
 """The provider calls for one recipient: one for each device that may get the message, or one for the e-mail address."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
-from masscomm.channels.provider import Expired
 from masscomm.channels.senders import Notification, Sender, check_senders
 from masscomm.clock import Clock
 from masscomm.decisions.delivery import Recipient
+from masscomm.domain.call_results import Call
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import notification_id
+from masscomm.domain.provider_errors import Expired
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.unsubscribe_tokens import Subscription
 from masscomm.domain.users import Device
-
-
-class Call(NamedTuple):
-    """One provider call.
-
-    Attributes:
-        target: The target's name in the delivery ledger (see delivery_ledger.CallResult).
-        make: Makes the call and returns the message id.
-        device: The device of a push.
-    """
-
-    target: str
-    make: Callable[[], Awaitable[str]]
-    device: Device | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

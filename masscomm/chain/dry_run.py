@@ -10,18 +10,19 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from masscomm.chain.chunks import chunk_of, lane_of_send, send_at_of
-from masscomm.channels.gateway import CallAnswer
-from masscomm.channels.provider import ProviderError
+from masscomm.channels.provider_calls import Caller
 from masscomm.channels.senders import senders_of
 from masscomm.clock import Clock, FixedClock
 from masscomm.decisions import delivery, messages, plan
 from masscomm.decisions.chunk import Chunk
-from masscomm.decisions.provider_calls import Call, Caller
 from masscomm.decisions.results import final_result
 from masscomm.directory.port import Directory
+from masscomm.domain.call_results import Call, CallAnswer
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.delays import SEND_AT, RetrySchedule
 from masscomm.domain.locales import read_locale
 from masscomm.domain.outcomes import SENT
+from masscomm.domain.provider_errors import ProviderError
 from masscomm.domain.records import BuildRequested, DeliveryRequested, SendRequested
 from masscomm.domain.simulator import is_simulated
 from masscomm.domain.statuses import PUBLISHED, Reason, Status
@@ -29,8 +30,6 @@ from masscomm.domain.users import Device, User, UserSettings
 from masscomm.kafka.event import KafkaRecord
 from masscomm.rendering.compiler import DEFAULT_LOCALE
 from masscomm.rendering.templates import TemplateCache
-from masscomm.stores.delayed_records import SEND_AT
-from masscomm.stores.retry_schedule import RetrySchedule
 
 # The maximum number of samples of a channel, each in another locale, and the maximum size of all samples.
 _SAMPLES = 5

@@ -1,0 +1,81 @@
+"""The provider calls for recipients, and their results."""
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from masscomm.domain.preferences import Decision
+from masscomm.domain.provider_errors import ProviderError
+from masscomm.domain.records import DeliveryRequested
+from masscomm.domain.users import Device
+
+
+class Call(NamedTuple):
+    """One provider call.
+
+    Attributes:
+        target: The target's name in the delivery ledger (see CallResult).
+        make: Makes the call and returns the message id.
+        device: The device of a push.
+    """
+
+    target: str
+    make: Callable[[], Awaitable[str]]
+    device: Device | None = None
+
+
+class CallAnswer(NamedTuple):
+    """The result of one call: a message id, or an error."""
+
+    message_id: str | None = None
+    error: ProviderError | None = None
+    # Whether another attempt may succeed within this invocation.
+    retryable: bool = False
+    # Whether the provider was called at all.
+    tried: bool = True
+
+
+class CallResult(NamedTuple):
+    """The result of one provider call.
+
+    Attributes:
+        target: The device's id, or `email`.
+        error: The class of the error, if the provider returned no message id.
+    """
+
+    target: str
+    message_id: str | None = None
+    error: str | None = None
+
+
+class RecipientResult(NamedTuple):
+    """The result of one recipient: the decision, and the provider calls it is based on. The first recorded result
+    counts.
+
+    Attributes:
+        retry_at_ms: For a delayed recipient, the time (ms since the epoch) at which the retry record is released; that
+            record has slices of its own.
+        numbered: Whether the id of the retry record contains the number of delays, as in items of earlier versions.
+    """
+
+    position: int
+    user_id: int
+    decision: Decision
+    call_results: tuple[CallResult, ...] = ()
+    retry_at_ms: int | None = None
+    numbered: bool = False
+
+    @property
+    def message_ids(self) -> tuple[str, ...]:
+        """Return the provider's message ids, one for each accepted call."""
+        return tuple(call.message_id for call in self.call_results if call.message_id is not None)
+
+
+def accepted_before_delay(delivery: DeliveryRequested) -> dict[int, tuple[CallResult, ...]]:
+    """Return, by the recipient's position, the calls that the provider accepted before the record was delayed for
+    other devices.
+    """
+    found: dict[int, tuple[CallResult, ...]] = {}
+    for entry in delivery.taken:
+        call = CallResult(target=entry.target, message_id=entry.message_id)
+        found[entry.position] = (*found.get(entry.position, ()), call)
+    return found
