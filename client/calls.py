@@ -6,6 +6,8 @@ import random
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
+from urllib.parse import quote
+from uuid import uuid4
 
 import httpx
 
@@ -58,17 +60,6 @@ class Page[Row](TypedDict):
 
 
 @dataclass(frozen=True)
-class Listing[Row]:
-    """The requests of a list that is read page by page."""
-
-    path: str
-    filters: Mapping[str, Any]
-
-    def page(self, cursor: str | None) -> Call[Page[Row]]:
-        return Call("GET", self.path, {**self.filters, "cursor": cursor})
-
-
-@dataclass(frozen=True)
 class Pause:
     seconds: float
 
@@ -108,6 +99,15 @@ def may_become_known(error: ApiError, waited_s: float, unknown_s: float) -> bool
     """Return whether a send that is unknown after some seconds may be counted soon."""
     # guard: client.unknown_send
     return error.status == httpx.codes.NOT_FOUND and waited_s <= unknown_s
+
+
+def once[Body](path: str, body: Mapping[str, Any], key: str | None) -> Call[Body]:
+    """Return a POST with an idempotency key of its own unless one is given."""
+    return Call("POST", path, body=dict(body), headers={KEY: key or str(uuid4())})
+
+
+def path_of(*parts: object) -> str:
+    return "/v1/" + "/".join(quote(str(part), safe="") for part in parts)
 
 
 def key_headers(key: str | None) -> dict[str, str]:

@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from client import ApiError, AsyncClient, Client
 from client.calls import KEY
 from devstack.config import ROOT
 from openapi.client_types import client_types
+from openapi.synchronous_client import synchronous_client
 from tests.support.harness import rest_api
 from tests.support.harness.chain import Chain
 
@@ -315,15 +316,10 @@ def test_names_in_a_path_are_quoted(call: Caller) -> None:
     assert script.requests[0].url.raw_path == b"/v1/sends/a%2Fb%3Fc"
 
 
-def test_types_are_generated_from_the_document() -> None:
+def test_types_and_synchronous_client_are_generated() -> None:
     assert (FOLDER / "types.py").read_text() == client_types(), "python -m openapi.client_types > client/types.py"
-
-
-def test_both_clients_have_the_same_methods() -> None:
-    def methods(kind: Callable[..., Any]) -> set[str]:
-        return {name for name in vars(kind) if not name.startswith("_")}
-
-    assert methods(Client) == methods(AsyncClient)
+    command = "python -m openapi.synchronous_client > client/synchronous.py"
+    assert (FOLDER / "synchronous.py").read_text() == synchronous_client(), command
 
 
 def test_package_needs_httpx_only() -> None:
