@@ -23,7 +23,7 @@ from masscomm.clock import SystemClock
 from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Status
-from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
 
 SLICE_SIZE, BATCH = 40, 100
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: 2\r\n\r\n{}"

@@ -44,8 +44,8 @@ from masscomm.domain.users import Device, UserSettings
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import InMemoryProducer
-from masscomm.stores.delayed_records import InMemoryDelayStore
-from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import delivery, entry
 

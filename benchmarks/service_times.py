@@ -62,9 +62,9 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.producer import Headers, KafkaProducer, Report
 from masscomm.rendering.templates import TemplateCache
-from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
-from masscomm.stores.delayed_records import InMemoryDelayStore
-from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 from tests.support.harness.chain import build, delivery, entry, registry_with_all_schemas, send
 from tests.support.servers.directory_tables import OpenSearchTables

@@ -27,8 +27,9 @@ from masscomm.domain.records import (
 from masscomm.domain.statuses import Reason, Status
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
-from masscomm.stores.decision_log import Decisions, InMemoryDecisionLog, record_decisions
-from masscomm.stores.delivery_ledger import to_document
+from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
+from masscomm.stores.decision_log.port import Decisions, record_decisions
+from masscomm.stores.delivery_ledger.port import to_document
 
 KB = 1024
 # Realistically large values of a user id, a time and a club id, because Avro encodes smaller numbers in fewer bytes.

@@ -11,7 +11,7 @@ from devstack.installation import Installation, installation
 from devstack.options import JsonOption, given
 from devstack.terminal import Terminal, print_json
 from masscomm.domain.audit import AuditEntry
-from masscomm.stores.audit_log import AuditQuery
+from masscomm.stores.audit_log.port import AuditQuery
 
 console = Terminal()
 

@@ -26,7 +26,7 @@ from masscomm.aws.authentication import kafka_client_config
 from masscomm.directory.bulk_writes import connect, connect_from_environment
 from masscomm.directory.client import OpenSearch
 from masscomm.domain.audit import Action, Result, audit_entry
-from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
+from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

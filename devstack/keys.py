@@ -13,7 +13,8 @@ from devstack.options import JsonOption, given
 from devstack.terminal import Terminal, print_json
 from masscomm.http.scopes import DEFAULT_SCOPES, Scope, scopes_text
 from masscomm.operations import keys as management
-from masscomm.stores.api_keys import LIMIT_SETTINGS, LIVE, TABLE, TEST, ApiKey, ApiKeys, every_key
+from masscomm.stores.api_keys.dynamodb import TABLE, ApiKeys
+from masscomm.stores.api_keys.port import LIMIT_SETTINGS, LIVE, TEST, ApiKey, every_key
 
 app = typer.Typer(help="API keys with their clubs, scopes and ends.", no_args_is_help=True)
 console = Terminal()

@@ -32,7 +32,7 @@ from devstack.config import EXAMPLE, GENERATION, StackConfig, example
 from devstack.service import Task, function_environment, local_client
 from masscomm.cdc.debezium import debezium_config
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
-from masscomm.stores.api_keys import ApiKeys
+from masscomm.stores.api_keys.dynamodb import ApiKeys
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 from provisioning.api_keys import list_keys, unlisted_keys
 from provisioning.database import apply_sql, apply_tables, unapplied_tables

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from masscomm.clock import Clock
 from masscomm.http.access_tokens import AccessTokens, InvalidToken, bearer_token
 from masscomm.http.scopes import ALL_SCOPES, SCOPES, scopes_text
-from masscomm.stores.api_keys import ApiKeys, digest_of
+from masscomm.stores.api_keys.dynamodb import ApiKeys
+from masscomm.stores.api_keys.port import digest_of
 
 log = logging.getLogger(__name__)
 

@@ -50,7 +50,7 @@ from emulators.sign_in import SignIn
 from functions.metrics_handler.store.postgres import PostgresMetricsStore
 from masscomm.clock import SystemClock
 from masscomm.http.access_tokens import AccessTokens
-from masscomm.stores.api_keys import ApiKeys
+from masscomm.stores.api_keys.dynamodb import ApiKeys
 from masscomm.stores.metrics_database import connection_pool
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from erasure.delayed_records import DelayedRecords
 from erasure.person import ERASED_USER, Person
 from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of
 from masscomm.errors import Retry
-from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
-from masscomm.stores.delivery_ledger_dynamodb import LEASE, SLICE, part_key
+from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
+from masscomm.stores.delivery_ledger.dynamodb import LEASE, SLICE, part_key
 
 
 class ItemTables:

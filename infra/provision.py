@@ -27,7 +27,7 @@ from infra.cdk.profiles import ERASED_INDICES, ERASURE, METRICS_OWNER, METRICS_R
 from masscomm.aws.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws.signature import Credentials
 from masscomm.kafka.topics import chain_topics, generations
-from masscomm.stores.api_keys import ApiKeys
+from masscomm.stores.api_keys.dynamodb import ApiKeys
 from provisioning import ProvisioningError
 from provisioning.api_keys import list_keys, unlisted_keys
 from provisioning.database import (

@@ -3,7 +3,7 @@ id finds them.
 """
 
 from masscomm.errors import MasscommError
-from masscomm.stores.api_keys import ApiKeys
+from masscomm.stores.api_keys.dynamodb import ApiKeys
 from provisioning import ProvisioningError
 
 

@@ -7,7 +7,7 @@ import sys
 
 from devstack.config import GENERATION, ROOT, StackConfig
 from devstack.service import Service, answers, function_environment
-from masscomm.stores.api_keys import digest_of
+from masscomm.stores.api_keys.port import digest_of
 
 # The built web console (devstack/setup.py).
 CONSOLE = ROOT / "web" / "dist"

@@ -13,10 +13,10 @@ from masscomm.domain.time_limits import DECISIONS_KEPT_S
 from masscomm.errors import DeadLetter
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.payloads import payload_of
-from masscomm.stores.decision_log import unpack_decisions
-from masscomm.stores.decision_log_dynamodb import whole
-from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
-from masscomm.stores.delivery_ledger_dynamodb import slices_of
+from masscomm.stores.decision_log.dynamodb import whole
+from masscomm.stores.decision_log.port import unpack_decisions
+from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
+from masscomm.stores.delivery_ledger.dynamodb import slices_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

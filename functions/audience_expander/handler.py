@@ -15,7 +15,7 @@ from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
 from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
-from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
+from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 
 logger = logs.logger("audience_expander")
 

@@ -14,7 +14,7 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
 from masscomm.operations.costly_requests import CostlyRequests
-from masscomm.stores.request_slots import Kind
+from masscomm.stores.request_slots.port import Kind
 
 if TYPE_CHECKING:
     from functions.audiences.count_audience import CountAudience
@@ -24,7 +24,7 @@ logger = logs.logger("audiences")
 
 @cache
 def limiter() -> RateLimiter:
-    from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
+    from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 
     return RateLimiter(usage=DynamoDbKeyUsage.from_environment(), clock=SystemClock())
 
@@ -70,7 +70,7 @@ def _count(request: rest.Request) -> Response:
     ahead=(
         "functions.audiences.count_audience",
         "masscomm.directory.opensearch",
-        "masscomm.stores.request_slots_dynamodb",
+        "masscomm.stores.request_slots.dynamodb",
     ),
 )
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.rendering.templates import TemplateCache, literal_fields
-from masscomm.stores.decision_log import DecisionLog, Decisions, record_decisions
+from masscomm.stores.decision_log.port import DecisionLog, Decisions, record_decisions
 from masscomm.stores.send_controls import SendControls, send_of
 
 # The number of threads for concurrent look-ups and writes: recording a whole batch takes the time of one or two writes.

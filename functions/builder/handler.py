@@ -12,7 +12,7 @@ from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
+from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
 from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import DUPLICATES_REFUSED
-from masscomm.stores.delivery_ledger import (
+from masscomm.stores.delivery_ledger.port import (
     DeliveryLedger,
     Lease,
     LeasedElsewhere,

@@ -28,8 +28,8 @@ from masscomm.domain.time_limits import OUTAGE_TIMEOUT_S
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
-from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
+from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 
 logger = logs.logger("delivery")

@@ -25,7 +25,7 @@ from masscomm.domain.users import Device
 from masscomm.errors import Retry, Stop
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import LEASE_LOSSES
-from masscomm.stores.delivery_ledger import DeliveryLedger, SliceConflict
+from masscomm.stores.delivery_ledger.port import DeliveryLedger, SliceConflict
 
 logger = logs.logger("delivery")
 

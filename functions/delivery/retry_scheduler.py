@@ -25,7 +25,7 @@ from masscomm.domain.records import ContentColumn, DeliveryRequested, Taken
 from masscomm.domain.statuses import Status
 from masscomm.kafka.avro import Codec
 from masscomm.observability import traces
-from masscomm.stores.delayed_records import DelayedRecord, DelayStore
+from masscomm.stores.delayed_records.port import DelayedRecord, DelayStore
 from masscomm.stores.send_controls import send_of
 
 DELAY_REASON = "back_off"

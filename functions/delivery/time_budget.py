@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from masscomm.domain.time_limits import DELIVERY_RESERVE_S, LEASE_MARGIN_S, PROVIDER_CALL_S
-from masscomm.stores.delivery_ledger import RenewingLease
+from masscomm.stores.delivery_ledger.port import RenewingLease
 
 if TYPE_CHECKING:
     from asyncio import Future

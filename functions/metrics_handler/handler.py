@@ -36,11 +36,11 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
 from masscomm.operations.costly_requests import CostlyRequests
-from masscomm.stores.audit_log import AuditLog
+from masscomm.stores.audit_log.port import AuditLog
 from masscomm.stores.changed_sends import ChangedSends
-from masscomm.stores.delayed_records import DelayStore
+from masscomm.stores.delayed_records.port import DelayStore
 from masscomm.stores.expansions import Expansions
-from masscomm.stores.request_slots import Kind, RequestSlots
+from masscomm.stores.request_slots.port import Kind, RequestSlots
 from masscomm.stores.send_controls import SendControls
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ logger = logs.logger("metrics_handler")
 
 @cache
 def limiter() -> RateLimiter:
-    from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
+    from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 
     return RateLimiter(usage=DynamoDbKeyUsage.from_environment(), clock=SystemClock())
 
@@ -93,12 +93,12 @@ def costly() -> CostlyRequests:
 @cache
 def bootstrap() -> UseCases:
     from functions.metrics_handler.store.postgres import PostgresMetricsStore
-    from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
+    from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
     from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
-    from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
+    from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
     from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
     from masscomm.stores.metrics_database import connection_pool
-    from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
+    from masscomm.stores.request_slots.dynamodb import DynamoDbRequestSlots
     from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 
     store = PostgresMetricsStore(

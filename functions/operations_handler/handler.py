@@ -30,15 +30,15 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.operations.costly_requests import CostlyRequests
-from masscomm.stores.audit_log import Audit, AuditLog, PrincipalAudit
-from masscomm.stores.request_slots import Kind
+from masscomm.stores.audit_log.port import Audit, AuditLog, PrincipalAudit
+from masscomm.stores.request_slots.port import Kind
 
 logger = logs.logger("operations_handler")
 
 
 @cache
 def limiter() -> RateLimiter:
-    from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
+    from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 
     return RateLimiter(usage=DynamoDbKeyUsage.from_environment(), clock=SystemClock())
 
@@ -59,7 +59,7 @@ class UseCases:
 @cache
 def audit() -> Callable[[str], Audit]:
     """Return a function that returns the audit of a principal."""
-    from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
+    from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
 
     return audits(DynamoDbAuditLog.from_environment(), SystemClock())
 
@@ -67,7 +67,7 @@ def audit() -> Callable[[str], Audit]:
 @cache
 def keys() -> KeysRoute:
     """Return the routes of API keys. They need no server but DynamoDB: a key can be revoked while others are down."""
-    from masscomm.stores.api_keys import ApiKeys
+    from masscomm.stores.api_keys.dynamodb import ApiKeys
 
     return KeysRoute(ApiKeys.from_environment(), SystemClock())
 
@@ -89,8 +89,8 @@ def bootstrap() -> UseCases:
     from masscomm.operations.alarms import alarms_from_environment
     from masscomm.operations.dead_letter_store import KafkaDeadLetters
     from masscomm.operations.health import KafkaHealth
-    from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
-    from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
+    from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
+    from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 
     clock = SystemClock()
     directory = connect_from_environment()
@@ -319,7 +319,7 @@ def _audit(asked: rest.Request) -> Audit:
     return audit()(asked.principal)
 
 
-@observed(logger, ahead=(*ON_KAFKA, "masscomm.stores.audit_log_dynamodb", "masscomm.directory.suppression_list"))
+@observed(logger, ahead=(*ON_KAFKA, "masscomm.stores.audit_log.dynamodb", "masscomm.directory.suppression_list"))
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Process a REST proxy event of API Gateway and return its response."""
     return api.answer(event, context)

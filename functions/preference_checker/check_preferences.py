@@ -25,8 +25,8 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability.unreadable_items import UnreadableItem
-from masscomm.stores.decision_log import DecisionLog, Decisions, record_decisions, unpack_decisions
-from masscomm.stores.delayed_records import DelayStore
+from masscomm.stores.decision_log.port import DecisionLog, Decisions, record_decisions, unpack_decisions
+from masscomm.stores.delayed_records.port import DelayStore
 from masscomm.stores.send_controls import AcceptedSend, SendControls, send_of
 
 

@@ -18,8 +18,8 @@ from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
-from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
+from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
+from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
 
 logger = logs.logger("preference_checker")

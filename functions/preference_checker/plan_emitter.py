@@ -11,7 +11,7 @@ from masscomm.decisions.chunk import Chunk
 from masscomm.decisions.plan import DelayedPart, Plan
 from masscomm.directory.port import Directory
 from masscomm.kafka import topics
-from masscomm.stores.delayed_records import DelayStore
+from masscomm.stores.delayed_records.port import DelayStore
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ _MOST_ERRORS = 20
 
 @cache
 def limiter() -> RateLimiter:
-    from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
+    from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 
     return RateLimiter(usage=DynamoDbKeyUsage.from_environment(), clock=SystemClock())
 

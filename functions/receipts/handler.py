@@ -18,7 +18,7 @@ from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
+from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 
 logger = logs.logger("receipts")
 

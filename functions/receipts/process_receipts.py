@@ -36,7 +36,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import traces
-from masscomm.stores.delayed_records import DelayStore
+from masscomm.stores.delayed_records.port import DelayStore
 
 UNRESOLVED = "unresolved"
 _LEAST_FINAL_FIRST = (

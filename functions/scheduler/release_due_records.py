@@ -23,7 +23,7 @@ from masscomm.kafka.producer import Producer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import BACKLOG, NOT_RELEASED, OLDEST_DUE, RELEASED
 from masscomm.observability.unreadable_items import UnreadableItem, readable
-from masscomm.stores.delayed_records import ControlledSend, DelayedRecord, DelayStore, releasable
+from masscomm.stores.delayed_records.port import ControlledSend, DelayedRecord, DelayStore, releasable
 from masscomm.stores.send_controls import SendControls
 
 # The number of records that are claimed, produced and flushed together: few round trips, and little repeated work after

@@ -52,8 +52,8 @@ from masscomm.kafka.event import KafkaRecord, parse
 from masscomm.kafka.payloads import schemas
 from masscomm.kafka.source_records import SourceRecords
 from masscomm.observability.traces import Headers
-from masscomm.stores.delayed_records import DelayStore, releasable
-from masscomm.stores.delivery_ledger import DeliveryLedger, final_results
+from masscomm.stores.delayed_records.port import DelayStore, releasable
+from masscomm.stores.delivery_ledger.port import DeliveryLedger, final_results
 from masscomm.stores.send_controls import send_of
 
 DELAY_REASON = "on_failure"

@@ -30,7 +30,7 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs, traces
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.operations.costly_requests import CostlyRequests
-from masscomm.stores.request_slots import Kind
+from masscomm.stores.request_slots.port import Kind
 
 if TYPE_CHECKING:
     from functions.send_handler.dry_run import DryRunSend
@@ -47,7 +47,7 @@ logger = logs.logger("send_handler")
 
 @cache
 def limiter() -> RateLimiter:
-    from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
+    from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 
     return RateLimiter(usage=DynamoDbKeyUsage.from_environment(), clock=SystemClock())
 
@@ -103,9 +103,9 @@ def bootstrap() -> UseCases:
     from functions.send_handler.request_once import RequestOnce
     from functions.send_handler.request_send import RequestSend
     from functions.send_handler.send_warnings import SendWarnings
-    from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
-    from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
-    from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+    from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
+    from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
+    from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
     from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys
 
     traces.check_config()
@@ -328,11 +328,11 @@ def _accepted(send_id: str, body: str, further: Mapping[str, str]) -> Response:
         "functions.send_handler.send_warnings",
         "masscomm.directory.opensearch",
         "masscomm.http.unused_content",
-        "masscomm.stores.audit_log_dynamodb",
-        "masscomm.stores.decision_log_dynamodb",
-        "masscomm.stores.delivery_ledger_dynamodb",
+        "masscomm.stores.audit_log.dynamodb",
+        "masscomm.stores.decision_log.dynamodb",
+        "masscomm.stores.delivery_ledger.dynamodb",
         "masscomm.stores.idempotency_keys_dynamodb",
-        "masscomm.stores.request_slots_dynamodb",
+        "masscomm.stores.request_slots.dynamodb",
     ),
 )
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

@@ -34,9 +34,9 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Headers, Producer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import RECIPIENTS, SENDS_ACCEPTED
-from masscomm.stores.audit_log import AuditLog, record_or_log
-from masscomm.stores.decision_log import DecisionLog, unpack_decisions
-from masscomm.stores.delivery_ledger import DeliveryLedger, claim_for, refusal
+from masscomm.stores.audit_log.port import AuditLog, record_or_log
+from masscomm.stores.decision_log.port import DecisionLog, unpack_decisions
+from masscomm.stores.delivery_ledger.port import DeliveryLedger, claim_for, refusal
 from masscomm.stores.send_controls import AcceptedSend, NamedSend, OtherSend, check_part, place_part
 from masscomm.texts import Text
 

@@ -32,9 +32,9 @@ from masscomm.observability.metric_names import (
     WEBHOOKS_DELIVERED,
     WEBHOOKS_GIVEN_UP,
 )
-from masscomm.stores.audit_log import Audit
-from masscomm.stores.webhook_deliveries import Due, Queue, WebhookDeliveries
-from masscomm.stores.webhook_endpoints import WebhookEndpoints
+from masscomm.stores.audit_log.port import Audit
+from masscomm.stores.webhook_deliveries.port import Due, Queue, WebhookDeliveries
+from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
 
 logger = logs.logger("webhook_delivery")
 

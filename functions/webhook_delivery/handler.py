@@ -22,10 +22,10 @@ def bootstrap() -> "DeliverWebhooks":
     from masscomm.channels.guarded_http import GuardedHttp
     from masscomm.channels.public_urls import loopback_permitted
     from masscomm.channels.signing_keys import SigningKeys
-    from masscomm.stores.audit_log import PrincipalAudit
-    from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
-    from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
-    from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
+    from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
+    from masscomm.stores.audit_log.port import PrincipalAudit
+    from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
+    from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 
     clock = SystemClock()
     return DeliverWebhooks(

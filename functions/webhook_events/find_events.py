@@ -21,8 +21,8 @@ from masscomm.http.parameters import rfc3339, time_of_ms
 from masscomm.stores.changed_sends import ChangedSend, ChangedSends, Position
 from masscomm.stores.expansions import Expansion, Expansions
 from masscomm.stores.send_controls import AcceptedSend, SendControls, accepted_of
-from masscomm.stores.webhook_deliveries import WebhookDeliveries
-from masscomm.stores.webhook_endpoints import WebhookEndpoints
+from masscomm.stores.webhook_deliveries.port import WebhookDeliveries
+from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
 
 # The sends that are examined together, and the ids of events that an environment remembers as recorded.
 _BATCH = 200

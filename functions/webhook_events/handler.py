@@ -24,8 +24,8 @@ def bootstrap() -> "FindEvents":
     from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
     from masscomm.stores.metrics_database import connection_pool
     from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
-    from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
-    from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
+    from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
+    from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 
     counts = connection_pool(database_url(environment.required("METRICS_DATABASE_URL")), "webhook_events")
     return FindEvents(

@@ -10,7 +10,7 @@ from masscomm.domain.records import BuildRequested, DeliveryRequested, ReceiptRe
 from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.kafka.avro import Codec
 from masscomm.observability.traces import Headers
-from masscomm.stores.delayed_records import DelayedRecord, DelayStore
+from masscomm.stores.delayed_records.port import DelayedRecord, DelayStore
 from masscomm.stores.send_controls import send_of
 
 

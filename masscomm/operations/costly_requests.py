@@ -10,7 +10,7 @@ from masscomm.domain.limits import COSTLY_REQUESTS
 from masscomm.domain.time_limits import COSTLY_RETRY_AFTER_S
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Request
-from masscomm.stores.request_slots import Kind, RequestSlots, holding
+from masscomm.stores.request_slots.port import Kind, RequestSlots, holding
 from masscomm.texts import Text
 
 
@@ -24,7 +24,7 @@ class CostlyRequests:
     @classmethod
     def from_environment(cls) -> Self:
         """Return the costly requests with their slots in DynamoDB. Raises Stop if a variable is missing."""
-        from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
+        from masscomm.stores.request_slots.dynamodb import DynamoDbRequestSlots
 
         return cls(slots=DynamoDbRequestSlots.from_environment(), clock=SystemClock())
 

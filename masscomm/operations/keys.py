@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from masscomm.domain.audit import Action
 from masscomm.http.tenant import Clubs, clubs_of
-from masscomm.stores.api_keys import ApiKey, KeyRequest, KeyStore, MadeBefore, digest_of, new_key
-from masscomm.stores.audit_log import Audit
+from masscomm.stores.api_keys.port import ApiKey, KeyRequest, KeyStore, MadeBefore, digest_of, new_key
+from masscomm.stores.audit_log.port import Audit
 
 EVERY_CLUB = "*"
 HOUR_S = 3_600

@@ -17,7 +17,7 @@ from masscomm.domain.time_limits import (
     GATEWAY_TIMEOUT_S,
     STREAM_WAIT_S,
 )
-from masscomm.stores.request_slots import Kind
+from masscomm.stores.request_slots.port import Kind
 
 # The processor time of a send to three users by REST, on one core of 2024: the unit of the measurement.
 PLAIN_S = 0.0004

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from masscomm.domain.lanes import Lane
-from masscomm.stores.delayed_records import MINUTE_MS, DelayedRecord, key_of
-from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
+from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
+from masscomm.stores.delayed_records.port import MINUTE_MS, DelayedRecord, key_of
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Send
 from tests.support.servers import dynamodb_table

@@ -11,7 +11,7 @@ from functions.receipts.sent_messages import OpenSearchSentMessages
 from masscomm.domain.records import DeviceStatusChanged, ReceiptReceived
 from masscomm.domain.statuses import Reason, Status
 from masscomm.kafka import topics
-from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
+from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from tests.faults.moments import dynamodb, path
 from tests.faults.providers import disabled
 from tests.support.fault_stack.bench import Bench, Sent, tail

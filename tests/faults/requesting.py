@@ -11,7 +11,7 @@ from masscomm.domain.send_controls import SendKey
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import LOOK_UP_VALID_S
 from masscomm.kafka import topics
-from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
+from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from tests.faults.moments import received
 from tests.support.fault_stack.bench import Bench, tail
 from tests.support.fault_stack.cell import Send

@@ -23,7 +23,8 @@ from masscomm.clock import FixedClock, SystemClock
 from masscomm.errors import Retry, Stop
 from masscomm.http.scopes import ALL_SCOPES, Scope, scopes_of
 from masscomm.http.tenant import ALL_CLUBS, Clubs, clubs_of
-from masscomm.stores.api_keys import TEST, ApiKey, ApiKeys, digest_of, every_key, new_key
+from masscomm.stores.api_keys.dynamodb import ApiKeys
+from masscomm.stores.api_keys.port import TEST, ApiKey, digest_of, every_key, new_key
 from tests.support.servers.dynamodb_table import new_table
 
 ARN = "arn:aws:execute-api:eu-central-1:000000000000:api/live/GET/v1/metrics"

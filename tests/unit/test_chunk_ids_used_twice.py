@@ -19,7 +19,8 @@ from masscomm.domain.send_controls import SendKey
 from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from masscomm.stores.decision_log import Decisions, InMemoryDecisionLog, record_decisions
+from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
+from masscomm.stores.decision_log.port import Decisions, record_decisions
 from masscomm.stores.send_controls import AcceptedSend
 from tests.support.harness.chain import NOW, SEND_ID, delivery, results_of, send
 from tests.support.harness.delivery import Delivery

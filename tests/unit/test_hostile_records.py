@@ -38,8 +38,8 @@ from masscomm.kafka.dead_letters import SOURCE_OFFSET
 from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.kafka.source_records import InMemorySourceRecords
 from masscomm.kafka.topics import DEAD_LETTER
-from masscomm.stores.delayed_records import InMemoryDelayStore
-from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger, LedgerTable
 from tests.support.fakes.opensearch import FakeOpenSearch
 from tests.support.harness.audience_expander import Expander
 from tests.support.harness.builder import Builder

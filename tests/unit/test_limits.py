@@ -21,10 +21,10 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import logs
-from masscomm.stores.audit_log import InMemoryAuditLog
-from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delayed_records import InMemoryDelayStore
-from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
+from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import NOW, Chain, entry
 

@@ -19,7 +19,7 @@ from masscomm.domain.time_limits import CONTROL_SWEPT_S, LEDGER_KEPT_S, PAUSE_LI
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.event import parse
-from masscomm.stores.delayed_records import ControlledSend
+from masscomm.stores.delayed_records.port import ControlledSend
 from masscomm.stores.send_controls import Cancellation, change
 from tests.support.contracts.delay_store import delayed_record
 from tests.support.harness.chain import NOW, SEND_ID, delivery, ends, entry, event, recheck, results_of, send

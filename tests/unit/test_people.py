@@ -12,7 +12,8 @@ from infra.cdk.handlers import authorizer
 from masscomm.clock import SystemClock
 from masscomm.errors import Retry
 from masscomm.http.access_tokens import AccessTokens, SigningKeys
-from masscomm.stores.api_keys import ApiKey, ApiKeys
+from masscomm.stores.api_keys.dynamodb import ApiKeys
+from masscomm.stores.api_keys.port import ApiKey
 from tests.support.harness.token_issuer import ISSUER, TokenIssuer
 
 ARN = "arn:aws:execute-api:eu-central-1:000000000000:api/live/GET/v1/metrics"

@@ -26,7 +26,8 @@ from masscomm.domain.users import Device, Template, User
 from masscomm.http.rest import WITH_LARGE_BODIES
 from masscomm.http.scopes import PUBLIC_ROUTES
 from masscomm.operations.route_costs import PLAIN_S, ROUTE_COSTS
-from masscomm.stores.request_slots import InMemoryRequestSlots, Kind
+from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
+from masscomm.stores.request_slots.port import Kind
 from tests.support.harness import operations_api, rest_api
 from tests.support.harness.chain import send
 from tests.support.harness.rest_api import NOON

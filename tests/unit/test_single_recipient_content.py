@@ -16,7 +16,7 @@ from masscomm.domain.send_controls import SendKey
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from masscomm.stores.delivery_ledger import claim_for
+from masscomm.stores.delivery_ledger.port import claim_for
 from masscomm.stores.send_controls import change
 from tests.support.harness.chain import NOW, SEND_ID, delivery, results_of, send
 from tests.support.harness.delivery import Delivery

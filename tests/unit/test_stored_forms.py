@@ -15,7 +15,8 @@ from masscomm.domain.statuses import Status
 from masscomm.domain.users import DirectoryPosition
 from masscomm.kafka import topics
 from masscomm.observability import metrics
-from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.delayed_records.port import DelayedRecord
 from tests.support.harness.chain import NOW, SEND_ID, Chain, build, delivery, recheck
 from tests.support.harness.preference_checker import Checker
 from tests.support.harness.receipts import Receipts

@@ -31,10 +31,10 @@ from masscomm.http.parameters import rfc3339
 from masscomm.http.scopes import ALL_SCOPES, PUBLIC_ROUTES, ROUTE_SCOPES, Scope
 from masscomm.http.tenant import ALL_CLUBS, Clubs, clubs_of
 from masscomm.operations.costly_requests import CostlyRequests
-from masscomm.stores.audit_log import InMemoryAuditLog
-from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
-from masscomm.stores.request_slots import InMemoryRequestSlots
+from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain

@@ -26,7 +26,7 @@ from masscomm.domain.users import Template, User, UserSettings
 from masscomm.kafka import topics
 from masscomm.kafka.producer import Headers, Report
 from masscomm.rendering.templates import TemplateCache
-from masscomm.stores.decision_log import InMemoryDecisionLog
+from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import Context, send
 from tests.support.harness.delivery import Delivery

@@ -16,7 +16,7 @@ from masscomm.clock import FixedClock
 from masscomm.domain import time_limits
 from masscomm.domain.time_limits import RETRY_LIFETIME_S, RULES
 from masscomm.kafka.topics import base_of, cdc_topics, chain_topics
-from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
 
 PACKAGES = ("masscomm", "functions")
 CDC = "cdc"
@@ -38,7 +38,7 @@ OF_ONE_MODULE = {
     },
     "masscomm/domain/quiet_hours.py": {"_QUARTER_MS"},
     "masscomm/domain/suppressions.py": {"DAY_MS"},
-    "masscomm/stores/delayed_records.py": {"MINUTE_MS"},
+    "masscomm/stores/delayed_records/port.py": {"MINUTE_MS"},
     "functions/operations_handler/routes/dead_letters.py": {"_BUDGET_S", "_RESERVE_S"},
     "functions/operations_handler/routes/keys.py": {"DEFAULT_HOURS", "MAX_HOURS"},
     "masscomm/kafka/topic_reading.py": {"TIMEOUT_S"},
@@ -51,8 +51,8 @@ OF_ONE_MODULE = {
     "masscomm/aws/async_http.py": {"_FRESH_S"},
     "masscomm/aws/request.py": {"SIGNER_S"},
     # The interval of writing a key's last use, and the pause after a conflict.
-    "masscomm/stores/api_keys.py": {"_USE_RECORDED_S"},
-    "masscomm/stores/key_usage_dynamodb.py": {"_PAUSE_S"},
+    "masscomm/stores/api_keys/dynamodb.py": {"_USE_RECORDED_S"},
+    "masscomm/stores/key_usage/dynamodb.py": {"_PAUSE_S"},
     # Numbers of entries and rates, which only look like durations.
     "masscomm/kafka/avro.py": {"_DENIALS_KEPT"},
     "functions/preference_checker/small_sends.py": {"PER_S"},
@@ -163,7 +163,7 @@ def _constants(path: str) -> Iterator[str]:
 
 def test_durations_stand_in_one_module() -> None:
     paths = [path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
-    assert "masscomm/stores/delivery_ledger.py" in paths
+    assert "masscomm/stores/delivery_ledger/port.py" in paths
     elsewhere = {
         (path, name)
         for path in paths

@@ -20,7 +20,7 @@ from devstack.upgrade import job_runs, upgrade
 from emulators.sns_stand_in import Rule
 from examples.monolith.rows import TABLES
 from masscomm.domain.statuses import Reason, Status
-from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
+from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from tests.support.fault_stack.bench import Bench, Sent
 from tests.support.fault_stack.cell import Cell, Load, Send
 from tests.support.fault_stack.population import CLUB, address

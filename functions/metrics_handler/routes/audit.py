@@ -19,7 +19,7 @@ from masscomm.http.cursor import encode_cursor, position_in
 from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
-from masscomm.stores.audit_log import AuditLog, AuditQuery
+from masscomm.stores.audit_log.port import AuditLog, AuditQuery
 from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200

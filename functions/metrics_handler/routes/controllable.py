@@ -14,9 +14,9 @@ from masscomm.http.parameters import Reader
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
 from masscomm.observability import logs
-from masscomm.stores.audit_log import AuditLog, record_or_log
+from masscomm.stores.audit_log.port import AuditLog, record_or_log
 from masscomm.stores.changed_sends import ChangedSend, ChangedSends
-from masscomm.stores.delayed_records import ControlledSend, DelayStore
+from masscomm.stores.delayed_records.port import ControlledSend, DelayStore
 from masscomm.stores.send_controls import SendControls
 from masscomm.texts import Text
 

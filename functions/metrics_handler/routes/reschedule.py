@@ -22,7 +22,7 @@ from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
-from masscomm.stores.delayed_records import DelayedRecord
+from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.send_controls import accepted_of, change
 from masscomm.texts import CodedText, Text
 

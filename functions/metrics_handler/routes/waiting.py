@@ -11,7 +11,7 @@ from masscomm.http import parameters as parse
 from masscomm.http.problem import Problem
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import POLLS_UNCOUNTED
-from masscomm.stores.request_slots import Kind, RequestSlots, holding
+from masscomm.stores.request_slots.port import Kind, RequestSlots, holding
 from masscomm.texts import Text
 
 # The default of METRICS_OPEN_POLLS: how many requests of one API key may wait at the same time.

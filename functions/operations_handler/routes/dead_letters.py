@@ -43,7 +43,7 @@ from masscomm.operations.dead_letter_marks import Mark
 from masscomm.operations.dead_letter_replays import Done
 from masscomm.operations.dead_letter_store import DeadLetterStore
 from masscomm.operations.dead_letters import DeadLetter, Filter, club_of
-from masscomm.stores.audit_log import Audit
+from masscomm.stores.audit_log.port import Audit
 from masscomm.texts import Text
 from masscomm.untrusted import visible, visible_json
 

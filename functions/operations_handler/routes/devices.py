@@ -30,7 +30,7 @@ from masscomm.integers import integer_or
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
-from masscomm.stores.audit_log import Audit
+from masscomm.stores.audit_log.port import Audit
 from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200

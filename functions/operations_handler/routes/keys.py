@@ -28,7 +28,7 @@ from masscomm.http.scopes import DEFAULT_SCOPES, Scope, scopes_text
 from masscomm.http.tenant import Clubs
 from masscomm.operations import keys as management
 from masscomm.operations.keys import EVERY_CLUB, KeyEndsFirst, KeyHasEnded, MadeAlready, NewKey, clubs_in
-from masscomm.stores.api_keys import (
+from masscomm.stores.api_keys.port import (
     LIMIT_SETTINGS,
     LIVE,
     TEST,
@@ -39,7 +39,7 @@ from masscomm.stores.api_keys import (
     Position,
     request_id,
 )
-from masscomm.stores.audit_log import Audit
+from masscomm.stores.audit_log.port import Audit
 from masscomm.texts import CodedText, Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200

@@ -21,7 +21,7 @@ from masscomm.http.problem import Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.integers import integer_or
-from masscomm.stores.audit_log import Audit
+from masscomm.stores.audit_log.port import Audit
 from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200

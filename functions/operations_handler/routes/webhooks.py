@@ -45,9 +45,9 @@ from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.problem import FieldError, Problem, unusable
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
-from masscomm.stores.audit_log import Audit
-from masscomm.stores.webhook_deliveries import WebhookDeliveries
-from masscomm.stores.webhook_endpoints import CreationRequest, TooManyEndpoints, WebhookEndpoints
+from masscomm.stores.audit_log.port import Audit
+from masscomm.stores.webhook_deliveries.port import WebhookDeliveries
+from masscomm.stores.webhook_endpoints.port import CreationRequest, TooManyEndpoints, WebhookEndpoints
 from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200

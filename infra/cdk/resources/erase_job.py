@@ -24,7 +24,7 @@ from infra.cdk.resources.spark_application import spark_application
 from infra.cdk.resources.streaming_job import RECORDS, spark_jars, spark_parameters
 
 _ROOMS = ("masscomm", "schemas", "spark_metrics", "erasure")
-# The actions that masscomm/stores/delayed_records_dynamodb.py and erasure/item_tables.py use.
+# The actions that masscomm/stores/delayed_records/dynamodb.py and erasure/item_tables.py use.
 _TABLE_ACTIONS = ("DeleteItem", "GetItem", "PutItem", "Scan", "UpdateItem")
 # Retentions in days that AWS or buckets.py determine (docs/personal-data.md).
 _DYNAMODB_RECOVERY_DAYS, _OPENSEARCH_SNAPSHOT_DAYS, _ARCHIVE_VERSION_DAYS = 35, 14, 30

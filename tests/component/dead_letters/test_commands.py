@@ -17,7 +17,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.dead_letters import dead_letter_headers
 from masscomm.kafka.event import KafkaRecord
-from masscomm.stores.audit_log import InMemoryAuditLog
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from tests.support.harness.chain import send
 
 AUDIT_LOG = InMemoryAuditLog()

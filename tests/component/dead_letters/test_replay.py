@@ -36,8 +36,8 @@ from masscomm.kafka.topic_reading import read_topic
 from masscomm.operations.dead_letter_marks import MarkKind, read_marks
 from masscomm.operations.dead_letter_replays import Desk
 from masscomm.operations.dead_letters import DeadLetter, Filter, read_letters
-from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import NOW, Chain, Context, entry, event, failed_offsets, send
 

@@ -15,9 +15,9 @@ from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.outcomes import SENT
 from masscomm.domain.records import ContentColumn, DeliveryRequested
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
-from masscomm.stores.delayed_records import DelayedRecord
-from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
-from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
+from masscomm.stores.delayed_records.port import DelayedRecord
+from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
 from tests.support.harness.chain import NOW
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 

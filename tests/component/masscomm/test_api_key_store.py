@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from devstack.config import StackConfig
-from masscomm.stores.api_keys import ApiKeys, KeyStore
+from masscomm.stores.api_keys.dynamodb import ApiKeys
+from masscomm.stores.api_keys.port import KeyStore
 from tests.support.contracts.api_keys import ConcurrentKeyStoreContract
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 

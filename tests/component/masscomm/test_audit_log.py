@@ -5,8 +5,8 @@ import pytest
 
 from devstack.config import StackConfig
 from masscomm.errors import Stop
-from masscomm.stores.audit_log import AuditLog
-from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
+from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
+from masscomm.stores.audit_log.port import AuditLog
 from tests.support.contracts.audit_log import AuditLogContract, entry
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 

@@ -20,8 +20,8 @@ from masscomm.kafka.avro import Codec, HttpSchemaRegistry, own_schema
 from masscomm.kafka.dead_letters import original_position
 from masscomm.kafka.event import parse
 from masscomm.kafka.producer import KafkaProducer
-from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import NOW, Context, entry, event, failed_offsets, send
 from tests.support.servers.kafka_topics import make_topic, messages_of

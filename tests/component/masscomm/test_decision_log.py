@@ -6,8 +6,8 @@ import pytest
 from devstack.config import StackConfig
 from masscomm.clock import FixedClock
 from masscomm.errors import Stop
-from masscomm.stores.decision_log import DecisionLog
-from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
+from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
+from masscomm.stores.decision_log.port import DecisionLog
 from tests.support.contracts.decision_log import DecisionLogContract
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 

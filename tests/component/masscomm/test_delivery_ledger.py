@@ -16,8 +16,8 @@ from masscomm.aws.request import Limits
 from masscomm.clock import FixedClock
 from masscomm.domain.time_limits import LEASE_KEPT_S, LEASE_S, LEDGER_KEPT_S
 from masscomm.errors import Retry, Stop
-from masscomm.stores.delivery_ledger import Lease
-from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.delivery_ledger.port import Lease
 from tests.support.contracts.delivery_ledger import DeliveryLedgerContract, Ledgers, RoundTrips, result
 from tests.support.servers.dynamodb_table import dynamodb
 

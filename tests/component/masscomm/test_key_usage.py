@@ -6,7 +6,7 @@ import pytest
 from devstack.config import StackConfig
 from masscomm.errors import Stop
 from masscomm.http.rate_limits import KeyUsage
-from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
+from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 from tests.support.contracts.key_usage import WINDOW, ConcurrentKeyUsageContract, KeyUsageContract
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 

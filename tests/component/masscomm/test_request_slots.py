@@ -5,8 +5,8 @@ import pytest
 
 from devstack.config import StackConfig
 from masscomm.errors import Stop
-from masscomm.stores.request_slots import Kind, RequestSlots
-from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
+from masscomm.stores.request_slots.dynamodb import DynamoDbRequestSlots
+from masscomm.stores.request_slots.port import Kind, RequestSlots
 from tests.support.contracts.request_slots import LATER, NOW, RequestSlotsContract
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 

@@ -16,7 +16,7 @@ from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.domain.ids import address_id
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import INDEX, Suppression
-from masscomm.stores.audit_log import InMemoryAuditLog
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from tests.support.servers.opensearch_client import TestClient
 
 NOW = 1_700_000_000_000

@@ -9,8 +9,8 @@ from devstack.config import StackConfig
 from masscomm.domain.send_controls import SendKey
 from masscomm.domain.time_limits import CLAIM_S
 from masscomm.observability.unreadable_items import UnreadableItem
-from masscomm.stores.delayed_records import ControlledSend, DelayedRecord, key_of
-from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
+from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
+from masscomm.stores.delayed_records.port import ControlledSend, DelayedRecord, key_of
 from tests.support.contracts.delay_store import HOUR, DelayStoreContract, delayed_record, due, ids, incompressible
 from tests.support.harness.chain import NOW
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from devstack.config import StackConfig
-from masscomm.stores.api_keys import digest_of
+from masscomm.stores.api_keys.port import digest_of
 
 HERE = Path(__file__).parent
 ROOT = Path(__file__).parents[3]

@@ -29,8 +29,8 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.producer import Headers
 from masscomm.observability import traces
-from masscomm.stores.delayed_records import InMemoryDelayStore
-from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
 from tests.support.harness.chain import NOW, Chain, build, delivery, send
 from tests.support.inputs import receipt_events
 from tests.support.servers.dynamodb_table import dynamodb, new_table

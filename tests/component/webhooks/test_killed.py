@@ -32,7 +32,7 @@ from masscomm.stores.changed_sends import ChangedSend, Position
 from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
 from masscomm.stores.send_controls import AcceptedSend
 from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
-from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
+from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from tests.support.harness.webhooks import KEYS_TEXT, key
 from tests.support.servers.dynamodb_table import dynamodb, new_table
 from tests.support.servers.metrics_database import metrics_database

@@ -7,10 +7,10 @@ import pytest
 from devstack.config import StackConfig
 from masscomm.stores.changed_sends import ChangedSends
 from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
-from masscomm.stores.webhook_deliveries import WebhookDeliveries
-from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
-from masscomm.stores.webhook_endpoints import WebhookEndpoints
-from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
+from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
+from masscomm.stores.webhook_deliveries.port import WebhookDeliveries
+from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
+from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
 from tests.support.contracts.changed_sends import ChangedSendsContract
 from tests.support.contracts.webhook_stores import (
     ConcurrentWebhookEndpointsContract,

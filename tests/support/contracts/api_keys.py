@@ -8,15 +8,7 @@ from dataclasses import replace
 import pytest
 
 from masscomm.errors import Retry
-from masscomm.stores.api_keys import (
-    TEST,
-    ApiKey,
-    KeyRequest,
-    KeyStore,
-    MadeBefore,
-    every_key,
-    request_id,
-)
+from masscomm.stores.api_keys.port import TEST, ApiKey, KeyRequest, KeyStore, MadeBefore, every_key, request_id
 
 REQUEST = KeyRequest(id=request_id("k7", "order-1"), request="r" * 64, at_s=1_000)
 KEY = ApiKey(digest="d" * 64, name="shop", clubs="7,8", scopes="read send", created_at=5)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from masscomm.domain.audit import Action, AuditEntry, Result, audit_entry
-from masscomm.stores.audit_log import AuditLog, AuditPage, AuditQuery
+from masscomm.stores.audit_log.port import AuditLog, AuditPage, AuditQuery
 
 NOW_MS = 1_700_000_000_000
 

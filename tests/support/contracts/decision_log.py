@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from masscomm.errors import DeadLetter
-from masscomm.stores.decision_log import DecisionLog
+from masscomm.stores.decision_log.port import DecisionLog
 
 
 class DecisionLogContract:

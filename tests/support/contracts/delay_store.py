@@ -14,7 +14,7 @@ from masscomm.domain.limits import MAX_RECORD_ID_BYTES
 from masscomm.domain.send_controls import SendKey
 from masscomm.domain.time_limits import CLAIM_S
 from masscomm.observability.unreadable_items import UnreadableItem
-from masscomm.stores.delayed_records import ControlledSend, DelayedRecord, DelayStore
+from masscomm.stores.delayed_records.port import ControlledSend, DelayedRecord, DelayStore
 from tests.support.harness.chain import NOW
 
 HOUR = 3_600_000

@@ -16,7 +16,7 @@ from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import CLOCK_SKEW_S, LEASE_S
 from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
-from masscomm.stores.delivery_ledger import DeliveryLedger, Lease, LeasedElsewhere, SliceConflict
+from masscomm.stores.delivery_ledger.port import DeliveryLedger, Lease, LeasedElsewhere, SliceConflict
 
 SENT = Decision(Status.SENT, None, "provider")
 OPTED_OUT = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "category:news", 7)

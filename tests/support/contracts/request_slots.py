@@ -5,7 +5,7 @@ from threading import Barrier
 
 import pytest
 
-from masscomm.stores.request_slots import Kind, RequestSlots
+from masscomm.stores.request_slots.port import Kind, RequestSlots
 
 NOW = 1_700_000_000_000
 LATER = NOW + 29_000

@@ -9,8 +9,8 @@ import pytest
 
 from masscomm.domain.webhooks import MAX_ENDPOINTS, Attempt, Delivery, DeliveryStatus, Endpoint, EndpointKey, Event
 from masscomm.errors import Retry
-from masscomm.stores.webhook_deliveries import Due, WebhookDeliveries
-from masscomm.stores.webhook_endpoints import CreatedBefore, CreationRequest, TooManyEndpoints, WebhookEndpoints
+from masscomm.stores.webhook_deliveries.port import Due, WebhookDeliveries
+from masscomm.stores.webhook_endpoints.port import CreatedBefore, CreationRequest, TooManyEndpoints, WebhookEndpoints
 
 NOW = 1_700_000_000_500
 KEY, OTHER = EndpointKey(7, "ep_7_aaaaaaaaaaaaaaaaaaaa"), EndpointKey(8, "ep_8_aaaaaaaaaaaaaaaaaaaa")

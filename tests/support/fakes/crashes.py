@@ -1,6 +1,7 @@
 from collections.abc import Callable
 
-from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.delayed_records.port import DelayedRecord
 
 
 class KilledError(BaseException):

@@ -13,7 +13,7 @@ from masscomm.domain.users import User
 from masscomm.kafka import topics
 from masscomm.observability import logs
 from masscomm.stores.expansions import InMemoryExpansions
-from masscomm.stores.key_usage import InMemoryKeyUsage
+from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from tests.support.harness.chain import NOW, SEND_ID, Chain, entry
 
 GERMAN: dict[str, Any] = {"where": {"field": "locale", "is": "de"}}

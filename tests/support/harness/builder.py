@@ -7,7 +7,7 @@ from masscomm.domain.records import AvroRecord, DeliveryRequested
 from masscomm.domain.users import Template, User
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
-from masscomm.stores.decision_log import InMemoryDecisionLog
+from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import Chain
 

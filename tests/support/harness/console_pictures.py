@@ -25,8 +25,8 @@ from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.grains import Grain
 from masscomm.domain.send_controls import SendKey
 from masscomm.domain.users import Device, User, UserSettings
-from masscomm.stores.delayed_records import InMemoryDelayStore
-from masscomm.stores.request_slots import InMemoryRequestSlots
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls
 from tests.support.harness import rest_api
 from tests.support.harness.console import PATIENCE_MS, Console, open_console

@@ -15,9 +15,9 @@ from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
-from masscomm.stores.audit_log import InMemoryAuditLog
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.changed_sends import InMemoryChangedSends
-from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.send_controls import InMemorySendControls
 
 OWN = Clubs(frozenset({7}))

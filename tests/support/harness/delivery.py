@@ -22,9 +22,10 @@ from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.records import AvroRecord, ContentColumn, DeliveryRequested, DeviceStatusChanged
 from masscomm.domain.users import Device, User
 from masscomm.kafka import topics
-from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
-from masscomm.stores.delivery_ledger import DeliveryLedger
-from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.delayed_records.port import DelayedRecord
+from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger, LedgerTable
+from masscomm.stores.delivery_ledger.port import DeliveryLedger
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import Chain, delivery, entry
 

@@ -19,7 +19,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.producer import InMemoryProducer
 from masscomm.observability import logs
 from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
-from masscomm.stores.key_usage import InMemoryKeyUsage
+from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from tests.support.harness.chain import Chain, entry
 
 

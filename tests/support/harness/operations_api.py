@@ -29,11 +29,13 @@ from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.operations.dead_letter_store import InMemoryDeadLetters
 from masscomm.operations.dead_letters import DeadLetter
 from masscomm.operations.health import DirectoryAge, InMemoryHealth, Lag
-from masscomm.stores.api_keys import ApiKey, InMemoryApiKeys
-from masscomm.stores.audit_log import AuditLog
-from masscomm.stores.request_slots import InMemoryRequestSlots, RequestSlots
-from masscomm.stores.webhook_deliveries import InMemoryWebhookDeliveries
-from masscomm.stores.webhook_endpoints import InMemoryWebhookEndpoints
+from masscomm.stores.api_keys.in_memory import InMemoryApiKeys
+from masscomm.stores.api_keys.port import ApiKey
+from masscomm.stores.audit_log.port import AuditLog
+from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
+from masscomm.stores.request_slots.port import RequestSlots
+from masscomm.stores.webhook_deliveries.in_memory import InMemoryWebhookDeliveries
+from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from tests.support.harness.chain import NOW, send
 
 EVENT_ID, EVENT_MS = "evt_5b0f6c7d8e9f4a1b8c2d3e4f5a6b7c8d", 1_763_726_400_000

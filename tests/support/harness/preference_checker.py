@@ -11,8 +11,8 @@ from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.records import AvroRecord, RecheckRequested
 from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
-from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness.chain import Chain, entry
 

@@ -13,7 +13,7 @@ from masscomm.domain.records import PreferenceChanged
 from masscomm.domain.users import User
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.kafka import topics
-from masscomm.stores.key_usage import InMemoryKeyUsage
+from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from tests.support.harness.chain import Chain, Context
 from tests.support.inputs.api_gateway_events import EVERY_CLUB, get
 

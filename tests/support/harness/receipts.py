@@ -13,7 +13,7 @@ from masscomm.domain.suppressions import Periods
 from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S
 from masscomm.kafka import topics
 from masscomm.observability.traces import Headers
-from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from tests.support.contracts.sent_messages import outcome
 from tests.support.harness.chain import Chain, entry
 

@@ -8,8 +8,9 @@ from functions.scheduler.reschedule_records import RescheduleRecords
 from masscomm.domain.records import AvroRecord
 from masscomm.kafka import topics
 from masscomm.kafka.source_records import InMemorySourceRecords
-from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
-from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.delayed_records.port import DelayedRecord
+from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger, LedgerTable
 from tests.support.harness.chain import Chain, entry
 
 PARTIAL = LastResponse(request_id="r", status_code=200, executed_version="$LATEST", function_error=None)

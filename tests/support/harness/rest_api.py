@@ -37,11 +37,11 @@ from masscomm.http.access_tokens import AccessTokens, InvalidToken, bearer_token
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.observability import logs
 from masscomm.operations.costly_requests import CostlyRequests
-from masscomm.stores.audit_log import InMemoryAuditLog
-from masscomm.stores.delayed_records import InMemoryDelayStore
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
-from masscomm.stores.key_usage import InMemoryKeyUsage
-from masscomm.stores.request_slots import InMemoryRequestSlots
+from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
+from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.send_controls import InMemorySendControls
 from openapi.document import APIS
 from tests.support.harness import operations_api

@@ -17,13 +17,15 @@ from masscomm.http.rate_limits import RateLimiter
 from masscomm.kafka import topics
 from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.rendering.templates import TemplateCache
-from masscomm.stores.audit_log import AuditLog, InMemoryAuditLog
-from masscomm.stores.decision_log import DecisionLog, InMemoryDecisionLog
-from masscomm.stores.delivery_ledger import DeliveryLedger
-from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
+from masscomm.stores.audit_log.port import AuditLog
+from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
+from masscomm.stores.decision_log.port import DecisionLog
+from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger
+from masscomm.stores.delivery_ledger.port import DeliveryLedger
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
-from masscomm.stores.key_usage import InMemoryKeyUsage
-from masscomm.stores.request_slots import InMemoryRequestSlots
+from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
+from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.send_controls import InMemorySendControls, SendControls
 from tests.support.harness.chain import Chain, Context
 from tests.support.inputs.api_gateway_events import EVERY_CLUB

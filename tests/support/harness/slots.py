@@ -2,7 +2,8 @@
 
 from masscomm.clock import Clock
 from masscomm.domain.limits import COSTLY_REQUESTS
-from masscomm.stores.request_slots import InMemoryRequestSlots, Kind
+from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
+from masscomm.stores.request_slots.port import Kind
 
 
 def take_slots(slots: InMemoryRequestSlots, kind: Kind, caller: str, clock: Clock) -> None:

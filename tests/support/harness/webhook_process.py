@@ -34,12 +34,12 @@ AHEAD = (
     "functions.webhook_events.find_events",
     "functions.webhook_events.send_counts",
     "masscomm.channels.guarded_http",
-    "masscomm.stores.audit_log_dynamodb",
+    "masscomm.stores.audit_log.dynamodb",
     "masscomm.stores.changed_sends_dynamodb",
     "masscomm.stores.expansions_dynamodb",
     "masscomm.stores.send_controls_dynamodb",
-    "masscomm.stores.webhook_deliveries_dynamodb",
-    "masscomm.stores.webhook_endpoints_dynamodb",
+    "masscomm.stores.webhook_deliveries.dynamodb",
+    "masscomm.stores.webhook_endpoints.dynamodb",
     "psycopg_pool",
 )
 

@@ -12,9 +12,10 @@ from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import FixedClock
 from masscomm.domain.webhooks import Delivery, Endpoint, EndpointKey, Event
 from masscomm.observability import logs
-from masscomm.stores.audit_log import InMemoryAuditLog, PrincipalAudit
-from masscomm.stores.webhook_deliveries import InMemoryWebhookDeliveries
-from masscomm.stores.webhook_endpoints import InMemoryWebhookEndpoints
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
+from masscomm.stores.audit_log.port import PrincipalAudit
+from masscomm.stores.webhook_deliveries.in_memory import InMemoryWebhookDeliveries
+from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 
 KEYS_TEXT = json.dumps({"current": "1", "1": "a key of at least thirty-two bytes"})
 KEY = EndpointKey(7, "ep_7_aaaaaaaaaaaaaaaaaaaa")

@@ -24,8 +24,9 @@ from masscomm.domain.users import Template, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
-from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delayed_records import ControlledSend, InMemoryDelayStore
+from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.delayed_records.port import ControlledSend
 from masscomm.stores.send_controls import Cancellation, change
 from tests.support.harness.chain import SEND_ID, entry, send
 from tests.support.harness.delivery import Delivery

@@ -15,7 +15,7 @@ from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
 from masscomm.observability import logs
 from masscomm.stores.expansions import InMemoryExpansions
-from masscomm.stores.key_usage import InMemoryKeyUsage
+from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.send_controls import Cancellation, change
 from tests.support.harness.chain import NOW, entry, results_of
 from tests.support.harness.preference_checker import Checker

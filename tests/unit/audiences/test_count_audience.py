@@ -12,7 +12,8 @@ from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.limits import SMALLEST_GROUP
 from masscomm.domain.users import Device, User, UserSettings
 from masscomm.operations.costly_requests import CostlyRequests
-from masscomm.stores.request_slots import InMemoryRequestSlots, Kind
+from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
+from masscomm.stores.request_slots.port import Kind
 from tests.support.harness.chain import Context
 from tests.support.harness.slots import take_slots
 from tests.support.inputs.api_gateway_events import EVERY_CLUB, EVERY_SCOPE

@@ -15,7 +15,7 @@ from masscomm.domain.time_limits import LEASE_S
 from masscomm.domain.users import UserSettings
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
-from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
+from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger
 from tests.support.fakes.crashes import KilledError
 from tests.support.harness.chain import NOW, delivery, results_of
 from tests.support.harness.delivery import Delivery, by_email, elsewhere

@@ -23,9 +23,10 @@ from masscomm.domain.users import Device
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.observability import traces
-from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
-from masscomm.stores.delivery_ledger import from_document, to_document
-from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.delayed_records.port import DelayedRecord
+from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger
+from masscomm.stores.delivery_ledger.port import from_document, to_document
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.fakes.crashes import Fuse, KilledError
 from tests.support.harness.chain import NOW, delivery, entry, results_of

@@ -31,7 +31,7 @@ from masscomm.domain.audit import Action, audit_entry
 from masscomm.errors import Retry
 from masscomm.operations.dead_letter_replays import Done
 from masscomm.operations.dead_letters import DeadLetter
-from masscomm.stores.audit_log import InMemoryAuditLog
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.untrusted import visible, visible_json
 
 # Hostile text: colour, hyperlink, window title, cleared screen, C1 control, overwriting, right-to-left text, tags.

@@ -21,7 +21,7 @@ from masscomm.domain.limits import COSTLY_REQUESTS
 from masscomm.domain.time_limits import GATEWAY_TIMEOUT_S
 from masscomm.kafka.topics import cdc_topics, chain_topics
 from masscomm.operations.route_costs import ROUTE_COSTS
-from masscomm.stores.request_slots import Kind
+from masscomm.stores.request_slots.port import Kind
 from tests.support.cdk.templates import SynthesisedEnvironment
 
 NAMES = sorted(ENVIRONMENTS)

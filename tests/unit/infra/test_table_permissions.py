@@ -34,9 +34,9 @@ OF_A_TRANSACTION = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteI
 # The tables of adapters that are no TableAdapter.
 TABLES = {
     "api_keys": "api_keys",
-    "decision_log_dynamodb": "decisions",
-    "delayed_records_dynamodb": "waiting",
-    "delivery_ledger_dynamodb": "delivery_ledger",
+    "decision_log": "decisions",
+    "delayed_records": "waiting",
+    "delivery_ledger": "delivery_ledger",
     "queue_leases_dynamodb": "broadcast_queues",
 }
 
@@ -62,7 +62,7 @@ def _table(path: Path, tree: ast.Module) -> str | None:
                 value=ast.Tuple(elts=[ast.Constant(value=str() as name), *_]),
             ):
                 return name
-    return TABLES.get(path.stem)
+    return TABLES.get(path.stem) or TABLES.get(path.parent.name)
 
 
 def operations_by_table() -> dict[str, set[str]]:

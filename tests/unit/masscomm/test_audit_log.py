@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from masscomm.stores.audit_log import AuditLog, InMemoryAuditLog
-from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
+from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
+from masscomm.stores.audit_log.port import AuditLog
 from tests.support.contracts.audit_log import AuditLogContract, entry
 from tests.support.servers.dynamodb_table import new_table
 

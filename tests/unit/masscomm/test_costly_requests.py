@@ -11,7 +11,8 @@ from masscomm.errors import Retry
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Request
 from masscomm.operations.costly_requests import CostlyRequests
-from masscomm.stores.request_slots import InMemoryRequestSlots, Kind
+from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
+from masscomm.stores.request_slots.port import Kind
 from masscomm.texts import Text
 
 TIMEOUT_S = 29.0

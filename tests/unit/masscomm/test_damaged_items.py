@@ -10,9 +10,10 @@ import pytest
 from masscomm.domain.send_controls import SendKey
 from masscomm.domain.send_states import SendState
 from masscomm.observability import metrics
-from masscomm.stores.api_keys import ApiKeys, every_key
-from masscomm.stores.audit_log import AuditQuery
-from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
+from masscomm.stores.api_keys.dynamodb import ApiKeys
+from masscomm.stores.api_keys.port import every_key
+from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
+from masscomm.stores.audit_log.port import AuditQuery
 from masscomm.stores.changed_sends import ChangedSend
 from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
 from masscomm.stores.expansions import ListedExpansion

@@ -13,14 +13,8 @@ from masscomm.decisions.parts import SPLIT_ABOVE
 from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Reason, Status
 from masscomm.errors import DeadLetter
-from masscomm.stores.decision_log import (
-    DecisionLog,
-    Decisions,
-    InMemoryDecisionLog,
-    _pack,
-    record_decisions,
-    unpack_decisions,
-)
+from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
+from masscomm.stores.decision_log.port import DecisionLog, Decisions, _pack, record_decisions, unpack_decisions
 from tests.support.contracts.decision_log import DecisionLogContract
 
 # Bytes for an item's values: DynamoDB's limit of 400 kB includes the names of attributes.

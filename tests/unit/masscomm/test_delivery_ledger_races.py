@@ -7,8 +7,8 @@ import pytest
 
 from masscomm.clock import FixedClock
 from masscomm.domain.time_limits import CLOCK_SKEW_S, LEASE_S
-from masscomm.stores.delivery_ledger import LeasedElsewhere
-from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.delivery_ledger.port import LeasedElsewhere
 from tests.support.servers.dynamodb_table import new_table
 
 

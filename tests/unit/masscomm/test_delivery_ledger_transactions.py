@@ -12,8 +12,8 @@ from botocore.exceptions import ClientError
 from masscomm.clock import FixedClock
 from masscomm.domain.time_limits import LEASE_S
 from masscomm.errors import DeadLetter, Retry, Stop
-from masscomm.stores.delivery_ledger import Lease
-from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.delivery_ledger.port import Lease
 from tests.support.contracts.delivery_ledger import result
 
 type Refusal = dict[str, Any]

@@ -1,7 +1,7 @@
 import pytest
 
 from masscomm.clock import FixedClock
-from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
+from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger, LedgerTable
 from tests.support.contracts.delivery_ledger import DeliveryLedgerContract, Ledgers, RoundTrips
 
 

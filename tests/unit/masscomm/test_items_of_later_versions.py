@@ -19,25 +19,26 @@ from masscomm.domain.send_controls import SendKey
 from masscomm.domain.send_states import SendState
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.webhooks import Attempt
-from masscomm.stores.api_keys import ApiKeys, every_key
-from masscomm.stores.audit_log_dynamodb import DynamoDbAuditLog
+from masscomm.stores.api_keys.dynamodb import ApiKeys
+from masscomm.stores.api_keys.port import every_key
+from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
 from masscomm.stores.changed_sends import Position
 from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
-from masscomm.stores.decision_log import Decisions, record_decisions, unpack_decisions
-from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
-from masscomm.stores.delayed_records import ControlledSend
-from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
-from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
+from masscomm.stores.decision_log.port import Decisions, record_decisions, unpack_decisions
+from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
+from masscomm.stores.delayed_records.port import ControlledSend
+from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.expansions import Expansion, ListedExpansion, Progress
 from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
 from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys
-from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
-from masscomm.stores.request_slots import Kind
-from masscomm.stores.request_slots_dynamodb import DynamoDbRequestSlots
+from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
+from masscomm.stores.request_slots.dynamodb import DynamoDbRequestSlots
+from masscomm.stores.request_slots.port import Kind
 from masscomm.stores.send_controls import Part
 from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
-from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
-from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
+from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
+from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from tests.support.contracts import (
     api_keys,
     audit_log,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from masscomm.http.rate_limits import KeyUsage
-from masscomm.stores.key_usage import InMemoryKeyUsage
-from masscomm.stores.key_usage_dynamodb import DynamoDbKeyUsage
+from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
+from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from tests.support.contracts.key_usage import ConcurrentKeyUsageContract, KeyUsageContract
 from tests.support.servers.dynamodb_table import new_table
 

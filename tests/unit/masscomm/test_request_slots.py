@@ -1,6 +1,7 @@
 import pytest
 
-from masscomm.stores.request_slots import InMemoryRequestSlots, RequestSlots
+from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
+from masscomm.stores.request_slots.port import RequestSlots
 from tests.support.contracts.request_slots import RequestSlotsContract
 
 

@@ -15,7 +15,7 @@ from masscomm.http.rate_limits import RateLimiter, joined
 from masscomm.http.rest import JSON, Api, Request, Response
 from masscomm.http.tenant import NO_CLUBS
 from masscomm.observability import logs
-from masscomm.stores.key_usage import InMemoryKeyUsage
+from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.texts import Text
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE, get, lambda_context
 

@@ -9,10 +9,12 @@ from masscomm.domain.webhooks import MAX_ENDPOINTS, Endpoint
 from masscomm.errors import Retry
 from masscomm.stores.changed_sends import ChangedSends, InMemoryChangedSends
 from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
-from masscomm.stores.webhook_deliveries import Due, InMemoryWebhookDeliveries, WebhookDeliveries
-from masscomm.stores.webhook_deliveries_dynamodb import DynamoDbWebhookDeliveries
-from masscomm.stores.webhook_endpoints import InMemoryWebhookEndpoints, TooManyEndpoints, WebhookEndpoints
-from masscomm.stores.webhook_endpoints_dynamodb import DynamoDbWebhookEndpoints
+from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
+from masscomm.stores.webhook_deliveries.in_memory import InMemoryWebhookDeliveries
+from masscomm.stores.webhook_deliveries.port import Due, WebhookDeliveries
+from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
+from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
+from masscomm.stores.webhook_endpoints.port import TooManyEndpoints, WebhookEndpoints
 from tests.support.contracts.changed_sends import ChangedSendsContract
 from tests.support.contracts.webhook_stores import (
     KEY,

@@ -9,7 +9,7 @@ from masscomm.clock import FixedClock
 from masscomm.domain.audit import Action, audit_entry
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
-from masscomm.stores.audit_log import InMemoryAuditLog
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 
 NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00:00Z
 ONE, TWO = Clubs(frozenset({7})), Clubs(frozenset({7, 8}))

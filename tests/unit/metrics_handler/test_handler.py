@@ -11,9 +11,9 @@ from functions.metrics_handler import handler as module
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry
-from masscomm.stores.audit_log import InMemoryAuditLog
-from masscomm.stores.delayed_records import InMemoryDelayStore
-from masscomm.stores.request_slots import InMemoryRequestSlots
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.inputs.api_gateway_events import get, lambda_context
 

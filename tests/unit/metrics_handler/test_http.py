@@ -16,9 +16,10 @@ from functions.metrics_handler.store.port import SendTotals
 from masscomm.clock import FixedClock
 from masscomm.domain.grains import Grain
 from masscomm.http.rest import Request
-from masscomm.stores.audit_log import InMemoryAuditLog
-from masscomm.stores.delayed_records import InMemoryDelayStore
-from masscomm.stores.request_slots import InMemoryRequestSlots, Kind
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
+from masscomm.stores.request_slots.port import Kind
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE, get, lambda_context
 

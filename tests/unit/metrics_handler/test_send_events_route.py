@@ -16,7 +16,7 @@ from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.time_limits import STREAM_RESERVE_S, STREAM_RETRY_AFTER_S
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
-from masscomm.stores.request_slots import InMemoryRequestSlots
+from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.send_controls import InMemorySendControls
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

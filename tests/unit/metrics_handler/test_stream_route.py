@@ -19,7 +19,8 @@ from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import POLLS_UNCOUNTED
-from masscomm.stores.request_slots import InMemoryRequestSlots, Kind
+from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
+from masscomm.stores.request_slots.port import Kind
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ASKED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T13:00:00Z"]}

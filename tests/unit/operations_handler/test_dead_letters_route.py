@@ -19,8 +19,9 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.dead_letters import SOURCE_TOPIC
 from masscomm.operations.dead_letter_store import InMemoryDeadLetters
 from masscomm.operations.dead_letters import DeadLetter
-from masscomm.stores.audit_log import InMemoryAuditLog
-from masscomm.stores.request_slots import InMemoryRequestSlots, Kind
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
+from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
+from masscomm.stores.request_slots.port import Kind
 from tests.support.harness import operations_api
 from tests.support.harness.chain import send
 from tests.support.harness.operations_api import LETTERS_AT, letter, registry

@@ -15,7 +15,7 @@ from masscomm.http.tenant import ALL_CLUBS, Clubs
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import InMemoryProducer
-from masscomm.stores.audit_log import InMemoryAuditLog
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from tests.support.contracts.disabled_devices import device
 from tests.support.harness.operations_api import registry
 

@@ -14,8 +14,10 @@ from masscomm.errors import Retry
 from masscomm.http.problem import Problem
 from masscomm.http.scopes import ALL_SCOPES, Scope
 from masscomm.http.tenant import ALL_CLUBS, Clubs
-from masscomm.stores.api_keys import ApiKey, InMemoryApiKeys, digest_of, every_key
-from masscomm.stores.audit_log import Audit, InMemoryAuditLog
+from masscomm.stores.api_keys.in_memory import InMemoryApiKeys
+from masscomm.stores.api_keys.port import ApiKey, digest_of, every_key
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
+from masscomm.stores.audit_log.port import Audit
 from tests.support.harness import operations_api
 from tests.support.harness.operations_api import KEY_ID, key
 from tests.support.inputs.api_gateway_events import get, lambda_context

@@ -10,7 +10,7 @@ from masscomm.clock import FixedClock
 from masscomm.directory.suppression_list import InMemorySuppressionList
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
-from masscomm.stores.audit_log import InMemoryAuditLog
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from tests.support.contracts.suppression_list import HASH, OTHER_HASH, suppression
 
 SEVEN = Clubs(frozenset({7}))

@@ -14,7 +14,7 @@ from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import MAX_ENDPOINTS, DeliveryStatus, EndpointKey
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
-from masscomm.stores.audit_log import InMemoryAuditLog
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from tests.support.harness.webhooks import Webhooks
 
 SEVEN, EIGHT = Clubs(frozenset({7})), Clubs(frozenset({8}))

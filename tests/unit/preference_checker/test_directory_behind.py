@@ -17,8 +17,8 @@ from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.event import KafkaRecord
-from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delayed_records import DelayedRecord
+from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
+from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.fakes.crashes import Fuse, FusedDelayStore, KilledError
 from tests.support.harness.chain import NOW, Chain, entry, results_of, send

@@ -17,7 +17,7 @@ from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import SETTINGS_MALFORMED, TIME_ZONES_UNKNOWN
-from masscomm.stores.delayed_records import SHARDS
+from masscomm.stores.delayed_records.port import SHARDS
 from tests.support.fakes.crashes import Fuse, FusedDelayStore, KilledError
 from tests.support.harness.chain import NOW, results_of, send
 from tests.support.harness.preference_checker import Checker

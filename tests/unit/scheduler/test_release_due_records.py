@@ -19,11 +19,11 @@ from masscomm.kafka import topics
 from masscomm.kafka.producer import InMemoryProducer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.unreadable_items import UnreadableItem
-from masscomm.stores.delayed_records import (
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.delayed_records.port import (
     ControlledSend,
     DelayedRecord,
     DelayStore,
-    InMemoryDelayStore,
     key_of,
     releasable,
     unreadable,

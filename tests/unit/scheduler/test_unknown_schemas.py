@@ -12,7 +12,7 @@ from masscomm.kafka.avro import own_schema
 from masscomm.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.on_failure import on_failure_value
-from masscomm.stores.delayed_records import DelayedRecord
+from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.send_controls import InMemorySendControls
 from schemas import read_text
 from tests.support.harness.chain import NOW, entry, registry_with_all_schemas, send

@@ -22,7 +22,7 @@ from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Retry
 from masscomm.http import single_users
 from masscomm.http.scopes import ALL_SCOPES
-from masscomm.stores.request_slots import Kind
+from masscomm.stores.request_slots.port import Kind
 from tests.support.contracts.dry_run import (
     DEVICES,
     SENDS,

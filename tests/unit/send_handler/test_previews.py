@@ -11,7 +11,7 @@ from masscomm.domain.users import Template, User
 from masscomm.errors import Retry
 from masscomm.rendering.compiler import MAX_OUTPUT_BYTES, MAX_STEPS, Steps
 from masscomm.rendering.preview import MAX_MISSING
-from masscomm.stores.request_slots import Kind
+from masscomm.stores.request_slots.port import Kind
 from tests.support.harness.builder import Builder, texts_by_user
 from tests.support.harness.chain import build
 from tests.support.harness.send_api import SendApi

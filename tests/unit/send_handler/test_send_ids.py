@@ -13,8 +13,8 @@ from masscomm.domain.send_content import content_of_chunk, content_of_send
 from masscomm.domain.send_controls import SendKey
 from masscomm.domain.time_limits import TOO_OLD_S
 from masscomm.errors import DeadLetter, Retry
-from masscomm.stores.decision_log import Decisions, record_decisions
-from masscomm.stores.delivery_ledger import claim_for
+from masscomm.stores.decision_log.port import Decisions, record_decisions
+from masscomm.stores.delivery_ledger.port import claim_for
 from masscomm.stores.send_controls import AcceptedSend
 from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import Answered, SendApi

@@ -23,7 +23,7 @@ from masscomm.domain.time_limits import (
 from masscomm.domain.webhook_signatures import secret_of, sign
 from masscomm.domain.webhooks import Delivery, DeliveryStatus, retry_after_s
 from masscomm.errors import Retry, Stop
-from masscomm.stores.webhook_deliveries import Due
+from masscomm.stores.webhook_deliveries.port import Due
 from masscomm.texts import Text
 from tests.support.harness.webhooks import KEY, Webhooks, answer, key, url_of
 

@@ -13,7 +13,7 @@ from masscomm.domain.call_results import RecipientResult
 from masscomm.domain.ids import is_record_id
 from masscomm.domain.time_limits import CLOCK_SKEW_S, LEASE_S
 from masscomm.errors import DeadLetter, MasscommError
-from masscomm.stores.delivery_ledger import (
+from masscomm.stores.delivery_ledger.port import (
     NO_CLAIMS,
     Lease,
     LeasedElsewhere,

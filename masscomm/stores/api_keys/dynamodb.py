@@ -9,20 +9,17 @@ repeated request finds the key. The text of the key is in the first response onl
 
 import os
 import re
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from masscomm.aws.client import DynamoDb
 from masscomm.aws.dynamodb import ConditionFailed, answering, read_items, transact
 from masscomm.aws.request import Limits
-from masscomm.domain.key_limits import COUNTED_UNDER, LIMITS
-from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S
+from masscomm.domain.key_limits import COUNTED_UNDER
 from masscomm.errors import Retry
 from masscomm.observability.unreadable_items import read_each
+from masscomm.stores.api_keys.port import LIMIT_SETTINGS, LIVE, TEST, ApiKey, KeyPage, KeyRequest, MadeBefore, Position
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -30,13 +27,9 @@ if TYPE_CHECKING:
 TABLE = "api_keys"
 # The table of requests with an Idempotency-Key.
 REQUESTS_TABLE = "idempotency_keys"
-# The prefix of the keys in this table; keys of the earlier form, which are in the secret, do not have it.
-PREFIX = "mc_"
 _WHAT = "API keys"
 # The minimum number of seconds between two writes of a key's last use.
 _USE_RECORDED_S = 60
-LIVE, TEST = "live", "test"
-LIMIT_SETTINGS = tuple(kind.setting for kind in LIMITS)
 _ID = re.compile(r"[0-9a-f]{16}")
 # The prefix of the id of the item with the digest of a key. No digest begins with it.
 _BY_ID = "key_id#"
@@ -45,165 +38,6 @@ _LISTING = {"S": "keys"}
 # The number of entries that one request to the index reads.
 _ENTRIES_A_READ = 1_000
 _NUMBERS = ("created_at", "expires_at", "last_used_at", *LIMIT_SETTINGS)
-
-
-def new_key(mode: str = LIVE) -> str:
-    return PREFIX + ("" if mode == LIVE else f"{mode}_") + secrets.token_urlsafe(32)
-
-
-def digest_of(key: str) -> str:
-    """Return the SHA-256 of a key, in hex, under which it is stored."""
-    return sha256(key.encode()).hexdigest()
-
-
-@dataclass(frozen=True, kw_only=True)
-class ApiKey:
-    """An API key without its secret text. All times are in seconds since the epoch."""
-
-    digest: str
-    name: str
-    # The ids of the clubs (tenants), separated by commas, or `*` for every club.
-    clubs: str
-    # The scopes (permissions) of the key, separated by spaces.
-    scopes: str
-    created_at: int
-    # The time at which the key expires; None if it does not expire.
-    expires_at: int | None = None
-    # The time of the last use; None if the key was never used.
-    last_used_at: int | None = None
-    # The maximum number of requests in a minute, and of recipients in a UTC day; None: no limit.
-    requests_a_minute: int | None = None
-    recipients_a_day: int | None = None
-    # `live`, or `test`: the key sends to simulator recipients only.
-    mode: str = LIVE
-    # The principal with whose use the limits are counted: the first maker, if it has limits; None: the key itself.
-    counted_under: str | None = None
-
-    @property
-    def key_id(self) -> str:
-        """The id that names the key in lists, logs and commands."""
-        return self.digest[:16]
-
-    @property
-    def limits(self) -> Mapping[str, int]:
-        """Return the limits that the key has: the name of each with its maximum."""
-        maxima = {name: getattr(self, name) for name in LIMIT_SETTINGS}
-        return {name: maximum for name, maximum in maxima.items() if maximum is not None}
-
-    @property
-    def position(self) -> "Position":
-        return Position(self.created_at, self.key_id)
-
-    def is_valid(self, now_s: float) -> bool:
-        """Return whether the key has not expired. It is checked here, because DynamoDB deletes an expired item only
-        within days.
-        """
-        return self.expires_at is None or self.expires_at > now_s
-
-    @property
-    def context(self) -> dict[str, str]:
-        """Return the context that an authorizer passes to the functions."""
-        clubs = {"all_clubs": "true"} if self.clubs == "*" else {"club_ids": self.clubs}
-        return {
-            **clubs,
-            "scopes": self.scopes,
-            **({} if self.mode == LIVE else {"mode": self.mode}),
-            **({} if self.counted_under is None else {COUNTED_UNDER: self.counted_under}),
-            **{name: str(maximum) for name, maximum in self.limits.items()},
-        }
-
-
-class Position(NamedTuple):
-    """The position of a key in lists. Later keys have higher positions."""
-
-    created_at: int
-    key_id: str
-
-    @property
-    def text(self) -> str:
-        """Return the position as text, in the same order."""
-        return f"{self.created_at:012d}#{self.key_id}"
-
-
-class KeyPage(NamedTuple):
-    """A part of the list of keys, the latest first."""
-
-    keys: Sequence[ApiKey]
-    # The position before which the next page begins; None if there is no further key.
-    next: Position | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeyRequest:
-    """A request with an Idempotency-Key that makes an API key."""
-
-    # As request_id computes it.
-    id: str
-    # The digest of the request (masscomm.http.idempotency.digest_of).
-    request: str
-    # The time of the request, in seconds since the epoch.
-    at_s: int
-
-    @property
-    def expires_at(self) -> int:
-        """Return the time at which the Idempotency-Key may be used for another request, in seconds since the epoch."""
-        return self.at_s + IDEMPOTENCY_KEPT_S
-
-
-class MadeBefore(NamedTuple):
-    """What an earlier request under the same id has made."""
-
-    # The digest of that request.
-    request: str
-    # The digest of its API key.
-    digest: str
-
-
-def request_id(principal: str, idempotency_key: str) -> str:
-    """Return the id of a principal's request that makes an API key. It does not reveal the idempotency key."""
-    return f"keys#{sha256(f'{principal}#{idempotency_key}'.encode()).hexdigest()}"  # guard: api_keys.principals_request
-
-
-class KeyStore(Protocol):
-    """The interface of the store of API keys. Methods raise Retry (down, slow) or Stop (no table, no permission)."""
-
-    def put(self, key: ApiKey) -> None:
-        """Store a key, in place of a stored one with its digest."""
-        ...
-
-    def put_once(self, key: ApiKey, request: KeyRequest) -> MadeBefore | None:
-        """Store a key together with the request that makes it, unless a request under the same id is stored and has
-        not expired. Return what that request has made; None if this key is stored.
-        """
-        ...
-
-    def made_before(self, request: KeyRequest) -> MadeBefore | None:
-        """Return what a request under the same id has made; None if there was none, or only an expired one."""
-        ...
-
-    def find(self, digest: str) -> ApiKey | None:
-        """Return the key with this digest; None if there is none."""
-        ...
-
-    def find_by_id(self, key_id: str) -> ApiKey | None:
-        """Return the key with this id; None if there is none."""
-        ...
-
-    def page(self, sees: Callable[[str], bool], *, before: Position | None, limit: int) -> KeyPage:
-        """Return the latest keys, at most `limit`. A key that was stored less than a second ago may be missing.
-
-        Args:
-            sees: Returns whether a key with these clubs is listed.
-            before: Only keys with lower positions.
-            limit: The maximum number of keys.
-        """
-        ...
-
-    def end(self, digest: str, expires_at: int) -> bool:
-        """Set the time at which a key expires, unless an earlier one is stored, such as that of a concurrent
-        revocation; return whether it was set.
-        """
-        ...
 
 
 class ApiKeys:
@@ -383,61 +217,6 @@ class ApiKeys:
         except ConditionFailed:
             return False
         return True
-
-
-class InMemoryApiKeys:
-    """A store of keys in a dictionary, for unit tests."""
-
-    def __init__(self) -> None:
-        self._keys: dict[str, ApiKey] = {}
-        self._requests: dict[str, tuple[KeyRequest, str]] = {}
-
-    def put(self, key: ApiKey) -> None:
-        self._keys[key.digest] = key
-
-    def put_once(self, key: ApiKey, request: KeyRequest) -> MadeBefore | None:
-        if (before := self.made_before(request)) is None:
-            self._requests[request.id] = request, key.digest
-            self.put(key)
-        return before
-
-    def made_before(self, request: KeyRequest) -> MadeBefore | None:
-        stored, digest = self._requests.get(request.id, (None, ""))
-        return MadeBefore(stored.request, digest) if stored is not None and stored.expires_at > request.at_s else None
-
-    def find(self, digest: str) -> ApiKey | None:
-        return self._keys.get(digest)
-
-    def delete(self, digest: str) -> None:
-        del self._keys[digest]
-
-    def find_by_id(self, key_id: str) -> ApiKey | None:
-        return next((key for key in self._keys.values() if key.key_id == key_id), None)
-
-    def page(self, sees: Callable[[str], bool], *, before: Position | None, limit: int) -> KeyPage:
-        found = sorted(
-            (key for key in self._keys.values() if sees(key.clubs) and (before is None or key.position < before)),
-            key=lambda key: key.position,
-            reverse=True,
-        )
-        return KeyPage(found[:limit], found[limit - 1].position if len(found) > limit else None)
-
-    def end(self, digest: str, expires_at: int) -> bool:
-        key = self._keys.get(digest)
-        if key is None or (key.expires_at is not None and key.expires_at <= expires_at):
-            return False
-        self._keys[digest] = replace(key, expires_at=expires_at)
-        return True
-
-
-def every_key(keys: KeyStore, *, a_page: int = 100) -> Iterator[ApiKey]:
-    """Yield every key, the latest first."""
-    before: Position | None = None
-    while True:
-        page = keys.page(lambda _: True, before=before, limit=a_page)
-        yield from page.keys
-        if (before := page.next) is None:
-            return
 
 
 def _listed(key: ApiKey) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from masscomm.aws.request import Limits
 from masscomm.domain.send_controls import SendKey
 from masscomm.domain.time_limits import CLAIM_S, DELAY_BUCKET_CLOSED_MIN, DELAYED_KEPT_S
 from masscomm.observability.unreadable_items import UnreadableItem
-from masscomm.stores.delayed_records import (
+from masscomm.stores.delayed_records.port import (
     MINUTE_MS,
     TABLE,
     ControlledSend,

@@ -1,4 +1,4 @@
-"""Counts what API keys use of their limits; masscomm.http.rate_limits has the interface."""
+"""The use of API keys in memory, for unit tests; masscomm.http.rate_limits has the interface."""
 
 import threading
 

@@ -25,7 +25,7 @@ from masscomm.domain.time_limits import (
     LEDGER_KEPT_S,
 )
 from masscomm.errors import MasscommError, Retry
-from masscomm.stores.delivery_ledger import (
+from masscomm.stores.delivery_ledger.port import (
     NO_CLAIMS,
     Lease,
     LeasedElsewhere,

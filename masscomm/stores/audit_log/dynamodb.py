@@ -9,7 +9,7 @@ from masscomm.aws.table import TableAdapter
 from masscomm.domain.audit import AuditEntry
 from masscomm.errors import Retry
 from masscomm.observability.unreadable_items import read_each
-from masscomm.stores.audit_log import AuditPage, AuditQuery
+from masscomm.stores.audit_log.port import AuditPage, AuditQuery
 
 _WHAT = "the audit log"
 _TEXTS = ("principal", "action", "subject", "result", "detail")

@@ -18,10 +18,9 @@ from hashlib import blake2b
 from itertools import repeat
 from typing import Any, NamedTuple, Protocol
 
-from masscomm.domain.ids import is_record_id
 from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Reason, Status
-from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
+from masscomm.errors import OtherContent, OtherRecipients
 
 
 class Decisions(NamedTuple):
@@ -142,30 +141,3 @@ def _recipients(decisions: Decisions) -> str:
     """Return a digest of the recipients, to detect two records with the same id and different recipients."""
     text = json.dumps([list(decisions.positions), list(decisions.user_ids)])
     return blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-class InMemoryDecisionLog:
-    """A decision log in a dictionary, for unit tests.
-
-    Attributes:
-        failing: An error that every call raises.
-        calls: The number of calls that record decisions.
-    """
-
-    def __init__(self) -> None:
-        self.recorded: dict[str, bytes] = {}
-        self.failing: Exception | None = None
-        self.calls = 0
-
-    def put_if_absent(self, record_id: str, packed: bytes) -> bytes:
-        self.calls += 1
-        if self.failing is not None:
-            raise self.failing
-        if not is_record_id(record_id):
-            raise DeadLetter("invalid", "the record's id is not a valid key")
-        return self.recorded.setdefault(record_id, packed)
-
-    def find(self, record_id: str) -> bytes | None:
-        if self.failing is not None:
-            raise self.failing
-        return self.recorded.get(record_id)

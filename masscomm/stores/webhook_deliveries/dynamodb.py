@@ -13,7 +13,7 @@ from masscomm.domain.known_fields import known_fields
 from masscomm.domain.time_limits import WEBHOOK_DELIVERIES_KEPT_S
 from masscomm.domain.webhooks import Attempt, Delivery, DeliveryStatus, EndpointKey, Event
 from masscomm.errors import Retry
-from masscomm.stores.webhook_deliveries import DeliveryPage, Due, Queue
+from masscomm.stores.webhook_deliveries.port import DeliveryPage, Due, Queue
 
 _WHAT = "webhook deliveries"
 _QUEUES, _EVENT = "queues", "event"

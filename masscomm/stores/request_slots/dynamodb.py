@@ -8,7 +8,7 @@ from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.time_limits import POLL_SLOTS_KEPT_S
-from masscomm.stores.request_slots import Kind, Slot
+from masscomm.stores.request_slots.port import Kind, Slot
 
 _WHAT = "slots of requests"
 

@@ -9,7 +9,7 @@ from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.webhooks import MAX_ENDPOINTS, Endpoint, EndpointKey
 from masscomm.errors import Retry
-from masscomm.stores.webhook_endpoints import CreatedBefore, CreationRequest, TooManyEndpoints
+from masscomm.stores.webhook_endpoints.port import CreatedBefore, CreationRequest, TooManyEndpoints
 
 _WHAT = "webhook endpoints"
 _CLUBS = "clubs"

@@ -1,4 +1,4 @@
-"""The interface of the audit log, and a log in memory."""
+"""The interface of the audit log."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -101,30 +101,3 @@ class PrincipalAudit:
                 self.audit_log.record(entry)
             else:
                 record_or_log(self.audit_log, entry, self.logger)
-
-
-class InMemoryAuditLog:
-    """A log in a list, for unit tests."""
-
-    def __init__(self) -> None:
-        self.entries: list[AuditEntry] = []
-        # The error to raise, or None.
-        self.failing: BaseException | None = None
-
-    def record(self, entry: AuditEntry) -> None:
-        if self.failing is not None:
-            raise self.failing
-        if (entry.club_id, entry.at_ms, entry.id) not in {(each.club_id, each.at_ms, each.id) for each in self.entries}:
-            self.entries.append(entry)
-
-    def page(self, query: AuditQuery) -> AuditPage:
-        if self.failing is not None:
-            raise self.failing
-        found = [
-            entry
-            for entry in sorted(self.entries, key=lambda entry: (entry.at_ms, entry.id), reverse=True)
-            if entry.club_id == query.club_id
-            and query.start_ms <= entry.at_ms < query.end_ms
-            and (query.before is None or (entry.at_ms, entry.id) < query.before)
-        ]
-        return AuditPage(entries=found[: query.limit], more=len(found) > query.limit)
