@@ -4,25 +4,18 @@ metrics database.
 
 from collections.abc import Iterable, Mapping
 
-from aws_cdk import Stack
 from aws_cdk import aws_emrserverless as emr
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
-from aws_cdk import aws_s3_assets as assets
-from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
-from infra.cdk.code import ROOT, job_dependencies, staged_sources
 from infra.cdk.config import Environment
-from infra.cdk.resources.findings import explain
 from infra.cdk.resources.handler import Handler
-from infra.cdk.resources.logs import log_group
-from infra.cdk.resources.streaming_job import RECORDS, spark_jars, spark_parameters
+from infra.cdk.resources.spark_run import SparkRun
 
-_ROOMS = ("masscomm", "schemas", "spark_metrics")
 # The hour (UTC) of each daily run, by its module of spark_metrics.
 HOURS = {"retention": 1, "maintenance": 2, "recompute": 4}
 
@@ -46,76 +39,22 @@ class ArchiveRuns(Construct):
         statements: Iterable[iam.PolicyStatement],
     ) -> None:
         super().__init__(scope, "runs")
-        stack = Stack.of(self)
-        log = log_group(self, "log", environment=environment, key=key, name=f"/{environment.prefix}/archive-runs")
-        entries = {name: assets.Asset(self, name, path=str(ROOT / "spark_metrics" / f"{name}.py")) for name in HOURS}
-        sources = assets.Asset(self, "sources", path=str(staged_sources(_ROOMS)))
-        dependencies = assets.Asset(self, "dependencies", path=str(job_dependencies()))
-        jars = spark_jars(self)
-        made_of = [*entries.values(), sources, dependencies, *jars]
-        role = iam.Role(
+        run = SparkRun(
             self,
-            "role",
-            assumed_by=iam.ServicePrincipal(
-                "emr-serverless.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}
-            ),
+            environment=environment,
+            key=key,
+            archive=archive,
+            name="archive-runs",
+            entries={name: f"spark_metrics/{name}.py" for name in HOURS},
+            variables=variables,
+            statements=statements,
         )
-        for statement in [
-            *statements,
-            iam.PolicyStatement(
-                actions=["s3:DeleteObject", "s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"],
-                resources=[archive.arn_for_objects(f"{RECORDS}/*")],
-            ),
-            iam.PolicyStatement(actions=["s3:ListBucket"], resources=[archive.bucket_arn, sources.bucket.bucket_arn]),
-            iam.PolicyStatement(
-                actions=["s3:GetObject"],
-                resources=[each.bucket.arn_for_objects(each.s3_object_key) for each in made_of],
-            ),
-            iam.PolicyStatement(actions=["kms:Decrypt", "kms:GenerateDataKey"], resources=[key.key_arn]),
-            iam.PolicyStatement(
-                actions=["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
-                resources=[log.log_group_arn],
-            ),
-            iam.PolicyStatement(
-                actions=["logs:DescribeLogGroups"],
-                resources=[f"arn:{stack.partition}:logs:{stack.region}:{stack.account}:*"],
-            ),
-        ]:
-            role.add_to_policy(statement)
-        bucket = Stack.of(archive).resolve(Stack.of(archive).export_value(archive.bucket_arn))["Fn::ImportValue"]
-        explain(role, "the archive is many files in this folder", f"IAM5[Resource::{bucket}/{RECORDS}/*]")
-        explain(
-            role,
-            "EMR finds the log group in the list of the account's log groups",
-            f"IAM5[Resource::arn:aws:logs:{stack.region}:<AWS::AccountId>:*]",
-        )
-        request = {
-            "applicationId": application.attr_application_id,
-            "name": f"{environment.prefix}-archive",
-            "executionRoleArn": role.role_arn,
-            "mode": "BATCH",
-            "executionTimeoutMinutes": 720,
-            "jobDriver": {
-                "sparkSubmit": {
-                    "entryPoint": "",
-                    "entryPointArguments": [],
-                    "sparkSubmitParameters": spark_parameters(environment, sources, dependencies, jars, variables),
-                }
-            },
-            "configurationOverrides": {
-                "monitoringConfiguration": {
-                    "managedPersistenceMonitoringConfiguration": {"enabled": False},
-                    "cloudWatchLoggingConfiguration": {"enabled": True, "logGroupName": log.log_group_name},
-                }
-            },
-        }
-        parameter = ssm.StringParameter(
-            self,
-            "request",
-            parameter_name=f"/{environment.prefix}/archive-runs",
+        parameter = run.store_request(
+            application,
+            parameter="archive-runs",
             description="what start_run starts, without the entry point",
-            string_value=stack.to_json_string(request),
-            tier=ssm.ParameterTier.ADVANCED,
+            entry=None,
+            name=f"{environment.prefix}-archive",
         )
         starter = Handler(
             self,
@@ -127,11 +66,7 @@ class ArchiveRuns(Construct):
             statements=[
                 iam.PolicyStatement(actions=["ssm:GetParameter"], resources=[parameter.parameter_arn]),
                 iam.PolicyStatement(actions=["emr-serverless:StartJobRun"], resources=[application.attr_arn]),
-                iam.PolicyStatement(
-                    actions=["iam:PassRole"],
-                    resources=[role.role_arn],
-                    conditions={"StringLike": {"iam:PassedToService": "emr-serverless.amazonaws.com"}},
-                ),
+                run.permission,
             ],
         )
         self.starter = starter.function
@@ -150,7 +85,7 @@ class ArchiveRuns(Construct):
                     targets.LambdaFunction(
                         starter.function,
                         event=events.RuleTargetInput.from_object(
-                            {"name": name, "entryPoint": entries[name].s3_object_url, "arguments": arguments[name]}
+                            {"name": name, "entryPoint": run.entries[name].s3_object_url, "arguments": arguments[name]}
                         ),
                     )
                 ],

@@ -9,7 +9,8 @@ from infra.cdk.resources.archive_catalog import ArchiveCatalog
 from infra.cdk.resources.archive_runs import HOURS, ArchiveRuns
 from infra.cdk.resources.erase_job import EraseJob
 from infra.cdk.resources.findings import explain
-from infra.cdk.resources.streaming_job import RECORDS, StreamingJob
+from infra.cdk.resources.spark_run import RECORDS
+from infra.cdk.resources.streaming_job import StreamingJob
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.network import NetworkStack
 from masscomm.kafka.topics import SOURCE_RECORDS_GROUP, SPARK_GROUP, chain_topics

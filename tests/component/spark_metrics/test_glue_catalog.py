@@ -15,7 +15,7 @@ from moto import mock_aws
 
 from devstack.config import ROOT
 from devstack.service import base_environment
-from infra.cdk.resources.streaming_job import shipped_jars
+from infra.cdk.resources.spark_run import shipped_jars
 
 REGION = "eu-central-1"
 HOSTS = {"glue": f"glue.{REGION}.amazonaws.com", "s3": f"s3.{REGION}.amazonaws.com"}
