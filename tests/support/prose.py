@@ -1,20 +1,14 @@
 """Count the constructions that masscomm's prose avoids, in comments, docstrings, messages and Markdown.
 
-docs/contributing.md ("Words") has the rules. EXCLUDED has one pattern for each construction, with its rule. The share
-of a package is the part of its comments, docstrings, messages and Markdown sentences that contain at least one of them.
-The target is 5 %. tests/support/prose_limits.json has a limit for each package above the target; limits only fall.
+docs/contributing.md ("Words") has the rules. EXCLUDED has one pattern for each construction, with its rule. At most 5 %
+of a package's comments, docstrings, messages and Markdown sentences may contain one.
 
-    python -m tests.support.prose                     check the limits, as `make check` does
-    python -m tests.support.prose --shares            also print the share of each package
-    python -m tests.support.prose --list PATH …       print each text below these paths, with its constructions
-    python -m tests.support.prose --lower             lower the limits to the present shares
+    python -m tests.support.prose                     print the packages above the target, as `make check` does
+    python -m tests.support.prose PATH …              print each text below these paths, with its constructions
 """
 
-import argparse
 import ast
 import io
-import json
-import math
 import re
 import subprocess
 import sys
@@ -26,12 +20,11 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LIMITS = Path(__file__).with_name("prose_limits.json")
 TARGET = 0.05
 
 _VERB = r"(?:is|are|was|were|has|had|have|does|do|did|can|cannot|may|must|will|would|needs?|gets?|wants?|waits?|asks?)"
 
-# Name of a construction → its pattern. Each is rare in well-written libraries, as test_prose.py checks. `^` is the
+# Name of a construction → its pattern. Each is rare in well-written libraries. `^` is the
 # beginning of a sentence; case does not matter.
 EXCLUDED: dict[str, str] = {
     # Rule 3: data is produced, logged, returned, counted, stored. Only people tell, hear and are asked.
@@ -146,26 +139,6 @@ def by_package(texts: Iterable[Text]) -> dict[str, list[Text]]:
     return dict(sorted(packages.items()))
 
 
-def limits() -> dict[str, float]:
-    stored: dict[str, float] = json.loads(LIMITS.read_text())
-    return stored
-
-
-def above_limit(packages: dict[str, list[Text]], allowed: dict[str, float]) -> list[str]:
-    """Return a line for each package whose share is above its limit."""
-    return [
-        f"{package}: {share(texts):.1%} of its texts have an excluded construction; the limit is {limit:.0%}"
-        for package, texts in packages.items()
-        if share(texts) > (limit := max(TARGET, allowed.get(package, TARGET)))
-    ]
-
-
-def lowered(packages: dict[str, list[Text]], allowed: dict[str, float]) -> dict[str, float]:
-    """Round each share up to a whole percent, and return it where it is lower than the limit and above the target."""
-    shares = {name: math.ceil(share(texts) * 100) / 100 for name, texts in packages.items()}
-    return {name: min(shares[name], allowed.get(name, 1.0)) for name in shares if shares[name] > TARGET}
-
-
 def _comments(content: str) -> Iterator[tuple[int, str]]:
     """Yield comments with their first line; consecutive lines of one indentation are one comment."""
     block: list[str] = []
@@ -235,39 +208,15 @@ def _sentences(content: str) -> Iterator[tuple[int, str]]:
         line += block.count("\n")
 
 
-def main(arguments: list[str]) -> int:
-    """Run the command. Returns the exit code: 1 if a package is above its limit."""
-    parser = argparse.ArgumentParser(prog="python -m tests.support.prose", description=__doc__.splitlines()[0])
-    parser.add_argument("--shares", action="store_true", help="print the share of each package")
-    parser.add_argument("--list", nargs="+", metavar="PATH", help="print the texts below these paths")
-    parser.add_argument("--lower", action="store_true", help="lower the limits to the present shares")
-    options = parser.parse_args(arguments)
+def main(paths: list[str]) -> int:
+    """Run the command. Returns the exit code: 1 if a package is above the target."""
     texts = texts_of_repository()
-    if options.list:
-        for text in texts:
-            if text.path.startswith(tuple(options.list)) and text.excluded:
-                _print(f"{text.path}:{text.line}: [{', '.join(text.excluded)}] {' '.join(text.words.split())}")
-        return 0
-    packages = by_package(texts)
-    if options.lower:
-        LIMITS.write_text(json.dumps(lowered(packages, limits()), indent=2) + "\n")
-    allowed = limits()
-    if options.shares:
-        for package, found in packages.items():
-            _print(f"{_figures(package, found)}  limit {max(TARGET, allowed.get(package, TARGET)):.0%}")
-    _print(f"{_figures('prose', texts)}  target {TARGET:.0%}")
-    above = above_limit(packages, allowed)
-    for line in above:
-        _print(line)
+    for text in texts:
+        if paths and text.path.startswith(tuple(paths)) and text.excluded:
+            sys.stdout.write(f"{text.path}:{text.line}: {text.excluded} {' '.join(text.words.split())}\n")
+    above = {package: share(found) for package, found in by_package(texts).items() if share(found) > TARGET}
+    sys.stdout.write(f"prose {share(texts):.1%}, target {TARGET:.0%} {above or ''}\n")
     return 1 if above else 0
-
-
-def _figures(name: str, texts: list[Text]) -> str:
-    return f"{name:34} {sum(bool(text.excluded) for text in texts):5} of {len(texts):5} {share(texts):7.1%}"
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(line + "\n")
 
 
 if __name__ == "__main__":
