@@ -276,7 +276,7 @@ class OpenSearchDirectory:
             body = {"docs": [{"_index": index, "_id": str(name)} for index, name in some]}
             with answering("a look-up by id"):
                 # Whole documents are fetched; they contain only mapped columns. Filtering their columns takes
-                # OpenSearch ten times as long (benchmarks/directory.py).
+                # OpenSearch ten times as long (measured).
                 answer = self._client.mget(body=body)
             documents = answer.get("docs") if isinstance(answer, dict) else None
             if not isinstance(documents, list) or len(documents) != len(some):
@@ -307,7 +307,7 @@ class OpenSearchDirectory:
     ) -> Iterator[list[dict[str, Any]]]:
         """Yield pages of all documents that match a bool query and are not deleted, in the order of their ids.
 
-        Whole documents are fetched: filtering their columns takes OpenSearch twice as long (benchmarks/directory.py).
+        Whole documents are fetched: filtering their columns takes OpenSearch twice as long (measured).
 
         Args:
             after: Only documents with a higher id.
