@@ -1,7 +1,7 @@
 """Remove one guard at a time in a copy of the tree and check that a test fails: `make faults-mutants`.
 
-The cell of a mutant runs alone on the mutated functions (one stack serves all mutants). If no cell detects the guard,
-the tests marked `kills(guard="...")` run on the mutated tree. out/faults-mutants.json has a row for each mutant. Exit
+The cell of a mutant runs alone on the mutated functions (one stack serves all mutants). If it has no cell, the
+tests marked `kills(guard="...")` run on the mutated tree. out/faults-mutants.json has a row for each mutant. Exit
 status 1 if a mutant survives or does not apply.
 
     --only TEXT   mutants whose guard, rule or cell contains the text
@@ -142,7 +142,6 @@ class _Report:
                 "rule": mutant.rule,
                 "module": str(module),
                 "cell": mutant.cell,
-                "no_cell": mutant.no_cell,
                 "red": red,
                 "seconds": round(seconds, 1),
                 "ok": red is not None,
