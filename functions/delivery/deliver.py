@@ -10,8 +10,9 @@ emits the decisions recorded first. Recipients that cannot be delivered to now a
 (functions/delivery/retry_scheduler.py).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -66,17 +67,27 @@ _STATUSES = frozenset(Status)
 _REASONS = frozenset({None, *Reason})
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Begun:
-    """A record whose lease was acquired, with the results that the delivery ledger has."""
+@dataclass(kw_only=True)
+class _Started:
+    """A record, and what the delivery ledger has about it."""
 
-    # The lease; None if every recipient already has a recorded result.
-    lease: Lease | None
+    item: Item[DeliveryRequested]
+    # The lease of this invocation.
+    lease: Lease | None = None
+    # The lease of another invocation, which delivers the record.
+    elsewhere: LeasedElsewhere | None = None
+    # The reason why nothing is published for the record.
+    error: MasscommError | None = None
     # The recorded results by the recipient's position.
-    done: dict[int, RecipientResult]
+    done: dict[int, RecipientResult] = field(default_factory=dict)
+    # The delivery to the recipients without a result, once it has begun.
+    record: RecordDelivery | None = None
+    # Whether the send was paused at the first look-up.
+    is_paused: bool = False
 
-
-type _Start = _Begun | LeasedElsewhere | MasscommError
+    @property
+    def is_complete(self) -> bool:
+        return self.done.keys() >= set(self.item.value.positions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,22 +145,16 @@ class Deliver:
         confirmation = Confirmation(directory=self.directory, remaining_s=batch.remaining_s)
         first = {item.value.record_id: item for item in reversed(items)}
         together = sorted(first.values(), key=_turn)
-        starts = self.pool.submit(self._begin, [item.value for item in together])
-        try:
-            looked_up = self._look_up(together)
-        except Exception:
-            leased = [start for start in zip(together, starts.result(), strict=True) if isinstance(start[1], _Begun)]
-            self._release(item.value.record_id for item, _ in leased)
-            raise
-        begun = dict(zip((item.value.record_id for item in together), starts.result(), strict=True))
-        self._deliver(batch, together, looked_up, begun, confirmation)
+        looked_up = self.pool.submit(self._look_up, together)
+        started = self._begin(together)
+        self._deliver(batch, started, looked_up.result, confirmation)
         # Records whose lease another environment has, and records that the batch contains twice, come last, so that
         # they do not delay the others.
+        delivered = {each.item.value.record_id for each in started if each.elsewhere is None}
         for item in items:
-            is_first = first[item.value.record_id] is item
-            start = begun[item.value.record_id] if is_first else None
-            if start is None or isinstance(start, LeasedElsewhere):
-                batch.attempt(item, partial(self._deliver_later, batch, item, start, confirmation))
+            record_id = item.value.record_id
+            if first[record_id] is not item or record_id not in delivered:
+                batch.attempt(item, partial(self._deliver_later, batch, item, confirmation))
 
     def dead_lettered(self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], why: DeadLetter) -> None:
         """Produce outcome records with the status failed for the recipients, except for those with a recorded
@@ -172,69 +177,62 @@ class Deliver:
 
     # --- leases -------------------------------------------------------------------------------------------------------
 
-    def _begin(self, deliveries: Sequence[DeliveryRequested]) -> list[_Start]:
-        """Acquire the leases of records, and read the recorded results of those that are not new.
-
-        Nothing is published for a record with an error.
-        """
+    def _begin(self, items: Sequence[Item[DeliveryRequested]]) -> list[_Started]:
+        """Acquire the leases of records, and read the recorded results of those that are not new."""
+        deliveries = [item.value for item in items]
         claims = {delivery.record_id: claim for delivery in deliveries if (claim := claim_of(delivery)) is not None}
         leases = self.ledger.acquire_all([delivery.record_id for delivery in deliveries], claims)
-        # Only the records that are not new need a read, and a thread for it.
-        starts = [
-            _start_of_new(lease) or self.pool.submit(self._begun, delivery, lease)
-            for delivery in deliveries
-            for lease in [leases[delivery.record_id]]
-        ]
-        return [start.result() if isinstance(start, Future) else start for start in starts]
+        started = [self._start(item, leases[item.value.record_id]) for item in items]
+        return [each.result() if isinstance(each, Future) else each for each in started]
 
-    def _begun(self, delivery: DeliveryRequested, lease: Lease | LeasedElsewhere | MasscommError) -> _Start:
-        """Read the recorded results of a record that is not new."""
+    def _start(
+        self, item: Item[DeliveryRequested], lease: Lease | LeasedElsewhere | MasscommError
+    ) -> _Started | Future[_Started]:
+        """Return a record that is new; of any other one, begin to read the recorded results in a thread."""
+        if isinstance(lease, Lease) and lease.fresh:  # guard: delivery_ledger.recorded_results
+            return _Started(item=item, lease=lease)
+        return self.pool.submit(self._read, item, lease)
+
+    def _read(self, item: Item[DeliveryRequested], lease: Lease | LeasedElsewhere | MasscommError) -> _Started:
+        """Return a record with its recorded results."""
         if isinstance(lease, MasscommError):
-            return lease
+            return _Started(item=item, error=lease)
+        started = _Started(item=item, lease=lease if isinstance(lease, Lease) else None)
         try:
-            recorded = self.ledger.results(delivery.record_id)
+            recorded = self.ledger.results(item.value.record_id)
         except MasscommError as error:
-            return error
-        if len(results_for_recipients(delivery, recorded)) < len(recorded):  # guard: delivery_ledger.other_recipients
-            self._release([delivery.record_id])
-            return OtherRecipients()
-        done = {entry.position: entry for entry in recorded}
-        if done.keys() >= set(delivery.positions):
-            return _Begun(lease=None, done=done)
-        return lease if isinstance(lease, LeasedElsewhere) else _Begun(lease=lease, done=done)
+            started.error = error
+            return started
+        if len(results_for_recipients(item.value, recorded)) < len(recorded):  # guard: delivery_ledger.other_recipients
+            started.error = OtherRecipients()
+            return started
+        started.done = {entry.position: entry for entry in recorded}
+        if isinstance(lease, LeasedElsewhere) and not started.is_complete:
+            started.elsewhere = lease
+        return started
 
     def _deliver_later(
-        self,
-        batch: Batch[DeliveryRequested],
-        item: Item[DeliveryRequested],
-        start: LeasedElsewhere | None,
-        confirmation: Confirmation,
+        self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], confirmation: Confirmation
     ) -> None:
         """Deliver a record once its lease is free, or all its results are recorded. Raises Retry if no time remains."""
-        begun: _Start = self._begin([item.value])[0] if start is None else start
-        while isinstance(begun, LeasedElsewhere):
-            pause_s = max(LEASE_POLL_FIRST_S, min(LEASE_POLL_LAST_S, begun.free_in_s))
+        [started] = self._begin([item])
+        while started.elsewhere is not None:
+            pause_s = max(LEASE_POLL_FIRST_S, min(LEASE_POLL_LAST_S, started.elsewhere.free_in_s))
             if batch.remaining_s() < pause_s + self.gateway.call_s:
                 raise Retry("another invocation is delivering the record")
             self.clock.sleep(pause_s)
-            begun = self._begin([item.value])[0]
+            [started] = self._begin([item])
         # The users are looked up again, because their rows may have changed during the wait.
-        try:
-            looked_up = self._look_up([item])
-        except Exception:
-            self._release([item.value.record_id])
-            raise
-        self._deliver(batch, [item], looked_up, {item.value.record_id: begun}, confirmation)
+        self._deliver(batch, [started], partial(self._look_up, [item]), confirmation)
 
-    def _release(self, record_ids: Iterable[str]) -> None:
-        """Release leases, so that the next invocation need not wait until they expire. A lease expires if the ledger
-        does not respond.
+    def _release(self, started: Iterable[_Started]) -> None:
+        """Release the leases of records without all results, so that the next invocation need not wait until they
+        expire. A lease expires if the ledger does not respond.
         """
-        try:
-            for record_id in record_ids:
-                self.ledger.release(record_id)
-        except MasscommError:
-            return
+        with suppress(MasscommError):
+            for each in started:
+                if each.lease is not None and not each.is_complete:
+                    self.ledger.release(each.item.value.record_id)
 
     # --- recipients ---------------------------------------------------------------------------------------------------
 
@@ -275,83 +273,70 @@ class Deliver:
     def _deliver(
         self,
         batch: Batch[DeliveryRequested],
-        items: Sequence[Item[DeliveryRequested]],
-        looked_up: Sequence[_LookedUp],
-        begun: dict[str, _Start],
+        started: Sequence[_Started],
+        look_up: Callable[[], Sequence[_LookedUp]],
         confirmation: Confirmation,
     ) -> None:
         """Publish to the recipients of the records whose leases were acquired, and finish the records that are
         complete.
         """
-        # The records, and whether their sends were paused at the first look-up.
-        records: dict[RecordDelivery, bool] = {}
-        finished: list[tuple[Item[DeliveryRequested], dict[int, RecipientResult], bool]] = []
         upcoming = self._upcoming(batch)
-        for item, first in zip(items, looked_up, strict=True):
-            start, is_paused = begun[item.value.record_id], first.view.paused is not None
-            if isinstance(start, Stop):
-                self._release(record.delivery.record_id for record in records)
-                raise start
-            if isinstance(start, MasscommError):
-                item.error = start
-            elif isinstance(start, _Begun):
-                metrics.add(DUPLICATES_REFUSED, len(start.done))
-                if start.lease is None:
-                    item.error = first.view.fault
-                    finished.append((item, start.done, is_paused))
-                else:
-                    record = self._record(batch, item, first.question, start.lease, start.done)
-                    records[record] = is_paused
-                    upcoming.begin(record, first.view, first.began, len(first.question.rows))
         try:
+            for each, first in zip(started, look_up(), strict=True):
+                self._add(batch, each, first, upcoming)
             self._publish(batch, upcoming, confirmation)
+            for each in started:
+                if each.record is not None and each.record.held_by is not None:
+                    batch.attempt(each.item, partial(self._hold, batch, each, each.record.held_by))
         except Exception:
-            self._release(record.delivery.record_id for record in records)
+            self._release(started)
             raise
-        for record, is_paused in records.items():
-            if record.held_by is None:
-                finished.append((record.item, record.done, is_paused))
-            else:
-                batch.attempt(record.item, partial(self._hold, batch, record.item, record.held_by, record.done))
-        self._release(record.delivery.record_id for record in records if not record.is_complete)
-        for item, done, is_paused in finished:
-            batch.attempt(item, partial(self._finish, batch, item, done, is_paused=is_paused))
+        self._release(started)
+        for each in started:
+            if each.elsewhere is None and (each.record is None or each.record.held_by is None):
+                batch.attempt(each.item, partial(self._finish, batch, each))
 
-    def _hold(
-        self,
-        batch: Batch[DeliveryRequested],
-        item: Item[DeliveryRequested],
-        control: SendControl,
-        done: dict[int, RecipientResult],
-    ) -> None:
+    def _add(self, batch: Batch[DeliveryRequested], started: _Started, first: _LookedUp, upcoming: Upcoming) -> None:
+        """Add the recipients of a record without a result, if its lease was acquired. Raises Stop."""
+        if isinstance(started.error, Stop):
+            raise started.error
+        if started.error is not None:
+            started.item.error = started.error
+        elif started.elsewhere is None:
+            metrics.add(DUPLICATES_REFUSED, len(started.done))
+            started.is_paused = first.view.paused is not None
+            if started.lease is None or started.is_complete:
+                started.item.error = first.view.fault
+            else:
+                started.record = self._record(batch, started, started.lease, first.question)
+                upcoming.begin(started.record, first.view, first.began, len(first.question.rows))
+
+    def _hold(self, batch: Batch[DeliveryRequested], started: _Started, control: SendControl) -> None:
         """Put the record into the delay store.
 
         Of a record with recorded results, only the other recipients wait, in a record of their own: a pause may last
         longer than the ledger keeps results, and the receipts of published messages need their outcome.
         """
-        delivery = item.value
-        if not done:  # guard: send_controls.published_part
+        item, delivery = started.item, started.item.value
+        if not started.done:  # guard: send_controls.published_part
             # The metrics have counted the recipients as queued, and forget the record's id during a long pause.
             held_record = replace(delivery, waits=max(1, delivery.waits))  # guard: send_controls.queued_once
             delayer = Delayer(store=self.retry_scheduler.store, clock=self.clock)
             delayer.hold(batch.codec, item.record.topic, held_record, control, carried_headers(item))
             return
         until_ms = control.held_until_ms(delivery.expires_at, self.clock.now_ms())
-        held = paused_results(delivery, done, until_ms)
+        held = paused_results(delivery, started.done, until_ms)
         self.ledger.record(delivery.record_id, held)
-        self._finish(batch, item, done | {result.position: result for result in held}, is_paused=True)
+        started.done.update((result.position, result) for result in held)
+        started.is_paused = True
+        self._finish(batch, started)
 
     def _record(
-        self,
-        batch: Batch[DeliveryRequested],
-        item: Item[DeliveryRequested],
-        question: Question,
-        lease: Lease,
-        done: dict[int, RecipientResult],
+        self, batch: Batch[DeliveryRequested], started: _Started, lease: Lease, question: Question
     ) -> RecordDelivery:
-        rows = []
+        item, rows = started.item, []
         for row, position in enumerate(item.value.positions):
-            if position not in done:  # guard: delivery_ledger.first_write_wins
+            if position not in started.done:  # guard: delivery_ledger.first_write_wins
                 rows.append(row)
         return RecordDelivery(
             item=item,
@@ -361,7 +346,7 @@ class Deliver:
                 invocation_s=batch.remaining_s,
                 pool=self.pool,
             ),
-            done=done,
+            done=started.done,
         )
 
     def _upcoming(self, batch: Batch[DeliveryRequested], *, have_waited: bool = False) -> Upcoming:
@@ -443,16 +428,10 @@ class Deliver:
                 return
             self.clock.sleep(REGISTRAR_POLL_S)
 
-    def _finish(
-        self,
-        batch: Batch[DeliveryRequested],
-        item: Item[DeliveryRequested],
-        done: dict[int, RecipientResult],
-        *,
-        is_paused: bool,
-    ) -> None:
-        self.retry_scheduler.put(item, done.values(), batch.codec, is_paused=is_paused)
-        self._outcomes.emit(batch, item, done)
+    def _finish(self, batch: Batch[DeliveryRequested], started: _Started) -> None:
+        results = started.done.values()
+        self.retry_scheduler.put(started.item, results, batch.codec, is_paused=started.is_paused)
+        self._outcomes.emit(batch, started.item, started.done)
 
 
 def _turn(item: Item[DeliveryRequested]) -> tuple[float, int]:
@@ -462,13 +441,6 @@ def _turn(item: Item[DeliveryRequested]) -> tuple[float, int]:
     """
     delivery = item.value
     return -CHANNELS[delivery.channel].quota_per_s, len(delivery.positions)  # guard: delivery.faster_channel
-
-
-def _start_of_new(lease: Lease | LeasedElsewhere | MasscommError) -> _Begun | None:
-    """Return the start of a record that has no recorded results; None if they must be read."""
-    if isinstance(lease, Lease) and lease.fresh:  # guard: delivery_ledger.recorded_results
-        return _Begun(lease=lease, done={})
-    return None
 
 
 def _misshapen(column: ContentColumn, count: int) -> bool:

@@ -49,10 +49,6 @@ class RecordDelivery:
         """Return whether nothing more is published for the record, because it has failed or its send is paused."""
         return self.has_failed or self.held_by is not None
 
-    @property
-    def is_complete(self) -> bool:
-        return self.done.keys() >= set(self.delivery.positions)
-
     def remaining_s(self) -> Awaitable[float]:
         """Return the seconds within which a provider call must end."""
         return self.time_budget.remaining_s()
