@@ -38,7 +38,7 @@ assert not {each for each in compiled if each.startswith(folder)}, compiled
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
     folder = tmp_path_factory.mktemp("packages")
-    return {each.name: each for each in build([*all_contents(), *library_contents()], folder, platform=HERE)}
+    return {each.name: each for each in build([*all_contents(), *library_contents()], folder, platform=HERE, level=1)}
 
 
 @pytest.mark.parametrize("name", sorted(HANDLERS))
@@ -124,5 +124,5 @@ def test_packages_lack_libraries_and_models_that_they_do_not_use(packages: dict[
 
 def test_the_same_input_gives_the_same_bytes(packages: dict[str, Built], tmp_path: Path) -> None:
     some: list[Contents] = [contents_of(name, HANDLERS[name]) for name in ("send_handler", "metrics_handler")]
-    again = build(some, tmp_path, platform=HERE)
+    again = build(some, tmp_path, platform=HERE, level=1)
     assert [each.path.read_bytes() for each in again] == [packages[each.name].path.read_bytes() for each in again]
