@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 # Every target starts many Python processes: without compiled modules each one compiles its own.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup browser run demo test check faults nightly spark-next job-python faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
+.PHONY: help setup browser run demo test test-console check out/collected.txt faults nightly spark-next job-python faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can report missing prerequisites.
 PYTHON ?= python3
@@ -30,9 +30,17 @@ check: setup ## lint, format, types, layers, prose
 
 # One worker runs the tests with a whole stack and waits for servers half of its time; two processors can run two more.
 TEST_WORKERS ?= 3
-test: check browser infra/cdk/node_modules/.package-lock.json ## the checks and tests of each change, servers included; `make nightly` has the rest
-	npm test --prefix web --silent
+test: setup ## the checks and tests of each change, servers included; `make nightly` has the rest
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target check test-console out/collected.txt browser infra/cdk/node_modules/.package-lock.json
 	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder
+
+test-console: setup ## the unit tests of the web console
+	npm test --prefix web --silent
+
+# Collecting compiles the test modules. Otherwise each worker compiles all of them.
+out/collected.txt: setup
+	@mkdir -p out
+	.venv/bin/python -m pytest --collect-only -q > $@ || { cat $@; exit 1; }
 
 browser: setup ## the browser of the console's tests
 	@$(PYTHON) devstack/setup.py --browser

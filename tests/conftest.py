@@ -90,6 +90,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             STACKS,
             SPARK,
             "tests/component/spark_metrics/test_exactness",
+            "tests/component/spark_metrics/test_job",
+            "tests/component/packaging/test_packages",
             TEMPLATES,
             "tests/unit/",
             "tests/component/spark_metrics/",
