@@ -85,6 +85,9 @@ class Stack:
 
     Each change of a service's state is reported by `on_change(name, state, text)`, from many threads. The state is one
     of waiting, starting, ready, failed, stopping, stopped.
+
+    With `discard`, the state is not used again: at the end, a JVM whose class archive exists is killed, because it
+    would write the archive again.
     """
 
     def __init__(
@@ -96,6 +99,7 @@ class Stack:
         on_change: Callable[[str, str, str], None] = lambda _name, _state, _text: None,
         catalogue: Callable[[StackConfig], dict[str, Service]] = all_services,
         tasks: Callable[[StackConfig], list[Task]] = provisioning,
+        discard: bool = False,
     ) -> None:
         self.config = config
         self.on_change = on_change
@@ -104,6 +108,7 @@ class Stack:
             if self.known.pop(name, None) is None:
                 raise StackError(f"There is no service named {name}; the names are {', '.join(self.known)}.")
         self.tasks = tasks(config)
+        self._discard = discard
         self.crashed = threading.Event()
         self.crashes: list[Crash] = []
         self.peak_mb = 0.0
@@ -254,7 +259,7 @@ class Stack:
             with self._changed:
                 self._changed.wait_for(lambda: all(other in ended for other in waiting if name in self._needs(other)))
             try:
-                self._end(name)
+                self._end(name, kill=self._discard)
             except Exception:
                 # Its processes end below, by their marker. The services that it needs must not wait for it for ever.
                 _log.exception("%s did not end in its turn", name)
@@ -525,17 +530,18 @@ class Stack:
             self.crashes.remove(crash)
             return
 
-    def _end(self, name: str) -> None:
+    def _end(self, name: str, *, kill: bool = False) -> None:
         running = self._running[name]
         running.expected_to_end = True
         self.on_change(name, "stopping", "")
         service = self.known[name]
         descendants = running.processes()[1:]
         if not running.exited.is_set():
-            with suppress(ProcessLookupError):
-                os.kill(running.popen.pid, service.stop_signal)
             # The first end of a service takes some seconds longer, because the JVM writes its class archive.
             writes = service.class_archive is not None and not service.class_archive.exists()
+            killed = kill and service.class_archive is not None and not writes
+            with suppress(ProcessLookupError):
+                os.kill(running.popen.pid, signal.SIGKILL if killed else service.stop_signal)
             if not running.exited.wait(service.stop_timeout_s + (30 if writes else 0)):
                 running.popen.kill()
                 running.exited.wait()

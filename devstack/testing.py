@@ -54,7 +54,7 @@ class SharedStack:
         """Start those of the given services that do not run yet. Raises StackError."""
         with self._lock:
             if self._stack is None:
-                stack = Stack(StackConfig.on_free_ports(self.folder / "state"))
+                stack = Stack(StackConfig.on_free_ports(self.folder / "state"), discard=True)
                 stack.open()
                 self._stack = stack
             self._stack.ensure(*services)

@@ -92,7 +92,10 @@ def test_a_database_without_tables_is_503(handler: pytest.MonkeyPatch, postgres:
 
 def test_database_down_is_503_until_it_restarts(handler: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The pool reconnects with each request, and checks a connection before a request uses it."""
-    with Stack(StackConfig.on_free_ports(tmp_path), ["postgres"]) as stack, metrics_database(stack.config) as url:
+    with (
+        Stack(StackConfig.on_free_ports(tmp_path), ["postgres"], discard=True) as stack,
+        metrics_database(stack.config) as url,
+    ):
         handler.setenv("METRICS_DATABASE_URL", url)
         assert ask(get("/v1/metrics", **ASKED))[0] == 200
         stack.kill("postgres")

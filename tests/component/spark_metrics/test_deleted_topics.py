@@ -24,7 +24,7 @@ TOPIC = "outcome"
 def config(tmp_path: Path) -> Iterator[StackConfig]:
     """Servers of the test's own, because the job reads topics by their real names."""
     config = StackConfig.on_free_ports(tmp_path / "stack")
-    with Stack(config, ["kafka", "registry", "postgres"]):
+    with Stack(config, ["kafka", "registry", "postgres"], discard=True):
         create_topics(config.kafka_bootstrap, chain_topics())
         register_schemas(config.registry_url, chain_topics())
         yield config

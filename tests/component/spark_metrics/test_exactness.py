@@ -61,7 +61,7 @@ def batch_at(held: Held, producing: Producing, sends: int) -> list[int]:
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A stack for this file alone, because the job reads topics by their real names and the database is killed."""
     config = StackConfig.on_free_ports(tmp_path_factory.mktemp("exactness"))
-    with Stack(config, ["kafka", "registry", "postgres"]) as running:
+    with Stack(config, ["kafka", "registry", "postgres"], discard=True) as running:
         create_topics(config.kafka_bootstrap, chain_topics())
         yield running
 

@@ -32,7 +32,7 @@ REPLICA = "postgres_replica"
 def stack(tmp_path: Path) -> Iterator[Stack]:
     """A stack for each test, because its database is replaced."""
     config = StackConfig.on_free_ports(tmp_path / "stack")
-    with Stack(config, ["kafka", "registry", "postgres"]) as running:
+    with Stack(config, ["kafka", "registry", "postgres"], discard=True) as running:
         create_topics(config.kafka_bootstrap, chain_topics())
         yield running
 

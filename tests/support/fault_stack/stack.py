@@ -82,7 +82,9 @@ class FaultStack:
             log.parent.mkdir(parents=True, exist_ok=True)
             self.sns = resources.enter_context(SnsStandIn.start(log=log, any_endpoint=True))
             self._create_applications()
-            self.stack = resources.enter_context(Stack(self.config, catalogue=self._services, tasks=self._tasks))
+            self.stack = resources.enter_context(
+                Stack(self.config, catalogue=self._services, tasks=self._tasks, discard=True)
+            )
             self._resources = resources.pop_all()
         return self
 

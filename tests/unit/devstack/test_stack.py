@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -53,6 +54,22 @@ def test_dependents_start_after_and_end_before_dependencies(config: StackConfig)
     assert ready == ["back", "front"]
     assert ending_file(config).read_text().split() == ["front", "back"]
     assert not any(running(pid) for pid in pids)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_discarded_jvm_ends_politely_to_write_its_archive(config: StackConfig, *, exists: bool) -> None:
+    """Python ignores the options of a JVM. A JVM whose archive exists is killed."""
+    archive = config.state_dir.with_suffix(".jsa")
+    if exists:
+        archive.touch()
+
+    def jvm(config: StackConfig) -> dict[str, Service]:
+        return {"back": replace(pair(config)["back"], class_archive=archive)}
+
+    with Stack(config, catalogue=jvm, tasks=no_tasks, discard=True) as stack:
+        pid = stack.pid("back")
+    assert ending_file(config).exists() is not exists
+    assert not running(pid)
 
 
 def test_only_requested_services_start_with_their_dependencies(config: StackConfig) -> None:
