@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -11,6 +12,7 @@ import pytest
 from masscomm.errors import Retry
 from masscomm.observability.metric_names import DAILY_RUNS, METRICS_DIFFERENCES
 from spark_metrics import command, maintenance, recompute, retention
+from spark_metrics.span import Span
 
 type Answers = Callable[..., Any]
 
@@ -62,6 +64,15 @@ def test_completed_daily_run_is_a_metric(
     """A recomputation with differing rows is completed: these have an alarm of their own."""
     assert run(monkeypatch, module, lambda *_, **__: 3) == status
     assert emitted(capsys) == {DAILY_RUNS[module].name: 1} | also
+
+
+def test_arguments_of_recompute_are_its_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "spark_session", MagicMock())
+    made = MagicMock(return_value=MagicMock(run=lambda **_: 0))
+    monkeypatch.setattr(recompute, "Recompute", made)
+    assert recompute.main(["--from", "2026-11-20", "--to", "2026-11-21T09:30:00Z"]) == 0
+    span = Span(datetime(2026, 11, 20, tzinfo=UTC), datetime(2026, 11, 21, 9, 30, tzinfo=UTC))
+    assert made.call_args.args[2] == span
 
 
 @pytest.mark.parametrize("module", DAILY_RUNS)
