@@ -2,8 +2,7 @@
 
 It is masscomm's only module with hand-written HTTP. Two clients use it, because the HTTP clients of libraries take more
 of the processor: masscomm/aws/async_http.py for providers, masscomm/aws/pooled_http.py for DynamoDB and OpenSearch.
-Each has a twin over a library, which passes the same tests. Answers have a length, are in chunks, or end with their
-connection.
+Answers have a length, are in chunks, or end with their connection.
 
 Source: RFC 9112, "HTTP/1.1", sections 6 and 7 (message body length, chunked transfer coding) and 9 (connections).
 """

@@ -3,7 +3,7 @@
 Every look-up and every write of a function is such a request, and urllib3 takes three times the processor time
 (docs/benchmarks.md). This client supports only the features that these services need: it adds no header but
 Host and Content-Length, and it does not repeat a request. Redirects, compression, proxies and cookies are not
-supported. masscomm/aws/http_answer.py reads the answers. The tests compare it with urllib3.
+supported. masscomm/aws/http_answer.py reads the answers.
 
 A function makes its requests from several threads. Each takes an idle connection, or makes one.
 """
