@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import typer
@@ -28,6 +29,7 @@ def commands(group: TyperGroup, *names: str) -> Iterator[tuple[tuple[str, ...], 
             yield (*names, name), command
 
 
+@cache
 def all_commands() -> dict[tuple[str, ...], TyperCommand]:
     """Return the commands of masscomm by their names."""
     group = typer.main.get_command(app)

@@ -18,8 +18,9 @@ def _nodes() -> Iterator[tuple[str, ast.AST]]:
     for path in (each for folder in _FOLDERS for each in sorted((ROOT / folder).rglob("*.py"))):
         if "node_modules" in path.parts:
             continue
+        name = path.relative_to(ROOT)
         for node in ast.walk(ast.parse(path.read_text())):
-            yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node
+            yield f"{name}:{getattr(node, 'lineno', 0)}", node
 
 
 def test_each_text_is_used_with_its_parameters() -> None:
