@@ -5,6 +5,9 @@ interface Page<Row> {
   next_cursor: string | null;
 }
 
+/** A change that a person makes. The promise has a sentence for the person, if there is something to say. */
+type Change = () => Promise<string | void>;
+
 export interface Paged<Row> {
   rows: Ref<Row[] | null>;
   cursor: Ref<string | null>;
@@ -15,6 +18,13 @@ export interface Paged<Row> {
   load: () => Promise<void>;
   /** Read the first page again and keep the later rows. Calls during a request are one call after it. */
   refresh: () => Promise<void>;
+  /** Whether a change of the rows is being made, and the sentence of the last one. */
+  changing: Ref<boolean>;
+  done: Ref<string>;
+  /** The question before a change that cannot be undone. */
+  asked: Ref<{ text: string; answer: string; change: Change } | null>;
+  /** Make one change at a time. */
+  change: (change: Change) => Promise<void>;
   /** Append the next page. A call while a page is being appended does nothing. */
   more: () => Promise<void>;
 }
@@ -42,6 +52,9 @@ export function usePaged<Row>(
   const cursor = ref<string | null>(null);
   const error = ref<unknown>(null);
   const busy = ref(false);
+  const changing = ref(false);
+  const done = ref("");
+  const asked: Paged<Row>["asked"] = ref(null);
   let controller = new AbortController();
   /** The tasks that run or wait, each at most once; one after the other, so that none starves another. */
   let tasks = new Map<Task, Promise<void>>();
@@ -117,5 +130,18 @@ export function usePaged<Row>(
       }),
     );
 
-  return { rows, cursor, error, busy, load, refresh, more };
+  async function change(make: Change): Promise<void> {
+    if (changing.value) return;
+    [changing.value, done.value, error.value] = [true, "", null];
+    try {
+      done.value = (await make()) ?? "";
+      asked.value = null;
+    } catch (failure) {
+      error.value = failure;
+    } finally {
+      changing.value = false;
+    }
+  }
+
+  return { rows, cursor, error, busy, changing, done, asked, change, load, refresh, more };
 }
