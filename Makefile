@@ -6,14 +6,14 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # setup.py itself looks for Python 3.13; any python3 can report missing prerequisites.
 PYTHON ?= python3
-MASSCOMM := .venv/bin/python -m devstack.cli
+MASSCOMM := .venv/bin/python -m cli.main
 MVN := mvn -B -ntp -q --strict-checksums
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 setup: ## check the prerequisites, make the environments, fetch the jars; only what changed
-	@$(PYTHON) devstack/setup.py
+	@$(PYTHON) local/devstack/setup.py
 
 run: setup ## start everything, run the demo, stay up until Ctrl-C
 	@$(MASSCOMM) up --demo
@@ -43,7 +43,7 @@ out/collected.txt: setup
 	.venv/bin/python -m pytest --collect-only -q > $@ || { cat $@; exit 1; }
 
 browser: setup ## the browser of the console's tests
-	@$(PYTHON) devstack/setup.py --browser
+	@$(PYTHON) local/devstack/setup.py --browser
 
 faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1: and the broadcast to 100,000
 	.venv/bin/python -m pytest tests/faults/test_matrix.py --cells all $(if $(HEADLINE),--headline) -v --tb=short
@@ -82,22 +82,22 @@ faults-mutants: setup ## remove each guard in a copy and check that a cell or a 
 	.venv/bin/python -m tests.faults.mutants
 
 bench-metrics: setup ## records counted a second by load, the worst first, and the delay until they are served
-	.venv/bin/python -m benchmarks.metrics_throughput
-	.venv/bin/python -m benchmarks.metrics_freshness
+	.venv/bin/python -m lab.benchmarks.metrics_throughput
+	.venv/bin/python -m lab.benchmarks.metrics_freshness
 
 bench-lanes: setup ## a one-time password during a broadcast, and one tenant's sends during another tenant's broadcast
-	.venv/bin/python -m benchmarks.critical_during_bulk
-	.venv/bin/python -m benchmarks.tenants
-	.venv/bin/python -m benchmarks.broadcasts
+	.venv/bin/python -m lab.benchmarks.critical_during_bulk
+	.venv/bin/python -m lab.benchmarks.tenants
+	.venv/bin/python -m lab.benchmarks.broadcasts
 
 bench: setup ## the whole chain: rates, latencies, processor time by function and server, into out/chain.json
-	.venv/bin/python -m benchmarks.chain
+	.venv/bin/python -m lab.benchmarks.chain
 
 recompute-check: setup ## count the demo's data again from the archive, and compare: 0 differing rows
 	@$(MASSCOMM) recompute-check
 
 capacity: setup ## costs and the limit that comes first, into docs/capacity.md; no AWS account
-	.venv/bin/python -m capacity.report
+	.venv/bin/python -m lab.capacity.report
 
 audit: sbom ## known vulnerabilities of pinned packages and jars; needs the advisory services
 	.devstack/supply-chain-venv/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off $(foreach list,$(wildcard requirements/*.txt),-r $(list))
@@ -108,7 +108,7 @@ audit: sbom ## known vulnerabilities of pinned packages and jars; needs the advi
 sbom: setup .devstack/supply-chain-venv ## bills of materials (CycloneDX) of packages and jars, in out/sbom
 	@mkdir -p out/sbom
 	.devstack/supply-chain-venv/bin/cyclonedx-py environment --output-reproducible --short-PURLs -o out/sbom/python.cdx.json .venv/bin/python
-	$(MVN) -f devstack/jars/pom.xml org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeAggregateBom -DoutputDirectory=$(CURDIR)/out/sbom -DoutputName=jars.cdx -DoutputFormat=json
+	$(MVN) -f local/devstack/jars/pom.xml org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeAggregateBom -DoutputDirectory=$(CURDIR)/out/sbom -DoutputName=jars.cdx -DoutputFormat=json
 	$(MVN) -f infra/connect/pom.xml org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeBom -DoutputDirectory=$(CURDIR)/out/sbom -DoutputName=connect.cdx -DoutputFormat=json
 
 licences: sbom ## the licence of every package and jar, in out/sbom/licences.tsv; fails if one is missing or refused
@@ -123,7 +123,7 @@ synth: setup ## the CloudFormation templates of ENVIRONMENTS, in out/cdk; needs 
 	.venv/bin/python -m infra.cdk.app --out out/cdk $(ENVIRONMENTS)
 
 deploy-local: setup infra/cdk/node_modules/.package-lock.json ## every stack onto LocalStack, sends through the deployed functions, destroy; no AWS account
-	.venv/bin/python -m devstack.deployed
+	.venv/bin/python -m local.devstack.deployed
 
 # CDK's command line in the version of package.json.
 infra/cdk/node_modules/.package-lock.json: infra/cdk/package-lock.json
@@ -151,7 +151,7 @@ clean-state: ## remove all data of the stack
 	@$(MASSCOMM) clean-state
 
 lock: ## compile the requirements to hashed lock files, and write the SHA-256 of every jar
-	@$(PYTHON) devstack/setup.py --lock-jars
+	@$(PYTHON) local/devstack/setup.py --lock-jars
 	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.13 requirements/bootstrap.in -o requirements/bootstrap.txt
 	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.13 requirements/main.in -o requirements/main.txt
 	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.13 requirements/localstack.in -o requirements/localstack.txt

@@ -28,9 +28,9 @@ from masscomm.aws.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws.signature import Credentials
 from masscomm.kafka.topics import chain_topics, generations
 from masscomm.stores.api_keys.dynamodb import ApiKeys
-from provisioning import ProvisioningError
-from provisioning.api_keys import list_keys, unlisted_keys
-from provisioning.database import (
+from ops.provisioning import ProvisioningError
+from ops.provisioning.api_keys import list_keys, unlisted_keys
+from ops.provisioning.database import (
     apply_tables,
     create_registry_user,
     create_users,
@@ -38,10 +38,10 @@ from provisioning.database import (
     outdated_users,
     unapplied_tables,
 )
-from provisioning.directory import DirectoryUser, create_indices, create_roles, outdated_indices, outdated_roles
-from provisioning.registry import register_schemas, unregistered
-from provisioning.source_check import require_source
-from provisioning.steps import Step, run_steps
+from ops.provisioning.directory import DirectoryUser, create_indices, create_roles, outdated_indices, outdated_roles
+from ops.provisioning.registry import register_schemas, unregistered
+from ops.provisioning.source_check import require_source
+from ops.provisioning.steps import Step, run_steps
 
 # The fields of the monolith's secret (docs/deploying.md), which the connector reads, too.
 MONOLITH_FIELDS = ("host", "port", "dbname", "username", "password", "ca")

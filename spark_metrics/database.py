@@ -23,8 +23,8 @@ _PERMANENT = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramL
 def connect(database_url: str, application_name: str) -> psycopg.Connection[Any]:
     """Return a connection in autocommit mode whose session has the time zone UTC.
 
-    The session's settings belong to the database role (schemas/tables/00_session.sql, provisioning.database), because
-    RDS Proxy rejects start-up options.
+    The session's settings belong to the database role (schemas/tables/00_session.sql, ops.provisioning.database),
+    because RDS Proxy rejects start-up options.
 
     Raises:
         psycopg.OperationalError: The server is down.

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from devstack import testing
-from devstack.config import StackConfig
+from local.devstack import testing
+from local.devstack.config import StackConfig
 from tests.support.spark.session import kafka_frame, spark
 from tests.support.whole_files import SPARK, STACKS, TEMPLATES, WholeFiles, group
 

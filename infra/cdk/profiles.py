@@ -90,7 +90,7 @@ _DISABLED_DEVICES = ("POST device_state/_search", "POST _mget")
 ERASURE = "erasure"
 # The part of a secret's name under which that job finds addresses (infra/erase.py).
 ADDRESSES = "erased-addresses"
-# The indices that erasure/search_indices.py changes.
+# The indices that ops/erasure/search_indices.py changes.
 ERASED_INDICES = (*personal_tables(), "device_state", "preference_changes", "provider_messages", "suppressions")
 ERASURE_REQUESTS = (
     "POST _bulk",

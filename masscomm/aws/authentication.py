@@ -59,7 +59,8 @@ def kafka_client_config() -> dict[str, Any]:
 
 
 def spark_kafka_options(group: str) -> dict[str, str]:
-    """Return the authentication options of Spark's Kafka source, which uses the Java client (devstack/jars/msk_iam).
+    """Return the authentication options of Spark's Kafka source, which uses the Java client
+    (local/devstack/jars/msk_iam).
 
     Args:
         group: The consumer group that IAM policies permit. Spark commits no offset under it.

@@ -3,7 +3,7 @@ throttled calls.
 
 The rate increases additively while no call is throttled, and decreases multiplicatively by the share of throttled
 calls. Environments do not communicate: each one adapts to its own throttled calls, and thereby they share the account's
-rate (benchmarks/rate_limiter.py).
+rate (lab/benchmarks/rate_limiter.py).
 """
 
 import math

@@ -26,22 +26,22 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from playwright.sync_api import expect
 
-from client import ApiError, AsyncClient, Client
-from client.types import DeadLetterRow
-from devstack import process
-from devstack.cli import FIRST_COMMAND
-from devstack.config import ROOT, StackConfig
-from devstack.demo import run_demo
-from devstack.handle import RunningStack
-from devstack.loopback import exposed
-from devstack.reference import all_commands
-from devstack.service import function_environment
-from devstack.services import all_services
-from devstack.services.spark import run_module
-from devstack.state import RunState
-from devstack.terminal import Terminal
+from cli.reference import all_commands
+from cli.terminal import Terminal
 from infra.grafana.dashboard import PANELS, RATE
+from local.devstack import process
+from local.devstack.commands import FIRST_COMMAND
+from local.devstack.config import ROOT, StackConfig
+from local.devstack.demo import run_demo
+from local.devstack.handle import RunningStack
+from local.devstack.loopback import exposed
+from local.devstack.service import function_environment
+from local.devstack.services import all_services
+from local.devstack.services.spark import run_module
+from local.devstack.state import RunState
 from masscomm.http.rest import JSON
+from masscomm_client import ApiError, AsyncClient, Client
+from masscomm_client.types import DeadLetterRow
 from tests.support.harness.client_calls import call_each_method, methods
 from tests.support.harness.console import OBSERVE, PATIENCE_MS, Console, open_console
 from tests.support.harness.problems import NOT_CAUSED, Cause, cause_problems, documented
@@ -76,7 +76,7 @@ def masscomm(
     """Run a command of masscomm with this state folder and these ports. Returns its output."""
     ports = {f"MASSCOMM_PORT_{name.upper()}": str(port) for name, port in asdict(config.ports).items()}
     done = subprocess.run(
-        [sys.executable, "-m", "devstack.cli", *arguments],
+        [sys.executable, "-m", "cli.main", *arguments],
         cwd=ROOT,
         env={**process_environment(), "MASSCOMM_STATE": str(config.state_dir), **ports, **(environment or {})},
         capture_output=True,

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from devstack.config import ROOT, StackConfig
+from local.devstack.config import ROOT, StackConfig
 from tests.support import prose
 from tests.support.until import until
 
@@ -46,7 +46,7 @@ def environment(checkout: Path, one_stack_at_a_time: None) -> Iterator[Mapping[s
         "PYTHONPATH": str(checkout),
     }
     yield made
-    subprocess.run([sys.executable, "-m", "devstack.cli", "down"], cwd=checkout, env=made, check=False)
+    subprocess.run([sys.executable, "-m", "cli.main", "down"], cwd=checkout, env=made, check=False)
 
 
 def run(command: str, checkout: Path, environment: Mapping[str, str]) -> str:
@@ -54,7 +54,7 @@ def run(command: str, checkout: Path, environment: Mapping[str, str]) -> str:
     words = shlex.split(re.sub(r"^MASSCOMM_STATE=\S+ ", "", command))
     if words[0] == ".venv/bin/masscomm":
         # The installed command would import the packages of this checkout.
-        words[:1] = [sys.executable, "-m", "devstack.cli"]
+        words[:1] = [sys.executable, "-m", "cli.main"]
     done = subprocess.run(words, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

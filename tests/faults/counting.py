@@ -17,11 +17,11 @@ import psycopg
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from devstack.client_log import KAFKA_LOGGER
-from devstack.config import ROOT
-from devstack.process import MARKER
-from devstack.provision import create_topics
-from devstack.service import base_environment
+from cli.client_log import KAFKA_LOGGER
+from local.devstack.config import ROOT
+from local.devstack.process import MARKER
+from local.devstack.provision import create_topics
+from local.devstack.service import base_environment
 from masscomm.domain.lanes import Lane
 from masscomm.domain.records import SendRequested
 from masscomm.domain.time_limits import REPLAYED_WITHIN_S, TOO_OLD_S

@@ -8,7 +8,7 @@ from functools import partial
 import psycopg
 from confluent_kafka import Message, Producer
 
-from devstack.client_log import KAFKA_LOGGER
+from cli.client_log import KAFKA_LOGGER
 from functions.catalogue import read_catalogue
 from masscomm.cdc.change_events import ChangeDecoder
 from masscomm.errors import DeadLetter

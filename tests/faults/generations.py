@@ -14,10 +14,10 @@ import httpx
 import psycopg
 from confluent_kafka.admin import AdminClient
 
-from devstack.config import ROOT
-from devstack.provision import connector_name, create_indices, create_topics, put_connector
-from emulators.sns_stand_in.script import Rule
 from examples.monolith.rows import TABLES
+from local.devstack.config import ROOT
+from local.devstack.provision import connector_name, create_indices, create_topics, put_connector
+from local.emulators.sns_stand_in.script import Rule
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.debezium import debezium_config
 from masscomm.directory.device_states import some_state, states_in

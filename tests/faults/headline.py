@@ -22,10 +22,10 @@ from typing import Any
 
 import httpx
 
-from devstack.client_log import clients_log_to
-from devstack.config import ROOT
-from devstack.sns_process import Received
+from cli.client_log import clients_log_to
 from functions.delivery.publish import UNRECORDED
+from local.devstack.config import ROOT
+from local.devstack.sns_process import Received
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Cell, Load, Result
 from tests.support.fault_stack.stack import FaultStack

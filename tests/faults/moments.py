@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Literal
 
-from emulators.sns_stand_in import Rule
 from functions.delivery.publish import UNRECORDED
+from local.emulators.sns_stand_in import Rule
 from masscomm.kafka import topics
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Send

@@ -22,8 +22,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from devstack.client_log import clients_log_to
-from devstack.config import ROOT
+from cli.client_log import clients_log_to
+from local.devstack.config import ROOT
 from tests.faults.cells import CELLS
 from tests.faults.guards import MUTANTS, Mutant
 from tests.faults.mutation import DoesNotApply, find_guards, without_guard
@@ -33,7 +33,7 @@ from tests.support.fault_stack.stack import FaultStack
 from tests.support.until import until
 
 # Further folders that the functions and the tests of a mutant need.
-NOT_COPIED = {"benchmarks", "docs", "infra", "out"}
+NOT_COPIED = {"docs", "infra", "out"}
 OUT = ROOT / "out" / "faults-mutants.json"
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from devstack.demo.records import TopicReader
-from emulators.sns_stand_in import Rule
+from local.devstack.demo.records import TopicReader
+from local.emulators.sns_stand_in import Rule
 from masscomm.domain.lanes import Lane
 from masscomm.kafka import topics
 from tests.faults.moments import (

@@ -6,7 +6,7 @@ from urllib.parse import quote_plus
 
 import httpx
 
-from emulators.sns_stand_in import Rule
+from local.emulators.sns_stand_in import Rule
 from masscomm.directory.device_states import state_in
 from masscomm.domain.ids import address_id
 from tests.faults.moments import (

@@ -3,8 +3,8 @@
 import time
 from datetime import datetime
 
-from devstack.demo.directory import next_minute
-from emulators.sns_stand_in import Rule
+from local.devstack.demo.directory import next_minute
+from local.emulators.sns_stand_in import Rule
 from masscomm.domain.statuses import Status
 from tests.faults.moments import bigger_mget
 from tests.support.fault_stack.bench import Bench, Sent

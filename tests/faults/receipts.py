@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
-from devstack.sns_process import Received
 from functions.receipts.sent_messages import OpenSearchSentMessages
+from local.devstack.sns_process import Received
 from masscomm.domain.records import DeviceStatusChanged, ReceiptReceived
 from masscomm.domain.statuses import Reason, Status
 from masscomm.kafka import topics

@@ -4,8 +4,8 @@ from contextlib import closing
 
 import httpx
 
-from emulators.sns_stand_in import Rule
 from functions.delivery.publish import UNRECORDED
+from local.emulators.sns_stand_in import Rule
 from masscomm.domain.delays import PAUSED
 from masscomm.domain.send_controls import SendKey
 from masscomm.domain.statuses import Status

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
-from devstack.client_log import KAFKA_LOGGER
-from devstack.config import StackConfig
-from devstack.service import RunOnce, Service, class_archive, jars, java
-from emulators.local import LOOPBACK
+from cli.client_log import KAFKA_LOGGER
+from local.devstack.config import StackConfig
+from local.devstack.service import RunOnce, Service, class_archive, jars, java
+from local.emulators.local import LOOPBACK
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.kafka import topics
 from tests.faults.moments import on_its_way

@@ -1,7 +1,7 @@
 """One tenant's load must not delay another tenant."""
 
-from emulators.sns_stand_in import Rule
 from functions.catalogue import read_catalogue
+from local.emulators.sns_stand_in import Rule
 from tests.faults.moments import DELIVERY
 from tests.support.fault_stack.bench import Bench, Sent
 from tests.support.fault_stack.cell import Send

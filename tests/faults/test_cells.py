@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from devstack.config import ROOT
-from devstack.sns_process import Received
+from local.devstack.config import ROOT
+from local.devstack.sns_process import Received
 from tests.faults.cells import CELLS
 from tests.faults.guards import MUTANTS, Mutant
 from tests.faults.headline import doubled_a_kill

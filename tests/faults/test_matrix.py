@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from devstack.config import ROOT
 from functions.delivery.publish import UNRECORDED
+from local.devstack.config import ROOT
 from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.kafka import topics
 from tests.faults import headline
@@ -48,7 +48,7 @@ def test_cell(bench: Bench, results: list[Result], cell: Cell) -> None:
 
 
 def test_requests_of_a_broadcast_are_bounded(bench: Bench) -> None:
-    """A broadcast to a thousand users makes a bounded number of requests, as benchmarks.chain counts them."""
+    """A broadcast to a thousand users makes a bounded number of requests, as lab.benchmarks.chain counts them."""
     users = bench.shared[:1_000]
     traffic = traffic_of(bench, lambda: bench.emit(users))
     [sent] = bench.sends

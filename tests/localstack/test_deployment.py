@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from devstack.config import StackConfig
-from devstack.deployed.allowed import read_allowed
-from devstack.deployed.cloud import Cloud
-from devstack.deployed.trial import Trial, run
 from functions.catalogue import read_catalogue
+from local.devstack.config import StackConfig
+from local.devstack.deployed.allowed import read_allowed
+from local.devstack.deployed.cloud import Cloud
+from local.devstack.deployed.trial import Trial, run
 
 ALLOWED = {(each.stack, each.type) for each in read_allowed()}
 KINDS = ("Function", "Alias", "Version")

@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.config import StackConfig
-from devstack.deployed.cloud import Cloud
+from local.devstack.config import StackConfig
+from local.devstack.deployed.cloud import Cloud
 
 type Invoke = Callable[..., tuple[str | None, Any]]
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 
 PACKAGES = (
-    *("masscomm", "functions", "schemas", "provisioning", "spark_metrics", "erasure", "emulators", "devstack", "infra"),
-    *("capacity", "examples", "benchmarks", "docs", "tests"),
+    *("masscomm", "functions", "schemas", "spark_metrics", "cli", "ops", "local", "infra", "lab", "examples", "docs"),
+    "tests",
 )
 
 

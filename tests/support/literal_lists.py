@@ -3,9 +3,9 @@
 import ast
 from collections.abc import Iterable
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 
-PRODUCT = ("masscomm", "functions", "spark_metrics", "infra", "provisioning", "erasure", "emulators", "devstack")
+PRODUCT = ("masscomm", "functions", "spark_metrics", "infra", "cli", "ops/provisioning", "ops/erasure", "local")
 
 
 def modules_listing(names: Iterable[str]) -> set[str]:

@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 
 RUNBOOKS = sorted(path.name for path in (ROOT / "docs" / "runbooks").glob("*.md"))
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from devstack.config import ROOT
-from openapi.document import OPERATIONS
+from local.devstack.config import ROOT
+from ops.openapi.document import OPERATIONS
 
 DOCUMENT = ROOT / "docs" / "openapi" / "masscomm.json"
 # The module with the project's own checks.

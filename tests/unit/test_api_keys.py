@@ -11,14 +11,14 @@ import pytest
 from moto import mock_aws
 from typer.testing import CliRunner
 
-from devstack import keys as keys_commands
-from devstack.cli import app
-from devstack.installation import Installation
-from devstack.service import AWS_CREDENTIALS
-from devstack.terminal import Terminal
-from emulators.key_authorizer import KeyAuthorizer
-from emulators.local import REGION
+from cli import keys as keys_commands
+from cli.installation import Installation
+from cli.main import app
+from cli.terminal import Terminal
 from infra.cdk.handlers import authorizer
+from local.devstack.service import AWS_CREDENTIALS
+from local.emulators.key_authorizer import KeyAuthorizer
+from local.emulators.local import REGION
 from masscomm.clock import FixedClock, SystemClock
 from masscomm.errors import Retry, Stop
 from masscomm.http.scopes import ALL_SCOPES, Scope, scopes_of

@@ -297,7 +297,7 @@ def test_text_of_a_rule_reveals_no_canary() -> None:
 
 def test_every_plain_log_is_masked() -> None:
     """A process that configures logging itself also masks the root logger."""
-    for folder in ("masscomm", "functions", "devstack", "spark_metrics", "provisioning"):
+    for folder in ("masscomm", "functions", "cli", "local/devstack", "spark_metrics", "ops/provisioning"):
         for path in (ROOT / folder).rglob("*.py"):
             set_up = re.findall(r"^ *logging\.basicConfig\(.*\n(.*)\n", path.read_text(), re.MULTILINE)
             assert [line.strip() for line in set_up] == ["mask_root_logger()"] * len(set_up), path

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from devstack.config import ROOT
 from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S
+from local.devstack.config import ROOT
 from masscomm.domain import time_limits as times
 
 UNITS = {"s": 1, "minutes": 60, "hours": 3_600, "days": 86_400}

@@ -22,9 +22,6 @@ import pytest
 import yaml
 from confluent_kafka import Consumer, Producer
 
-from devstack.cli import FIRST_COMMAND
-from devstack.demo.oracle import Ask, World, expect
-from devstack.demo.run import SEED
 from examples.monolith.seed import User as SeedUser
 from examples.monolith.seed import generate
 from examples.monolith.templates import TEMPLATES
@@ -35,6 +32,9 @@ from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from functions.preferences_handler.preferences_body import wishes_in
 from functions.send_handler import handler as send_handler
 from infra.cdk import config
+from local.devstack.commands import FIRST_COMMAND
+from local.devstack.demo.oracle import Ask, World, expect
+from local.devstack.demo.run import SEED
 from masscomm.chain.chunk_reader import read_chunk
 from masscomm.clock import FixedClock
 from masscomm.domain import categories

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from devstack import reference
-from devstack.config import Ports
-from devstack.reference import all_commands
+from cli import reference
+from cli.reference import all_commands
+from local.devstack.config import Ports
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
 from masscomm.domain.source_tables import source_tables
 from masscomm.kafka import topics
 from masscomm.observability.metric_names import ALL
-from openapi import route_table
-from openapi.document import APIS
+from ops.openapi import route_table
+from ops.openapi.document import APIS
 from spark_metrics.settings import Settings, variable_of
 from tests.support import prose
 
@@ -98,7 +98,7 @@ def test_every_command_is_documented() -> None:
 
 def test_reference_of_the_commands_is_that_of_the_code() -> None:
     page = reference.page()
-    assert reference.PAGE.read_text() == page, "run `python -m devstack.reference`"
+    assert reference.PAGE.read_text() == page, "run `python -m cli.reference`"
     for names, command in all_commands().items():
         section = page.partition(f"## masscomm {' '.join(names)}\n")[2].partition("\n## ")[0]
         options = {option for each in command.params for option in each.opts if option.startswith("-")}
@@ -127,7 +127,7 @@ def test_every_route_is_documented() -> None:
 
 def test_routes_of_the_api_page_are_those_of_the_document() -> None:
     page = route_table.PAGE.read_text()
-    assert route_table.with_table(page) == page, "run `python -m openapi.route_table`"
+    assert route_table.with_table(page) == page, "run `python -m ops.openapi.route_table`"
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -197,13 +197,13 @@ def sources() -> str:
 PRODUCT = (
     "masscomm",
     "functions",
-    "erasure",
+    "cli",
+    "ops/erasure",
     "spark_metrics",
-    "devstack",
+    "local",
     "infra",
-    "emulators",
-    "provisioning",
-    "client",
+    "ops/provisioning",
+    "sdk",
 )
 # Names of AWS, Java and Spark, which their own documentation has.
 FOREIGN_SETTING = re.compile(r"(?:AWS|POWERTOOLS|PYSPARK)_\w+|JAVA_HOME")
@@ -252,7 +252,7 @@ def names_of(tree: ast.Module) -> Iterator[str]:
 
 def test_settings_named_by_a_page_exist() -> None:
     """A name is a setting that code reads, or a constant of the code; a comment or another page does not suffice."""
-    known = {name.lstrip("_") for tree in trees(*PRODUCT, "openapi", "benchmarks") for name in names_of(tree)}
+    known = {name.lstrip("_") for tree in trees(*PRODUCT, "ops/openapi", "lab/benchmarks") for name in names_of(tree)}
     known |= {name for tree in trees("tests", words=WORDS) for name in settings_read_by(tree)}
     known |= {channel.rate_setting for channel in CHANNELS.values()} | FOREIGN_SETTINGS | PLACEHOLDERS
     known |= {f"MASSCOMM_PORT_{each.name.upper()}" for each in fields(Ports)} | SETTINGS_OF_THE_JOB

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 from masscomm.domain.grains import SMALLEST, Grain
 from tests.support.changed_tree import changed_tree, printed_json
 from tests.support.literal_lists import modules_listing
@@ -15,7 +15,7 @@ LISTS = """
 import json
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
-from openapi.document import document
+from ops.openapi.document import document
 from functions.metrics_handler.store import statements
 from functions.metrics_handler.store.buckets import utc_buckets, zone_days
 from functions.metrics_handler.store.port import MetricsQuery

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 
 
 def test_profile_has_no_time_limit_and_bounded_examples() -> None:

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 
-ROOMS = ("docs", "schemas", "examples", "functions", "masscomm", "provisioning", "requirements", "spark_metrics")
+ROOMS = ("docs", "schemas", "examples", "functions", "masscomm", "ops", "requirements", "spark_metrics")
 MARK = re.compile(rb"^(<{7} |>{7} |\|{7} )", re.MULTILINE)
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 
 NIGHTLY = re.search(r"^nightly:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
 MARK = re.compile(r"\bpytest\.mark\.nightly\b")

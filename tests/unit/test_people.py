@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from emulators.key_authorizer import KeyAuthorizer, RequestAuthorizer
 from infra.cdk.handlers import authorizer
+from local.emulators.key_authorizer import KeyAuthorizer, RequestAuthorizer
 from masscomm.clock import SystemClock
 from masscomm.errors import Retry
 from masscomm.http.access_tokens import AccessTokens, SigningKeys

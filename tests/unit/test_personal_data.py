@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import yaml
 
-from devstack.config import ROOT
 from infra.cdk.resources.tables import definitions
+from local.devstack.config import ROOT
 
 SCHEMAS = ROOT / "schemas"
 PAGE = (ROOT / "docs" / "personal-data.md").read_text()
@@ -25,7 +25,7 @@ def stored() -> Iterator[str]:
     yield from (path.stem for path in (SCHEMAS / "indices").glob("*.json"))
     yield from (json.loads(path.read_text())["table"]["TableName"] for path in (SCHEMAS / "dynamodb").glob("*.json"))
     yield from definitions()
-    for folder in ("schemas", "infra", "provisioning"):
+    for folder in ("schemas", "infra", "ops/provisioning"):
         for path in (ROOT / folder).rglob("*.sql"):
             yield from TABLE.findall(path.read_text())
     topics = yaml.safe_load((SCHEMAS / "topics.yaml").read_text())

@@ -11,7 +11,7 @@ import botocore.session
 import pytest
 from botocore import xform_name
 
-from devstack.reference import all_commands
+from cli.reference import all_commands
 from tests.support.runbooks import RUNBOOKS, commands
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, RESULTS, simulate
 from masscomm.domain.statuses import Reason
 

@@ -13,13 +13,13 @@ from zlib import crc32
 
 import pytest
 
-from emulators.event_source import EventSourceMapping
-from emulators.event_source.memory import MemoryBroker, MemoryDestination, MemorySource
-from emulators.function_catalogue import read_deployments
 from functions.builder.build_messages import BuildMessages
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.small_sends import SmallSends
+from local.emulators.event_source import EventSourceMapping
+from local.emulators.event_source.memory import MemoryBroker, MemoryDestination, MemorySource
+from local.emulators.function_catalogue import read_deployments
 from masscomm.chain.batch import BatchDriver, UseCase
 from masscomm.domain.lanes import Lane
 from masscomm.domain.users import Template, User, UserSettings

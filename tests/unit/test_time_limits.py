@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from devstack.config import ROOT
 from functions.catalogue import read_catalogue
+from local.devstack.config import ROOT
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import FixedClock
 from masscomm.domain import time_limits

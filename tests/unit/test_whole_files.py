@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 from tests.support import whole_files
 from tests.support.whole_files import SPARK, STACKS, TEMPLATES, WholeFiles, group
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from tests.support.servers.localstack_client import localstack_client
 from tests.support.servers.opensearch_client import TestClient
 

@@ -10,34 +10,30 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from devstack.config import ROOT, StackConfig
-from devstack.provision import provisioning
-from devstack.service import Service, Task
-from devstack.services import all_services
+from local.devstack.config import ROOT, StackConfig
+from local.devstack.provision import provisioning
+from local.devstack.service import Service, Task
+from local.devstack.services import all_services
 from tests.support.fault_stack.stack import FaultStack
 
-# Imports the configuration also from trees in which its module and class have an earlier name.
-_NAMES = """
+_PROVISION = """
 import json, sys
-try:
-    from devstack.config import StackConfig
-except ImportError:
-    from devstack.settings import StackSettings as StackConfig
-"""
-_PROVISION = f"""{_NAMES}
-from devstack.provision import provisioning
+from ROOM.config import StackConfig
+from ROOM.provision import provisioning
 [task] = [each for each in provisioning(StackConfig.from_dict(json.loads(sys.argv[2]))) if each.name == sys.argv[1]]
 task.run()
 """
 
-_CONFIG = f"""{_NAMES}
-from devstack.services.lambda_host import service
+_CONFIG = """
+import json, sys
+from ROOM.config import StackConfig
+from ROOM.services.lambda_host import service
 [text] = [text for path, text in service(StackConfig.from_dict(json.loads(sys.argv[1]))).files.items()]
 print(text)
 """
 _HOST = (
     "import os, runpy, sys; sys.path[0] = tree = sys.argv.pop(1);"
-    " room = 'emulators' if os.path.isdir(os.path.join(tree, 'emulators')) else 'devstack';"
+    " room = 'local.emulators' if os.path.isdir(os.path.join(tree, 'local')) else 'emulators';"
     " runpy.run_module(f'{room}.lambda_host', run_name='__main__')"
 )
 # Settings of the function host that FaultStack adds.
@@ -83,11 +79,16 @@ def tree_of(commit: str, folder: Path) -> Iterator[Path]:
         subprocess.run(["git", "worktree", "remove", "--force", str(folder)], cwd=ROOT, check=True)
 
 
+def _script(text: str, tree: Path) -> str:
+    """Return a script for a tree, whose folders are at the top if it is an earlier one."""
+    return text.replace("ROOM", "local.devstack" if (tree / "local").is_dir() else "devstack")
+
+
 def provisioned_by(tree: Path, config: StackConfig) -> list[Task]:
     """Provision servers with the code and the schemas of a tree."""
 
     def done(name: str) -> None:
-        command = [sys.executable, "-c", _PROVISION, name, json.dumps(config.as_dict())]
+        command = [sys.executable, "-c", _script(_PROVISION, tree), name, json.dumps(config.as_dict())]
         subprocess.run(command, cwd=tree, check=True)
 
     return [replace(task, run=partial(done, task.name)) for task in provisioning(config)]
@@ -106,7 +107,11 @@ class EarlierStack(FaultStack):
             return made
         values = json.dumps(self.config.as_dict())
         result = subprocess.run(
-            [sys.executable, "-c", _CONFIG, values], cwd=self.code, check=True, capture_output=True, text=True
+            [sys.executable, "-c", _script(_CONFIG, self.code), values],
+            cwd=self.code,
+            check=True,
+            capture_output=True,
+            text=True,
         )
         known = json.loads(result.stdout).keys() | _ADDED
         files = {

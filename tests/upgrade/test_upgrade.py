@@ -12,13 +12,13 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from devstack.config import ROOT, StackConfig
-from devstack.demo.directory import next_minute
-from devstack.erase import erase_person
-from devstack.recompute import run_recompute
-from devstack.upgrade import job_runs, upgrade
-from emulators.sns_stand_in import Rule
 from examples.monolith.rows import TABLES
+from local.devstack.config import ROOT, StackConfig
+from local.devstack.demo.directory import next_minute
+from local.devstack.erase import erase_person
+from local.devstack.recompute import run_recompute
+from local.devstack.upgrade import job_runs, upgrade
+from local.emulators.sns_stand_in import Rule
 from masscomm.domain.statuses import Reason, Status
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from tests.support.fault_stack.bench import Bench, Sent

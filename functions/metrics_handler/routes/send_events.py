@@ -7,7 +7,7 @@ A version is a digest of the send as GET /v1/sends/{send_id} returns it, without
 process continues where another one ended, and every change is one: counts, a pause, a cancellation, an expansion. A
 send that has ended is answered immediately: later receipts do not wait for a request.
 
-The local gateway relays this route as server-sent events, too (emulators/server_sent_events.py).
+The local gateway relays this route as server-sent events, too (local/emulators/server_sent_events.py).
 """
 
 import hashlib

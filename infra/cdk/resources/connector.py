@@ -24,7 +24,7 @@ from infra.cdk.resources.logs import log_group
 from masscomm.cdc.debezium import debezium_config, heartbeat_topic, largest_record
 from masscomm.kafka.topics import cdc_topics, generations
 
-# The plug-in that `make setup` builds; devstack/jars/debezium/pom.xml and infra/connect pin its versions.
+# The plug-in that `make setup` builds; local/devstack/jars/debezium/pom.xml and infra/connect pin its versions.
 PLUGIN = ROOT / ".devstack" / "connect-plugin"
 _VERSION = "3.7.x"
 # The names of MSK Connect's internal topics and groups, which it creates with the connector.

@@ -2,7 +2,7 @@
 paths.
 
 _bulk and _mget requests name their indices in the body, which IAM does not inspect. Therefore roles inside the domain
-limit the indices that a client may read and write; provisioning/directory.py creates them.
+limit the indices that a client may read and write; ops/provisioning/directory.py creates them.
 """
 
 from collections.abc import Iterable

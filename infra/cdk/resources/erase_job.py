@@ -19,7 +19,7 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.spark_application import spark_application
 from infra.cdk.resources.spark_run import SparkRun
 
-# The actions that masscomm/stores/delayed_records/dynamodb.py and erasure/item_tables.py use.
+# The actions that masscomm/stores/delayed_records/dynamodb.py and ops/erasure/item_tables.py use.
 _TABLE_ACTIONS = ("DeleteItem", "GetItem", "PutItem", "Scan", "UpdateItem")
 # Retentions in days that AWS or buckets.py determine (docs/personal-data.md).
 _DYNAMODB_RECOVERY_DAYS, _OPENSEARCH_SNAPSHOT_DAYS, _ARCHIVE_VERSION_DAYS = 35, 14, 30
@@ -70,8 +70,8 @@ class EraseJob(Construct):
             key=key,
             archive=archive,
             name=ERASURE,
-            packages=("masscomm", "schemas", "spark_metrics", "erasure"),
-            entries={"entry": "erasure/__main__.py"},
+            packages=("masscomm", "schemas", "spark_metrics", "ops/erasure"),
+            entries={"entry": "ops/erasure/__main__.py"},
             variables={
                 **variables,
                 **{f"{name.upper()}_TABLE": table.table_name for name, table in tables.items()},
@@ -126,7 +126,7 @@ class EraseJob(Construct):
 
 
 def _backups(environment: Environment) -> str:
-    """Return the retention of backups and logs in days, in the form of ERASURE_BACKUPS (erasure/__main__.py)."""
+    """Return the retention of backups and logs in days, in the form of ERASURE_BACKUPS (ops/erasure/__main__.py)."""
     days = {
         "database-backups": environment.database.backup_days,
         "dynamodb-recovery": _DYNAMODB_RECOVERY_DAYS,

@@ -25,7 +25,7 @@ from infra.cdk.resources.logs import log_group, removal
 from infra.cdk.resources.network import HTTPS, REGISTRY
 from masscomm.kafka.topics import chain_topics
 
-# The tag of the container image: the version of the local registry in devstack/jars/registry/pom.xml.
+# The tag of the container image: the version of the local registry in local/devstack/jars/registry/pom.xml.
 VERSION = "2.6.13.Final"
 # The user of the registry's database, which infra.provision creates.
 _USER = "registry"

@@ -1,7 +1,7 @@
 """API keys in DynamoDB: the table of schemas/dynamodb/api_keys.json. Only digests of the keys are stored.
 
 An item of its own finds a key by its id, and an index of the table lists the keys. The table is scanned only once, to
-list the keys of earlier versions (provisioning/api_keys.py).
+list the keys of earlier versions (ops/provisioning/api_keys.py).
 
 A key that is made by a request with an Idempotency-Key is stored together with the request, in one transaction: a
 repeated request finds the key. The text of the key is in the first response only.

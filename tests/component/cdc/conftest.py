@@ -2,7 +2,7 @@
 
 import pytest
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from devstack.config import StackConfig
-from devstack.provision import create_indices
 from functions.cdc_consumer.apply_changes import ApplyChanges
 from functions.cdc_consumer.generation import Generation
+from local.devstack.config import StackConfig
+from local.devstack.provision import create_indices
 from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.clock import SystemClock
 from masscomm.kafka.event import KafkaRecord

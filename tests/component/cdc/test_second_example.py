@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from devstack.config import ROOT, StackConfig
+from local.devstack.config import ROOT, StackConfig
 from tests.support.changed_tree import changed_tree, printed_json
 
 SECOND = ROOT / "examples" / "crm"
@@ -11,9 +11,9 @@ SECOND = ROOT / "examples" / "crm"
 CAPTURED = """
 import json
 from pathlib import Path
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.kafka.producer import InMemoryProducer
-from provisioning.source_check import require_source
+from ops.provisioning.source_check import require_source
 from tests.support.harness.change_data_capture import RunningGeneration
 
 config = StackConfig.from_dict(json.loads(CONFIG))

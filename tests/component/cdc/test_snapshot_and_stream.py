@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.cdc.change_events import RowChanged
 from masscomm.errors import Retry
 from masscomm.kafka.topics import cdc_topic

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from devstack.config import StackConfig
-from devstack.provision import create_topics
+from local.devstack.config import StackConfig
+from local.devstack.provision import create_topics
 from masscomm.cdc.progress import KafkaCdcProgress
 from masscomm.errors import Retry
 from masscomm.kafka.topics import cdc_topics

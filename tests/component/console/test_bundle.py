@@ -4,7 +4,7 @@ import gzip
 import re
 from pathlib import Path
 
-from devstack.services.lambda_host import CONSOLE
+from local.devstack.services.lambda_host import CONSOLE
 
 # The limit of docs/console.md, in bytes of gzip.
 LARGEST = 200_000

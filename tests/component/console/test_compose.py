@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Request, Route, expect
 
-from devstack.services.lambda_host import CONSOLE
+from local.devstack.services.lambda_host import CONSOLE
 from tests.support.harness import console_pictures, rest_api
 from tests.support.harness.console import Console, is_send, open_console
 from tests.support.until import until

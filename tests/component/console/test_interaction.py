@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from devstack.services.lambda_host import CONSOLE
+from local.devstack.services.lambda_host import CONSOLE
 from tests.support.harness import console_pictures, rest_api
 from tests.support.harness.console import OBSERVE, Console, open_console
 

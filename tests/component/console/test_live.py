@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Route, expect
 
-from devstack.services.lambda_host import CONSOLE
 from functions.metrics_handler import handler as metrics_handler
 from functions.metrics_handler.store.port import ChannelTotals
+from local.devstack.services.lambda_host import CONSOLE
 from tests.support.harness import rest_api
 from tests.support.harness.console import Console, open_console
 

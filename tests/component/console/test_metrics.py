@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 
-from devstack.services.lambda_host import CONSOLE
 from functions.metrics_handler import handler as metrics_handler
+from local.devstack.services.lambda_host import CONSOLE
 from tests.support.harness import console_pictures, rest_api
 from tests.support.harness.console import Console, open_console
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Route, expect
 
-from devstack.services.lambda_host import CONSOLE
 from functions.operations_handler import handler as operations_handler
+from local.devstack.services.lambda_host import CONSOLE
 from tests.support.harness import rest_api
 from tests.support.harness.console import Console, open_console
 from tests.support.harness.operations_api import KEY_ID

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from devstack.services.lambda_host import CONSOLE
+from local.devstack.services.lambda_host import CONSOLE
 from tests.support.harness import console_pictures, rest_api
 from tests.support.harness.console import Console, open_console
 from tests.support.harness.console_pictures import PHONE, PICTURES, SIGNED_OUT

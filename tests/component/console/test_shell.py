@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from devstack.services.lambda_host import CONSOLE
+from local.devstack.services.lambda_host import CONSOLE
 from masscomm.domain.signing_keys import KeySet
 from masscomm.domain.unsubscribe_tokens import Subscription, sign
 from tests.support.harness import console_pictures, rest_api

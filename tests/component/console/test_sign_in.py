@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from devstack.services.lambda_host import CONSOLE
-from emulators import sign_in
+from local.devstack.services.lambda_host import CONSOLE
+from local.emulators import sign_in
 from tests.support.harness import rest_api
 from tests.support.harness.console import is_send, open_console
 

@@ -7,10 +7,10 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-from devstack import dead_letters as commands
-from devstack.config import StackConfig
-from devstack.installation import Installation
-from devstack.provision import create_topics, register_schemas
+from cli import dead_letters as commands
+from cli.installation import Installation
+from local.devstack.config import StackConfig
+from local.devstack.provision import create_topics, register_schemas
 from masscomm.clock import SystemClock
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics

@@ -15,9 +15,9 @@ from confluent_kafka import KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from devstack.config import StackConfig
-from devstack.provision import create_topics, register_schemas
 from functions.preference_checker.check_preferences import CheckPreferences
+from local.devstack.config import StackConfig
+from local.devstack.provision import create_topics, register_schemas
 from masscomm.chain.batch import BatchDriver
 from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory

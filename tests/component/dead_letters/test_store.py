@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.errors import DeadLetter as BadRecord
 from masscomm.errors import Retry
 from masscomm.kafka.dead_letters import dead_letter_headers

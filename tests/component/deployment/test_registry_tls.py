@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import urllib3
 
-from devstack.service import java, java_home
-from devstack.setup import JARS
+from local.devstack.service import java, java_home
+from local.devstack.setup import JARS
 from tests.support.cdk.templates import SynthesisedEnvironment
 from tests.support.until import until
 

@@ -7,8 +7,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from devstack.service import jars, java
-from devstack.setup import CONNECT_PLUGIN
+from local.devstack.service import jars, java
+from local.devstack.setup import CONNECT_PLUGIN
 from tests.support.servers.answering_server import answering
 
 NAME = "masscomm/monolith"

@@ -4,11 +4,11 @@ from uuid import uuid4
 import pytest
 from mypy_boto3_sns import SNSClient
 
-from devstack.config import StackConfig
-from devstack.provision import create_indices
 from functions.device_registrar.device_states import OpenSearchDeviceStates
 from functions.device_registrar.endpoints import SnsEndpoints
 from functions.device_registrar.token_holders import OpenSearchTokenHolders
+from local.devstack.config import StackConfig
+from local.devstack.provision import create_indices
 from tests.support.contracts.device_registrar import (
     DeviceStatesContract,
     Enabled,

@@ -17,8 +17,8 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from psycopg import sql
 
-from devstack.config import StackConfig
-from devstack.provision import (
+from local.devstack.config import StackConfig
+from local.devstack.provision import (
     MONOLITH_MIGRATION,
     SCHEMAS,
     ProvisioningError,

@@ -1,6 +1,6 @@
 from confluent_kafka.admin import AdminClient
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 
 
 def test_a_worker_gets_the_address_of_a_running_broker(kafka: StackConfig) -> None:

@@ -10,14 +10,14 @@ import httpx
 import psycopg
 import pytest
 
-from devstack.config import StackConfig
-from devstack.provision import changed_topics, create_dynamodb_tables, create_topics, missing_dynamodb_tables
-from devstack.upgrade import upgrade
+from local.devstack.config import StackConfig
+from local.devstack.provision import changed_topics, create_dynamodb_tables, create_topics, missing_dynamodb_tables
+from local.devstack.upgrade import upgrade
 from masscomm.kafka.topics import chain_topics
-from provisioning import SCHEMAS, ProvisioningError
-from provisioning.database import TABLES, unapplied_tables
-from provisioning.directory import create_indices, outdated_indices
-from provisioning.registry import register_schemas, unregistered
+from ops.provisioning import SCHEMAS, ProvisioningError
+from ops.provisioning.database import TABLES, unapplied_tables
+from ops.provisioning.directory import create_indices, outdated_indices
+from ops.provisioning.registry import register_schemas, unregistered
 from tests.support.servers.dynamodb_table import dynamodb
 from tests.support.servers.metrics_database import metrics_database
 
@@ -82,7 +82,7 @@ def test_a_file_that_fails_stays_pending(
 ) -> None:
     wrong = tmp_path / "99_wrong.sql"
     wrong.write_text("create table half (id int); select nothing")
-    monkeypatch.setattr("provisioning.database.TABLES", (*TABLES, wrong))
+    monkeypatch.setattr("ops.provisioning.database.TABLES", (*TABLES, wrong))
     with pytest.raises(psycopg.errors.UndefinedColumn):
         upgraded(installation)
     assert unapplied_tables(installation.database_url("metrics")) == ["apply schemas/tables/99_wrong.sql"]
@@ -140,7 +140,7 @@ def test_an_index_is_added_to_a_table_of_dynamodb(localstack: StackConfig, monke
     keys = {each["AttributeName"] for each in definition["table"]["KeySchema"]}
     attributes = definition["table"]["AttributeDefinitions"]
     definition["table"]["AttributeDefinitions"] = [each for each in attributes if each["AttributeName"] in keys]
-    monkeypatch.setattr("devstack.provision._dynamodb_definitions", lambda: [definition])
+    monkeypatch.setattr("local.devstack.provision._dynamodb_definitions", lambda: [definition])
     assert missing_dynamodb_tables(client) == [f"create the table {name}"]
     create_dynamodb_tables(client)
     definition["table"] |= {"GlobalSecondaryIndexes": indices, "AttributeDefinitions": attributes}

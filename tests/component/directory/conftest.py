@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.provision import create_indices
+from local.devstack.provision import create_indices
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.domain.preference_changes import INDEX as PREFERENCE_CHANGES
 from tests.support.servers.directory_tables import OpenSearchTables

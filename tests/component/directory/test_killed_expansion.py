@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from devstack.config import ROOT, StackConfig
-from devstack.service import AWS_CREDENTIALS
+from local.devstack.config import ROOT, StackConfig
+from local.devstack.service import AWS_CREDENTIALS
 from masscomm.domain.records import AudienceRequested, SendRequested
 from masscomm.domain.users import User
 from masscomm.kafka import topics

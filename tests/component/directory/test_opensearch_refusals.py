@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.directory.bulk_writes import VersionedDocument, connect, write
 from masscomm.directory.client import OpenSearch, TransportError
 from masscomm.errors import DeadLetter, Retry

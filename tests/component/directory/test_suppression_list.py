@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devstack.provision import create_indices
+from local.devstack.provision import create_indices
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.directory.suppression_list import OpenSearchSuppressionList, StoredSuppression, SuppressionList
 from masscomm.domain.suppressions import INDEX

@@ -6,10 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.config import StackConfig
-from erasure.delayed_records import DelayedRecords
-from erasure.item_tables import ItemTables
-from erasure.person import ERASED_USER, Person
+from local.devstack.config import StackConfig
 from masscomm.clock import FixedClock
 from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.outcomes import SENT
@@ -18,6 +15,9 @@ from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
+from ops.erasure.delayed_records import DelayedRecords
+from ops.erasure.item_tables import ItemTables
+from ops.erasure.person import ERASED_USER, Person
 from tests.support.harness.chain import NOW
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 

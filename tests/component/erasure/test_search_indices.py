@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from devstack.provision import create_indices
-from erasure.person import ERASED_USER, Person
-from erasure.search_indices import SearchIndices
 from functions.receipts.sent_messages import MESSAGES, OpenSearchSentMessages, OutcomeWithTrace
+from local.devstack.provision import create_indices
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.directory.preference_changes import OpenSearchPreferenceChanges
 from masscomm.domain import suppressions
 from masscomm.domain.preference_changes import PreferenceChanges, Wish
 from masscomm.errors import Retry
+from ops.erasure.person import ERASED_USER, Person
+from ops.erasure.search_indices import SearchIndices
 from tests.support.contracts.sent_messages import outcome
 from tests.support.servers.opensearch_client import TestClient
 

@@ -17,11 +17,11 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from devstack.config import StackConfig
-from emulators.event_source import Partition, SourceRecord
-from emulators.event_source.kafka import KafkaDestination, KafkaSource
-from emulators.event_source.memory import MemoryBroker, MemoryDestination, MemorySource
-from emulators.event_source.ports import FailureDestination, RecordSource, RecordTooLargeError
+from local.devstack.config import StackConfig
+from local.emulators.event_source import Partition, SourceRecord
+from local.emulators.event_source.kafka import KafkaDestination, KafkaSource
+from local.emulators.event_source.memory import MemoryBroker, MemoryDestination, MemorySource
+from local.emulators.event_source.ports import FailureDestination, RecordSource, RecordTooLargeError
 
 TIMEOUT_S = 30.0
 SMALL = 64 * 1024

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.stores.api_keys.dynamodb import ApiKeys
 from masscomm.stores.api_keys.port import KeyStore
 from tests.support.contracts.api_keys import ConcurrentKeyStoreContract

@@ -3,7 +3,7 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.errors import Stop
 from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
 from masscomm.stores.audit_log.port import AuditLog

@@ -7,8 +7,8 @@ import pytest
 import urllib3
 from confluent_kafka import Message
 
-from devstack.config import StackConfig
 from functions.preference_checker.check_preferences import CheckPreferences
+from local.devstack.config import StackConfig
 from masscomm.chain.batch import BatchDriver
 from masscomm.clock import FixedClock, SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory

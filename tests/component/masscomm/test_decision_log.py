@@ -3,7 +3,7 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.clock import FixedClock
 from masscomm.errors import Stop
 from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog

@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from devstack.config import StackConfig
-from devstack.provision import SCHEMAS, create_dynamodb_tables
+from local.devstack.config import StackConfig
+from local.devstack.provision import SCHEMAS, create_dynamodb_tables
 from masscomm.aws.client import DynamoDb
 from masscomm.aws.request import Limits
 from masscomm.clock import FixedClock

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.aws.dynamodb import ConditionFailed, ItemRefused, answering
 from masscomm.errors import Stop
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table

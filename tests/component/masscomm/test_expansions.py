@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.stores.expansions import Expansions
 from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
 from tests.support.contracts.expansions import ConcurrentExpansionsContract, ExpansionsContract

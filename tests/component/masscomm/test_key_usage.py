@@ -3,7 +3,7 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.errors import Stop
 from masscomm.http.rate_limits import KeyUsage
 from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage

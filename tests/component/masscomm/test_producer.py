@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.errors import Retry
 from masscomm.kafka.producer import KafkaProducer, Producer
 from tests.support.contracts.producer import TOO_LARGE, DeliveryReports, ProducerContract, Target

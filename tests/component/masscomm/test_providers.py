@@ -2,7 +2,7 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.channels.provider import EmailProvider
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush

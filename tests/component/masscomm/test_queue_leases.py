@@ -3,9 +3,9 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.config import StackConfig
 from functions.preference_checker.broadcast_queues import BroadcastQueues, QueueLeaseStore
 from functions.preference_checker.queue_leases_dynamodb import DynamoDbQueueLeaseStore
+from local.devstack.config import StackConfig
 from masscomm.clock import SystemClock
 from masscomm.domain.lanes import Lane
 from masscomm.errors import Retry, Stop

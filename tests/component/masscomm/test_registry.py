@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 import urllib3
 
-from devstack.config import StackConfig
-from devstack.provision import register_schemas
+from local.devstack.config import StackConfig
+from local.devstack.provision import register_schemas
 from masscomm.clock import FixedClock
 from masscomm.errors import DeadLetter
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry, UnknownSchema, own_schema

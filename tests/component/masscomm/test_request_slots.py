@@ -3,7 +3,7 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.errors import Stop
 from masscomm.stores.request_slots.dynamodb import DynamoDbRequestSlots
 from masscomm.stores.request_slots.port import Kind, RequestSlots

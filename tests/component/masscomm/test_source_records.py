@@ -2,7 +2,7 @@ import socket
 
 import pytest
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.errors import Retry
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.kafka.source_records import KafkaSourceRecords

@@ -10,10 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from devstack.config import ROOT, StackConfig
-from devstack.stack import Stack
 from functions.metrics_handler import handler as module
 from functions.metrics_handler.store.postgres import PostgresMetricsStore
+from local.devstack.config import ROOT, StackConfig
+from local.devstack.stack import Stack
 from tests.support.inputs.api_gateway_events import get, lambda_context
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 from tests.support.servers.metrics_database import metrics_database

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from devstack.config import StackConfig
 from functions.metrics_handler.routes.metrics import MetricsRoute
 from functions.metrics_handler.store.postgres import PostgresMetricsStore
+from local.devstack.config import StackConfig
 from masscomm.clock import FixedClock
 from masscomm.http.tenant import ALL_CLUBS
 from masscomm.stores.metrics_database import connection_pool

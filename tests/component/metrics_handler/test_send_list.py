@@ -9,7 +9,6 @@ from itertools import product
 import psycopg
 import pytest
 
-from devstack.config import StackConfig
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.port import (
     ChannelTotals,
@@ -19,6 +18,7 @@ from functions.metrics_handler.store.port import (
     SendTotals,
 )
 from functions.metrics_handler.store.postgres import PostgresMetricsStore
+from local.devstack.config import StackConfig
 from masscomm.domain.send_states import BY_COUNTS, SendState, counted_state
 from masscomm.domain.statuses import TERMINAL, Status
 from masscomm.stores.metrics_database import connection_pool

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from devstack.config import StackConfig
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.store.port import (
     Bounds,
@@ -34,6 +33,7 @@ from functions.metrics_handler.store.port import (
     Trends,
 )
 from functions.metrics_handler.store.postgres import PostgresMetricsStore
+from local.devstack.config import StackConfig
 from masscomm.domain.grains import Grain
 from masscomm.stores.metrics_database import connection_pool
 from tests.support.servers.metrics_database import metrics_database

@@ -9,11 +9,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from devstack.config import ROOT, StackConfig
 from examples.crm import apply_preferences as crm
 from examples.monolith import apply_preferences as general
 from examples.monolith.apply_preferences import apply
 from examples.monolith.seed import create_tables
+from local.devstack.config import ROOT, StackConfig
 from masscomm.domain.preference_changes import Wish, after_wishes
 from masscomm.domain.source_tables import SourceError, read_source
 

@@ -7,9 +7,9 @@ import httpx
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from devstack.config import StackConfig
-from devstack.provision import create_topics, register_schemas
 from examples.monolith.emit import Emitter
+from local.devstack.config import StackConfig
+from local.devstack.provision import create_topics, register_schemas
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.topics import Topic
 

@@ -7,11 +7,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from devstack.config import StackConfig
-from devstack.demo.oracle import World
 from examples.monolith.rows import set_quiet_hours
 from examples.monolith.seed import create_tables, generate, seed
 from examples.monolith.templates import TEMPLATES
+from local.devstack.config import StackConfig
+from local.devstack.demo.oracle import World
 
 type Connection = psycopg.Connection[Any]
 

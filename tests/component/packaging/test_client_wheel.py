@@ -29,7 +29,7 @@ def required(name: str) -> set[str]:
 def test_the_wheel_of_the_client_brings_httpx_only(tmp_path: Path) -> None:
     """The build and the installation read the package index, apart from what uv has in its cache."""
     source, environment = tmp_path / "client", tmp_path / "environment"
-    shutil.copytree(ROOT / "client", source, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "sdk" / "python", source, ignore=shutil.ignore_patterns("__pycache__"))
     python = environment / "bin" / "python"
     subprocess.run([UV, "build", "--quiet", "--wheel", source, "-o", tmp_path / "wheel"], check=True)
     subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, environment], check=True)

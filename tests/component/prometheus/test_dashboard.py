@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from emulators.gateway import Gateway, Route
-from emulators.prometheus import CONTENT_TYPE, FunctionLines, GatewayMetrics, exposition
 from infra.grafana.dashboard import PANELS, RATE
+from local.emulators.gateway import Gateway, Route
+from local.emulators.prometheus import CONTENT_TYPE, FunctionLines, GatewayMetrics, exposition
 from tests.support.inputs.operational_metrics import HOST_STATUS, SENDS, write_every_metric
 from tests.support.servers.prometheus import scraping, values
 

@@ -11,9 +11,9 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from devstack.config import StackConfig
-from devstack.setup import JARS
-from provisioning.database import (
+from local.devstack.config import StackConfig
+from local.devstack.setup import JARS
+from ops.provisioning.database import (
     TABLES,
     TOKENS,
     apply_sql,

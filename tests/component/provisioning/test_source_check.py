@@ -12,13 +12,13 @@ import yaml
 from psycopg.sql import SQL, Identifier, Literal
 from typer.testing import CliRunner
 
-from devstack.cli import app
-from devstack.config import ROOT, StackConfig
-from devstack.provision import MONOLITH_MIGRATION, put_connector
+from cli.main import app
+from local.devstack.config import ROOT, StackConfig
+from local.devstack.provision import MONOLITH_MIGRATION, put_connector
 from masscomm.domain.source_tables import read_settings_names, read_source, source_tables
-from provisioning import ProvisioningError, source_check
-from provisioning.source_check import Finding, check_source
-from provisioning.source_samples import sample_source
+from ops.provisioning import ProvisioningError, source_check
+from ops.provisioning.source_check import Finding, check_source
+from ops.provisioning.source_samples import sample_source
 
 SECOND = ROOT / "examples" / "crm"
 

@@ -4,9 +4,9 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.config import StackConfig
-from devstack.provision import create_indices
 from functions.receipts.sent_messages import MESSAGES, OpenSearchSentMessages, OutcomeWithTrace, SentMessages
+from local.devstack.config import StackConfig
+from local.devstack.provision import create_indices
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.domain.time_limits import SENT_MESSAGES_KEPT_S
 from masscomm.errors import Retry

@@ -7,11 +7,11 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
-from devstack import suppressions as commands
-from devstack.config import StackConfig
-from devstack.installation import Installation
-from devstack.provision import create_indices
+from cli import suppressions as commands
+from cli.installation import Installation
 from functions.receipts.sent_messages import OpenSearchSentMessages
+from local.devstack.config import StackConfig
+from local.devstack.provision import create_indices
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.domain.ids import address_id
 from masscomm.domain.statuses import Reason

@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import pytest
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.domain.send_controls import SendKey
 from masscomm.domain.time_limits import CLAIM_S
 from masscomm.observability.unreadable_items import UnreadableItem

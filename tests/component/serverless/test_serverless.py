@@ -20,7 +20,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.stores.api_keys.port import digest_of
 
 HERE = Path(__file__).parent
@@ -83,7 +83,7 @@ def program(folder: Path, kafka: StackConfig, topic: str, functions: dict[str, o
         "development_key": digest_of(KEY["x-api-key"]),
     }
     (folder / "config.json").write_text(json.dumps(config))
-    command = [sys.executable, "-m", "emulators.lambda_host", "--config", str(folder / "config.json")]
+    command = [sys.executable, "-m", "local.emulators.lambda_host", "--config", str(folder / "config.json")]
     with (folder / "host.log").open("a") as log:
         process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{ports.gateway}"
@@ -198,7 +198,7 @@ def test_broken_function_is_named_and_stops_no_other(tmp_path: Path, kafka: Stac
     broken = functions(topic) | {"broken": nowhere}
     (tmp_path / "functions.yaml").write_text(yaml.safe_dump({"defaults": DEFAULTS, "functions": broken}))
     config = json.loads((tmp_path / "config.json").read_text())
-    command = [sys.executable, "-m", "emulators.lambda_host", "--config", str(tmp_path / "config.json")]
+    command = [sys.executable, "-m", "local.emulators.lambda_host", "--config", str(tmp_path / "config.json")]
     url = f"http://127.0.0.1:{config['gateway_port']}"
 
     def report() -> dict[str, object]:
@@ -217,7 +217,7 @@ def test_broken_function_is_named_and_stops_no_other(tmp_path: Path, kafka: Stac
 
 
 def test_port_in_use_is_reported_in_one_line(running: Program, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "emulators.lambda_host", "--config", str(tmp_path / "config.json")]
+    command = [sys.executable, "-m", "local.emulators.lambda_host", "--config", str(tmp_path / "config.json")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     assert done.returncode == 1
     assert "the function host could not start" in done.stderr

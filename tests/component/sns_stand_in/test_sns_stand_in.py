@@ -15,11 +15,11 @@ from botocore.exceptions import ClientError
 from mypy_boto3_ses import SESClient
 from mypy_boto3_sns import SNSClient
 
-from devstack.service import AWS_CREDENTIALS
-from devstack.sns_process import SnsStandIn
-from emulators.sns_stand_in import Rule, endpoint_arn
-from emulators.sns_stand_in.server import form_fields
 from functions.device_registrar.endpoints import SnsEndpoints
+from local.devstack.service import AWS_CREDENTIALS
+from local.devstack.sns_process import SnsStandIn
+from local.emulators.sns_stand_in import Rule, endpoint_arn
+from local.emulators.sns_stand_in.server import form_fields
 from masscomm.aws.signature import Credentials
 from masscomm.channels.email import email_message
 from masscomm.channels.provider import EmailProvider

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.session import ToFrame, frames_of, new_session
 

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from spark_metrics import session
 from spark_metrics.session import kafka_range
 from spark_metrics.settings import Settings

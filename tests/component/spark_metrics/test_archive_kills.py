@@ -14,10 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from devstack.config import ROOT
-from devstack.service import base_environment
-from devstack.services.spark import spark_jars
-from erasure.person import ERASED_USER
+from local.devstack.config import ROOT
+from local.devstack.service import base_environment
+from local.devstack.services.spark import spark_jars
+from ops.erasure.person import ERASED_USER
 from tests.support.spark.archived import NOW, a_send, an_outcome
 from tests.support.spark.counted_stream import CountedStream
 from tests.support.spark.metrics_job import wait_until

@@ -11,10 +11,10 @@ import pytest
 from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.errors import Stop
 from masscomm.kafka.avro import InMemorySchemaRegistry
-from provisioning.database import TABLES, apply_sql
+from ops.provisioning.database import TABLES, apply_sql
 from spark_metrics.archive_mark import check_table, claim_table
 from spark_metrics.archive_table import ArchiveTable
 from spark_metrics.archiver import Archiver

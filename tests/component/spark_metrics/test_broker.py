@@ -3,7 +3,7 @@ from uuid import uuid4
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from spark_metrics.broker import Broker
 from tests.support.spark.metrics_job import wait_until
 

@@ -7,9 +7,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.errors import Stop
-from provisioning.database import TABLES, apply_sql
+from ops.provisioning.database import TABLES, apply_sql
 from spark_metrics.database import connect
 
 

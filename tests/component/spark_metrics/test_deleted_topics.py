@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from devstack.config import StackConfig
-from devstack.provision import create_topics, register_schemas
-from devstack.stack import Stack
+from local.devstack.config import StackConfig
+from local.devstack.provision import create_topics, register_schemas
+from local.devstack.stack import Stack
 from masscomm.kafka.topics import chain_topics
 from spark_metrics.broker import Broker
 from tests.support.servers.metrics_database import metrics_database

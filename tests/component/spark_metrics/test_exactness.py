@@ -18,9 +18,9 @@ import psutil
 import psycopg
 import pytest
 
-from devstack.config import StackConfig
-from devstack.provision import create_topics, register_schemas
-from devstack.stack import Stack
+from local.devstack.config import StackConfig
+from local.devstack.provision import create_topics, register_schemas
+from local.devstack.stack import Stack
 from masscomm.kafka.topics import chain_topics
 from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.documented import as_the_pages_say

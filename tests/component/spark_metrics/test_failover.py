@@ -8,12 +8,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from devstack.config import StackConfig
-from devstack.provision import create_topics, register_schemas
-from devstack.service import RunOnce, Service
-from devstack.services.postgres import binaries
-from devstack.stack import Stack
-from emulators.local import LOOPBACK
+from local.devstack.config import StackConfig
+from local.devstack.provision import create_topics, register_schemas
+from local.devstack.service import RunOnce, Service
+from local.devstack.services.postgres import binaries
+from local.devstack.stack import Stack
+from local.emulators.local import LOOPBACK
 from masscomm.kafka.topics import chain_topics
 from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.documented import as_the_pages_say

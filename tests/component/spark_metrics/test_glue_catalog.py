@@ -13,9 +13,9 @@ import pytest
 import requests
 from moto import mock_aws
 
-from devstack.config import ROOT
-from devstack.service import base_environment
 from infra.cdk.resources.spark_run import shipped_jars
+from local.devstack.config import ROOT
+from local.devstack.service import base_environment
 
 REGION = "eu-central-1"
 HOSTS = {"glue": f"glue.{REGION}.amazonaws.com", "s3": f"s3.{REGION}.amazonaws.com"}

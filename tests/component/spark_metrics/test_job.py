@@ -17,9 +17,9 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 
-from devstack.config import StackConfig
-from devstack.provision import create_topics, register_schemas
-from devstack.stack import Stack
+from local.devstack.config import StackConfig
+from local.devstack.provision import create_topics, register_schemas
+from local.devstack.stack import Stack
 from masscomm.domain import ids
 from masscomm.domain.categories import resolve_channels
 from masscomm.errors import Stop

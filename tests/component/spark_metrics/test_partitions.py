@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from masscomm.domain.grains import Grain
-from provisioning.database import TABLES as FILES
-from provisioning.database import apply_sql
+from ops.provisioning.database import TABLES as FILES
+from ops.provisioning.database import apply_sql
 from spark_metrics.database import connect
 from spark_metrics.partitions import LOG, TABLES, Partitioned, drop_before, make_partitions, partitions_of
 from spark_metrics.retention import delete_sends

@@ -15,11 +15,11 @@ import psycopg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from devstack.config import ROOT
-from devstack.service import base_environment
-from devstack.services.spark import spark_jars
-from erasure.person import ERASED_USER
+from local.devstack.config import ROOT
+from local.devstack.service import base_environment
+from local.devstack.services.spark import spark_jars
 from masscomm.errors import Stop
+from ops.erasure.person import ERASED_USER
 from spark_metrics.archive_table import ArchiveTable
 from spark_metrics.maintenance import maintain
 from spark_metrics.query import query

@@ -19,7 +19,7 @@ from zlib import crc32
 import psycopg
 import pytest
 
-from devstack.provision import SCHEMAS, apply_sql
+from local.devstack.provision import SCHEMAS, apply_sql
 from masscomm.errors import Retry, Stop
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECORDS_QUARANTINED

@@ -8,7 +8,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from devstack.provision import SCHEMAS, apply_sql
+from local.devstack.provision import SCHEMAS, apply_sql
 from spark_metrics import counted_ids
 from spark_metrics.lane_merge import prepare
 

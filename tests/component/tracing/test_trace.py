@@ -12,12 +12,12 @@ from aws_lambda_powertools import Logger
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-from devstack import cli
-from devstack.config import StackConfig
-from devstack.installation import Installation
-from devstack.provision import create_topics, register_schemas
+from cli import main as cli
+from cli.installation import Installation
 from functions.receipts.process_receipts import ProcessReceipts
 from functions.receipts.sent_messages import InMemorySentMessages
+from local.devstack.config import StackConfig
+from local.devstack.provision import create_topics, register_schemas
 from masscomm.clock import FixedClock
 from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.ids import notification_id

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from devstack.config import StackConfig
 from functions.webhook_events.send_counts import PostgresChangedCounts
+from local.devstack.config import StackConfig
 from masscomm.domain.send_controls import SendKey
 from masscomm.domain.send_states import SendState, counted_state
 from masscomm.stores.changed_sends import Position

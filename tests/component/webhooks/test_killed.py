@@ -18,10 +18,10 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from devstack.config import ROOT, StackConfig
-from devstack.service import AWS_CREDENTIALS
-from emulators.local import REGION
 from examples.receive_webhooks import is_valid
+from local.devstack.config import ROOT, StackConfig
+from local.devstack.service import AWS_CREDENTIALS
+from local.emulators.local import REGION
 from masscomm.clock import SystemClock
 from masscomm.domain.send_controls import SendControl, SendKey
 from masscomm.domain.signing_keys import KeySet

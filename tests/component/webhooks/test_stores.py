@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.stores.changed_sends import ChangedSends
 from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
 from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries

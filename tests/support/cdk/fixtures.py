@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from devstack.config import ROOT
 from infra.cdk.config import LOCAL
+from local.devstack.config import ROOT
 from tests.support.cdk.synthesise import REPLACING, SYNTHESISED
 from tests.support.cdk.templates import SynthesisedEnvironment
 

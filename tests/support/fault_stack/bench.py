@@ -24,22 +24,22 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from client import ApiError
-from devstack.client_log import KAFKA_LOGGER
-from devstack.config import GENERATION
-from devstack.demo import provider
-from devstack.demo.api import Api, SendStatus
-from devstack.demo.oracle import Ask, expect
-from devstack.demo.records import DeadLettered, DeadLetterTail, OutcomeTail, RecordsError, TopicReader
+from cli.client_log import KAFKA_LOGGER
 from examples.monolith.emit import Emitter
 from functions.catalogue import read_catalogue
 from functions.delivery.publish import UNRECORDED
+from local.devstack.config import GENERATION
+from local.devstack.demo import provider
+from local.devstack.demo.api import Api, SendStatus
+from local.devstack.demo.oracle import Ask, expect
+from local.devstack.demo.records import DeadLettered, DeadLetterTail, OutcomeTail, RecordsError, TopicReader
 from masscomm.domain.ids import notification_id
 from masscomm.domain.statuses import TERMINAL, Status
 from masscomm.errors import Retry
 from masscomm.kafka.admin import KafkaAdmin
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.offsets import topic_offsets
+from masscomm_client import ApiError
 from tests.support.fault_stack.cell import Cell, Load, Result
 from tests.support.fault_stack.population import CATEGORIES, CLUB, CLUBS, DEVICES_A_USER, Population, address
 from tests.support.fault_stack.stack import FaultStack

@@ -8,14 +8,14 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from devstack.config import GENERATION, StackConfig
-from devstack.demo.directory import Directory
-from devstack.demo.oracle import World
-from devstack.service import function_environment
-from emulators.sns_stand_in import endpoint_arn
 from examples.monolith.rows import TABLES, count, set_quiet_hours
 from examples.monolith.seed import create_tables, seed
 from functions.device_registrar.device_states import DeviceState, OpenSearchDeviceStates, StatesOfDevice
+from local.devstack.config import GENERATION, StackConfig
+from local.devstack.demo.directory import Directory
+from local.devstack.demo.oracle import World
+from local.devstack.service import function_environment
+from local.emulators.sns_stand_in import endpoint_arn
 from tests.support.servers.opensearch_client import TestClient
 from tests.support.until import until
 

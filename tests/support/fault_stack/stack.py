@@ -17,13 +17,13 @@ from typing import Any, Self
 import boto3
 import yaml
 
-from devstack.config import GENERATION, ROOT, StackConfig
-from devstack.provision import provisioning
-from devstack.service import AWS_CREDENTIALS, Service, Task, function_environment
-from devstack.services import all_services
-from devstack.sns_process import SnsStandIn
-from devstack.stack import Stack
-from emulators.local import LOOPBACK, REGION
+from local.devstack.config import GENERATION, ROOT, StackConfig
+from local.devstack.provision import provisioning
+from local.devstack.service import AWS_CREDENTIALS, Service, Task, function_environment
+from local.devstack.services import all_services
+from local.devstack.sns_process import SnsStandIn
+from local.devstack.stack import Stack
+from local.emulators.local import LOOPBACK, REGION
 from tests.support.fault_stack.proxy import HttpProxy, KafkaProxy, Loop, TcpProxy
 
 # Short delays of mappings and scheduler; with those of production every cell would take minutes.

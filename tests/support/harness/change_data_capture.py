@@ -19,16 +19,16 @@ import psycopg
 from confluent_kafka import Consumer, Message, TopicPartition
 from psycopg.sql import SQL, Identifier
 
-from devstack.config import StackConfig
-from devstack.provision import (
+from functions.cdc_consumer.apply_changes import ApplyChanges
+from functions.cdc_consumer.generation import Generation
+from local.devstack.config import StackConfig
+from local.devstack.provision import (
     MONOLITH_MIGRATION,
     await_connector,
     connector_config,
     create_indices,
     create_topics,
 )
-from functions.cdc_consumer.apply_changes import ApplyChanges
-from functions.cdc_consumer.generation import Generation
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.change_events import ChangeDecoder
 from masscomm.cdc.progress import KafkaCdcProgress

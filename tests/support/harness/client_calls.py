@@ -9,13 +9,13 @@ import httpx
 import pytest
 from confluent_kafka import Producer
 
-from client import ApiError, Client
-from client.types import SmallSend
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.directory.device_states import INDEX as STATES
 from masscomm.directory.disabled_devices import DisabledReason
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import INDEX, Suppression
+from masscomm_client import ApiError, Client
+from masscomm_client.types import SmallSend
 from tests.support.harness.webhook_receiver import receiving
 from tests.support.until import until
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from playwright.sync_api import ConsoleMessage, Page, Request, expect, sync_playwright
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 # The time for the metrics job to count a batch on a loaded machine, in milliseconds.

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from devstack.services.lambda_host import CONSOLE
 from functions.metrics_handler import handler as metrics_handler
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
 from functions.send_handler import handler as send_handler
+from local.devstack.services.lambda_host import CONSOLE
 from masscomm.clock import SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.grains import Grain

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from emulators.event_source import EventSourceMapping, MappingSpec, Partition
-from emulators.event_source.memory import MemoryBroker, MemoryDestination, MemorySource
-from emulators.event_source.record import EventEnvelope
+from local.emulators.event_source import EventSourceMapping, MappingSpec, Partition
+from local.emulators.event_source.memory import MemoryBroker, MemoryDestination, MemorySource
+from local.emulators.event_source.record import EventEnvelope
 
 TIMEOUT_S = 20.0
 ENVELOPE = EventEnvelope(event_source_arn="arn:aws:kafka:us-east-1:0:cluster/c/1", bootstrap_servers="b:9092")

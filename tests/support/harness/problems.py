@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import httpx
 
-from client import Client
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.http.idempotency import REPLAYED
 from masscomm.http.problem import CONTENT_TYPE
+from masscomm_client import Client
 from tests.support.harness.webhook_receiver import receiving
 from tests.support.schemathesis_run import DOCUMENT
 

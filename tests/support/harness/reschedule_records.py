@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from emulators.event_source.on_failure import Condition, LastResponse, failure_record
-from emulators.event_source.record import EventEnvelope, Partition, SourceRecord
 from functions.scheduler.reschedule_records import RescheduleRecords
+from local.emulators.event_source.on_failure import Condition, LastResponse, failure_record
+from local.emulators.event_source.record import EventEnvelope, Partition, SourceRecord
 from masscomm.domain.records import AvroRecord
 from masscomm.kafka import topics
 from masscomm.kafka.source_records import InMemorySourceRecords

@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from emulators.gateway import Gateway, Route
-from emulators.sign_in import SignIn
 from functions.audiences import handler as audiences
 from functions.audiences.count_audience import CountAudience
 from functions.metrics_handler import handler as metrics_handler
@@ -25,6 +23,8 @@ from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, 
 from functions.preferences_handler import handler as preferences_handler
 from functions.preferences_handler.unsubscribe import Unsubscribe
 from functions.send_handler import handler as send_handler
+from local.emulators.gateway import Gateway, Route
+from local.emulators.sign_in import SignIn
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.channels.unsubscribe_links import UnsubscribeLinks
 from masscomm.clock import FixedClock, SystemClock
@@ -43,7 +43,7 @@ from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.send_controls import InMemorySendControls
-from openapi.document import APIS
+from ops.openapi.document import APIS
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
 from tests.support.harness.preferences_api import use_case as change_preferences

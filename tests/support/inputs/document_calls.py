@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from masscomm.http.scopes import ALL_SCOPES, Scope
-from openapi.document import document
+from ops.openapi.document import document
 
 DOCUMENT = document()
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from emulators.prometheus import FUNCTION_COUNTS, FUNCTION_GAUGES, MAPPING_COUNTS, Sends
+from local.emulators.prometheus import FUNCTION_COUNTS, FUNCTION_GAUGES, MAPPING_COUNTS, Sends
 from masscomm.domain.send_states import SendState
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import ALL

@@ -1,6 +1,6 @@
 """Fixed service times, so that tests do not depend on new measurements."""
 
-from capacity.service_times import Line, Time
+from lab.capacity.service_times import Line, Time
 
 PROVIDER_S = 0.02
 

@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 
 import schemas
-from devstack.config import StackConfig
-from devstack.service import AWS_CREDENTIALS
+from local.devstack.config import StackConfig
+from local.devstack.service import AWS_CREDENTIALS
 from masscomm.aws.client import DynamoDb
 from masscomm.aws.request import Limits
 from tests.support.servers.localstack_client import localstack_client

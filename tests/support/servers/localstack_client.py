@@ -5,8 +5,8 @@ from urllib.parse import urlsplit
 
 from localstack_client.session import Session
 
-from devstack.service import AWS_CREDENTIALS
-from emulators.local import REGION
+from local.devstack.service import AWS_CREDENTIALS
+from local.emulators.local import REGION
 
 
 def localstack_client(url: str, service: str) -> Any:

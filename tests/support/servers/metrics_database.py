@@ -7,8 +7,8 @@ from uuid import uuid4
 import psycopg
 from psycopg import sql
 
-from devstack.config import StackConfig
-from devstack.provision import SCHEMAS, apply_sql
+from local.devstack.config import StackConfig
+from local.devstack.provision import SCHEMAS, apply_sql
 
 
 @contextmanager

@@ -9,7 +9,7 @@ The settings are the environment variables of the job.
 import sys
 from datetime import datetime, timedelta
 
-from erasure.person import ERASED_USER
+from ops.erasure.person import ERASED_USER
 from spark_metrics.archive_table import ArchiveTable
 from spark_metrics.maintenance import maintain
 from spark_metrics.session import spark_session

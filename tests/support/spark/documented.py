@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 
 _MODULES = {"metrics-views.md": "our_views.py", "metrics-sources.md": "devices.py"}
 

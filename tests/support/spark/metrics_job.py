@@ -14,9 +14,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from devstack.config import ROOT, StackConfig
-from devstack.service import base_environment, function_environment
-from devstack.services.spark import spark_environment
+from local.devstack.config import ROOT, StackConfig
+from local.devstack.service import base_environment, function_environment
+from local.devstack.services.spark import spark_environment
 
 WAIT_S = 420  # on a busy machine the job takes a minute to start, and a recomputation three minutes
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import fastavro
 from confluent_kafka import Producer
 
-from devstack.config import StackConfig
+from local.devstack.config import StackConfig
 from masscomm.kafka.avro import own_schema
 
 

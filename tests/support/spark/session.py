@@ -9,7 +9,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from devstack.services.spark import spark_jars
+from local.devstack.services.spark import spark_jars
 from spark_metrics.session import spark_session
 from spark_metrics.settings import Settings
 

@@ -1,4 +1,4 @@
-"""The derived figures, the page and the flame graphs of benchmarks.chain."""
+"""The derived figures, the page and the flame graphs of lab.benchmarks.chain."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chain import flames
-from benchmarks.chain.__main__ import parser, summary
-from benchmarks.chain.measure import Measured
-from benchmarks.chain.page import page
-from benchmarks.chain.scenarios import NAMES, chosen_scenarios
-from benchmarks.chain.usage import EMULATION, FUNCTIONS, SERVERS, Usage, at_rest, group_of
+from lab.benchmarks.chain import flames
+from lab.benchmarks.chain.__main__ import parser, summary
+from lab.benchmarks.chain.measure import Measured
+from lab.benchmarks.chain.page import page
+from lab.benchmarks.chain.scenarios import NAMES, chosen_scenarios
+from lab.benchmarks.chain.usage import EMULATION, FUNCTIONS, SERVERS, Usage, at_rest, group_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from capacity.plan import STEPS, Plan
-from capacity.service_times import ServiceTimes
 from infra.cdk.config import PROD
+from lab.capacity.plan import STEPS, Plan
+from lab.capacity.service_times import ServiceTimes
 from tests.support.inputs.service_times import line
 
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from capacity.comparison import (
+from infra.cdk.config import PROD
+from lab.capacity.comparison import (
     critical_wait_s,
     of_a_broadcast,
     of_a_steady_load,
@@ -14,11 +15,10 @@ from capacity.comparison import (
     throughput,
     wait_in_front_s,
 )
-from capacity.plan import STEPS, Plan
-from capacity.report import PAGE, model_tables, tables, written
-from capacity.service_times import ServiceTimes, measured
-from capacity.workload import Workload
-from infra.cdk.config import PROD
+from lab.capacity.plan import STEPS, Plan
+from lab.capacity.report import PAGE, model_tables, tables, written
+from lab.capacity.service_times import ServiceTimes, measured
+from lab.capacity.workload import Workload
 from tests.support.inputs.service_times import PROVIDER_S
 
 LOAD = Workload(notifications_s=1_000)

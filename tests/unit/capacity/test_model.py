@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from capacity.costs import INTERFACE_ENDPOINTS, a_month, by_the_hour, for_a_million, poller_units, total
-from capacity.figures import Trust
-from capacity.limits import HEADROOM, NODE_VCPUS, first, limits, raised_for
-from capacity.plan import STEPS, Plan, recipients_s
-from capacity.prices import PRICES
-from capacity.quotas import QUOTAS, sns_publish
-from capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes, Time, measured
-from capacity.workload import Workload, sizes
 from infra.cdk.config import ENVIRONMENTS, PROD
+from lab.capacity.costs import INTERFACE_ENDPOINTS, a_month, by_the_hour, for_a_million, poller_units, total
+from lab.capacity.figures import Trust
+from lab.capacity.limits import HEADROOM, NODE_VCPUS, first, limits, raised_for
+from lab.capacity.plan import STEPS, Plan, recipients_s
+from lab.capacity.prices import PRICES
+from lab.capacity.quotas import QUOTAS, sns_publish
+from lab.capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes, Time, measured
+from lab.capacity.workload import Workload, sizes
 from masscomm.domain.lanes import BROADCASTS
 from masscomm.kafka import topics
 from tests.support.inputs.service_times import PROVIDER_S

@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from capacity.comparison import wait_in_front_s
-from capacity.simulation import Account, Calls, Clock, Lane, Provider, Result, Step, broadcast, steady
+from lab.capacity.comparison import wait_in_front_s
+from lab.capacity.simulation import Account, Calls, Clock, Lane, Provider, Result, Step, broadcast, steady
 
 CHECK = Step(name="check", partitions=8, batch=4, record=500, invocation_s=0.01, recipient_s=1e-4, passed=0.8)
 CALLS = Calls(workers=16, slice_size=100, cpu_s=0.001, latency_s=0.02, per_recipient=1.25)

@@ -12,16 +12,16 @@ from typing import Any
 import httpx
 import pytest
 
-import client
-from client import ApiError, AsyncClient, Client
-from client.calls import KEY
-from devstack.config import ROOT
-from openapi.client_types import client_types
-from openapi.synchronous_client import synchronous_client
+import masscomm_client
+from local.devstack.config import ROOT
+from masscomm_client import ApiError, AsyncClient, Client
+from masscomm_client.calls import KEY
+from ops.openapi.client_types import client_types
+from ops.openapi.synchronous_client import synchronous_client
 from tests.support.harness import rest_api
 from tests.support.harness.chain import Chain
 
-FOLDER = Path(client.__file__).parent
+FOLDER = Path(masscomm_client.__file__).parent
 SEND = {"type": "news", "club_id": 1, "to_users": [42, 42]}
 SEND_ID = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
 
@@ -317,15 +317,19 @@ def test_names_in_a_path_are_quoted(call: Caller) -> None:
 
 
 def test_types_and_synchronous_client_are_generated() -> None:
-    assert (FOLDER / "types.py").read_text() == client_types(), "python -m openapi.client_types > client/types.py"
-    command = "python -m openapi.synchronous_client > client/synchronous.py"
+    assert (FOLDER / "types.py").read_text() == client_types(), (
+        "python -m ops.openapi.client_types > sdk/python/masscomm_client/types.py"
+    )
+    command = "python -m ops.openapi.synchronous_client > sdk/python/masscomm_client/synchronous.py"
     assert (FOLDER / "synchronous.py").read_text() == synchronous_client(), command
 
 
 def test_package_needs_httpx_only() -> None:
-    project = tomllib.loads((FOLDER / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text())["project"]
     assert [requirement.partition(">")[0] for requirement in project["dependencies"]] == ["httpx"]
-    script = "import sys; sys.path.insert(0, sys.argv[1]); import client; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script, str(ROOT)], capture_output=True, text=True, check=True)
+    script = "import sys; sys.path.insert(0, sys.argv[1]); import masscomm_client; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(ROOT / "sdk" / "python")], capture_output=True, text=True, check=True
+    )
     imported = {name.partition(".")[0] for name in done.stdout.split()}
-    assert not {"masscomm", "functions", "openapi", "pydantic", "aiohttp", "boto3"} & imported
+    assert not {"masscomm", "functions", "ops", "pydantic", "aiohttp", "boto3"} & imported

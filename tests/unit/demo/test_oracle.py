@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from devstack.demo.oracle import Ask, Person, World, expect, wants
 from examples.monolith.seed import BIG_CLUB, generate
+from local.devstack.demo.oracle import Ask, Person, World, expect, wants
 
 CLUB = 1
 SILENT = {"push": False}

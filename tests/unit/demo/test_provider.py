@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from devstack.demo import provider
-from devstack.demo.provider import Call, Foreign
+from local.devstack.demo import provider
+from local.devstack.demo.provider import Call, Foreign
 from masscomm.channels.email import email_message
 from masscomm.channels.push import push_message
 from masscomm.channels.unsubscribe_links import WaysOut

@@ -1,9 +1,9 @@
 import json
 from pathlib import Path
 
-from devstack.demo.api import SendStatus
-from devstack.demo.oracle import Expected
-from devstack.demo.report import Checks, Percentiles, Report, SendRow
+from local.devstack.demo.api import SendStatus
+from local.devstack.demo.oracle import Expected
+from local.devstack.demo.report import Checks, Percentiles, Report, SendRow
 
 
 def test_percentiles_lie_between_the_smallest_and_the_largest() -> None:

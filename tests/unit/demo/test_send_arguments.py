@@ -1,7 +1,7 @@
 import pytest
 
-from devstack.send import pairs, recipients
-from devstack.stack import StackError
+from cli.errors import CommandError
+from cli.sending import pairs, recipients
 
 
 def test_recipients_are_ids_and_ranges() -> None:
@@ -11,11 +11,11 @@ def test_recipients_are_ids_and_ranges() -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "1-b", "5-4"])
 def test_recipients_that_cannot_be_read_are_named(text: str) -> None:
-    with pytest.raises(StackError):
+    with pytest.raises(CommandError):
         recipients(text)
 
 
 def test_data_is_key_and_value() -> None:
     assert pairs(["headline=We won = great", "empty="]) == {"headline": "We won = great", "empty": ""}
-    with pytest.raises(StackError, match="headline"):
+    with pytest.raises(CommandError, match="headline"):
         pairs(["headline"])

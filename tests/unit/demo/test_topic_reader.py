@@ -4,8 +4,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from devstack.demo import records
-from devstack.demo.records import TopicReader
+from local.devstack.demo import records
+from local.devstack.demo.records import TopicReader
 from tests.support.fakes.kafka_admin_client import patch_admin_client
 
 

@@ -5,10 +5,10 @@ from typing import cast
 
 import pytest
 
-from devstack.config import StackConfig
-from devstack.demo.waiting import DemoError, Pending, Waiter
-from devstack.handle import StackHandle
-from devstack.terminal import Terminal
+from cli.terminal import Terminal
+from local.devstack.config import StackConfig
+from local.devstack.demo.waiting import DemoError, Pending, Waiter
+from local.devstack.handle import StackHandle
 
 
 class Handle:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from devstack.deployed.allowed import read_allowed
+from local.devstack.deployed.allowed import read_allowed
 
 
 def test_every_line_gives_a_reason() -> None:

@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from devstack.demo.oracle import Expected
-from devstack.deployed.__main__ import found
-from devstack.deployed.allowed import read_allowed
-from devstack.deployed.trial import Answer, Sent, Trial
+from local.devstack.demo.oracle import Expected
+from local.devstack.deployed.__main__ import found
+from local.devstack.deployed.allowed import read_allowed
+from local.devstack.deployed.trial import Answer, Sent, Trial
 from masscomm.domain.ids import notification_id
 
 SEND = "8a6e0804-2bd0-4672-b79d-d97027f9071a"

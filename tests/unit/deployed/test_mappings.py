@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from devstack.deployed.mappings import spec_of
+from local.devstack.deployed.mappings import spec_of
 
 DEPLOYED: dict[str, Any] = {
     "UUID": "u",

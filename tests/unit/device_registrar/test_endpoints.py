@@ -7,9 +7,9 @@ import pytest
 from botocore.stub import Stubber
 from moto import mock_aws
 
-from devstack.service import AWS_CREDENTIALS
-from emulators.local import REGION
 from functions.device_registrar.endpoints import InvalidToken, SnsEndpoints
+from local.devstack.service import AWS_CREDENTIALS
+from local.emulators.local import REGION
 from masscomm.aws import sdk
 from masscomm.aws.request import Limits
 from masscomm.errors import Retry, Stop, Unlisted

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
-from devstack.config import StackConfig
-from devstack.service import Service, listens
+from local.devstack.config import StackConfig
+from local.devstack.service import Service, listens
 
 # On SIGTERM each service appends its name to a shared file, which shows the order in which they ended.
 LISTENS = dedent("""

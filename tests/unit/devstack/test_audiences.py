@@ -7,8 +7,8 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 from typer.testing import CliRunner
 
-from devstack.audiences import app
-from devstack.stack import StackError
+from cli.audiences import app
+from cli.errors import CommandError
 from tests.support.servers.answering_server import AnsweringServer, answering
 
 COUNTED = {"users": 1_200, "channels": {"push": 1_100, "email": 900}, "examined": 5_000, "complete": True}
@@ -54,7 +54,7 @@ def test_count_that_is_not_complete_is_a_lower_bound(server: AnsweringServer) ->
 
 
 def test_condition_that_is_no_json_is_not_sent(server: AnsweringServer) -> None:
-    with pytest.raises(StackError, match="--where is not JSON"):
+    with pytest.raises(CommandError, match="--where is not JSON"):
         run("count", "--club", "7", "--where", "locale=de")
     assert server.asked == []
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from devstack import child, process
+from local.devstack import child, process
 
 
 def run(tmp_path: Path, script: str, owned: tuple[Path, ...] = ()) -> str:

@@ -10,9 +10,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from devstack import cli
-from devstack.config import ROOT, StackConfig
-from devstack.stack import Crash, Stack, StackError
+from cli import main as cli
+from local.devstack import commands
+from local.devstack.config import ROOT, StackConfig
+from local.devstack.stack import Crash, Stack, StackError
 
 
 @pytest.fixture
@@ -34,43 +35,43 @@ def crashed(tmp_path: Path) -> Stack:
 _WITHOUT_DATA = {"up", "down", "logs", "demo", "recompute-check", "query", "erase", "upgrade", "clean-state"}
 
 
-def commands(command: Any, *names: str) -> Iterator[tuple[str, Any]]:
+def subcommands(command: Any, *names: str) -> Iterator[tuple[str, Any]]:
     """Yield the name and the object of each command."""
     if not hasattr(command, "commands"):
         yield " ".join(names), command
         return
     for name, each in command.commands.items():
-        yield from commands(each, *names, name)
+        yield from subcommands(each, *names, name)
 
 
 def test_commands_that_print_data_have_json() -> None:
     without = {
         name
-        for name, command in commands(typer.main.get_command(cli.app))
+        for name, command in subcommands(typer.main.get_command(cli.app))
         if not any("--json" in each.opts for each in command.params)
     }
     assert without == _WITHOUT_DATA
 
 
 def test_a_service_that_ends_during_the_demo_ends_the_command(crashed: Stack, signals: list[int]) -> None:
-    cli._end_at_crash(crashed, threading.Event())
+    commands._end_at_crash(crashed, threading.Event())
     assert signals == [signal.SIGTERM]
 
 
 def test_demo_never_writes_to_a_database_of_ones_own(crashed: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASSCOMM_MONOLITH", "postgresql://shop@db.example.org/shop")
     with pytest.raises(StackError, match="unset MASSCOMM_MONOLITH"):
-        cli._run_demo(crashed)
+        commands._run_demo(crashed)
     monkeypatch.delenv("MASSCOMM_MONOLITH")
-    monkeypatch.setattr(cli, "example", lambda: ROOT / "examples" / "crm")
+    monkeypatch.setattr(commands, "example", lambda: ROOT / "examples" / "crm")
     with pytest.raises(StackError, match=r"restore schemas/source\.yaml"):
-        cli._run_demo(crashed)
+        commands._run_demo(crashed)
 
 
 def test_service_that_ends_after_the_demo_is_ignored(crashed: Stack, signals: list[int]) -> None:
     over = threading.Event()
     over.set()
-    cli._end_at_crash(crashed, over)
+    commands._end_at_crash(crashed, over)
     assert signals == []
 
 
@@ -96,15 +97,15 @@ def test_start_ends_with_the_address_in_a_line_of_its_own(monkeypatch: pytest.Mo
         raise typer.Exit(0)
 
     config = StackConfig(tmp_path)
-    monkeypatch.setattr(cli, "_config", lambda _: config)
-    monkeypatch.setattr(cli, "Stack", StartedStack)
-    monkeypatch.setattr(cli, "_listening", lambda _: "services")
-    monkeypatch.setattr(cli, "_stay", stay)
+    monkeypatch.setattr(commands, "_config", lambda _: config)
+    monkeypatch.setattr(commands, "Stack", StartedStack)
+    monkeypatch.setattr(commands, "_listening", lambda _: "services")
+    monkeypatch.setattr(commands, "_stay", stay)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     result = CliRunner().invoke(cli.app, ["up"])
     assert result.exit_code == 0, result.output
     first, read_on, address = result.output.splitlines()[-3:]
-    assert first == f"Try first:  .venv/bin/{cli.FIRST_COMMAND}"
+    assert first == f"Try first:  .venv/bin/{commands.FIRST_COMMAND}"
     page = re.search(r"docs/\S+\.md", read_on)
     assert page is not None
     assert (ROOT / page[0]).is_file()

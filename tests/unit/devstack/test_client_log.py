@@ -9,7 +9,7 @@ COMMAND = """
 import logging, sys
 from pathlib import Path
 from confluent_kafka import Producer
-from devstack.client_log import KAFKA_LOGGER, clients_log_to
+from cli.client_log import KAFKA_LOGGER, clients_log_to
 clients_log_to(Path(sys.argv[1]))
 producer = Producer({"bootstrap.servers": "127.0.0.1:1", "broker.address.family": "v4"}, logger=KAFKA_LOGGER)
 logging.getLogger("urllib3").warning("a library's warning")

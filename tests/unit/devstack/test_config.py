@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from devstack import provision
-from devstack.config import ROOT, ConfigError, Ports, StackConfig, is_free
+from local.devstack import provision
+from local.devstack.config import ROOT, ConfigError, Ports, StackConfig, is_free
 
 
 def test_argument_overrides_environment_overrides_default(tmp_path: Path) -> None:

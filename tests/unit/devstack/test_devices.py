@@ -7,8 +7,8 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 from typer.testing import CliRunner
 
-from devstack.devices import app
-from devstack.stack import StackError
+from cli.devices import app
+from cli.errors import CommandError
 from tests.support.servers.answering_server import AnsweringServer, answering
 
 ROW = {
@@ -80,5 +80,5 @@ def test_device_is_enabled_by_its_id(server: AnsweringServer) -> None:
 
 def test_device_that_is_not_disabled_is_an_error(server: AnsweringServer) -> None:
     server.answers = [(404, b'{"detail": "The device is unknown, or it is not disabled."}')]
-    with pytest.raises(StackError, match="not disabled"):
+    with pytest.raises(CommandError, match="not disabled"):
         run("enable", "421")

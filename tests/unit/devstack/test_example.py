@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from devstack import config
-from devstack.config import EXAMPLE, ROOT, StackConfig, example
-from devstack.services import all_services, example_monolith
+from local.devstack import config
+from local.devstack.config import EXAMPLE, ROOT, StackConfig, example
+from local.devstack.services import all_services, example_monolith
 
 
 def test_example_is_that_of_the_mapping(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,18 +8,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from devstack import inbox
-from devstack.config import StackConfig
-from devstack.demo import provider
-from devstack.demo.provider import Foreign
-from devstack.demo.records import Published, PublishTimes
-from devstack.inbox import Inbox, Message
+from local.devstack import inbox
+from local.devstack.config import StackConfig
+from local.devstack.demo import provider
+from local.devstack.demo.provider import Foreign
+from local.devstack.demo.records import Published, PublishTimes
+from local.devstack.inbox import Inbox, Message
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import notification_id
 from masscomm.domain.users import Device, User
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
-from provisioning import SCHEMAS
+from ops.provisioning import SCHEMAS
 
 SEND = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
@@ -121,9 +121,9 @@ def test_time_of_a_message_is_that_of_its_outcome(monkeypatch: pytest.MonkeyPatc
     records = [codec.encode(topics.OUTCOME, "NotificationOutcome", each) for each in (suppressed, outcome)]
     polled = [b"no outcome", *records]
     reader = SimpleNamespace(poll=lambda: [SimpleNamespace(value=lambda value=value: value) for value in polled])
-    monkeypatch.setattr("devstack.demo.records.TopicReader", lambda *_, **__: reader)
-    monkeypatch.setattr("devstack.demo.records.HttpSchemaRegistry", lambda _: None)
-    monkeypatch.setattr("devstack.demo.records.Codec", lambda _: codec)
+    monkeypatch.setattr("local.devstack.demo.records.TopicReader", lambda *_, **__: reader)
+    monkeypatch.setattr("local.devstack.demo.records.HttpSchemaRegistry", lambda _: None)
+    monkeypatch.setattr("local.devstack.demo.records.Codec", lambda _: codec)
     expected = {notification_id(outcome["send_id"], 101, "push"): Published(outcome["timestamp"], 101)}
     assert PublishTimes("kafka", "registry", [101, 102]).all() == expected
     assert PublishTimes("kafka", "registry", [102]).all() == {}

@@ -6,9 +6,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from devstack import dead_letters as commands
-from devstack.installation import Installation
-from devstack.options import given
+from cli import dead_letters as commands
+from cli.installation import Installation
+from cli.options import given
 from masscomm.errors import Stop
 
 NEEDED = ("KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "CDC_GENERATION")

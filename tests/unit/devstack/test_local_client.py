@@ -2,7 +2,7 @@
 
 import pytest
 
-from devstack.service import local_client
+from local.devstack.service import local_client
 from tests.support.servers.localstack_client import localstack_client
 
 URL, OTHER = "http://127.0.0.1:14566", "https://sns.eu-central-1.amazonaws.com"

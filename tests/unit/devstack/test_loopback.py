@@ -5,7 +5,7 @@ import socket
 import psutil
 import pytest
 
-from devstack.loopback import exposed, is_loopback
+from local.devstack.loopback import exposed, is_loopback
 
 
 def test_sockets_beyond_loopback_are_named() -> None:

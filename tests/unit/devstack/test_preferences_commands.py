@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from devstack.preferences import app, body_of
-from devstack.stack import StackError
+from cli.errors import CommandError
+from cli.preferences import app, body_of
 from tests.support.servers.answering_server import AnsweringServer, answering
 
 FOUND = {
@@ -84,11 +84,11 @@ def test_quiet_hours_are_set_or_removed(server: AnsweringServer, rule: str, valu
     ],
 )
 def test_invalid_rule_is_refused(rules: list[str]) -> None:
-    with pytest.raises(StackError, match=r"news|=on"):
+    with pytest.raises(CommandError, match=r"news|=on"):
         body_of(rules)
 
 
 def test_reason_of_the_api_is_shown(server: AnsweringServer) -> None:
     server.answers = [(404, b'{"detail": "This user is unknown."}')]
-    with pytest.raises(StackError, match="unknown"):
+    with pytest.raises(CommandError, match="unknown"):
         _run("show", "--user", "1")

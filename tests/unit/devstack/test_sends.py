@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from client import Client
-from devstack import send
-from devstack.config import StackConfig
-from devstack.sends import app
-from devstack.stack import StackError
-from devstack.state import NotRunningError
-from devstack.terminal import Terminal
+from cli import sending as send
+from cli.errors import CommandError
+from cli.sends import app
+from cli.terminal import Terminal
+from local.devstack.config import StackConfig
+from local.devstack.state import NotRunningError
+from masscomm_client import Client
 from tests.support.servers.answering_server import AnsweringServer, answering
 
 KEY = "mc_test"
@@ -181,7 +181,7 @@ def test_watching_for_programs_prints_each_change(server: AnsweringServer, monke
 def test_watching_an_unknown_send_ends(server: AnsweringServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server.answers = [(404, b'{"detail": "The send is unknown."}')]
     monkeypatch.setattr(send, "POLL_S", 31)
-    with pytest.raises(StackError, match="unknown"):
+    with pytest.raises(CommandError, match="unknown"):
         run("watch", "a")
 
 
@@ -194,13 +194,13 @@ def test_warnings_of_a_send_are_printed() -> None:
 @pytest.mark.parametrize("command", ["show", "cancel", "watch", "pause", "resume", "recipients"])
 def test_refusal_is_an_error_with_the_reason_of_the_api(server: AnsweringServer, command: str) -> None:
     server.answers = [(403, b'{"detail": "These credentials may see no club."}')]
-    with pytest.raises(StackError, match="may see no club"):
+    with pytest.raises(CommandError, match="may see no club"):
         run(command, "a")
 
 
 def test_an_api_that_is_down_is_one_line(server: AnsweringServer) -> None:
     server.answers = [None]
-    with pytest.raises(StackError, match="does not answer"):
+    with pytest.raises(CommandError, match="does not answer"):
         run("show", "a")
 
 

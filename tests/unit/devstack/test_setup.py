@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from devstack import setup
-from devstack.config import ROOT
+from local.devstack import setup
+from local.devstack.config import ROOT
 
 Tools = Callable[..., Path]
 
@@ -56,7 +56,7 @@ def tools(tmp_path: Path) -> Tools:
 def check(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run setup.py with this PATH and an otherwise empty environment."""
     script = f"import runpy, sys; sys.executable = {str(path / 'python3')!r}; sys.argv = ['setup.py', '--check'];" + (
-        f"runpy.run_path({str(ROOT / 'devstack' / 'setup.py')!r}, run_name='__main__')"
+        f"runpy.run_path({str(ROOT / 'local' / 'devstack' / 'setup.py')!r}, run_name='__main__')"
     )
     return subprocess.run(
         [sys.executable, "-c", script],
@@ -209,7 +209,7 @@ def test_a_mirror_given_to_pip_is_given_to_uv(tmp_path: Path, monkeypatch: pytes
 def test_no_lock_file_or_pom_names_a_registry() -> None:
     """Installation from a mirror fails if a lock file contains a registry's address."""
     locks = [*sorted((ROOT / "requirements").glob("*.txt")), ROOT / "infra" / "cdk" / "package-lock.json"]
-    poms = sorted((ROOT / "devstack" / "jars").rglob("pom.xml"))
+    poms = sorted((ROOT / "local" / "devstack" / "jars").rglob("pom.xml"))
     assert locks
     assert poms
     assert [lock.name for lock in locks if "://" in lock.read_text()] == []
@@ -261,7 +261,9 @@ def test_locking_a_module_keeps_the_lock_of_others(monkeypatch: pytest.MonkeyPat
 
 
 def test_lock_has_every_module_of_jars() -> None:
-    modules = {pom.parent.name for pom in (ROOT / "devstack" / "jars").glob("*/pom.xml")} | {setup.CONNECT_MODULE}
+    modules = {pom.parent.name for pom in (ROOT / "local" / "devstack" / "jars").glob("*/pom.xml")} | {
+        setup.CONNECT_MODULE
+    }
     locked = setup.read_jar_lock()
     assert {path.split("/")[0] for path in locked} == modules
     assert all(len(total) == 64 for total in locked.values())

@@ -15,12 +15,12 @@ from textwrap import dedent
 import psutil
 import pytest
 
-from devstack import process, state
-from devstack import stack as stack_module
-from devstack.config import ROOT, StackConfig
-from devstack.service import Service, Task
-from devstack.stack import Stack, StackError
-from devstack.state import AlreadyRunningError, RunState
+from local.devstack import process, state
+from local.devstack import stack as stack_module
+from local.devstack.config import ROOT, StackConfig
+from local.devstack.service import Service, Task
+from local.devstack.stack import Stack, StackError
+from local.devstack.state import AlreadyRunningError, RunState
 from tests.unit.devstack.small import DIES_AT_ONCE, LISTENS, STUBBORN, ending_file, one, pair
 
 
@@ -236,8 +236,8 @@ LONG_S = 60
 OWNER = dedent("""
     import signal, sys, threading
     from pathlib import Path
-    from devstack.config import StackConfig, Ports
-    from devstack.stack import Stack
+    from local.devstack.config import StackConfig, Ports
+    from local.devstack.stack import Stack
     from tests.unit.devstack.small import {catalogue}
     config = StackConfig.from_dict({config!r})
     # A shell that starts the tests in the background has its children ignore Ctrl-C.

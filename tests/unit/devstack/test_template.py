@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from devstack.stack import StackError
-from devstack.template import app
+from cli.errors import CommandError
+from cli.template import app
 from tests.support.servers.answering_server import AnsweringServer, answering
 
 
@@ -81,14 +81,14 @@ def test_incomplete_preview_has_exit_status_1(server: AnsweringServer) -> None:
 
 
 def test_draft_needs_title_and_body(server: AnsweringServer) -> None:
-    with pytest.raises(StackError, match="--title and --body"):
+    with pytest.raises(CommandError, match="--title and --body"):
         run("preview", "--type", "news", "--body", "b")
 
 
 def test_refused_preview_names_its_fields(server: AnsweringServer) -> None:
     problem = {"detail": "type: invalid", "errors": [{"field": "type", "message": "invalid"}]}
     server.answers = [(400, json.dumps(problem).encode())]
-    with pytest.raises(StackError, match="type: invalid"):
+    with pytest.raises(CommandError, match="type: invalid"):
         run("preview", "--type", "two words")
 
 

@@ -16,17 +16,19 @@ from rich.live import Live
 from rich.text import Text
 from typer.testing import CliRunner
 
-from devstack import cli, dead_letters, send, suppressions
-from devstack.config import ROOT
-from devstack.demo.api import SendStatus
-from devstack.demo.oracle import Expected
-from devstack.demo.report import Report, SendRow
-from devstack.demo.waiting import Waiter
-from devstack.installation import Installation
-from devstack.progress import Progress
-from devstack.terminal import Terminal, print_lines
-from devstack.tracing.printing import print_trace
-from devstack.tracing.steps import Asked, Kind, Step, Trace
+from cli import dead_letters, suppressions
+from cli import main as cli
+from cli import sending as send
+from cli.installation import Installation
+from cli.terminal import Terminal, print_lines
+from cli.tracing.printing import print_trace
+from cli.tracing.steps import Asked, Kind, Step, Trace
+from local.devstack.config import ROOT
+from local.devstack.demo.api import SendStatus
+from local.devstack.demo.oracle import Expected
+from local.devstack.demo.report import Report, SendRow
+from local.devstack.demo.waiting import Waiter
+from local.devstack.progress import Progress
 from masscomm.domain.audit import Action, audit_entry
 from masscomm.errors import Retry
 from masscomm.operations.dead_letter_replays import Done
@@ -145,8 +147,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         discard=lambda *_, **__: [Done(letter=LETTER, ok=True, message=HOSTILE)],
     )
     monkeypatch.setattr(dead_letters, "_desk", lambda _: desk)
-    monkeypatch.setattr("devstack.tracing.gather", lambda *_: TRACE)
-    for module in (dead_letters, suppressions, cli, sys.modules["devstack.audit"]):
+    monkeypatch.setattr("cli.tracing.gather", lambda *_: TRACE)
+    for module in (dead_letters, suppressions, cli, sys.modules["cli.audit"]):
         monkeypatch.setattr(module, "console", Terminal(width=4_000))
 
     def printed(*arguments: str) -> str:
@@ -219,20 +221,20 @@ def test_visible_json_reads_as_the_same_value(document: dict[str, Any]) -> None:
 
 
 def test_all_output_uses_the_terminal_module() -> None:
-    """Only devstack/terminal.py neutralises control characters; the other listed modules print only our own texts."""
+    """Only cli/terminal.py neutralises control characters; the other listed modules print only our own texts."""
     found = {
         path.relative_to(ROOT).as_posix()
-        for path in itertools.chain((ROOT / "devstack").rglob("*.py"), (ROOT / "emulators").rglob("*.py"))
+        for path in itertools.chain((ROOT / "cli").rglob("*.py"), (ROOT / "local").rglob("*.py"))
         if re.search(
             r"(?<![\w.])print\(|\bConsole\(|typer\.echo|sys\.std(out|err)\.write|from_markup", path.read_text()
         )
     }
     assert found == {
-        "devstack/terminal.py",
+        "cli/terminal.py",
         # separate processes, whose output is a log file
-        "devstack/deployed/__main__.py",
-        "emulators/lambda_host/__main__.py",
-        "emulators/lambda_host/environment.py",
-        "devstack/setup.py",
-        "emulators/sns_stand_in/__main__.py",
+        "local/devstack/deployed/__main__.py",
+        "local/emulators/lambda_host/__main__.py",
+        "local/emulators/lambda_host/environment.py",
+        "local/devstack/setup.py",
+        "local/emulators/sns_stand_in/__main__.py",
     }

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erasure.addresses import without_addresses
-from erasure.person import ERASED_ADDRESS, Person
+from ops.erasure.addresses import without_addresses
+from ops.erasure.person import ERASED_ADDRESS, Person
 
 ADDRESSES = st.sampled_from(
     ["ada@example.org", "müller@bücher.example", "ǖệ@\uff45xample.org", "😀ß@example.org", "한@例え.jp"]

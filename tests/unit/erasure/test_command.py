@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import pytest
 
-from erasure.command import check, erase
-from erasure.person import Person
-from erasure.remains import remaining_data
 from masscomm.errors import Retry, Stop
 from masscomm.kafka.topics import cdc_topics, chain_topics
+from ops.erasure.command import check, erase
+from ops.erasure.person import Person
+from ops.erasure.remains import remaining_data
 
 
 def a_person() -> Person:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from devstack.config import ROOT
-from erasure.delayed_records import DelayedRecords
-from erasure.person import Person
+from local.devstack.config import ROOT
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
+from ops.erasure.delayed_records import DelayedRecords
+from ops.erasure.person import Person
 
 EXAMPLES = ROOT / "schemas" / "examples"
 TOPICS = {

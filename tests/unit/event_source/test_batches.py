@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from emulators.event_source import Partition, SourceRecord
-from emulators.event_source.record import EventEnvelope
+from local.emulators.event_source import Partition, SourceRecord
+from local.emulators.event_source.record import EventEnvelope
 from tests.support.harness.event_source import ENVELOPE, Function, FunctionResponse, broker, running, spec, until
 
 

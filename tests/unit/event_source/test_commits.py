@@ -2,7 +2,7 @@
 
 import asyncio
 
-from emulators.event_source import Partition
+from local.emulators.event_source import Partition
 from tests.support.harness.event_source import BROKEN, Function, FunctionResponse, broker, failing, running, until
 
 ZERO, ONE = Partition("in", 0), Partition("in", 1)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from emulators.event_source import PartialFailures
-from emulators.event_source.memory import MemoryDestination
-from emulators.event_source.ports import RecordTooLargeError
+from local.emulators.event_source import PartialFailures
+from local.emulators.event_source.memory import MemoryDestination
+from local.emulators.event_source.ports import RecordTooLargeError
 from tests.support.harness.event_source import (
     ARN,
     BROKEN,

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 import yaml
 
-from emulators.event_source import PartialFailures
-from emulators.function_catalogue import Deployment, read_deployments
+from local.emulators.event_source import PartialFailures
+from local.emulators.function_catalogue import Deployment, read_deployments
 
 ROOT = Path(__file__).parents[3]
 

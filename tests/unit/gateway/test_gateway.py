@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
-from emulators.gateway import DOCUMENT, Gateway, Route
-from emulators.lambda_host import RequestTooLargeError
 from infra.cdk.resources.rest_api import _ACCESS_LOG
+from local.emulators.gateway import DOCUMENT, Gateway, Route
+from local.emulators.lambda_host import RequestTooLargeError
 from masscomm.http.problem import CONTENT_TYPE, Problem, request_too_large
 from masscomm.http.tenant import ALL_CLUBS, clubs_of
 from masscomm.texts import Text
@@ -383,7 +383,7 @@ async def test_openapi_document_and_its_page_are_served(tmp_path: Path) -> None:
 @pytest.mark.kills(guard="gateway.principal_of_a_request")
 async def test_the_access_log_names_the_principal(caplog: pytest.LogCaptureFixture) -> None:
     """Entries have the fields of the deployed API's access log, and neither the path nor the key."""
-    caplog.set_level(logging.INFO, logger="emulators.gateway.access")
+    caplog.set_level(logging.INFO, logger="local.emulators.gateway.access")
     function = Function({"statusCode": 202, "body": "12345"})
     identities = iter([EVERY_CLUB | {"principalId": "k7"}, None])
     async with serving(function, authorize=lambda _headers: next(identities)) as client:

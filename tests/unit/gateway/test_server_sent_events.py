@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from emulators.gateway import Gateway, Route
-from emulators.server_sent_events import EVENT_ROUTES, EVENT_STREAM, HEARTBEAT_S
+from local.emulators.gateway import Gateway, Route
+from local.emulators.server_sent_events import EVENT_ROUTES, EVENT_STREAM, HEARTBEAT_S
 from tests.support.inputs.api_gateway_events import EVERY_CLUB
 
 PATH = "/v1/sends/7/events"

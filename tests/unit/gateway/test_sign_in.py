@@ -10,8 +10,8 @@ import httpx
 import jwt
 import pytest
 
-from emulators.gateway import Gateway
-from emulators.sign_in import CLIENT_ID, PATH, SignIn, challenge_of
+from local.emulators.gateway import Gateway
+from local.emulators.sign_in import CLIENT_ID, PATH, SignIn, challenge_of
 from masscomm.clock import FixedClock
 from masscomm.http.access_tokens import AccessTokens, InvalidToken, SigningKeys
 from masscomm.http.scopes import ALL_SCOPES, Scope, scopes_of

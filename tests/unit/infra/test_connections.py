@@ -12,9 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from devstack.config import ROOT
-from devstack.services.connect import PROPERTIES as LOCAL_WORKER
 from infra.cdk.profiles import METRICS_READER, METRICS_WRITER, PROFILES
+from local.devstack.config import ROOT
+from local.devstack.services.connect import PROPERTIES as LOCAL_WORKER
 from masscomm.kafka.topics import cdc_topics
 from tests.support.cdk.templates import SynthesisedEnvironment, actions, flat, role_statements, targets
 
@@ -146,7 +146,7 @@ def test_no_connection_string_has_start_up_options(synthesised: dict[str, Synthe
 
 
 def _connections() -> Iterator[tuple[Path, ast.Call]]:
-    for folder in ("masscomm", "functions", "spark_metrics", "provisioning", "erasure", "infra"):
+    for folder in ("masscomm", "functions", "spark_metrics", "ops", "infra"):
         for path in (ROOT / folder).rglob("*.py"):
             if "node_modules" in path.parts:
                 continue
@@ -164,7 +164,7 @@ _ARGUMENTS = {
 
 
 def test_no_connection_is_made_with_start_up_options() -> None:
-    """The settings of a session are set by role: schemas/tables/00_session.sql and provisioning/database.py."""
+    """The settings of a session are set by role: schemas/tables/00_session.sql and ops/provisioning/database.py."""
     found = list(_connections())
     assert len(found) >= 4
     for path, call in found:

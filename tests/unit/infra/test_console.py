@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from devstack.config import ROOT
 from infra.cdk.config import PROD
 from infra.cdk.resources.console import _NAME_THE_VIEWER
+from local.devstack.config import ROOT
 from masscomm.http.console_headers import content_security_policy
 from tests.support.cdk.templates import SynthesisedEnvironment, actions, flat, role_statements, statements, targets
 

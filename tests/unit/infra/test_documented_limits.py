@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 from masscomm.observability.metric_names import NAMESPACE
 from tests.support.cdk.synthesise import REPLACING, SYNTHESISED
 from tests.support.cdk.templates import (

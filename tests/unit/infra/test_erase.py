@@ -11,13 +11,13 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from erasure.__main__ import addresses_of
-from erasure.person import Person
-from erasure.search_indices import SearchIndices
 from infra.cdk.profiles import ERASURE_REQUESTS
 from infra.erase import erase
 from masscomm.directory.client import OpenSearch
 from masscomm.errors import Stop
+from ops.erasure.__main__ import addresses_of
+from ops.erasure.person import Person
+from ops.erasure.search_indices import SearchIndices
 
 REQUEST = {
     "applicationId": "app",

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from devstack.config import ROOT
 from examples.monolith.emit import Emitter
 from infra.cdk.config import ENVIRONMENTS
+from local.devstack.config import ROOT
 from masscomm.errors import MasscommError
 from masscomm.kafka.avro import KNOWN_SUBJECT, HttpSchemaRegistry, own_schema
 from masscomm.kafka.topics import chain_topics
-from provisioning.registry import register_schemas, unregistered
+from ops.provisioning.registry import register_schemas, unregistered
 from spark_metrics.writers import registered_ids
 from tests.support.cdk.templates import (
     SynthesisedEnvironment,
@@ -254,7 +254,7 @@ def test_tasks_are_started_until_their_user_exists(environment: SynthesisedEnvir
 
 # A request that registers a schema, and clients that register the schemas that they use.
 _REGISTERS = re.compile(r"/versions[\"'?]|auto\.register|use\.latest\.version|SchemaRegistryClient|register_schema\b")
-_CLIENTS = ("masscomm", "functions", "spark_metrics", "erasure", "examples", "client", "devstack", "emulators", "infra")
+_CLIENTS = ("masscomm", "functions", "spark_metrics", "ops/erasure", "examples", "sdk", "cli", "local", "infra")
 
 
 def registering(source: str) -> list[str]:

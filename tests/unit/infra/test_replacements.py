@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 from tests.support.cdk.templates import SynthesisedEnvironment
 
 DOCS = "https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference"

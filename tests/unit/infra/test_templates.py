@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from devstack.config import ROOT
 from functions.catalogue import read_catalogue
 from infra.cdk.config import ENVIRONMENTS
 from infra.cdk.profiles import API_KEYS, PROFILES
 from infra.cdk.resources.spark_run import shipped_jars
+from local.devstack.config import ROOT
 from masscomm.cdc.debezium import debezium_config
 from masscomm.domain.lanes import Lane
 from masscomm.http.problem import ProblemBody

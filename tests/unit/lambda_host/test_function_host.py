@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from emulators.lambda_host import (
+from local.emulators.lambda_host import (
     FunctionHost,
     FunctionNotFoundError,
     FunctionSpec,
@@ -22,7 +22,7 @@ from emulators.lambda_host import (
     InvocationResult,
     RequestTooLargeError,
 )
-from emulators.lambda_host.invocation import MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES
+from local.emulators.lambda_host.invocation import MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES
 
 HERE = Path(__file__).parent
 ROOT = Path(__file__).parents[3]
@@ -335,7 +335,7 @@ async def test_no_process_survives_a_host_that_is_killed(tmp_path: Path) -> None
     program = """
 import asyncio, json, sys
 from pathlib import Path
-from emulators.lambda_host import FunctionHost, FunctionSpec
+from local.emulators.lambda_host import FunctionHost, FunctionSpec
 async def main():
     root, started = Path(sys.argv[1]), Path(sys.argv[2])
     spec = FunctionSpec(

@@ -7,8 +7,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from devstack.service import AWS_CREDENTIALS
-from emulators.local import REGION
+from local.devstack.service import AWS_CREDENTIALS
+from local.emulators.local import REGION
 
 
 @pytest.fixture

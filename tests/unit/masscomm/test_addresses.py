@@ -2,13 +2,13 @@
 
 import pytest
 
-from erasure.person import Person
 from masscomm.channels.email import email_message, mail_domain_in_ascii
 from masscomm.domain.addresses import trimmed_address
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import address_id
 from masscomm.domain.suppressions import ids_of
 from masscomm.domain.users import User
+from ops.erasure.person import Person
 
 ADDRESS = "ann@mail.example"
 INVISIBLE = {

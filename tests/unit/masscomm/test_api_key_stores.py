@@ -8,7 +8,7 @@ import pytest
 from masscomm.stores.api_keys.dynamodb import ApiKeys
 from masscomm.stores.api_keys.in_memory import InMemoryApiKeys
 from masscomm.stores.api_keys.port import ApiKey, KeyStore, every_key
-from provisioning.api_keys import list_keys, unlisted_keys
+from ops.provisioning.api_keys import list_keys, unlisted_keys
 from tests.support.contracts.api_keys import KEY, KeyStoreContract
 from tests.support.servers.dynamodb_table import new_table
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import problem_response
 from masscomm.texts import CodedText, Text, text_of
 
-_FOLDERS = ("masscomm", "functions", "emulators", "infra")
+_FOLDERS = ("masscomm", "functions", "local/emulators", "infra")
 
 
 def _nodes() -> Iterator[tuple[str, ast.AST]]:

@@ -20,8 +20,8 @@ from masscomm.directory.client import OpenSearch
 from masscomm.errors import Stop
 from masscomm.kafka.avro import HttpSchemaRegistry
 from masscomm.kafka.topics import chain_topics
-from provisioning.directory import create_indices
-from provisioning.registry import register_schemas
+from ops.provisioning.directory import create_indices
+from ops.provisioning.registry import register_schemas
 from schemas import absolute
 from tests.support.contracts.provider import publish
 from tests.support.servers.tls_server import Authority, TlsServer, create_authority, tls_servers

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from devstack.config import ROOT
 from functions.catalogue import read_catalogue
+from local.devstack.config import ROOT
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.unlisted_errors import MOST_DEAD_LETTERED, UnlistedErrors
 from masscomm.clock import FixedClock

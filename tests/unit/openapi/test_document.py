@@ -8,7 +8,6 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from devstack.config import ROOT
 from functions.catalogue import read_catalogue
 from functions.metrics_handler.routes import (
     audit,
@@ -22,8 +21,9 @@ from functions.metrics_handler.routes import (
 )
 from functions.operations_handler.routes import dead_letters, keys, suppressions
 from functions.send_handler.send_request import SendRequest
+from local.devstack.config import ROOT
 from masscomm.http.scopes import ALL_SCOPES, PUBLIC_ROUTES
-from openapi.document import OPERATIONS
+from ops.openapi.document import OPERATIONS
 from tests.support.harness import rest_api
 from tests.support.inputs.document_calls import CALLS, DOCUMENT, Call
 
@@ -76,7 +76,7 @@ def _response(operation: dict[str, Any], status: int) -> dict[str, Any]:
 
 def test_published_document_is_the_generated_one() -> None:
     generated = json.dumps(DOCUMENT, indent=2, ensure_ascii=False) + "\n"
-    assert PUBLISHED.read_text() == generated, "python -m openapi > docs/openapi/masscomm.json"
+    assert PUBLISHED.read_text() == generated, "python -m ops.openapi > docs/openapi/masscomm.json"
 
 
 def test_routes_without_a_key_are_the_public_ones() -> None:

@@ -9,14 +9,14 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from client import ApiError
-from devstack import cli
-from devstack.config import ROOT
-from emulators.gateway import MAX_BODY_BYTES, MAX_HEAD_BYTES
+from cli import main as cli
+from local.devstack.config import ROOT
+from local.emulators.gateway import MAX_BODY_BYTES, MAX_HEAD_BYTES
 from masscomm.http.idempotency import KEY
 from masscomm.http.problem import CONTENT_TYPE
 from masscomm.http.scopes import Scope
 from masscomm.texts import Text
+from masscomm_client import ApiError
 from tests.support.harness import rest_api
 from tests.support.inputs.document_calls import CALLS, Call
 from tests.support.inputs.refused_requests import (

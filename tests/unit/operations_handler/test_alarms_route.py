@@ -7,9 +7,9 @@ import pytest
 from botocore.stub import Stubber
 from moto import mock_aws
 
-from devstack.service import AWS_CREDENTIALS
-from emulators.local import REGION
 from functions.operations_handler.routes.alarms import AlarmsRoute
+from local.devstack.service import AWS_CREDENTIALS
+from local.emulators.local import REGION
 from masscomm.aws import sdk
 from masscomm.aws.request import Limits
 from masscomm.clock import FixedClock

@@ -6,8 +6,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from devstack.config import ROOT
 from infra.packaging.contents import all_contents
+from local.devstack.config import ROOT
 
 GROUPS = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
 

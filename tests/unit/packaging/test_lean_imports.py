@@ -23,7 +23,7 @@ ALLOWED = {"aws_lambda_powertools", "botocore", "jmespath", "typing_extensions"}
 NEVER = {
     *("boto3", "botocore.client", "botocore.session", "s3transfer", "opensearchpy", "aiohttp", "requests", "httpx"),
     *("confluent_kafka", "fastavro", "urllib3", "psycopg", "psycopg_pool", "jinja2", "pydantic", "yaml"),
-    *("aws_cdk", "jsii", "pyspark", "devstack", "asyncio", "email.message"),
+    *("aws_cdk", "jsii", "pyspark", "local", "asyncio", "email.message"),
     # Powertools' route resolver imports every kind of event; importlib.resources imports tempfile for archives.
     *("aws_lambda_powertools.event_handler", "aws_lambda_powertools.utilities.data_classes", "tempfile"),
 }

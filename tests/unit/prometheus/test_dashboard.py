@@ -10,9 +10,9 @@ import jsonschema_rs
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from devstack.config import ROOT
-from emulators.prometheus import FunctionLines, GatewayMetrics, exposition
 from infra.grafana.dashboard import PANELS, dashboard
+from local.devstack.config import ROOT
+from local.emulators.prometheus import FunctionLines, GatewayMetrics, exposition
 from masscomm.observability.metric_names import ALL
 from tests.support.inputs.operational_metrics import HOST_STATUS, SENDS, write_every_metric
 

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from emulators.gateway import Gateway, Route
-from emulators.prometheus import BUCKETS_S, CONTENT_TYPE, FunctionLines, GatewayMetrics, Sends, exposition
+from local.emulators.gateway import Gateway, Route
+from local.emulators.prometheus import BUCKETS_S, CONTENT_TYPE, FunctionLines, GatewayMetrics, Sends, exposition
 from masscomm.domain.statuses import Status
 from masscomm.errors import Retry
 from masscomm.observability import metrics

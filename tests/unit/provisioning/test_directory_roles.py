@@ -16,8 +16,8 @@ from infra.cdk.profiles import ERASED_INDICES, PROFILES
 from infra.provision import Deployed, directory_users
 from masscomm.aws.authentication import OpenSearchSigner
 from masscomm.aws.signature import Credentials
-from provisioning import ProvisioningError
-from provisioning.directory import DirectoryUser, create_indices, create_roles, outdated_roles
+from ops.provisioning import ProvisioningError
+from ops.provisioning.directory import DirectoryUser, create_indices, create_roles, outdated_roles
 
 
 class Domain:

@@ -9,7 +9,6 @@ import pytest
 from botocore.stub import Stubber
 from psycopg.conninfo import conninfo_to_dict
 
-from devstack.config import ROOT
 from infra import provision
 from infra.cdk.config import ENVIRONMENTS
 from infra.provision import (
@@ -19,10 +18,11 @@ from infra.provision import (
     deployed_functions,
     provisioning_steps,
 )
+from local.devstack.config import ROOT
 from masscomm.kafka.topics import chain_topics
-from provisioning import ProvisioningError
-from provisioning.registry import register_schemas, unregistered
-from provisioning.steps import Step
+from ops.provisioning import ProvisioningError
+from ops.provisioning.registry import register_schemas, unregistered
+from ops.provisioning.steps import Step
 
 SECRET = {
     "host": "db.example.org",

@@ -1,7 +1,7 @@
 import pytest
 
-from provisioning import ProvisioningError
-from provisioning.steps import Step, run_steps
+from ops.provisioning import ProvisioningError
+from ops.provisioning.steps import Step, run_steps
 
 
 class Server:

@@ -4,8 +4,8 @@ import asyncio
 import json
 from datetime import UTC, datetime
 
-from emulators.lambda_host.invocation import InvocationResult
-from emulators.schedule import Schedule, scheduled_event
+from local.emulators.lambda_host.invocation import InvocationResult
+from local.emulators.schedule import Schedule, scheduled_event
 
 
 async def test_schedule_continues_after_an_error_until_stopped() -> None:

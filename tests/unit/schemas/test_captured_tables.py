@@ -22,7 +22,7 @@ from masscomm.cdc.progress import KafkaCdcProgress
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.topics import cdc_topic, cdc_topics, generation_of
 from masscomm.errors import DeadLetter
-from provisioning.directory import _patterns, index_name
+from ops.provisioning.directory import _patterns, index_name
 
 def decoded(row):
     value = {"op": "c", "source": {"lsn": 7, "ts_ms": 1}, "after": row}

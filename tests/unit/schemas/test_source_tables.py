@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.change_events import columns_of
 from masscomm.domain.source_tables import SourceError, Value, read_source, source_tables
@@ -29,7 +29,7 @@ from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.topics import cdc_topics, generation_of, resolve
 from masscomm.domain.lanes import Lane
 from masscomm.errors import DeadLetter
-from provisioning.directory import index_name
+from ops.provisioning.directory import index_name
 
 def decoded(topic, key, row, op="c"):
     value = {"op": op, "source": {"lsn": 7, "ts_ms": 1}, "after": row, "before": None}
@@ -208,7 +208,7 @@ def files_naming_a_monolith() -> dict[str, set[str]]:
 
 
 # Folders whose files a deployment has, next to those of PRODUCT.
-FURTHER = ("schemas", "web/src", "client", "openapi", "capacity")
+FURTHER = ("schemas", "web/src", "ops", "lab/capacity")
 
 
 def test_only_files_of_the_example_name_a_monoliths_tables() -> None:

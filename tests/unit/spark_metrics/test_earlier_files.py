@@ -8,7 +8,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from devstack.service import AWS_CREDENTIALS
+from local.devstack.service import AWS_CREDENTIALS
 from spark_metrics.move_archive import delete_batches, mark_of
 
 REGION = "eu-central-1"

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 
 PRIVATE = {"_jvm", "_jdf", "_jsparkSession", "_jsc", "_gateway", "_jconf", "sessionState"}
 

@@ -7,7 +7,7 @@ from importlib import metadata
 
 import pytest
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 
 # Spark installs these packages on the cluster.
 THERE = {"pyspark", "py4j", "psutil"}

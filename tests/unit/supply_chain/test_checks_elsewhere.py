@@ -5,7 +5,7 @@ import re
 
 import yaml
 
-from devstack.config import ROOT
+from local.devstack.config import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text()
 WORKFLOW = ROOT / ".github" / "workflows" / "checks.yml"

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from emulators.local import LOOPBACK
+from local.emulators.local import LOOPBACK
 from tests.support.fault_stack.proxy.faults import Action, Discarded, Fault, Request
 from tests.support.fault_stack.proxy.loop import Loop
 

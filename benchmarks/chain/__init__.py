@@ -1,1 +1,0 @@
-"""Measure the whole chain on the local servers: `python -m benchmarks.chain --help`."""

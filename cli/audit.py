@@ -1,0 +1,64 @@
+"""The command `masscomm audit`: it shows the audit log."""
+
+import time
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from cli.installation import Installation, installation
+from cli.options import JsonOption, given
+from cli.terminal import Terminal, print_json
+from masscomm.domain.audit import AuditEntry
+from masscomm.stores.audit_log.port import AuditQuery
+
+console = Terminal()
+
+
+@given(installation=installation)
+def audit(
+    *,
+    installation: Installation,
+    club: Annotated[
+        int | None, typer.Option("--club", help="The tenant; without it, actions that concern every tenant.")
+    ] = None,
+    hours: Annotated[int, typer.Option("--hours", min=1, help="Entries of the last hours.")] = 24,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000, help="The maximum number of entries.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which principal did what, the latest entries first."""
+    end_ms = time.time_ns() // 1_000_000 + 1
+    query = AuditQuery(club_id=club, start_ms=max(0, end_ms - hours * 3_600_000), end_ms=end_ms, limit=limit)
+    page = installation.audit_log().page(query)
+    if as_json:
+        for each in page.entries:
+            print_json(_shown(each))
+        return
+    table = Table(
+        title=f"{len(page.entries)} entr{'y' if len(page.entries) == 1 else 'ies'}",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+    )
+    for name in ("at", "principal", "action", "result", "subject and detail"):
+        # An id that is cut off cannot be used in another command.
+        table.add_column(name, overflow="fold", no_wrap=name == "at")
+    for each in page.entries:
+        shown = _shown(each)
+        at = str(shown["at"])[:19].replace("T", " ")
+        about = f"{each.subject} {each.detail}".rstrip()
+        table.add_row(at, each.principal, each.action, each.result, about)
+    console.print(table)
+
+
+def _shown(entry: AuditEntry) -> dict[str, object]:
+    return {
+        "at": datetime.fromtimestamp(entry.at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+        "club_id": entry.club_id,
+        "principal": entry.principal,
+        "action": entry.action,
+        "subject": entry.subject,
+        "result": entry.result,
+        "detail": entry.detail,
+    }

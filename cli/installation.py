@@ -1,0 +1,160 @@
+"""The installation that an operator's command works on: the stack of this machine, or a deployed one.
+
+With the option `--deployed`, a command reads the same environment variables as the functions: KAFKA_BOOTSTRAP_SERVERS,
+KAFKA_AUTHENTICATION (`aws_msk_iam`), AWS_REGION, SCHEMA_REGISTRY_URL, CDC_GENERATION, OPENSEARCH_URL and
+OPENSEARCH_AUTHENTICATION for suppressions, and DELIVERY_LEDGER_TABLE, DECISIONS_TABLE, WAITING_TABLE, API_KEYS_TABLE,
+AUDIT_LOG_TABLE if tables have other names. Credentials are found as the SDK finds them; the host must reach the
+brokers.
+"""
+
+import getpass
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+
+from cli.client_log import KAFKA_LOGGER
+from masscomm import environment
+from masscomm.aws.authentication import kafka_client_config
+from masscomm.directory.bulk_writes import connect, connect_from_environment
+from masscomm.directory.client import OpenSearch
+from masscomm.domain.audit import Action, Result, audit_entry
+from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
+from ops.provisioning import GENERATION
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from local.devstack.config import StackConfig
+
+DeployedOption = Annotated[
+    bool, typer.Option("--deployed", help="Use the deployed installation of the environment variables.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installation:
+    """The addresses and credentials of an installation."""
+
+    kafka_bootstrap: str
+    registry_url: str
+    generation: str
+    # Further configuration of the Kafka client: authentication, and the logger.
+    security: Mapping[str, Any] = field(default_factory=lambda: {"logger": KAFKA_LOGGER})
+    logs: Path | None = None  # The folder of the functions' logs; None if the logs are elsewhere.
+    # The endpoint and credentials for boto3; if empty, boto3 finds them itself.
+    aws: Mapping[str, Any] = field(default_factory=dict)
+    # The names of the DynamoDB tables, by their names in schemas/dynamodb.
+    tables: Mapping[str, str] = field(default_factory=dict)
+    # The address of OpenSearch; if None, the environment variable OPENSEARCH_URL is read.
+    opensearch_url: str | None = None
+
+    @classmethod
+    def chosen(cls, *, deployed: bool) -> Self:
+        """Return the installation that the option selects: a deployed one, or this machine's stack.
+
+        Raises:
+            NotRunningError: No stack runs on this machine.
+            Stop: A variable of the deployed installation is missing.
+        """
+        if deployed:
+            return cls.deployed()
+        from local.devstack.handle import RunningStack
+
+        return cls.local(RunningStack.here().config)
+
+    @classmethod
+    def local(cls, stack: "StackConfig") -> Self:
+        """Return the installation of a stack on this machine."""
+        from local.devstack.service import function_environment
+
+        environment = function_environment(stack)
+        return cls(
+            kafka_bootstrap=stack.kafka_bootstrap,
+            registry_url=stack.registry_url,
+            opensearch_url=stack.opensearch_url,
+            generation=GENERATION,
+            logs=stack.state_dir / "logs",
+            aws={
+                "endpoint_url": environment["AWS_ENDPOINT_URL_DYNAMODB"],
+                "aws_access_key_id": environment["AWS_ACCESS_KEY_ID"],
+                "aws_secret_access_key": environment["AWS_SECRET_ACCESS_KEY"],
+                "region_name": environment["AWS_DEFAULT_REGION"],
+            },
+        )
+
+    @classmethod
+    def deployed(cls) -> Self:
+        """Return the installation that the environment variables describe.
+
+        Raises:
+            Stop: A variable is missing; the message names it.
+        """
+        return cls(
+            kafka_bootstrap=environment.required("KAFKA_BOOTSTRAP_SERVERS"),
+            registry_url=environment.required("SCHEMA_REGISTRY_URL"),
+            generation=environment.required("CDC_GENERATION"),
+            security={**kafka_client_config(), "logger": KAFKA_LOGGER},
+            tables={
+                name: os.environ.get(f"{name.upper()}_TABLE", name)
+                for name in ("delivery_ledger", "decisions", "waiting", "api_keys", "audit_log")
+            },
+        )
+
+    def table(self, name: str) -> str:
+        """Return the name of a DynamoDB table in this installation."""
+        return self.tables.get(name, name)
+
+    def opensearch(self) -> OpenSearch:
+        """Return an OpenSearch client.
+
+        Raises:
+            Stop: OPENSEARCH_URL of a deployed installation is missing.
+        """
+        if self.opensearch_url is None:
+            return connect_from_environment()
+        return connect(self.opensearch_url)
+
+    def dynamodb(self) -> "DynamoDBClient":
+        """Return a DynamoDB client that connects at its first call."""
+        import boto3
+
+        client: DynamoDBClient = boto3.client("dynamodb", **self.aws)
+        return client
+
+    def audit_log(self) -> DynamoDbAuditLog:
+        return DynamoDbAuditLog(table=self.table(DynamoDbAuditLog.TABLE), client=self.dynamodb())
+
+    def audit(
+        self,
+        action: Action,
+        *,
+        subject: str,
+        clubs: Iterable[int | None] = (None,),
+        result: Result = Result.OK,
+        detail: str = "",
+    ) -> None:
+        """Record an action of the user of this command in the audit log, for each of the clubs (tenants); None stands
+        for every club.
+        """
+        for club_id in clubs:
+            self.audit_log().record(
+                audit_entry(
+                    action,
+                    club_id=club_id,
+                    at_ms=time.time_ns() // 1_000_000,
+                    principal=f"operator:{getpass.getuser()}",
+                    subject=subject,
+                    result=result,
+                    detail=detail,
+                )
+            )
+
+
+def installation(deployed: DeployedOption = False) -> Installation:
+    """Return the installation that a command's options choose (see cli.options.given)."""
+    return Installation.chosen(deployed=deployed)

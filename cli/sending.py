@@ -1,0 +1,152 @@
+"""Shared by the commands that send: their arguments, the progress of a send, its dry run and warnings."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.columns import Columns
+from rich.console import Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from cli.errors import CommandError
+from cli.terminal import Terminal, print_json
+from masscomm.integers import integer
+from masscomm_client import Client
+from masscomm_client.calls import UNKNOWN_S
+from masscomm_client.types import DryRunBody, FieldErrorBody, SendBody
+
+WAIT_S = 120.0
+POLL_S = 0.3
+# The statuses of deliverable notifications that the reasons of a dry run contain: those of simulator recipients.
+_AFTER_DELIVERY = ("delivered", "bounced")
+
+
+def recipients(text: str) -> list[int]:
+    """Return the user ids in a text such as `1,2,5-9`, in that order. Raises CommandError with the invalid part."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        try:
+            lowest = integer(first, 0)
+            found.extend(range(lowest, integer(last, 0) + 1) if dash else [lowest])
+        except ValueError as error:
+            raise CommandError(f"{part.strip()!r} is neither a user id nor a range as 1-100.") from error
+    if not found:
+        raise CommandError(f"{text!r} names no user.")
+    return found
+
+
+def pairs(texts: Sequence[str]) -> dict[str, str]:
+    """Return `key=value` texts as a mapping. Raises CommandError with the invalid text."""
+    found = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not key or not separator:
+            raise CommandError(f"{text!r} is not KEY=VALUE.")
+        found[key] = value
+    return found
+
+
+def follow(
+    api: Client,
+    send_id: str,
+    console: Terminal,
+    timeout_s: float = WAIT_S,
+    *,
+    through_quiet_hours: bool = False,
+    as_json: bool = False,
+    unknown_s: float = UNKNOWN_S,
+) -> None:
+    """Show the counts of a send and the share of notifications that have ended, until each has ended or, unless
+    through_quiet_hours, is held. With as_json, print the send whenever its status or its counts have changed.
+    Raises CommandError after timeout_s s, and ApiError if the send is unknown for unknown_s s.
+    """
+    reads = _reads(
+        api.follow(send_id, timeout_s=timeout_s, poll_s=POLL_S, unknown_s=unknown_s),
+        through_quiet_hours=through_quiet_hours,
+    )
+    if as_json:
+        shown: object = None
+        for send in reads:
+            if (seen := (send.get("status"), send["totals"])) != shown:
+                print_json(send)
+            shown = seen
+        return
+    last: SendBody | None = None
+    with Live(_progress(last), console=console, transient=not console.is_terminal) as live:
+        for last in reads:
+            live.update(_progress(last))
+    if not console.is_terminal:
+        console.print(_progress(last))
+    held = 0 if last is None else last["totals"]["held"]
+    if held:
+        console.print(
+            f"{held:,} held until the end of their users' quiet hours; `masscomm sends recipients {send_id}` names it.",
+            soft_wrap=True,
+        )
+
+
+def _reads(followed: Iterator[SendBody], *, through_quiet_hours: bool) -> Iterator[SendBody]:
+    """Yield a send until each notification has ended or, unless through_quiet_hours, is held. Raises CommandError."""
+    try:
+        for send in followed:
+            yield send
+            held = send["totals"]["held"]
+            if held and held == send["totals"]["in_flight"] and not through_quiet_hours:
+                return
+    except TimeoutError as error:
+        raise CommandError(str(error)) from error
+
+
+def show_dry_run(body: DryRunBody, console: Terminal) -> None:
+    """Print what would become of a send, with its samples and warnings."""
+    qualifier = ", estimated from a sample" if body["estimated"] else ""
+    table = Table(
+        title=f"{body['requested']:,} notifications{qualifier}; nothing was sent", title_justify="left", box=None
+    )
+    for name in ("channel", "end", "notifications", "from", "to"):
+        table.add_column(name, no_wrap=True)
+    for channel in body["channels"]:
+        simulated = sum(each["count_total"] for each in channel["reasons"] if each["status"] in _AFTER_DELIVERY)
+        table.add_row(channel["channel"], "deliverable", f"{channel['deliverable'] - simulated:,}")
+        for each in channel["reasons"]:
+            end = " ".join(filter(None, (each["status"], each["reason"] and f"({each['reason']})")))
+            table.add_row("", end, f"{each['count_total']:,}", each["first_at"] or "", each["last_at"] or "")
+    console.print(table)
+    for sample in body["samples"]:
+        console.print(f"\n{sample['channel']} in {sample['locale']}, as to user {sample['user_id']}:", soft_wrap=True)
+        for name, text in sample["fields"].items():
+            console.print(f"  {name}: {text}", soft_wrap=True, markup=False)
+    show_warnings(body["warnings"], console)
+
+
+def show_warnings(warnings: Iterable[FieldErrorBody], console: Terminal) -> None:
+    """Print the warnings of a send: the parts of its content that have no effect."""
+    for warning in warnings:
+        console.print(f"warning: {warning['field']} {warning['message']}", soft_wrap=True, style="yellow")
+
+
+def _progress(send: SendBody | None) -> Group:
+    """Return the share of a send's notifications with a final status as a bar, and its counts."""
+    requested = 0 if send is None else send["totals"]["requested"]
+    ended = 0 if send is None else requested - send["totals"]["in_flight"]
+    share = f"{ended / requested:.0%} of {requested:,} notifications have ended" if requested else "not counted yet"
+    bar = ProgressBar(total=max(1, requested), completed=ended, width=40)
+    return Group(Columns([bar, Text(share)]), _table(send))
+
+
+def _table(send: SendBody | None) -> Table:
+    """Return the counts of a send on all channels; None is a send of which nothing is counted yet."""
+    table = Table()
+    for name in ("requested", "suppressed", "sent", "failed", "in flight"):
+        table.add_column(name, justify="right")
+    if send is None:
+        table.add_row(*"00000")
+        return table
+    totals = send["totals"]
+    suppressed = "\n".join(f"{count:,} {reason}" for reason, count in totals["suppressed"].items())
+    failed = sum(totals["failed"].values())
+    numbers = (f"{number:,}" for number in (totals["sent"], failed, totals["in_flight"]))
+    table.add_row(f"{totals['requested']:,}", suppressed or "0", *numbers)
+    return table

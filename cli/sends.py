@@ -1,0 +1,200 @@
+"""The commands `masscomm sends`: they list, show, watch and control sends through the REST API."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Annotated, cast
+
+import httpx
+import typer
+from rich.table import Table
+
+from cli.errors import CommandError
+from cli.options import JsonOption, given
+from cli.sending import follow
+from cli.terminal import Terminal, print_answer, print_json
+from masscomm_client import ApiError, Client
+from masscomm_client.types import SendState, Status
+
+app = typer.Typer(help="Sends: list, show, watch and control them.", no_args_is_help=True)
+console = Terminal()
+
+# The largest page of the lists.
+_PAGE = 200
+_ATTEMPTS = 3
+
+UrlOption = Annotated[
+    str | None, typer.Option("--url", envvar="MASSCOMM_API_URL", help="The API; by default that of the local stack.")
+]
+SendIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the send.")]
+
+
+def rest_api(*, url: UrlOption = None) -> Client:
+    """Return a client of the API. It sends the key in MASSCOMM_API_KEY; to the local stack, by default the
+    development key. Raises NotRunningError if there is none: a command makes no key for a stack that does not exist.
+    """
+    key = os.environ.get("MASSCOMM_API_KEY")
+    if url:
+        return Client(url, key=key, attempts=_ATTEMPTS)  # The development key is not sent to another API.
+    from local.devstack.config import StackConfig
+    from local.devstack.state import NotRunningError
+
+    config = StackConfig.from_environment()
+    if key is None and not config.api_key_file.exists():
+        raise NotRunningError(
+            f"{config.state_dir} has no stack. `masscomm up` starts one; MASSCOMM_STATE names another."
+        )
+    return Client(config.gateway_url, key=key or config.api_key, attempts=_ATTEMPTS)
+
+
+@app.command("list")
+@given(api=rest_api)
+def list_sends(
+    *,
+    api: Client,
+    club: Annotated[list[int] | None, typer.Option("--club", help="Only this club. May be repeated.")] = None,
+    kind: Annotated[list[str] | None, typer.Option("--type", help="Only this category. May be repeated.")] = None,
+    status: Annotated[list[str] | None, typer.Option("--status", help="Such as in_progress. May be repeated.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of sends.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the latest sends. An operator, who sees every club, names the clubs."""
+    with calling(api):
+        # The API refuses another status, and names the valid ones.
+        statuses = cast("list[SendState]", status or [])
+        found = api.sends(club_id=club or [], type=kind or [], status=statuses, limit=min(limit, _PAGE))
+        rows = list(islice(found, limit))
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    table = Table(
+        title=f"{len(rows)} send{'' if len(rows) == 1 else 's'}", title_justify="left", box=None, pad_edge=False
+    )
+    table.add_column("send", no_wrap=True, min_width=36)
+    for name in ("at", "type", "status", "published"):
+        table.add_column(name, overflow="fold", no_wrap=name != "type")
+    for row in rows:
+        requested = "?" if row["requested"] is None else f"{row['requested']:,}"
+        published = f"{row['published']:,}/{requested}"
+        table.add_row(row["send_id"], _short(str(row["requested_at"])), row["type"], row["status"], published)
+    console.print(table)
+
+
+@app.command()
+@given(api=rest_api)
+def show(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) -> None:
+    """Print the results of a send as the API returns them, in JSON."""
+    with calling(api):
+        print_json(api.get_send(send_id), indent=None if as_json else 2)
+
+
+@app.command()
+@given(api=rest_api)
+def watch(
+    send_id: SendIdArgument,
+    *,
+    api: Client,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="Seconds after which watching fails.")] = 3_600,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the counts of a send until all of its notifications have ended."""
+    with calling(api):
+        follow(api, send_id, console, timeout_s, through_quiet_hours=True, as_json=as_json)
+
+
+@app.command()
+@given(api=rest_api)
+def cancel(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) -> None:
+    """Cancel the notifications of a send that are not published yet. It cannot be undone."""
+    with calling(api):
+        answer = api.cancel(send_id)
+    published = f"{answer['published_before']:,} notifications were published before"
+    print_answer(answer, f"Send {send_id} is being cancelled; {published}.", console, as_json=as_json)
+
+
+@app.command()
+@given(api=rest_api)
+def pause(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) -> None:
+    """Hold the notifications of a send that are not published yet, until it is resumed or cancelled."""
+    with calling(api):
+        answer = api.pause(send_id)
+    published = f"{answer['published_before']:,} notifications are published"
+    sentence = f"Send {send_id} is paused since {answer['paused_at']}; {published}."
+    print_answer(answer, sentence, console, as_json=as_json)
+
+
+@app.command()
+@given(api=rest_api)
+def resume(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) -> None:
+    """Continue a paused send."""
+    with calling(api):
+        answer = api.resume(send_id)
+    sentence = f"Send {send_id} is resumed; its held notifications continue within a minute."
+    print_answer(answer, sentence, console, as_json=as_json)
+
+
+@app.command()
+@given(api=rest_api)
+def move(
+    send_id: SendIdArgument,
+    send_at: Annotated[str, typer.Argument(metavar="TIME", help="The new time, e.g. 2026-11-24T18:00:00+01:00.")],
+    *,
+    api: Client,
+    as_json: JsonOption = False,
+) -> None:
+    """Move a scheduled send to another time."""
+    with calling(api):
+        answer = api.reschedule(send_id, send_at)
+    print_answer(answer, f"Send {send_id} is scheduled for {answer['send_at']}.", console, as_json=as_json)
+
+
+@app.command()
+@given(api=rest_api)
+def recipients(
+    send_id: SendIdArgument,
+    *,
+    api: Client,
+    status: Annotated[
+        list[str] | None, typer.Option("--status", help="Only this status, such as sent. May be repeated.")
+    ] = None,
+    channel: Annotated[list[str] | None, typer.Option("--channel", help="Only this channel. May be repeated.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of rows.")] = 100,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the notifications of a send with their statuses. It needs the log of recipients."""
+    with calling(api):
+        statuses = cast("list[Status]", status or [])
+        found = api.recipients(send_id, status=statuses, channel=channel or [], limit=min(limit, _PAGE))
+        rows = list(islice(found, limit))
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    table = Table(title=f"{len(rows)} notifications", title_justify="left", box=None)
+    for name in ("user", "channel", "status", "at"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("decision", overflow="fold")
+    for row in rows:
+        at = str(row["at"])[:19].replace("T", " ")
+        table.add_row(str(row["user_id"]), row["channel"], row["status"], at, row["decision"])
+    console.print(table)
+
+
+def _short(at: str) -> str:
+    """Return the time of day of a time of today, and the date of another, so that a row fits into 80 columns."""
+    return at[11:16] if at[:10] == datetime.now(UTC).date().isoformat() else at[:10]
+
+
+@contextmanager
+def calling(api: Client) -> Iterator[None]:
+    """Close the client after the command's calls. Raises CommandError with the API's reason."""
+    try:
+        with api:
+            yield
+    except ApiError as error:
+        raise CommandError(str(error)) from error
+    except httpx.HTTPError as error:
+        raise CommandError(f"The API does not answer: {error}. `masscomm status` shows the local stack.") from error

@@ -1,0 +1,112 @@
+"""`masscomm suppressions`: list and remove e-mail addresses that bounced or whose owner complained."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from cli.installation import Installation, installation
+from cli.options import JsonOption, given
+from cli.terminal import Terminal, print_answer, print_json
+from masscomm.directory.suppression_list import OpenSearchSuppressionList, StoredSuppression
+from masscomm.domain.audit import Action
+from masscomm.domain.ids import address_id
+
+app = typer.Typer(help="Addresses to which no e-mail is sent.", no_args_is_help=True)
+console = Terminal()
+errors = Terminal(stderr=True)
+
+ClubOption = Annotated[int | None, typer.Option("--club", help="The tenant's alone.")]
+AddressOption = Annotated[str | None, typer.Option("--address", help="Of this address. Only its hash is stored.")]
+
+
+@app.command("list")
+@given(installation=installation)
+def list_suppressions(
+    *,
+    installation: Installation,
+    club: ClubOption = None,
+    address: AddressOption = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=9_999, help="The maximum number of suppressions.")
+    ] = 100,
+    as_json: JsonOption = False,
+) -> None:
+    """Show each suppression, the latest first: club, address, reason, start and end. Suppressions of earlier versions
+    apply to every club.
+    """
+    page = OpenSearchSuppressionList(installation.opensearch()).page(
+        clubs=[] if club is None else [club],
+        address_id=None if address is None else _hash(address),
+        limit=limit,
+        after=None,
+    )
+    found = [_shown(row) for row in page.rows]
+    if as_json:
+        for each in found:
+            print_json(each)
+        return
+    table = Table(title=f"{len(found)} suppressions")
+    for name in ("club", "address (SHA-256)", "reason", "since", "until"):
+        table.add_column(name, overflow="fold")
+    for each in found:
+        table.add_row(
+            "every" if each["club_id"] is None else str(each["club_id"]),
+            each["address_id"],
+            each["reason"],
+            each["at"],
+            each["expires_at"] or "for ever",
+        )
+    console.print(table)
+
+
+@app.command()
+@given(installation=installation)
+def remove(
+    address: Annotated[str, typer.Argument(help="The address itself, or its SHA-256 as `list` shows it.")],
+    *,
+    installation: Installation,
+    club: Annotated[int, typer.Option("--club", help="The tenant whose suppression it is.")],
+    every_club: Annotated[
+        bool,
+        typer.Option("--every-club", help="Also remove suppressions of earlier versions, which apply to every club."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove the suppression of an address. Exit status 1 if the club had none, or if a suppression for every club
+    remains.
+    """
+    hashed = _hash(address)
+    own = f"{club}-{hashed}"
+    suppressions = OpenSearchSuppressionList(installation.opensearch())
+    removed = suppressions.remove([own, hashed] if every_club else [own])
+    remaining = suppressions.existing([own, hashed])
+    installation.audit(Action.SUPPRESSION_REMOVED, subject=hashed, clubs=[club], detail=f"{removed} removed")
+    answer = {"removed": removed, "remains_for_every_club": bool(remaining)}
+    print_answer(answer, f"{removed} removed.", console, as_json=as_json)
+    if remaining:
+        errors.print("An earlier version suppressed the address for every club: --every-club removes that too.")
+    elif not removed:
+        errors.print("The address was not suppressed for this club.")
+    else:
+        return
+    raise typer.Exit(1)
+
+
+def _shown(found: StoredSuppression) -> dict[str, Any]:
+    return {
+        "club_id": found.club_id,
+        "address_id": found.address_id,
+        "reason": found.reason,
+        "at": _iso(found.at_ms),
+        "expires_at": None if found.expires_at_ms is None else _iso(found.expires_at_ms),
+    }
+
+
+def _hash(address: str) -> str:
+    return address_id(address) if "@" in address else address
+
+
+def _iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")

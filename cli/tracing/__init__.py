@@ -1,0 +1,6 @@
+"""The command `masscomm trace`: it shows the history of a send or a notification, from topics, tables and logs."""
+
+from cli.tracing.gathering import gather
+from cli.tracing.printing import print_trace
+
+__all__ = ["gather", "print_trace"]

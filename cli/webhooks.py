@@ -1,0 +1,177 @@
+"""The commands `masscomm webhooks`: they manage webhook endpoints and their deliveries through the REST API."""
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from cli.options import JsonOption, given
+from cli.sends import calling, rest_api
+from cli.terminal import Terminal, print_answer, print_json
+from masscomm_client import Client
+from masscomm_client.types import CreateWebhookRequest
+
+app = typer.Typer(help="Webhooks: endpoints that receive events of sends.", no_args_is_help=True)
+console = Terminal()
+
+_PAGE = 200
+EndpointArgument = Annotated[str, typer.Argument(metavar="ENDPOINT", help="The id of the endpoint.")]
+EventOption = Annotated[
+    list[str] | None, typer.Option("--event", help="Only this type, such as send.completed. May be repeated.")
+]
+
+
+@app.command()
+@given(api=rest_api)
+def create(
+    address: Annotated[str, typer.Argument(metavar="URL", help="The address that receives the events.")],
+    *,
+    api: Client,
+    club: Annotated[int, typer.Option("--club", help="The club (tenant).")],
+    event: EventOption = None,
+    description: Annotated[str, typer.Option("--description", help="For people.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Create an endpoint and print its secret. The secret is shown only once."""
+    fields: CreateWebhookRequest = {"club_id": club, "url": address, "description": description}
+    if event:
+        fields["event_types"] = event  # type: ignore[typeddict-item]  # the API checks the names
+    with calling(api):
+        answer = api.create_webhook(**fields)
+    _print_secret(answer, as_json=as_json)
+
+
+@app.command("list")
+@given(api=rest_api)
+def list_endpoints(
+    *,
+    api: Client,
+    club: Annotated[list[int] | None, typer.Option("--club", help="Only this club. May be repeated.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the endpoints. An operator, who sees every club, names the clubs."""
+    with calling(api):
+        rows = list(api.webhooks(club_id=club or []))
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    table = Table(title=f"{len(rows)} endpoints", title_justify="left", box=None)
+    table.add_column("endpoint", no_wrap=True)
+    for name in ("url", "events", "status"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        status = "enabled" if row["enabled"] else f"disabled {row['disabled_reason'] or ''}"
+        failing = f", failing since {row['failing_since']}" if row["failing_since"] else ""
+        table.add_row(row["id"], row["url"], ", ".join(row["event_types"]) or "every type", status + failing)
+    console.print(table)
+
+
+@app.command()
+@given(api=rest_api)
+def show(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
+    """Print an endpoint as the API returns it, in JSON."""
+    with calling(api):
+        print_json(api.webhook(endpoint), indent=None if as_json else 2)
+
+
+@app.command()
+@given(api=rest_api)
+def enable(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
+    """Enable an endpoint. Deliveries that failed meanwhile can be sent again."""
+    with calling(api):
+        answer = api.change_webhook(endpoint, enabled=True)
+    print_answer(answer, f"{endpoint} is enabled.", console, as_json=as_json)
+
+
+@app.command()
+@given(api=rest_api)
+def disable(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
+    """Disable an endpoint: it receives nothing until it is enabled."""
+    with calling(api):
+        answer = api.change_webhook(endpoint, enabled=False)
+    print_answer(answer, f"{endpoint} is disabled.", console, as_json=as_json)
+
+
+@app.command()
+@given(api=rest_api)
+def delete(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
+    """Delete an endpoint."""
+    with calling(api):
+        answer = api.delete_webhook(endpoint)
+    print_answer(answer, f"{endpoint} is deleted.", console, as_json=as_json)
+
+
+@app.command()
+@given(api=rest_api)
+def rotate(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
+    """Give an endpoint a new secret and print it. The previous one also signs for 24 hours."""
+    with calling(api):
+        answer = api.rotate_webhook(endpoint)
+    _print_secret(answer, as_json=as_json)
+
+
+@app.command("test")
+@given(api=rest_api)
+def send_test(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
+    """Send an endpoint the event webhook.test."""
+    with calling(api):
+        answer = api.test_webhook(endpoint)
+    _print_delivery(answer, "is sent within a minute", as_json=as_json)
+
+
+@app.command()
+@given(api=rest_api)
+def deliveries(
+    endpoint: EndpointArgument,
+    *,
+    api: Client,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of deliveries.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the deliveries of an endpoint, the latest first, with the result of the last attempt."""
+    with calling(api):
+        rows = list(islice(api.webhook_deliveries(endpoint, limit=min(limit, _PAGE)), limit))
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    console.print(f"{len(rows)} deliveries")
+    for row in rows:
+        console.print(row["id"], style="bold", soft_wrap=True)
+        text = f"  {row['event_type']} {row['status']}, attempts: {row['attempts']}"
+        if row["last_attempts"]:
+            last = row["last_attempts"][0]
+            text += f", last answer: {last['status'] or last['error']}"
+        if row["next_attempt_at"]:
+            text += f", next attempt: {row['next_attempt_at']}"
+        console.print(text, soft_wrap=True)
+
+
+@app.command()
+@given(api=rest_api)
+def resend(
+    endpoint: EndpointArgument,
+    delivery: Annotated[str, typer.Argument(metavar="DELIVERY", help="The id of the delivery.")],
+    *,
+    api: Client,
+    as_json: JsonOption = False,
+) -> None:
+    """Attempt a delivery again."""
+    with calling(api):
+        answer = api.resend_webhook(endpoint, delivery)
+    _print_delivery(answer, "is sent again within a minute", as_json=as_json)
+
+
+def _print_secret(answer: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(answer)
+        return
+    console.print(f"Endpoint {answer['endpoint']['id']}. Its secret, shown only now:")
+    console.print(answer["secret"])
+
+
+def _print_delivery(answer: Mapping[str, Any], what: str, *, as_json: bool) -> None:
+    print_answer(answer, f"The event {answer['event_id']} {what}.", console, as_json=as_json)

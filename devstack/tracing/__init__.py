@@ -1,6 +1,0 @@
-"""The command `masscomm trace`: it shows the history of a send or a notification, from topics, tables and logs."""
-
-from devstack.tracing.gathering import gather
-from devstack.tracing.printing import print_trace
-
-__all__ = ["gather", "print_trace"]

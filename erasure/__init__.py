@@ -1,1 +1,0 @@
-"""Erases one person of one tenant from all stores: `python -m erasure --user 7 --club 3`."""

@@ -1,0 +1,1 @@
+"""Measurements, and the model of costs and limits."""

@@ -1,0 +1,375 @@
+"""Generates the tables of docs/capacity.md: `python -m lab.capacity.report` prints them and writes them into that page.
+
+A table replaces the text between its two markers in that page; the other text is written by hand.
+"""
+
+import argparse
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from math import inf
+from pathlib import Path
+
+from infra.cdk.config import ENVIRONMENTS, PROD, Environment
+from lab.capacity.comparison import (
+    Compared,
+    critical_steps,
+    critical_wait_s,
+    of_a_broadcast,
+    of_a_steady_load,
+    of_slices,
+    partitions_for,
+    scene,
+)
+from lab.capacity.costs import a_month, by_the_hour, for_a_million, total
+from lab.capacity.figures import Figure, Trust
+from lab.capacity.limits import Change, Limit, environments_used, limits, raised_for
+from lab.capacity.plan import Plan
+from lab.capacity.prices import PRICES
+from lab.capacity.quotas import QUOTAS, sns_publish
+from lab.capacity.service_times import VCPU_MB, ServiceTimes, measured
+from lab.capacity.workload import Workload, sizes
+
+PAGE = Path(__file__).parents[2] / "docs" / "capacity.md"
+RATES = (1_000, 10_000, 50_000)
+# Maps a rate in notifications per second to the simulated seconds, which suffice for some hundred thousand
+# notifications.
+SIMULATED_S = {1_000: 300.0, 10_000: 90.0, 50_000: 30.0}
+MILLION = 1_000_000
+# The assumed latency of an SNS call in seconds; AWS publishes none. Latencies up to about 25 ms hardly matter, because
+# sixteen calls run concurrently.
+PROVIDER_S = 0.02
+# The assumed seconds after which a mapping with one poller gets another one; AWS publishes no figure.
+POLLER_S = 10.0
+HOURS_A_DAY = (1, 24)
+CRITICAL_S = 120.0
+_MARKED = "<!-- made by make capacity: {name} -->\n{text}\n<!-- end of {name} -->"
+
+
+def tables() -> Mapping[str, str]:
+    """Return every generated part of the page by its name."""
+    return {name: make() for name, make in (*_MODEL.items(), *_SIMULATION.items())}
+
+
+def model_tables() -> Mapping[str, str]:
+    """Return the tables that need no simulation."""
+    return {name: make() for name, make in _MODEL.items()}
+
+
+def written(page: str, parts: Mapping[str, str]) -> str:
+    """Return the page with these parts replaced. Raises ValueError if the page has no markers for a part."""
+    for name, text in parts.items():
+        pattern = re.escape(_MARKED).replace(r"\{name\}", re.escape(name)).replace(r"\{text\}", ".*?")
+        page, found = re.subn(pattern, lambda _, n=name, t=text: _MARKED.format(name=n, text=t), page, flags=re.DOTALL)  # type: ignore[misc]
+        if found != 1:
+            raise ValueError(f"{PAGE.name} has {found} places for the table {name!r}")
+    return page
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _figures(values: float) -> str:
+    """Return the value as text with at most three significant digits."""
+    if values == inf:
+        return "at none"
+    if values >= 100:
+        return f"{float(f'{values:.3g}'):,.0f}"
+    return f"{values:.3g}" if values else "0"
+
+
+def _dollars(value: float) -> str:
+    if value >= 100:
+        return f"${value:,.0f}"
+    return f"${value:,.2f}" if value >= 0.1 or not value else f"${value:.2g}"
+
+
+@cache
+def _times() -> ServiceTimes:
+    return measured()
+
+
+def _workload(rate: float) -> Workload:
+    return Workload(notifications_s=rate)
+
+
+@cache
+def _raised(rate: float) -> tuple[Plan, list[Change]]:
+    return raised_for(_workload(rate), Plan.of(PROD), _times(), PROVIDER_S)
+
+
+def assumptions() -> str:
+    """Return the table of the model's inputs."""
+    workload, times = _workload(RATES[0]), _times()
+    weights = sizes(workload)
+    rows = [
+        ("recipients of a send record", f"{workload.chunk:,}", "masscomm/decisions/parts.py"),
+        ("let pass by preferences", f"{workload.allowed:.0%}", "assumed"),
+        ("by e-mail, the rest by push", f"{workload.email:.0%}", "assumed"),
+        ("devices of a user", f"{workload.devices}", "assumed"),
+        ("one-time passwords at the same time", f"{workload.critical_s:.0f}/s", "assumed"),
+        ("SNS answers in", f"{PROVIDER_S * 1000:.0f} ms", "assumed"),
+        (
+            "Kafka, bytes of a notification on all topics",
+            _figures(weights.bytes_a_notification()),
+            "our codec",
+        ),
+        (
+            f"ledger, a slice of {times.slice_size}",
+            f"{weights.ledger_bytes:,} bytes, {weights.ledger_units} write units",
+            "our code",
+        ),
+        (
+            "delivery, processor's time of a push",
+            f"{times.lines['delivery'].recipient.cpu_s * 1000:.2f} ms",
+            times.origin,
+        ),
+        (
+            "preference_checker, of a recipient",
+            f"{times.lines['preference_checker'].recipient.wall_s * 1e6:.0f} µs, "
+            f"{times.lines['preference_checker'].recipient.cpu_s * 1e6:.0f} of the processor",
+            "the same",
+        ),
+        (
+            "builder, of a recipient",
+            f"{times.lines['builder'].recipient.wall_s * 1e6:.0f} µs, "
+            f"{times.lines['builder'].recipient.cpu_s * 1e6:.0f} of the processor",
+            "the same",
+        ),
+        ("cold start of delivery", f"{times.cold_start_s['delivery']:.2f} s", "the same"),
+    ]
+    return _table(("what", "how much", "source"), rows)
+
+
+def costs() -> str:
+    """Return the table of costs by use for a million notifications, and of the environment's share."""
+    head = ["a million notifications", *(f"{rate:,}/s" for rate in RATES)]
+    columns = [for_a_million(_workload(rate), _raised(rate)[0], _times(), PROVIDER_S) for rate in RATES]
+    rows = [[lines[0].component, *(_dollars(line.dollars) for line in lines)] for lines in zip(*columns, strict=True)]
+    rows.append(["**by use**", *(f"**{_dollars(total(column))}**" for column in columns)])
+    for hours in HOURS_A_DAY:
+        shares = [
+            total(by_the_hour(_workload(rate), _raised(rate)[0], _times(), PROVIDER_S, hours_a_day=hours))
+            for rate in RATES
+        ]
+        often = "the whole day" if hours == 24 else f"{hours} hour a day"
+        rows.append([f"the environment's share, at that rate {often}", *map(_dollars, shares)])
+        both = [total(column) + share for column, share in zip(columns, shares, strict=True)]
+        rows.append([f"**together, {often}**", *(f"**{_dollars(sum_)}**" for sum_ in both)])
+    return _table(head, rows)
+
+
+def hourly() -> str:
+    """Return the table of the environment's costs by component for a million notifications, if the load lasts for the
+    smallest number of hours a day.
+    """
+    hours = HOURS_A_DAY[0]
+    columns = [
+        by_the_hour(_workload(rate), _raised(rate)[0], _times(), PROVIDER_S, hours_a_day=hours) for rate in RATES
+    ]
+    rows = [[lines[0].component, *(_dollars(line.dollars) for line in lines)] for lines in zip(*columns, strict=True)]
+    rows.append(["**the environment's share**", *(f"**{_dollars(total(column))}**" for column in columns)])
+    return _table((f"of a million, {hours} hour a day", *(f"{rate:,}/s" for rate in RATES)), rows)
+
+
+def idle() -> str:
+    """Return the table of the monthly costs of each environment without load."""
+    columns = [a_month(Plan.of(environment)) for environment in ENVIRONMENTS.values()]
+    rows = [[lines[0].component, *(_dollars(line.dollars) for line in lines)] for lines in zip(*columns, strict=True)]
+    rows.append(["**a month**", *(f"**{_dollars(total(column))}**" for column in columns)])
+    return _table(("nothing is sent", *ENVIRONMENTS), rows)
+
+
+def limits_met() -> str:
+    """Return the table of every limit of the production environment, in the order in which a growing load meets
+    them.
+    """
+    found = [limits(_workload(rate), Plan.of(PROD), _times(), PROVIDER_S) for rate in RATES]
+    rows = []
+    for of_rates in sorted(zip(*found, strict=True), key=lambda row: row[-1].met_at(_workload(RATES[-1]))):
+        # The limits are computed at the highest rate, at which the share of the critical lane in each limit is small.
+        met = of_rates[-1].met_at(_workload(RATES[-1]))
+        shares = [_share(limit) for limit in of_rates]
+        rows.append([of_rates[0].name, _figures(met), f"{_figures(of_rates[0].most)} {of_rates[0].unit}", *shares])
+    return _table(("limit", "used up at /s", "there is", *(f"{rate:,}/s" for rate in RATES)), rows)
+
+
+def _share(limit: Limit) -> str:
+    text = f"{limit.share:.0%}" if limit.share < 10 else f"{limit.share:,.0f} times"
+    return f"**{text}**" if limit.share > 1 else text
+
+
+def changes() -> str:
+    """Return the table of the changes to the production environment that each rate needs, in the order of the
+    limits.
+    """
+    rows = []
+    for rate in RATES:
+        for number, change in enumerate(_raised(rate)[1]):
+            rows.append([f"{rate:,}/s" if not number else "", change.limit.name, change.done])
+    return _table(("for", "met", "change"), rows).replace("---:", "---")
+
+
+def delivery() -> str:
+    """Return the table of the environments that delivery needs. The number of partitions must be as large."""
+    plan = Plan.of(PROD)
+    small = plan.memory_mb["delivery"]
+    rows = []
+    for rate in RATES:
+        used = {
+            memory: environments_used(
+                "delivery", _workload(rate), plan.with_memory("delivery", memory), _times(), PROVIDER_S
+            )
+            for memory in (small, VCPU_MB)
+        }
+        raised = _raised(rate)[0]
+        rows.append(
+            [
+                f"{rate:,}/s",
+                _figures(used[small]),
+                _figures(used[VCPU_MB]),
+                f"{raised.partitions['delivery']} at {raised.memory_mb['delivery']:,} MB",
+            ]
+        )
+    return _table(("", f"busy at {small} MB", f"busy at {VCPU_MB:,} MB", "partitions of `delivery`"), rows)
+
+
+def simulation() -> str:
+    """Return the table that compares the model with the simulation."""
+    compared: list[tuple[str, Compared]] = []
+    for rate in RATES:
+        plan, workload = _raised(rate)[0], _workload(rate)
+        found = of_a_steady_load(workload, plan, _times(), PROVIDER_S, seconds=SIMULATED_S[rate])
+        compared += [(f"{rate:,}/s", one) for one in found]
+    for name, plan in (("as deployed", Plan.of(PROD)), *((f"raised for {r:,}/s", _raised(r)[0]) for r in RATES[1:])):
+        compared.append((name, _broadcast(plan)))
+    plan, name = _raised(RATES[-1])[0], f"raised for {RATES[-1]:,}/s"
+    compared.append((name, replace(_broadcast(plan, even=True), label="the same, records dealt out evenly")))
+    begun = replace(_broadcast(plan, poller_s=POLLER_S), label=f"the same, one poller more each {POLLER_S:.0f} s")
+    compared.append((name, begun))
+    rows = [
+        [
+            name,
+            one.label,
+            f"{_figures(one.model)} {one.unit}".strip(),
+            f"{_figures(one.simulated)} {one.unit}".strip(),
+            f"{one.difference:+.0%}",
+        ]
+        for name, one in compared
+    ]
+    return _table(("plan", "what", "model", "simulation", "difference"), rows)
+
+
+def _broadcast(plan: Plan, *, poller_s: float = 0.0, even: bool = False) -> Compared:
+    return of_a_broadcast(
+        _workload(RATES[0]), plan, _times(), PROVIDER_S, recipients=MILLION, poller_s=poller_s, even=even
+    )
+
+
+def slices() -> str:
+    """Return the table that compares the formula for a slice (recipients recorded together) with the measured time."""
+    rows = [
+        [one.label, f"{one.model * 1000:.0f} ms", f"{one.simulated * 1000:.0f} ms", f"{one.difference:+.0%}"]
+        for one in of_slices(_times())
+    ]
+    return _table(("", "formula", "measured", "difference"), rows)
+
+
+def critical() -> str:
+    """Return the table of one-time passwords by warm environments, by partitions, and during a broadcast."""
+    rows = []
+    for environment, label in _critical_cases():
+        rows.append([label, *_critical(Plan.of(environment))])
+    rows.append([f"as deployed, during a broadcast of {MILLION:,}", *_critical(Plan.of(PROD), recipients=MILLION)])
+    plan = replace(Plan.of(PROD), sns_publish=_raised(RATES[1])[0].sns_publish)
+    rows.append([f"the same with {plan.sns_publish:,.0f} publishes/s", *_critical(plan, recipients=MILLION)])
+    workload, plan = _workload(RATES[0]), Plan.of(PROD)
+    slowest = critical_steps(workload, plan, _times(), PROVIDER_S)[-1]
+    assert slowest.calls is not None  # noqa: S101 - delivery calls
+    takes = slowest.invocation_s + PROVIDER_S + workload.devices * slowest.calls.cpu_s
+    model = critical_wait_s(workload, plan, _times(), PROVIDER_S)
+    needed = {rate: partitions_for(rate, takes, takes / 10) for rate in (10, 50, 200, 1_000)}
+    return (
+        _table(("one-time passwords, 50/s", "half within", "99 % within"), rows)
+        + f"\n\nBy the model, with nothing to wait for: {model * 1000:.0f} ms. So that a password waits in the mean a "
+        f"tenth of its delivery's {takes * 1000:.0f} ms for its partition: "
+        + ", ".join(f"{count} partitions for {rate:,}/s" for rate, count in needed.items())
+        + "."
+    )
+
+
+def _critical_cases() -> Iterable[tuple[Environment, str]]:
+    for provisioned in (0, 4, 16):
+        yield replace(PROD, provisioned=provisioned), f"{provisioned} environments of each function kept warm"
+    for factor in (1, 16):
+        kafka = replace(PROD.kafka, partitions_factor=factor)
+        yield replace(PROD, provisioned=64, kafka=kafka), f"{4 * factor} partitions, all environments warm"
+
+
+def _critical(plan: Plan, *, recipients: int = 0) -> list[str]:
+    played = scene(_workload(RATES[0]), plan, _times(), PROVIDER_S, recipients=recipients, critical_seconds=CRITICAL_S)
+    played.clock.run(2 * CRITICAL_S)
+    if played.critical is None:
+        raise ValueError("no critical lane was planned")
+    return [f"{played.critical.result.percentile(share) * 1000:,.0f} ms" for share in (0.5, 0.99)]
+
+
+def prices() -> str:
+    """Return the table of every price with its source."""
+    return _sources(PRICES.values())
+
+
+def quotas() -> str:
+    """Return the table of every quota, with its source and the way to raise it."""
+    return _sources((sns_publish(PROD.region), *QUOTAS.values()), more_of_it=True)
+
+
+def _sources(figures: Iterable[Figure], *, more_of_it: bool = False) -> str:
+    rows = [
+        [
+            f"`{figure.name}`",
+            f"{figure.value:,.10f}".rstrip("0").rstrip("."),
+            figure.unit,
+            figure.region,
+            figure.read,
+            f"**{figure.trust}**" if figure.trust is Trust.UNVERIFIED else figure.trust.value,
+            figure.source,
+            *([figure.raise_by] if more_of_it else []),
+        ]
+        for figure in figures
+    ]
+    head = ["", "value", "unit", "region", "read", "trust", "source", *(["more of it"] if more_of_it else [])]
+    return _table(head, rows).replace("---:", "---")
+
+
+_MODEL: Mapping[str, Callable[[], str]] = {
+    "assumptions": assumptions,
+    "costs": costs,
+    "hourly": hourly,
+    "idle": idle,
+    "limits": limits_met,
+    "changes": changes,
+    "delivery": delivery,
+    "slices": slices,
+    "prices": prices,
+    "quotas": quotas,
+}
+_SIMULATION: Mapping[str, Callable[[], str]] = {"simulation": simulation, "critical": critical}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m lab.capacity.report", description=__doc__)
+    parser.add_argument("--only-print", action="store_true", help=f"leave {PAGE.name} as it is")
+    chosen = parser.parse_args()
+    made = tables()
+    for name, text in made.items():
+        print(f"\n{name}\n\n{text}")
+    if not chosen.only_print:
+        PAGE.write_text(written(PAGE.read_text(), made))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""The load of the system, and the sizes of its records, which are measured by encoding examples.
+
+The shares (of allowed recipients, of e-mail, of devices per user) depend on the club (tenant): change them in this file
+and run `make capacity`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+from uuid import UUID
+
+from lab.capacity.service_times import measured
+from masscomm.decisions.parts import PART_SIZE
+from masscomm.domain.call_results import CallResult, RecipientResult
+from masscomm.domain.outcomes import RANGE_SIZE, RecipientOutcome, outcome
+from masscomm.domain.preferences import Decision
+from masscomm.domain.records import (
+    AvroRecord,
+    BuildRequested,
+    ContentColumn,
+    DeliveryFields,
+    DeliveryRequested,
+    SendRequested,
+)
+from masscomm.domain.statuses import Reason, Status
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
+from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
+from masscomm.stores.decision_log.port import Decisions, record_decisions
+from masscomm.stores.delivery_ledger.port import to_document
+
+KB = 1024
+# Realistically large values of a user id, a time and a club id, because Avro encodes smaller numbers in fewer bytes.
+_FIRST_USER, _NOW_MS, _CLUB, _ID = 30_000_000, 1_790_000_000_000, 4_711, str(UUID(int=1))
+_SENT = Decision(Status.SENT, None, "provider")
+_OPTED_OUT = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "channel:push", settings_version=123_456_789)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A steady load.
+
+    Attributes:
+        notifications_s: The requested notifications (a user on a channel) per second.
+        chunk: The number of recipients of one send record.
+        allowed: The share of recipients that are not suppressed.
+        email: The share of e-mail; all other notifications are pushes.
+        devices: The number of devices of a user with push.
+        critical_s: The additional sends to one user per second in the critical lane.
+    """
+
+    notifications_s: float
+    chunk: int = PART_SIZE
+    allowed: float = 0.9
+    email: float = 0.1
+    devices: float = 1.3
+    critical_s: float = 50.0
+
+    @property
+    def pushes_s(self) -> float:
+        """Return the Publish calls per second, those of the critical lane included."""
+        return (self.notifications_s * self.allowed * (1 - self.email) + self.critical_s) * self.devices
+
+    @property
+    def emails_s(self) -> float:
+        return self.notifications_s * self.allowed * self.email
+
+    @property
+    def calls_a_recipient(self) -> float:
+        """Return the number of provider calls for an allowed notification."""
+        return self.email + (1 - self.email) * self.devices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The bytes of a full record on each topic and of stored items, and the number of notifications in each."""
+
+    records: Mapping[str, int]
+    per: Mapping[str, float]
+    ledger_units: int
+    ledger_bytes: int
+    check_units: int
+    build_units: int
+
+    def bytes_a_notification(self, *names: str) -> float:
+        """Return the bytes per notification on these topics; without names, on all topics."""
+        return sum(self.records[name] / self.per[name] for name in names or self.records)
+
+
+@cache
+def sizes(workload: Workload) -> Sizes:
+    """Return the sizes for the records of the workload: pushes with a different title for each recipient."""
+    allowed = round(RANGE_SIZE * workload.allowed)
+    remaining = RANGE_SIZE - allowed
+    build = _build(allowed)
+    delivery = _delivery(build)
+    outcomes = [RecipientOutcome(position, _FIRST_USER + position, _OPTED_OUT) for position in range(remaining)]
+    sent = [
+        RecipientOutcome(position, user_id, _SENT, (_ID,) * round(workload.devices))
+        for position, user_id in zip(build.positions, build.user_ids, strict=True)
+    ]
+    records: dict[str, AvroRecord] = {
+        topics.SEND_API: SendRequested(
+            type="news",
+            club_id=_CLUB,
+            timestamp=_NOW_MS,
+            to_users=[_FIRST_USER + position for position in range(workload.chunk)],
+            send_id=_ID,
+            data={"score": "3:1"},
+        ),
+        topics.BUILD: build,
+        topics.DELIVERY: delivery,
+        "outcome.delivery": _outcome(delivery, sent, "delivery"),
+    }
+    if outcomes:
+        records["outcome.preference"] = _outcome(build, outcomes, "preference")
+    ledger = _ledger_item(workload)
+    return Sizes(
+        records={name: _encoded(name, record) for name, record in records.items()},
+        per={name: float(workload.chunk if name == topics.SEND_API else RANGE_SIZE) for name in records},
+        ledger_units=ceil(ledger / KB),
+        ledger_bytes=ledger,
+        check_units=_decision_units(workload.chunk, workload.allowed),
+        build_units=_decision_units(allowed, 1.0),
+    )
+
+
+def _build(count: int) -> BuildRequested:
+    return BuildRequested(
+        record_id=_ID,
+        parent_id=_ID,
+        send_id=_ID,
+        chunk_index=0,
+        range_start=0,
+        range_end=RANGE_SIZE,
+        club_id=_CLUB,
+        type="news",
+        timestamp=_NOW_MS,
+        channel="push",
+        data={"score": "3:1"},
+        positions=list(range(count)),
+        user_ids=[_FIRST_USER + position for position in range(count)],
+    )
+
+
+def _delivery(build: BuildRequested) -> DeliveryRequested:
+    titles = [f"For you, Name{user_id}" for user_id in build.user_ids]
+    return build.derive(
+        DeliveryRequested,
+        "delivery",
+        "push",
+        (build.range_start, build.range_end),
+        build.positions,
+        build.user_ids,
+        DeliveryFields(
+            built_at=_NOW_MS,
+            addresses=[],
+            content=[
+                ContentColumn(field="title", values=titles, index=list(range(len(titles)))),
+                ContentColumn(field="body", values=["We won 3:1."], index=[]),
+            ],
+        ),
+    )
+
+
+def _outcome(parent: BuildRequested | DeliveryRequested, outcomes: Sequence[RecipientOutcome], step: str) -> AvroRecord:
+    return outcome(parent, outcomes, channel="push", step=step, start=0, end=RANGE_SIZE, now_ms=_NOW_MS, directory=None)
+
+
+def _ledger_item(workload: Workload) -> int:
+    """Return the bytes of a slice (recipients recorded together) in the delivery ledger, with attribute names and
+    keys, as DynamoDB counts them.
+    """
+    answers = tuple(
+        CallResult(target=str(_FIRST_USER + number), message_id=_ID) for number in range(round(workload.devices))
+    )
+    decided = [
+        RecipientResult(position=position, user_id=_FIRST_USER + position, decision=_SENT, call_results=answers)
+        # The slice (recipients recorded together) has the same size as in the measurements of service times.
+        for position in range(measured().slice_size)
+    ]
+    names = "record_id part decided owner recorded_ms expires_at".replace(" ", "")
+    keys = len(_ID) * 2 + len("slice#0000000000") + 2 * 12
+    return len(json.dumps(to_document(decided), separators=(",", ":"))) + len(names) + keys
+
+
+def _decision_units(count: int, allowed: float) -> int:
+    """Return the write units of the decision log for this number of recipients."""
+    log = InMemoryDecisionLog()
+    step = max(1, round(1 / (1 - allowed))) if allowed < 1 else count + 1
+    by_channel = {"push": dict.fromkeys(range(0, count, step), _OPTED_OUT)} if allowed < 1 else {"push": {}}
+    users = [_FIRST_USER + position for position in range(count)]
+    record_decisions(log, _ID, Decisions(positions=list(range(count)), user_ids=users, by_channel=by_channel))
+    return sum(ceil((len(item) + 100) / KB) for item in log.recorded.values())
+
+
+def _encoded(name: str, record: AvroRecord) -> int:
+    schema = type(record).__name__
+    topic = name.partition(".")[0] if name.startswith("outcome") else name
+    return len(_codec().encode(topic, schema, record.to_avro()))
+
+
+@cache
+def _codec() -> Codec:
+    registry = InMemorySchemaRegistry()
+    for topic in topics.chain_topics():
+        if topic.schema is not None:
+            registry.register(topic.subject, own_schema(topic.schema))
+    return Codec(registry)

@@ -1,0 +1,249 @@
+"""Configuration of a local stack: its ports, its state folder and the addresses derived from them.
+
+Environment: MASSCOMM_STATE (a folder, `.state` in the checkout by default) and MASSCOMM_PORT_<NAME>, one for each field
+of `Ports`. `masscomm up --port name=number` overrides the environment. MASSCOMM_MONOLITH is the URL of a database of
+one's own, whose tables schemas/source.yaml maps; without it, the stack has the tables of examples/monolith.
+"""
+
+import json
+import os
+import random
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Self
+
+from cli.errors import CommandError
+from cli.folders import ROOT as ROOT
+from cli.folders import state_folder
+from local.emulators.local import LOOPBACK
+from masscomm.integers import integer
+from ops.provisioning import GENERATION as GENERATION
+
+# The example monolith of the demo.
+EXAMPLE = ROOT / "examples" / "monolith"
+
+
+def example() -> Path:
+    """Return the folder of the example monolith whose tables schemas/source.yaml maps: examples/monolith, unless the
+    file is that of another example.
+    """
+    mapping = (ROOT / "schemas" / "source.yaml").read_bytes()
+    others = (path.parent for path in sorted(ROOT.glob("examples/*/source.yaml")) if path.read_bytes() == mapping)
+    return next(others, EXAMPLE)
+
+
+class ConfigError(CommandError):
+    """A port or an environment variable is invalid; the message names it and the permitted values."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The TCP ports of the services, all on the loopback address."""
+
+    kafka: int = 9092
+    kafka_controller: int = 9093
+    registry: int = 8081
+    connect: int = 8083
+    postgres: int = 15432
+    opensearch: int = 9200
+    opensearch_transport: int = 9300
+    localstack: int = 4566
+    dynamodb: int = 4567
+    gateway: int = 8080
+    runtime_api: int = 9001
+
+    @classmethod
+    def chosen(cls, environment: Mapping[str, str], overrides: Mapping[str, int] | None = None) -> Self:
+        """Return the ports: the defaults, overridden by MASSCOMM_PORT_<NAME>, then by `overrides`. Raises
+        ConfigError for an invalid number or name.
+        """
+        names = [each.name for each in fields(cls)]
+        ports: dict[str, int] = {}
+        for name in names:
+            variable = f"MASSCOMM_PORT_{name.upper()}"
+            if variable in environment:
+                text = environment[variable]
+                try:
+                    ports[name] = integer(text, 0)
+                except ValueError as error:
+                    raise ConfigError(f"{variable}={text} is not a port number.") from error
+        for name, number in (overrides or {}).items():
+            if name not in names:
+                raise ConfigError(f"There is no port named {name}; the names are {', '.join(names)}.")
+            ports[name] = number
+        for name, number in ports.items():
+            if not 1 <= number <= 65535:
+                raise ConfigError(f"Port {number} for {name} is not between 1 and 65535.")
+        made = cls(**ports)
+        taken: dict[int, str] = {}
+        for name, number in asdict(made).items():
+            if number in taken:
+                raise ConfigError(f"Port {number} is given to both {taken[number]} and {name}.")
+            taken[number] = name
+        return made
+
+
+def is_free(port: int) -> bool:
+    """Return whether a server could listen on `port` of the loopback address now."""
+    with socket.socket() as probe:
+        # Servers set SO_REUSEADDR, so a port counts as free while a closed connection lingers in TIME_WAIT.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+            probe.listen(1)
+        except OSError:
+            return False
+        return True
+
+
+# The niceness of the bulk functions' processes. With this value, a one-time password during a broadcast takes at most
+# twice its time on an idle machine (docs/guarantees.md).
+_BULK_NICE = 10
+
+
+@dataclass(frozen=True)
+class StackConfig:
+    """The ports and the state folder of one local stack."""
+
+    state_dir: Path
+    ports: Ports = field(default_factory=Ports)
+    # The niceness of the bulk functions' processes (local.emulators.serverless). Use 0 if other stacks or tests share
+    # the processors, because the bulk functions yield to those, too.
+    bulk_nice: int = 0
+    # The URL of the monolith's database, with a password; None: the stack's own. It is never stored (`as_dict`).
+    monolith_url: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_environment(
+        cls, environment: Mapping[str, str] | None = None, ports: Mapping[str, int] | None = None
+    ) -> Self:
+        """Return the configuration from environment variables; `ports` overrides them. Raises ConfigError."""
+        known = os.environ if environment is None else environment
+        return cls(state_folder(known), Ports.chosen(known, ports), _BULK_NICE, known.get("MASSCOMM_MONOLITH") or None)
+
+    @classmethod
+    def on_free_ports(cls, state_dir: Path) -> Self:
+        """Return a configuration for a stack that runs concurrently with others: every port is free at the time of the
+        call.
+
+        The ports are random and below the range of outgoing connections (from 32768), which could otherwise occupy a
+        port before the stack starts.
+        """
+        count = len(fields(Ports))
+        candidates = random.SystemRandom().sample(range(20000, 32000), 200)
+        free = [port for port in candidates if is_free(port)][:count]
+        names = [each.name for each in fields(Ports)]
+        return cls(state_dir.resolve(), replace(Ports(), **dict(zip(names, free, strict=True))))
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the fields except the monolith's URL as plain JSON, for `from_dict`."""
+        return {"state_dir": str(self.state_dir), "ports": asdict(self.ports), "bulk_nice": self.bulk_nice}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, object]) -> Self:
+        """Return the configuration for a dictionary that `as_dict` returned."""
+        ports = values["ports"]
+        if not isinstance(ports, dict):
+            raise ConfigError("ports must be a mapping of name to number")
+        return cls(Path(str(values["state_dir"])), Ports(**ports), int(str(values.get("bulk_nice", 0))))
+
+    # --- folders ---
+
+    def data(self, service: str) -> Path:
+        return self.state_dir / "data" / service
+
+    def config_dir(self, service: str) -> Path:
+        """Return the folder of a service's generated configuration files."""
+        return self.state_dir / "config" / service
+
+    def log(self, service: str) -> Path:
+        return self.state_dir / "logs" / f"{service}.log"
+
+    @property
+    def run_dir(self) -> Path:
+        """Return the folder with the lock, the record of the running processes and the generated secrets."""
+        return self.state_dir / "run"
+
+    @property
+    def archive_dir(self) -> Path:
+        """Return the folder of the archive, in which every counted record is stored as Parquet."""
+        return self.state_dir / "data" / "archive"
+
+    # --- addresses ---
+
+    @property
+    def kafka_bootstrap(self) -> str:
+        return f"{LOOPBACK}:{self.ports.kafka}"
+
+    @property
+    def registry_url(self) -> str:
+        """Return the URL of the schema registry's Confluent-compatible API."""
+        return f"http://{LOOPBACK}:{self.ports.registry}/apis/ccompat/v7"
+
+    @property
+    def connect_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports.connect}"
+
+    @property
+    def opensearch_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports.opensearch}"
+
+    @property
+    def aws_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports.localstack}"
+
+    @property
+    def dynamodb_url(self) -> str:
+        """Return the URL of DynamoDBLocal, which has the same tables as the DynamoDB API of LocalStack."""
+        return f"http://{LOOPBACK}:{self.ports.dynamodb}"
+
+    @property
+    def gateway_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports.gateway}"
+
+    @property
+    def password(self) -> str:
+        """Return the database password. It is generated once per state folder and stored there, readable only by its
+        owner.
+        """
+        return self._secret(self.run_dir / "postgres-password", prefix="")
+
+    @property
+    def api_key(self) -> str:
+        """Return the development key of the REST API, which has every club and scope. It is generated and stored as
+        the password is.
+        """
+        return self._secret(self.api_key_file, prefix="mc_")
+
+    @property
+    def unsubscribe_keys(self) -> str:
+        """Return the keys that sign unsubscribe links, as JSON. The key is generated and stored as the password is."""
+        key = self._secret(self.run_dir / "unsubscribe-key", prefix="unsubscribe_")
+        return json.dumps({"current": "1", "1": key})
+
+    @property
+    def webhook_keys(self) -> str:
+        """Return the keys of webhooks, as JSON. The key is generated and stored as the password is."""
+        return json.dumps({"current": "1", "1": self._secret(self.run_dir / "webhook-key", prefix="webhook_")})
+
+    @property
+    def api_key_file(self) -> Path:
+        return self.run_dir / "api-key"
+
+    def _secret(self, path: Path, *, prefix: str) -> str:
+        """Return the text in a file of the run folder; the first call writes a random one."""
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return path.read_text()
+        secret = prefix + "".join(random.SystemRandom().choices("abcdefghijkmnpqrstuvwxyz23456789", k=24))
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secret)
+        return secret
+
+    def database_url(self, database: str) -> str:
+        """Return the libpq URL of one of the server's databases: `monolith` or `metrics`."""
+        return f"postgresql://masscomm:{self.password}@{LOOPBACK}:{self.ports.postgres}/{database}"

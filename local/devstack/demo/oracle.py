@@ -1,0 +1,183 @@
+"""The oracle: it computes the expected results of a send from the monolith's data alone.
+
+It has its own implementation of the preference rules and of quiet hours, and shares no code with the functions whose
+results it checks.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+from zoneinfo import ZoneInfo
+
+import psycopg
+import yaml
+
+from examples.monolith.rows import people
+from examples.monolith.seed import User
+
+_CATEGORIES = Path(__file__).resolve().parents[3] / "schemas" / "categories.yaml"
+
+
+@dataclass(frozen=True)
+class Person:
+    """The data that determines a user's notifications. The settings are empty if user_settings has no row of the
+    user.
+    """
+
+    club_id: int
+    has_email: bool
+    active_devices: int
+    channels: Mapping[str, Any] = field(default_factory=dict)
+    categories: Mapping[str, Any] = field(default_factory=dict)
+    quiet_hours: Mapping[str, str] | None = None
+    time_zone: str = "UTC"
+
+
+@dataclass(frozen=True)
+class World:
+    """All users of the monolith at one moment, by user id."""
+
+    people: Mapping[int, Person]
+
+    @classmethod
+    def of_seed(cls, users: Iterable[User]) -> Self:
+        """Return the users that the seed generator creates."""
+        return cls({user.id: _person(user) for user in users})
+
+    @classmethod
+    def of_database(cls, connection: psycopg.Connection[Any]) -> Self:
+        """Return the users in the monolith's tables at this moment. Raises psycopg.Error."""
+        return cls(
+            {
+                user_id: Person(club_id, has_email, devices, channels or {}, categories or {}, quiet_hours, time_zone)
+                for user_id, club_id, has_email, devices, channels, categories, quiet_hours, time_zone in people(
+                    connection
+                )
+            }
+        )
+
+    def members(self, club_id: int) -> list[int]:
+        """Return the ids of a club's users in ascending order."""
+        return sorted(user_id for user_id, person in self.people.items() if person.club_id == club_id)
+
+
+def _person(user: User) -> Person:
+    active = sum(device.active for device in user.devices)
+    chosen = {} if user.settings is None else vars(user.settings)
+    return Person(user.club_id, user.email is not None, active, time_zone=user.time_zone, **chosen)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """The parameters of a send."""
+
+    club_id: int
+    type: str
+    to_users: Sequence[int]
+    channels: Sequence[str] = ()  # The requested channels; if empty, the channels of the category.
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The expected results of a send. A notification is identified by a user and a channel."""
+
+    fates: Mapping[tuple[int, str], str]  # Maps a notification to "sent" or to the reason of its suppression.
+    # The number of provider calls: one for each device, and one for each e-mail.
+    provider_calls: int
+    held: frozenset[tuple[int, str]] = frozenset()  # The notifications that are held until quiet hours end.
+
+    @property
+    def requested(self) -> int:
+        """Return the number of distinct requested notifications."""
+        return len(self.fates)
+
+    @property
+    def sent(self) -> int:
+        """Return the notifications that the provider must accept."""
+        return sum(fate == "sent" for fate in self.fates.values())
+
+    @property
+    def suppressed(self) -> dict[str, int]:
+        """Return the number of notifications to suppress, by reason."""
+        return dict(Counter(fate for fate in self.fates.values() if fate != "sent"))
+
+    def by_channel(self) -> dict[str, Counter[str]]:
+        """Return the expected count of each measure of the metrics (requested, held, queued, suppressed, sent), by
+        channel.
+
+        The builder counts "queued". Recipients without an address are suppressed before the builder, and recipients
+        without a device after it.
+        """
+        counts: dict[str, Counter[str]] = {}
+        for notification, fate in self.fates.items():
+            count = counts.setdefault(notification[1], Counter())
+            count["requested"] += 1
+            if notification in self.held:
+                count["held"] += 1
+            count["sent" if fate == "sent" else "suppressed"] += 1
+            count["queued"] += fate in ("sent", "no_device")
+        return counts
+
+
+def expect(world: World, ask: Ask, at: datetime | None = None) -> Expected:
+    """Return the expected results of a send to the users of `world`.
+
+    Args:
+        world: All users at the time of the decision.
+        ask: The parameters of the send.
+        at: The time of the decision; None means now.
+    """
+    category = _category(ask.type, ask.club_id)
+    at = at or datetime.now(UTC)
+    fates: dict[tuple[int, str], str] = {}
+    held = set()
+    calls = 0
+    for channel in dict.fromkeys(ask.channels or category["channels"]):
+        for user_id in dict.fromkeys(ask.to_users):
+            fate = _fate(world.people.get(user_id), ask, channel, mandatory=category["mandatory"])
+            fates[user_id, channel] = fate
+            if fate in ("sent", "no_device", "no_address") and not category["mandatory"]:
+                held |= {(user_id, channel)} if quiet(world.people[user_id], at) else set()
+            if fate == "sent":
+                calls += world.people[user_id].active_devices if channel == "push" else 1
+    return Expected(fates, calls, frozenset(held))
+
+
+def _fate(person: Person | None, ask: Ask, channel: str, *, mandatory: bool) -> str:
+    if person is None or person.club_id != ask.club_id:
+        return "unknown_user"
+    if not mandatory and not wants(person, ask.type, channel):
+        return "opted_out"
+    if channel == "push":
+        return "sent" if person.active_devices else "no_device"
+    return "sent" if person.has_email else "no_address"
+
+
+def wants(person: Person, category: str, channel: str) -> bool:
+    """Return whether a user's settings permit a category on a channel: the most specific setting determines it."""
+    chosen = person.categories.get(category)
+    if isinstance(chosen, dict) and channel in chosen:
+        return bool(chosen[channel])
+    if isinstance(chosen, bool):
+        return chosen
+    return bool(person.channels.get(channel, True))
+
+
+def quiet(person: Person, at: datetime) -> bool:
+    """Return whether the time `at` is within a user's quiet hours, which may cross midnight."""
+    if person.quiet_hours is None:
+        return False
+    start, end = person.quiet_hours["start"], person.quiet_hours["end"]
+    now = f"{at.astimezone(ZoneInfo(person.time_zone)):%H:%M}"
+    return start <= now < end if start < end else not end <= now < start
+
+
+def _category(name: str, club_id: int) -> dict[str, Any]:
+    document = yaml.safe_load(_CATEGORIES.read_text())
+    own = document["tenants"].get(club_id, {})
+    known = document["categories"].get(name) or own.get("default", {})
+    category: dict[str, Any] = document["default"] | known | own.get(name, {})
+    return category

@@ -1,0 +1,219 @@
+"""A local AWS account: LocalStack with our servers, and the CDK command line to deploy to it."""
+
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from botocore.config import Config
+
+from local.devstack.config import ROOT, StackConfig
+from local.devstack.deployed.mappings import Pollers
+from local.devstack.provision import provisioning
+from local.devstack.service import base_environment, function_environment, local_client
+from local.devstack.services import all_services
+from local.devstack.services.localstack import deployable_service
+from local.devstack.stack import Stack
+from local.emulators.local import ACCOUNT, REGION
+
+CDK = ROOT / "infra" / "cdk"
+ENVIRONMENT = "local"
+PREFIX = f"masscomm-{ENVIRONMENT}"
+# The servers that run in addition to LocalStack, in place of AWS' MSK, MSK Connect, OpenSearch, RDS and Fargate.
+SERVERS = ("kafka", "registry", "postgres", "opensearch", "connect")
+# The provisioning tasks of the local stack that are omitted, because the deployment or `infra.provision` does their
+# work.
+MADE = ("aws", "schemas", "indices", "tables")
+# The name that uv has for this machine's platform, on which the functions run as processes.
+HERE = f"{platform.machine()}-manylinux_2_28"
+
+
+class DeploymentError(Exception):
+    """A step of the deployment failed; the message is the end of the output of its program."""
+
+
+class Cloud:
+    """A local AWS account. Every method that changes it may raise DeploymentError and StackError.
+
+    Args:
+        config: The ports and the state folder.
+        servers: The servers to run in addition to LocalStack. Without any, our stacks cannot be deployed, and no
+            package is built.
+    """
+
+    def __init__(self, config: StackConfig, *, servers: tuple[str, ...] = SERVERS) -> None:
+        self.config = config
+        self.packages = config.state_dir / "packages"
+        self.assembly = config.state_dir / "cdk" / ENVIRONMENT
+        self._runtime = config.state_dir / "lambda-runtime"
+        self._log = config.log("deployment")
+        self._servers_stand = bool(servers)
+        known = {name: each for name, each in all_services(config).items() if name in servers}
+        known["localstack"] = deployable_service(config, runtime=self._runtime)
+        tasks = [each for each in provisioning(config) if each.name not in MADE and servers]
+        self.stack = Stack(config, catalogue=lambda _: known, tasks=lambda _: tasks)
+
+    def __enter__(self) -> Self:
+        """Build the packages and start the servers."""
+        self.config.log("deployment").parent.mkdir(parents=True, exist_ok=True)
+        self.package()
+        self.stack.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stack.stop()
+
+    def client(self, service: str, config: Config | None = None) -> Any:
+        """Return a boto3 client of the account."""
+        return local_client(self.config.aws_url, service, config=config)
+
+    def pollers(self) -> Pollers:
+        """Return pollers that invoke the deployed functions with the records of their event source mappings."""
+        return Pollers(
+            bootstrap_servers=self.config.kafka_bootstrap, client=lambda config: self.client("lambda", config)
+        )
+
+    @property
+    def api_url(self) -> str:
+        """Return the address of the deployed REST API, its stage included."""
+        (api,) = (each for each in self.client("apigateway").get_rest_apis()["items"] if each["name"] == PREFIX)
+        (stage,) = self.client("apigateway").get_stages(restApiId=api["id"])["item"]
+        return f"{self.config.aws_url}/_aws/execute-api/{api['id']}/{stage['stageName']}"
+
+    # --- steps of an operator ---
+
+    def prepare(self) -> None:
+        """Create what the first deployment requires (docs/deploying.md): SNS applications, and the identity of the
+        e-mail sender.
+        """
+        sns = self.client("sns")
+        for kind in ("GCM", "APNS"):
+            sns.create_platform_application(
+                Name=f"{PREFIX}-{kind.lower()}",
+                Platform=kind,
+                Attributes={"PlatformCredential": "local", "PlatformPrincipal": "local"},
+            )
+        self.client("ses").verify_email_identity(EmailAddress=function_environment(self.config)["SES_SENDER"])
+
+    def let_in(self, *clubs: str) -> list[str]:
+        """Create an API key for each customer and store the key's clubs in the secret.
+
+        Earlier keys lose their access.
+
+        Args:
+            clubs: The clubs of each key.
+
+        Returns:
+            The keys.
+        """
+        gateway, keys = self.client("apigateway"), [token_hex(20) for _ in clubs]
+        (plan,) = (each for each in gateway.get_usage_plans()["items"] if each["name"] == PREFIX)
+        for key in keys:
+            made = gateway.create_api_key(name=f"{PREFIX}-{key[:6]}", value=key, enabled=True)
+            gateway.create_usage_plan_key(usagePlanId=plan["id"], keyId=made["id"], keyType="API_KEY")
+        digests = {sha256(key.encode()).hexdigest(): allowed for key, allowed in zip(keys, clubs, strict=True)}
+        self.client("secretsmanager").put_secret_value(SecretId=f"{PREFIX}/api-keys", SecretString=json.dumps(digests))
+        return keys
+
+    def forget_keys(self) -> None:
+        """Delete the API keys, which belong to no stack and therefore survive the destruction of the stacks."""
+        gateway = self.client("apigateway")
+        for key in gateway.get_api_keys()["items"]:
+            gateway.delete_api_key(apiKey=key["id"])
+
+    # --- steps of a deployment ---
+
+    def package(self) -> None:
+        """Build the package of every function for this machine's processor, and the files of Lambda's runtime."""
+        module = [sys.executable, "-m", "infra.packaging", "--platform", HERE, "--runtime", str(self._runtime)]
+        self._run([*module, *(["--out", str(self.packages)] if self._servers_stand else ["--only-runtime"])], cwd=ROOT)
+
+    def synthesise(self) -> None:
+        """Synthesise the CloudFormation templates, with the addresses of the servers."""
+        out = self.assembly.parent
+        self._run([sys.executable, "-m", "infra.cdk.app", "--out", str(out), ENVIRONMENT], cwd=ROOT)
+
+    def bootstrap(self) -> None:
+        """Create the resources that CDK needs in an account."""
+        self.cdk("bootstrap", f"aws://{ACCOUNT}/{REGION}", app=False)
+
+    def deploy(self, *, change_sets: bool = True) -> None:
+        """Deploy every stack.
+
+        Args:
+            change_sets: Use change sets, CDK's default; without them it is quicker.
+        """
+        method = "change-set" if change_sets else "direct"
+        self.cdk("deploy", "--all", "--require-approval", "never", "--concurrency", "3", "--method", method)
+
+    def provision(self) -> None:
+        """Provision the servers before records arrive."""
+        self._run([sys.executable, "-m", "infra.provision", ENVIRONMENT], cwd=ROOT)
+
+    def diff(self) -> str:
+        """Return CDK's report about differences between the templates and the deployed stacks.
+
+        Raises:
+            DeploymentError: There are differences.
+        """
+        return self.cdk("diff", "--all", "--fail")
+
+    def destroy(self) -> None:
+        self.cdk("destroy", "--all", "--force")
+
+    def cdk(self, command: str, *arguments: str, app: bool = True) -> str:
+        """Run a command of the CDK version in package.json; return its output."""
+        program = [str(CDK / "node_modules" / ".bin" / "cdk"), command, *arguments]
+        if not Path(program[0]).exists():
+            raise DeploymentError("CDK's command line is not there: `npm ci` in infra/cdk, or `make deploy-local`")
+        return self._run([*program, *(["--app", str(self.assembly)] if app else [])], cwd=CDK)
+
+    def _run(self, command: list[str], *, cwd: Path) -> str:
+        done = subprocess.run(command, cwd=cwd, env=self._environment(), capture_output=True, text=True, check=False)
+        output = done.stdout + done.stderr
+        with self._log.open("a") as log:
+            log.write(f"$ {' '.join(command)}\n{output}\n")
+        if done.returncode:
+            raise DeploymentError(f"{Path(command[0]).name} {' '.join(command[1:4])}:\n{output[-6000:]}")
+        return output
+
+    def _environment(self) -> Mapping[str, str]:
+        return {
+            **{name: value for name, value in base_environment().items() if name != "PYTHONPATH"},
+            "AWS_ENDPOINT_URL": self.config.aws_url,
+            "MASSCOMM_PACKAGES": str(self.packages),
+            "MASSCOMM_REQUIRE_PACKAGES": "1",
+            "MASSCOMM_SERVERS": json.dumps(self._servers()),
+            "CDK_HOME": str(self.config.state_dir / "cdk-home"),
+            "CDK_DISABLE_VERSION_CHECK": "1",
+            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
+            "CI": "1",
+            "NO_COLOR": "1",
+        }
+
+    def _servers(self) -> dict[str, str]:
+        """Return the fields of infra.cdk.config.ExternalServers."""
+        return {
+            "kafka": self.config.kafka_bootstrap,
+            "registry_url": self.config.registry_url,
+            "directory_url": self.config.opensearch_url,
+            # The URL names a password file, so templates and environment variables contain no password.
+            "database_url": f"postgresql://masscomm@127.0.0.1:{self.config.ports.postgres}/metrics"
+            f"?passfile={quote(str(self._password_file()))}",
+        }
+
+    def _password_file(self) -> Path:
+        path = self.config.run_dir / "pgpass"
+        if not path.exists():
+            path.touch(mode=0o600)
+            path.write_text(f"*:*:*:masscomm:{self.config.password}\n")
+        return path

@@ -1,0 +1,100 @@
+"""The command `masscomm upgrade` on this machine: it brings the stored data to this version."""
+
+from collections.abc import Callable
+from functools import partial
+
+import psycopg
+
+from cli.terminal import Terminal
+from local.devstack.config import StackConfig
+from local.devstack.handle import RunningStack
+from local.devstack.provision import provisioning
+from local.devstack.services.spark import run_module
+from local.devstack.stack import Stack
+from local.devstack.state import NotRunningError
+from ops.provisioning import ProvisioningError
+from ops.provisioning.database import apply_tables
+from ops.provisioning.steps import Step, run_steps
+
+# The servers that keep their data when the stack is down. `masscomm up` provisions the others at each start.
+_SERVERS = ("kafka", "registry", "opensearch", "postgres")
+# The steps that the metrics job must not run in: an earlier version of it writes the earlier form.
+_WITHOUT_JOB = {"tables", "archive"}
+
+
+def upgrade_local(config: StackConfig, *, check: bool) -> int:
+    """Upgrade this machine's installation; return the exit status: 1 if steps are pending after a check.
+
+    It uses the running stack, or else starts servers on the data of the last run.
+
+    Raises:
+        StackError: A server does not start.
+        ProvisioningError: A server refused a step, or the metrics job runs.
+    """
+    try:
+        return upgrade(RunningStack.of(config).config, check=check)
+    except NotRunningError:
+        with Stack(config, _SERVERS):
+            return upgrade(config, check=check, servers=_SERVERS)
+
+
+def upgrade(config: StackConfig, *, check: bool, servers: tuple[str, ...] | None = None) -> int:
+    """Run the steps on running servers, and print each; return the exit status: 1 if steps are pending after a check.
+
+    Args:
+        config: The ports and the state folder of the stack.
+        check: Whether to change nothing.
+        servers: The servers that run; None: all.
+    """
+    report = partial(Terminal().print, soft_wrap=True)
+    number = run_steps(_steps(config, servers), check=check, report=report)
+    return 1 if check and number else 0
+
+
+def _steps(config: StackConfig, servers: tuple[str, ...] | None) -> list[Step]:
+    steps: list[Step] = [
+        *(task for task in provisioning(config) if servers is None or set(servers).issuperset(task.depends_on)),
+        Step(name="archive", pending=lambda: _earlier_archive(config), run=lambda: _move_archive(config)),
+    ]
+    return [
+        Step(name=step.name, pending=step.pending, run=_without_job(config, step.run))
+        if step.name in _WITHOUT_JOB
+        else step
+        for step in steps
+    ]
+
+
+def _without_job(config: StackConfig, run: Callable[[], object]) -> Callable[[], object]:
+    def checked() -> object:
+        if job_runs(config):  # guard: upgrade.metrics_job
+            raise ProvisioningError("The metrics job runs: stop it first. On this machine, `masscomm down`.")
+        return run()
+
+    return checked
+
+
+def job_runs(config: StackConfig) -> bool:
+    """Return whether the metrics job, or another command of spark_metrics, is connected to the metrics database."""
+    with psycopg.connect(config.database_url("metrics")) as connection:
+        return connection.execute(_SESSIONS).fetchone() == (True,)
+
+
+_SESSIONS = """
+select exists (
+    select from pg_stat_activity where datname = current_database() and application_name like 'spark_metrics%'
+)
+"""
+
+
+def _earlier_archive(config: StackConfig) -> list[str]:
+    from spark_metrics.archive_mark import pending_moves
+
+    with psycopg.connect(config.database_url("metrics")) as connection:
+        return pending_moves(connection)
+
+
+def _move_archive(config: StackConfig) -> None:
+    if status := run_module(config, "spark_metrics.move_archive"):
+        raise ProvisioningError(f"spark_metrics.move_archive ended with status {status}.")
+    # It has emptied tables of the earlier version, which are dropped now.
+    apply_tables(config.database_url("metrics"))

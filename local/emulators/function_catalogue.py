@@ -1,0 +1,138 @@
+"""Converts functions.yaml to deployments on one machine: one function for each lane (kind of send), with its
+trigger.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from functions.catalogue import EventSource, FunctionEntry, read_catalogue
+from local.emulators.event_source import MappingSpec, PartialFailures
+from local.emulators.gateway import Route
+from local.emulators.lambda_host import FunctionSpec
+from masscomm.domain.lanes import Lane
+from masscomm.kafka.topics import in_turns
+
+# Lambda permits ten seconds. Here, all functions start concurrently on a few cores, together with a broker and a
+# database.
+INIT_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """One function in one lane (kind of send), with its triggers.
+
+    Attributes:
+        mapping: The event source mapping of the function; None if it has none.
+        routes: The routes of the HTTP gateway that invoke the function.
+        schedule_s: The seconds between scheduled invocations; None if the function has no schedule.
+    """
+
+    function: FunctionSpec
+    lane: Lane
+    mapping: MappingSpec | None
+    routes: tuple[Route, ...]
+    schedule_s: float | None = None
+
+
+def read_deployments(
+    functions_file: Path,
+    *,
+    task_root: Path,
+    generation: str,
+    environment: Mapping[str, str],
+    mapping_overrides: Mapping[str, Any] | None = None,
+    bulk_nice: int = 0,
+) -> list[Deployment]:
+    """Return every function in the file, once for each of its lanes.
+
+    Args:
+        functions_file: A file in the form of functions/functions.yaml.
+        task_root: The folder from which the functions are imported.
+        generation: The snapshot generation that `cdc.*` topics stand for.
+        environment: The environment variables of all functions.
+        mapping_overrides: Values for fields of MappingSpec in all mappings, such as delays.
+        bulk_nice: The niceness of functions in bulk that also have a critical lane.
+
+    Raises:
+        ValueError: The file names a setting or a topic that does not exist.
+    """
+    entries = read_catalogue(functions_file, generation=generation)
+    with_critical_lane = {entry.package for entry in entries if entry.lane is Lane.CRITICAL}
+    return [
+        _deployment(
+            entry,
+            task_root,
+            environment,
+            dict(mapping_overrides or {}),
+            nice=bulk_nice if entry.lane is Lane.BULK and entry.package in with_critical_lane else 0,
+        )
+        for entry in entries
+    ]
+
+
+def _deployment(
+    entry: FunctionEntry, task_root: Path, environment: Mapping[str, str], overrides: Mapping[str, Any], *, nice: int
+) -> Deployment:
+    function = FunctionSpec(
+        name=entry.name,
+        handler=entry.handler,
+        task_root=task_root,
+        timeout_s=entry.timeout_s,
+        init_timeout_s=INIT_TIMEOUT_S,
+        memory_mb=entry.memory_mb,
+        concurrency=entry.concurrency,
+        warm=1,
+        nice=nice,
+        environment={
+            "POWERTOOLS_SERVICE_NAME": entry.package,
+            **environment,
+            **entry.environment,
+            "MASSCOMM_LANE": entry.lane.value,
+        },
+    )
+    source = entry.event_source
+    return Deployment(
+        function=function,
+        lane=entry.lane,
+        mapping=None if source is None else _mapping(function, source, entry.group, overrides),
+        routes=tuple(Route.parse(text, entry.name) for text in entry.routes),
+        schedule_s=entry.schedule_s,
+    )
+
+
+# The names of settings in functions.yaml → the fields of MappingSpec.
+_FIELDS = {
+    "window_s": "window_s",
+    "attempts": "max_retries",
+    "max_age_s": "max_age_s",
+    "bisect": "bisect",
+    "partial_failures": "partial_failures",
+    "buffer_records": "buffer_records",
+    "buffer_bytes": "buffer_bytes",
+    "first_backoff_s": "first_backoff_s",
+    "last_backoff_s": "last_backoff_s",
+}
+
+
+def _mapping(function: FunctionSpec, source: EventSource, group: str, overrides: Mapping[str, Any]) -> MappingSpec:
+    unknown = source.config.keys() - _FIELDS.keys()
+    if unknown:
+        raise ValueError(f"function {function.name}: event_source has no {', '.join(sorted(unknown))}")
+    config: dict[str, Any] = {_FIELDS[name]: value for name, value in source.config.items()}
+    if source.batch_sizes and "batch_size" not in overrides:
+        config |= {"batch_size": max(source.batch_sizes.values()), "batch_sizes": source.batch_sizes}
+    config |= overrides
+    if "partial_failures" in config:
+        config["partial_failures"] = PartialFailures(config["partial_failures"])
+    return MappingSpec(
+        name=function.name,
+        group=group,
+        topics=source.topics,
+        function_arn=function.arn,
+        concurrency=function.concurrency,
+        turns=tuple(in_turns(source.topics)),
+        on_failure=source.on_failure,
+        **config,
+    )

@@ -1,0 +1,242 @@
+"""Runs the serverless part of the local stack in one process: function host, event source mappings, HTTP gateway.
+
+The configuration is a JSON file:
+
+    functions_file      path of functions.yaml
+    topics_file         path of topics.yaml; must be the one masscomm.kafka.topics reads
+    generation          snapshot generation of the cdc topics
+    runtime_api_port    for the functions' processes, on 127.0.1.1 and the addresses after it; 0: any
+    gateway_port        on 127.0.0.1; 0: any
+    environment         variables of all functions; KAFKA_BOOTSTRAP_SERVERS must be one of them
+    log_dir             each function's processes append to <function>.log there
+    job_log             optional: the metrics job's log; with it, /metrics has the job's metrics, and sends by state
+    task_root           optional: folder the functions are imported from, by default the folder above functions_file's
+    mappings            optional: configuration of all event source mappings (first_backoff_s, partial_failures, …)
+    schedule_s          optional: seconds between the invocations of every schedule, in place of functions.yaml's
+    bulk_nice           optional: niceness of the bulk functions' processes; 0 as in Lambda, where each function has a
+                        share of a processor of its own
+    development_key     optional: the SHA-256, in hex, of an API key that has every club and scope
+    console             optional: the folder of the built web console
+    sign_in             optional: the address of the gateway, where the development issuer (local/emulators/sign_in.py)
+                        signs people in; without it, no access token is accepted
+"""
+
+import asyncio
+import functools
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import boto3
+from pydantic import BaseModel, ConfigDict, DirectoryPath, Field
+
+from functions.metrics_handler.store.postgres import PostgresMetricsStore
+from local.emulators.event_source import EventSourceMapping
+from local.emulators.event_source.kafka import KafkaDestination, KafkaSource
+from local.emulators.event_source.record import EventEnvelope
+from local.emulators.function_catalogue import Deployment, read_deployments
+from local.emulators.gateway import Gateway
+from local.emulators.key_authorizer import KeyAuthorizer, RequestAuthorizer
+from local.emulators.lambda_host import FunctionHost
+from local.emulators.local import REGION
+from local.emulators.prometheus import CONTENT_TYPE, FunctionLines, GatewayMetrics, Sends, exposition
+from local.emulators.schedule import Schedule
+from local.emulators.sign_in import SignIn
+from masscomm.clock import SystemClock
+from masscomm.http.access_tokens import AccessTokens
+from masscomm.stores.api_keys.dynamodb import ApiKeys
+from masscomm.stores.metrics_database import connection_pool
+
+log = logging.getLogger(__name__)
+
+CLUSTER_ARN = "arn:aws:kafka:us-east-1:000000000000:cluster/masscomm/00000000-0000-0000-0000-000000000000-1"
+
+
+class ServerlessConfig(BaseModel):
+    """The content of the configuration file that the module describes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    functions_file: Path
+    topics_file: Path
+    generation: str
+    runtime_api_port: int = 0
+    gateway_port: int = 0
+    environment: dict[str, str]
+    log_dir: Path
+    job_log: Path | None = None
+    task_root: Path | None = None
+    mappings: dict[str, Any] = Field(default_factory=dict)
+    schedule_s: float | None = Field(default=None, gt=0)
+    bulk_nice: int = Field(default=0, ge=0, le=19)
+    development_key: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    console: DirectoryPath | None = None
+    sign_in: str | None = None
+
+
+def request_authorizer(config: ServerlessConfig, sign_in: SignIn | None) -> RequestAuthorizer:
+    """Return the authorizer over the table that the functions' environment names, and over the development issuer."""
+    environment = config.environment
+    client = boto3.client(
+        "dynamodb",
+        endpoint_url=environment.get("AWS_ENDPOINT_URL_DYNAMODB") or environment.get("AWS_ENDPOINT_URL"),
+        region_name=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or REGION,
+        aws_access_key_id=environment.get("AWS_ACCESS_KEY_ID"),
+        aws_secret_access_key=environment.get("AWS_SECRET_ACCESS_KEY"),
+    )
+    clock = SystemClock()
+    keys = KeyAuthorizer(keys=ApiKeys(client), clock=clock, development_key=config.development_key)
+    return RequestAuthorizer(keys=keys, tokens=None if sign_in is None else AccessTokens.of(sign_in.issuer, clock))
+
+
+class Serverless:
+    """The function host, the event source mappings and the gateway, which are started and stopped together."""
+
+    def __init__(self, config: ServerlessConfig) -> None:
+        self._config = config
+        self._bootstrap_servers = config.environment["KAFKA_BOOTSTRAP_SERVERS"]
+        self.deployments: list[Deployment] = read_deployments(
+            config.functions_file,
+            task_root=(config.task_root or config.functions_file.parent.parent).resolve(),
+            generation=config.generation,
+            environment=config.environment,
+            mapping_overrides=config.mappings,
+            bulk_nice=config.bulk_nice,
+        )
+        self.host = FunctionHost(
+            [deployment.function for deployment in self.deployments],
+            log_dir=config.log_dir,
+            port=config.runtime_api_port,
+        )
+        sign_in = None if config.sign_in is None else SignIn(address=config.sign_in, clock=SystemClock())
+        self._requests = GatewayMetrics()
+        self.gateway = Gateway(
+            [route for deployment in self.deployments for route in deployment.routes],
+            invoke=self.host.invoke,
+            ready=self.readiness,
+            status=self.status,
+            metrics=self.metrics,
+            observe=self._requests.observe,
+            authorize=request_authorizer(config, sign_in),
+            console=config.console,
+            further=() if sign_in is None else sign_in.routes(),
+        )
+        self._lines = FunctionLines(config.log_dir, config.job_log)
+        self._sends = None if config.job_log is None else Sends(self._send_states)
+        self._scraping = threading.Lock()
+        self._store: PostgresMetricsStore | None = None
+        self._destination = KafkaDestination(bootstrap_servers=self._bootstrap_servers)
+        self._mappings: list[EventSourceMapping] = []
+        self._schedules = [
+            Schedule(
+                function=deployment.function.name,
+                every_s=config.schedule_s or deployment.schedule_s,
+                invoke=functools.partial(self.host.invoke, deployment.function.name),
+            )
+            for deployment in self.deployments
+            if deployment.schedule_s is not None
+        ]
+        self._started = time.monotonic()
+
+    async def start(self) -> None:
+        """Start all parts; return before the functions are ready. Raises OSError if a port is in use."""
+        await self.gateway.start(self._config.gateway_port)
+        log.info("gateway on http://127.0.0.1:%d", self.gateway.port)
+        self.host.start()
+        envelope = EventEnvelope(event_source_arn=CLUSTER_ARN, bootstrap_servers=self._bootstrap_servers)
+        for deployment in self.deployments:
+            spec = deployment.mapping
+            if spec is None:
+                continue
+            mapping = EventSourceMapping(
+                spec=spec,
+                source=KafkaSource(
+                    bootstrap_servers=self._bootstrap_servers,
+                    group=spec.group,
+                    topics=spec.topics,
+                    instance=spec.group,
+                ),
+                destination=self._destination,
+                envelope=envelope,
+                invoke=functools.partial(self.host.invoke, spec.name),
+            )
+            self._mappings.append(mapping)
+            await mapping.start()
+        for schedule in self._schedules:
+            schedule.start()
+
+    async def stop(self) -> None:
+        """Stop the parts in the order of the data flow, so that invocations in flight can still end."""
+        await asyncio.gather(*(schedule.stop() for schedule in self._schedules))
+        await asyncio.gather(*(mapping.stop() for mapping in self._mappings))
+        await self.gateway.close()
+        await self.host.close()
+        await self._destination.close()
+
+    def readiness(self) -> dict[str, Any]:
+        """Return `ready` (whether every function has a warm environment and every mapping its partitions), and the
+        missing ones.
+        """
+        waiting = [name for name, pool in self.host.pools.items() if not pool.ready and pool.init_error is None]
+        broken = {
+            name: pool.init_error.decode(errors="replace")
+            for name, pool in self.host.pools.items()
+            if pool.init_error is not None
+        }
+        mappings = [mapping.spec.name for mapping in self._mappings if not mapping.ready.is_set()]
+        return {
+            "ready": not (waiting or broken or mappings),
+            "starting": waiting,
+            "broken": broken,
+            "mappings_without_partitions": mappings,
+        }
+
+    def metrics(self) -> tuple[bytes, str]:
+        """Return the page for Prometheus and its content type."""
+        with self._scraping:
+            return exposition(self._lines, self.status, self._requests, self._sends), CONTENT_TYPE
+
+    def _send_states(self, start: datetime, limit: int) -> Mapping[str, int]:
+        """Return the numbers of sends by state. Raises Retry."""
+        if self._store is None:
+            self._store = PostgresMetricsStore(connection_pool(self._config.environment["METRICS_DATABASE_URL"]))
+        return {state.value: number for state, number in self._store.states(start, limit).items()}
+
+    def status(self) -> dict[str, Any]:
+        """Return all counts, by function and by event source mapping."""
+        return {
+            "pid": os.getpid(),
+            "uptime_s": round(time.monotonic() - self._started, 1),
+            "functions": {
+                name: {**pool.statistics.as_dict(), "ready": pool.ready, "pids": pool.pids}
+                for name, pool in self.host.pools.items()
+            },
+            "schedules": {schedule.function: schedule.status() for schedule in self._schedules},
+            "mappings": {mapping.spec.name: mapping.status() for mapping in self._mappings},
+        }
+
+
+async def serve(config: ServerlessConfig) -> None:
+    """Run until SIGTERM or SIGINT."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    serverless = Serverless(config)
+    try:
+        await serverless.start()
+        await stopped.wait()
+        log.info("stopping")
+    finally:
+        await serverless.stop()
+
+
+def read_config(document: Mapping[str, Any]) -> ServerlessConfig:
+    """Return the validated configuration. Raises pydantic's ValidationError with the invalid fields."""
+    return ServerlessConfig.model_validate(document)

@@ -1,6 +1,0 @@
-import json
-import sys
-
-from openapi.document import document
-
-sys.stdout.write(json.dumps(document(), indent=2, ensure_ascii=False) + "\n")

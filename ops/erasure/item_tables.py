@@ -1,0 +1,159 @@
+"""Erases a person from DynamoDB: from delayed records, and from the delivery ledger.
+
+The decision log contains no user ids, only digests of a record's recipients and content, and decisions by position. The
+tables of broadcast queues and of idempotency keys contain no user ids either.
+"""
+
+import itertools
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of
+from masscomm.errors import Retry
+from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
+from masscomm.stores.delivery_ledger.dynamodb import LEASE, SLICE, part_key
+from ops.erasure.delayed_records import DelayedRecords
+from ops.erasure.person import ERASED_USER, Person
+
+
+class ItemTables:
+    """The DynamoDB tables with personal data. Every method raises Retry or Stop.
+
+    Args:
+        client: A client of class masscomm.aws.client.DynamoDb, or boto3's client.
+        ledger: The name of the table of the delivery ledger.
+        waiting: The name of the table of delayed records.
+        records: Removes a person's data from a record.
+        now_ms: The time in milliseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        *,
+        ledger: str,
+        waiting: str,
+        records: DelayedRecords,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._client = client
+        self._ledger = ledger
+        self._waiting = waiting
+        self._delayed = DynamoDbDelayStore(table=waiting, client=client)
+        self._records = records
+        self._now_ms = now_ms
+
+    def erase_delayed(self, person: Person) -> int:
+        """Replace each delayed record that contains data of the person. Return the number of replaced records."""
+        # All records are read before any is changed, because copies from earlier versions may share parts, which are
+        # deleted below.
+        found = [
+            (item, value)
+            for item in self._delayed.scan()
+            if (value := self._records.without(person, item.topic, item.value)) != item.value
+        ]
+        for item, value in found:
+            # The changed copy has a later time and therefore another key, so that the store contains the record at
+            # every moment. If both copies are released, the second one is processed as a redelivery, because both have
+            # the same record id.
+            self._delayed.put(replace(item, value=value, due_ms=item.due_ms + 1, key=None), self._now_ms())
+            self._delayed.done(item)
+            self._delete_earlier_parts(item.id)
+        return len(found)
+
+    def _delete_earlier_parts(self, item_id: str) -> None:
+        """Delete the parts of a large record of an earlier version; `done` leaves them until they expire."""
+        for number in itertools.count(1):
+            with answering("a part of a delayed record"):
+                answer = self._client.delete_item(
+                    TableName=self._waiting,
+                    Key={"due_bucket": {"S": f"part#{item_id}"}, "id": {"S": f"{number:04d}"}},
+                    ReturnValues="ALL_OLD",
+                )
+            if not answer.get("Attributes"):
+                return
+
+    def erase_ledger(self, person: Person) -> int:
+        """Replace the user id and the devices of published messages in the recorded slices (recipients recorded
+        together) of the delivery ledger.
+
+        Returns:
+            The number of replaced slices.
+        """
+        erased = 0
+        with answering("the delivery ledger"):
+            pages = self._client.get_paginator("scan").paginate(
+                TableName=self._ledger, FilterExpression="attribute_exists(decided)"
+            )
+            for page in pages:
+                erased += sum(self._erase_slice(person, item) for item in page["Items"])
+        return erased
+
+    def _erase_slice(self, person: Person, item: dict[str, Any]) -> bool:
+        position, keys = int(item["part"]["S"].removeprefix(SLICE)), self._further_parts(item)
+        texts = [item["decided"]["S"]]
+        for key in keys:
+            part = self._client.get_item(TableName=self._ledger, Key=key, ConsistentRead=True).get("Item")
+            if part is None:
+                raise Retry("a part of a ledger slice is missing: it expired, or delivery is recording it")
+            texts.append(part["text"]["S"])
+        document = json.loads("".join(texts))
+        rows = [row for row, user_id in enumerate(document["user_ids"]) if user_id == person.user_id]
+        if not rows:
+            return False
+        self._erase_claim(item["record_id"])
+        for row in rows:
+            document["user_ids"][row] = ERASED_USER
+            document["answers"][row] = [["erased", *answer[1:]] for answer in document["answers"][row]]
+        whole = json.dumps(document, separators=(",", ":")).encode()
+        first, *others = [part.decode() for part in parts_of(whole)]
+        digest = digest_of(whole)
+        common = {"record_id": item["record_id"], "expires_at": item["expires_at"]}
+        for number, text in enumerate(others, start=1):
+            key = {"part": {"S": part_key(position, digest, number)}}
+            self._client.put_item(TableName=self._ledger, Item={**common, **key, "text": {"S": text}})
+        after = {**item, "decided": {"S": first}}
+        if others:
+            after |= {"parts": {"N": str(len(others) + 1)}, "digest": {"S": digest}}
+        else:
+            after.pop("parts", None)
+            after.pop("digest", None)
+        # The condition prevents the restoration of a slice (recipients recorded together) that DynamoDB has just
+        # expired.
+        with suppress(ConditionFailed), answering("the delivery ledger"):
+            self._client.put_item(
+                TableName=self._ledger,
+                Item=after,
+                ConditionExpression="decided = :before",
+                ExpressionAttributeValues={":before": item["decided"]},
+            )
+        for key in keys:
+            self._client.delete_item(TableName=self._ledger, Key=key)
+        return True
+
+    def _erase_claim(self, record_id: dict[str, Any]) -> None:
+        """Remove the claim of a record with a single recipient, which has a digest of the user id."""
+        with suppress(ConditionFailed), answering("the delivery ledger"):
+            self._client.update_item(
+                TableName=self._ledger,
+                Key={"record_id": record_id, "part": {"S": LEASE}},
+                UpdateExpression="REMOVE claim",
+                ConditionExpression="attribute_exists(claim)",
+            )
+
+    @staticmethod
+    def _further_parts(item: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the keys of the further items of a slice (recipients recorded together) that is too large for one
+        item.
+        """
+        if "parts" not in item:
+            return []
+        position = int(item["part"]["S"].removeprefix(SLICE))
+        return [
+            {"record_id": item["record_id"], "part": {"S": part_key(position, item["digest"]["S"], number)}}
+            for number in range(1, int(item["parts"]["N"]))
+        ]

@@ -1,0 +1,48 @@
+"""Writes the routes of the API as a table to docs/api.md: `python -m ops.openapi.route_table`."""
+
+from pathlib import Path
+
+from masscomm.http.scopes import ROUTE_SCOPES
+from ops.openapi.document import document
+
+PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+_BEGIN, _END = "<!-- routes: made by `python -m ops.openapi.route_table` -->", "<!-- end of routes -->"
+# The tags that callers need first.
+_FIRST = ("Sends", "Templates", "Users")
+
+
+def table() -> str:
+    """Return the table in Markdown, with one row for each route, by tag."""
+    rows = ["| about | route | scope | what it does |", "|---|---|---|---|"]
+    for tag, method, path, operation in sorted(_routes(), key=lambda route: (route[0] not in _FIRST, route[0])):
+        scope = ROUTE_SCOPES.get((method, path))
+        needed = f"`{scope}`" if scope is not None else "none"
+        rows.append(f"| {tag} | `{method} {path}` | {needed} | {operation['summary'].rstrip('.')} |")
+    return "\n".join(rows)
+
+
+def _routes() -> list[tuple[str, str, str, dict[str, str]]]:
+    """Return the tag, the method, the path and the operation of each route, in the order of the document."""
+    return [
+        (operation["tags"][0], method.upper(), path, operation)
+        for path, operations in document()["paths"].items()
+        for method, operation in operations.items()
+        if method != "parameters"
+    ]
+
+
+def with_table(page: str) -> str:
+    """Return the page with its table replaced.
+
+    Raises:
+        ValueError: The page has no markers for the table.
+    """
+    before, found, rest = page.partition(_BEGIN)
+    _, ended, after = rest.partition(_END)
+    if not found or not ended:
+        raise ValueError(f"docs/api.md lacks the markers {_BEGIN} and {_END}")
+    return f"{before}{_BEGIN}\n\n{table()}\n\n{_END}{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_table(PAGE.read_text()))

@@ -1,0 +1,273 @@
+"""The client for synchronous code. Generated: python -m ops.openapi.synchronous_client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+import httpx
+
+from . import types
+from .calls import UNKNOWN_S, Call, Page, Pause, execute, key_headers, may_become_known, once, path_of
+from .errors import ApiError
+
+
+class Client:
+    """A client of the API.
+
+    Args:
+        url: The base URL.
+        key: The API key; None sends none.
+        attempts: The maximum number of attempts of each request.
+        timeout_s: The seconds that one attempt may take.
+        transport: A transport of httpx, for tests.
+        sleep: The function that waits between two attempts.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None,
+        attempts: int = 4,
+        timeout_s: float = 30,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._http = httpx.Client(
+            base_url=url, headers=key_headers(key), timeout=timeout_s, trust_env=False, transport=transport
+        )
+        self._attempts = attempts
+        self._sleep = sleep
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def send(self, *, idempotency_key: str | None = None, **fields: Unpack[types.SendRequest]) -> types.AcceptedBody:
+        """Request a send. Without a key, one is made for the attempts of this call."""
+        return self._execute(once("/v1/sends", fields, idempotency_key))
+
+    def dry_run(self, **fields: Unpack[types.SendRequest]) -> types.DryRunBody:
+        """Return what would become of a send, by channel and reason, with samples of its messages."""
+        return self._execute(Call("POST", "/v1/dry-runs", body=dict(fields)))
+
+    def send_batch(self, sends: Iterable[types.SmallSend], *, idempotency_key: str | None = None) -> types.BatchBody:
+        """Request up to 1,000 small sends, with a result for each."""
+        return self._execute(once("/v1/sends/batch", {"sends": list(sends)}, idempotency_key))
+
+    def count_audience(self, **fields: Unpack[types.CountRequest]) -> types.CountBody:
+        """Return the number of users in an audience, and by channel those that it can reach."""
+        return self._execute(Call("POST", "/v1/audiences/count", body=dict(fields)))
+
+    def get_send(self, send_id: str) -> types.SendBody:
+        """Return a send with its notifications by status. A send by Kafka is a 404 until it is counted."""
+        return self._execute(Call("GET", path_of("sends", send_id)))
+
+    def cancel(self, send_id: str) -> types.CancelBody:
+        """Cancel the notifications of a send that are not published yet."""
+        return self._execute(Call("POST", path_of("sends", send_id, "cancel")))
+
+    def pause(self, send_id: str) -> types.PauseBody:
+        """Hold the notifications of a send that are not published yet, until it is resumed or cancelled."""
+        return self._execute(Call("POST", path_of("sends", send_id, "pause")))
+
+    def resume(self, send_id: str) -> types.ResumeBody:
+        """Continue a paused send."""
+        return self._execute(Call("POST", path_of("sends", send_id, "resume")))
+
+    def reschedule(self, send_id: str, send_at: str) -> types.RescheduleBody:
+        """Move a scheduled send to another time, such as 2026-11-24T18:00:00+01:00."""
+        return self._execute(Call("PATCH", path_of("sends", send_id), body={"send_at": send_at}))
+
+    def sends(self, **filters: Unpack[types.SendsFilters]) -> Iterator[types.ListedSend]:
+        """Yield the sends of the caller's clubs, the latest first, from all pages."""
+        return self._rows("/v1/sends", filters)
+
+    def recipients(self, send_id: str, **filters: Unpack[types.RecipientsFilters]) -> Iterator[types.RecipientBody]:
+        """Yield the notifications of a send with their statuses, from all pages. It needs the log of recipients."""
+        return self._rows(path_of("sends", send_id, "recipients"), filters)
+
+    def notification(self, name: str) -> types.NotificationBody:
+        """Return the timeline of a notification; a row of `recipients` has its name."""
+        return self._execute(Call("GET", path_of("notifications", name)))
+
+    def preview(self, **fields: Unpack[types.PreviewRequest]) -> types.PreviewBody:
+        """Render messages without sending them, for a user or for given values."""
+        return self._execute(Call("POST", "/v1/previews", body=fields))
+
+    def templates(self, **filters: Unpack[types.TemplatesFilters]) -> Iterator[types.TemplateBody]:
+        """Yield the templates of the caller's clubs and those for every club, from all pages."""
+        return self._rows("/v1/templates", filters)
+
+    def user_notifications(
+        self, user_id: int, **filters: Unpack[types.UserNotificationsFilters]
+    ) -> Iterator[types.UserNotification]:
+        """Yield a user's notifications, the latest first, from all pages."""
+        return self._rows(path_of("users", user_id, "notifications"), filters)
+
+    def preferences(self, user_id: int) -> types.PreferencesBody:
+        """Return a user's preferences, as they apply now."""
+        return self._execute(Call("GET", path_of("users", user_id, "preferences")))
+
+    def set_preferences(self, user_id: int, **rules: Unpack[types.PreferencesRequest]) -> types.PreferencesBody:
+        """Set rules for channels and categories. Other rules stay as they are."""
+        return self._execute(Call("PUT", path_of("users", user_id, "preferences"), body=dict(rules)))
+
+    def metrics(self, **query: Unpack[types.MetricsFilters]) -> types.MetricsBody:
+        """Return one page of counts by bucket."""
+        return self._execute(Call("GET", "/v1/metrics", query))
+
+    def health(self) -> types.HealthBody:
+        """Return the lag of each function, the staleness of the directory and the number of open dead letters."""
+        return self._execute(Call("GET", "/v1/health"))
+
+    def dead_letters(self, **filters: Unpack[types.DeadLettersFilters]) -> Iterator[types.DeadLetterRow]:
+        """Yield the records that could not be processed, the latest first, from all pages."""
+        return self._rows("/v1/dead-letters", filters)
+
+    def dead_letter(self, position: str) -> types.DeadLetterBody:
+        """Return a dead letter with its record."""
+        return self._execute(Call("GET", path_of("dead-letters", position)))
+
+    def replay_dead_letter(self, position: str, *, idempotency_key: str | None = None) -> types.ReplayedBody:
+        """Produce a dead letter to its source topic, once. A letter that was replayed before is a 409."""
+        return self._execute(once(path_of("dead-letters", position, "replay"), {}, idempotency_key))
+
+    def discard_dead_letter(
+        self, position: str, reason: str, *, idempotency_key: str | None = None
+    ) -> types.DiscardedBody:
+        """Close a dead letter without a replay."""
+        return self._execute(once(path_of("dead-letters", position, "discard"), {"reason": reason}, idempotency_key))
+
+    def suppressions(self, **filters: Unpack[types.SuppressionsFilters]) -> Iterator[types.SuppressionRow]:
+        """Yield the addresses to which no e-mail is sent, the latest first, from all pages."""
+        return self._rows("/v1/suppressions", filters)
+
+    def remove_suppression(self, suppression: str) -> types.RemovedSuppressionBody:
+        """Remove a suppression by its id, so that the address gets e-mail again."""
+        # Whether a suppression for every club remains is unknown then; such an address gets no e-mail.
+        removed: types.RemovedSuppressionBody = {
+            "id": suppression,
+            "status": "removed",
+            "remains_for_every_club": False,
+        }
+        return self._execute(Call("DELETE", path_of("suppressions", suppression), removed=removed))
+
+    def devices(self, **filters: Unpack[types.DevicesFilters]) -> Iterator[types.DisabledDeviceRow]:
+        """Yield the devices to which nothing is pushed, those disabled last first, from all pages."""
+        return self._rows("/v1/devices", filters)
+
+    def device_counts(self, **filters: Unpack[types.DeviceCountsFilters]) -> types.DisabledCountsBody:
+        """Return the numbers of disabled devices by club and reason."""
+        return self._execute(Call("GET", "/v1/devices/counts", filters))
+
+    def enable_device(self, device_id: int) -> types.EnabledDeviceBody:
+        """Let a disabled device's token be registered again."""
+        removed: types.EnabledDeviceBody = {"device_id": device_id, "status": "requested"}
+        return self._execute(Call("POST", path_of("devices", device_id, "enable"), removed=removed))
+
+    def webhooks(self, **filters: Unpack[types.WebhooksFilters]) -> Iterator[types.WebhookBody]:
+        """Yield the webhook endpoints of the caller's clubs. An operator, who sees every club, names them."""
+        return self._rows("/v1/webhooks", filters)
+
+    def create_webhook(
+        self, *, idempotency_key: str | None = None, **fields: Unpack[types.CreateWebhookRequest]
+    ) -> types.NewWebhookBody:
+        """Create a webhook endpoint. Only this response has its secret. Without a key, one is made for the attempts of
+        this call.
+        """
+        return self._execute(once("/v1/webhooks", fields, idempotency_key))
+
+    def webhook(self, endpoint_id: str) -> types.WebhookBody:
+        """Return a webhook endpoint."""
+        return self._execute(Call("GET", path_of("webhooks", endpoint_id)))
+
+    def change_webhook(self, endpoint_id: str, **fields: Unpack[types.ChangeWebhookRequest]) -> types.WebhookBody:
+        """Change, disable or enable a webhook endpoint."""
+        return self._execute(Call("PATCH", path_of("webhooks", endpoint_id), body=dict(fields)))
+
+    def delete_webhook(self, endpoint_id: str) -> types.DeletedWebhookBody:
+        """Delete a webhook endpoint."""
+        removed: types.DeletedWebhookBody = {"id": endpoint_id, "status": "deleted"}
+        return self._execute(Call("DELETE", path_of("webhooks", endpoint_id), removed=removed))
+
+    def rotate_webhook(self, endpoint_id: str, *, idempotency_key: str | None = None) -> types.NewWebhookBody:
+        """Give a webhook endpoint a new secret; the previous one also signs for 24 hours."""
+        return self._execute(once(path_of("webhooks", endpoint_id, "rotate"), {}, idempotency_key))
+
+    def test_webhook(self, endpoint_id: str, *, idempotency_key: str | None = None) -> types.DeliveryBody:
+        """Send a webhook endpoint the event webhook.test."""
+        return self._execute(once(path_of("webhooks", endpoint_id, "test"), {}, idempotency_key))
+
+    def webhook_deliveries(
+        self, endpoint_id: str, **filters: Unpack[types.WebhookDeliveriesFilters]
+    ) -> Iterator[types.DeliveryBody]:
+        """Yield the deliveries of a webhook endpoint, the latest first, from all pages."""
+        return self._rows(path_of("webhooks", endpoint_id, "deliveries"), filters)
+
+    def resend_webhook(
+        self, endpoint_id: str, delivery_id: str, *, idempotency_key: str | None = None
+    ) -> types.DeliveryBody:
+        """Attempt the delivery of a webhook again."""
+        return self._execute(
+            once(path_of("webhooks", endpoint_id, "deliveries", delivery_id, "resend"), {}, idempotency_key)
+        )
+
+    def follow(
+        self, send_id: str, *, timeout_s: float = 3_600, poll_s: float = 1, unknown_s: float = UNKNOWN_S
+    ) -> Iterator[types.SendBody]:
+        """Yield a send each time that it is read, until each of its notifications has ended.
+
+        A send by Kafka is unknown until it is counted. Raises ApiError if it is unknown for `unknown_s` seconds, and
+        TimeoutError after `timeout_s` seconds.
+        """
+        began = time.monotonic()
+        while True:
+            try:
+                send = self.get_send(send_id)
+            except ApiError as error:
+                if not may_become_known(error, time.monotonic() + poll_s - began, unknown_s):
+                    raise
+            else:
+                yield send
+                if send["complete"]:
+                    return
+            if time.monotonic() + poll_s > began + timeout_s:
+                raise TimeoutError(f"Send {send_id} has not ended after {timeout_s:.0f} s.")
+            self._sleep(poll_s)
+
+    def _rows[Row](self, path: str, filters: Mapping[str, Any]) -> Iterator[Row]:
+        cursor: str | None = None
+        while True:
+            page: Page[Row] = self._execute(Call("GET", path, {**filters, "cursor": cursor}))
+            yield from page["rows"]
+            if (cursor := page["next_cursor"]) is None:
+                return
+
+    def _execute[Body](self, call: Call[Body]) -> Body:
+        steps = execute(call, self._attempts)
+        answer: httpx.Response | httpx.TransportError | None = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as done:
+                body: Body = done.value
+                return body
+            answer = None
+            if isinstance(step, Pause):
+                self._sleep(step.seconds)
+                continue
+            try:
+                answer = self._http.request(**step.arguments)
+            except httpx.TransportError as error:
+                answer = error

@@ -1,0 +1,1448 @@
+"""The bodies of requests and responses, and the parameters of lists.
+
+Generated: python -m ops.openapi.client_types > sdk/python/masscomm_client/types.py
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+
+class AcceptedBody(TypedDict):
+    """An accepted send."""
+
+    send_id: str
+    status: Literal["accepted", "expanding"]
+    """expanding: the users of the audience are sought, so that `requested` is not known yet."""
+    requested: int | None
+    """Distinct notifications: a user on a channel. Null while an audience is expanded."""
+    duplicates: int
+    """Repeated users; they are not counted in `requested`."""
+    links: Links
+    warnings: NotRequired[list[FieldErrorBody]]
+    """Content that is not used, and templates that are missing. Absent if there is none."""
+
+
+class AlarmRow(TypedDict):
+    """An alarm."""
+
+    name: str
+    state: Literal["alarm", "ok", "insufficient_data"]
+    since: str
+    """The time at which this state began."""
+    description: str
+    runbook: str | None
+    """The name of the file in docs/runbooks, without `.md`."""
+
+
+class AlarmsBody(TypedDict):
+    """The alarms of the installation."""
+
+    evaluated: bool
+    """Whether alarms are evaluated. false: the state of this installation's alarms is unknown, as in the local
+stack."""
+    rows: list[AlarmRow]
+    """Those that ring first, then those with too few values; in each state the latest change first."""
+    generated_at: str
+
+
+class AttemptBody(TypedDict):
+    """One attempt of a delivery."""
+
+    at: str
+    duration_ms: int
+    status: int | None
+    """The status of the response; null if there was none."""
+    error: str | None
+    """Why there was no response, or no attempt."""
+    body: str
+    """The beginning of the response's body."""
+
+
+class AuditBody(TypedDict):
+    """Entries of the audit log, the latest first."""
+
+    rows: list[AuditRow]
+    truncated: bool
+    """Whether there are more entries."""
+    next_cursor: str | None
+    generated_at: str
+
+
+class AuditRow(TypedDict):
+    """An action of a principal."""
+
+    at: str
+    club_id: int | None
+    """null: every club."""
+    principal: str
+    """The id of an API key, or `operator:` and a name."""
+    action: str
+    subject: str
+    """The id of the send or key, the position of the dead letter, or the digest of the address."""
+    result: str
+    """ok, or failed: the action may have had a part of its effect."""
+    detail: str
+
+
+class BatchBody(TypedDict):
+    """The results of a batch."""
+
+    accepted: int
+    refused: int
+    results: list[BatchResult]
+
+
+class BatchRequest(TypedDict):
+    """The body of a request to POST /v1/sends/batch."""
+
+    sends: list[SmallSend]
+
+
+class BatchResult(TypedDict):
+    """The result of one send of the batch, in the order of the request."""
+
+    status: int
+    """202, or the status of the problem."""
+    send: AcceptedBody | None
+    problem: ProblemBody | None
+
+
+class CancelBody(TypedDict):
+    """The recorded cancellation of a send."""
+
+    send_id: str
+    status: Literal["cancelling"]
+    requested_at: str
+    published_before: int
+    """Notifications that were counted as published at the request."""
+    links: Links
+
+
+class CancellationOfSend(TypedDict):
+    """The cancellation of a send."""
+
+    requested_at: str
+    published_before: int
+    """Notifications that were published before the request."""
+    published_since: int
+    """Notifications that were published between the request and its effect."""
+    exact: bool
+    """Whether the two numbers follow from the times of the outcomes. Otherwise they follow from the counts at the
+request, which are seconds behind: `published_since` is an upper bound."""
+
+
+class CategoriesBody(TypedDict):
+    """The categories of sends."""
+
+    rows: list[CategoryRow]
+
+
+class CategoryOfClub(TypedDict):
+    """A category as it is for the sends of one club."""
+
+    club_id: int
+    channels: list[str]
+    opt_in: list[str]
+
+
+class CategoryRow(TypedDict):
+    """A category of sends."""
+
+    type: str
+    """The value of the field `type` of a send; `default` stands for each type without a row."""
+    channels: list[str]
+    """The channels of a send that names none."""
+    mandatory: bool
+    """Whether an opt-out of the user does not apply."""
+    opt_in: list[str]
+    """The channels on which only users with a rule for the category get it."""
+    clubs: list[CategoryOfClub]
+    """The caller's clubs for which the category differs."""
+
+
+class ChangeWebhookRequest(TypedDict):
+    """The fields that change."""
+
+    url: NotRequired[str]
+    event_types: NotRequired[list[EventType]]
+    description: NotRequired[str]
+    enabled: NotRequired[bool]
+
+
+class Chunks(TypedDict):
+    """Numbers of the send's chunks."""
+
+    expected: int | None
+    counted: int
+
+
+class CodedBody(TypedDict):
+    """The code of a text, so that a program can translate it."""
+
+    code: NotRequired[str]
+    """Names the text. `x-texts` of `ProblemBody` has the codes; later versions may have further ones."""
+    parameters: NotRequired[dict[str, str | int]]
+    """The values in the text."""
+    texts: NotRequired[dict[str, CodedBody]]
+    """The codes of those values in `parameters` that are texts themselves, by the name of the value."""
+
+
+class Conservation(TypedDict):
+    """Whether all recipients are accounted for."""
+
+    terminal: int
+    """Notifications with a final status."""
+    in_flight: int
+    ok: bool
+    """False while the metrics job has counted the end of a notification before its beginning. `requested` then includes
+it already."""
+
+
+class ControlOfSend(TypedDict):
+    """The control of a send."""
+
+    paused_at: str | None
+    """The beginning of the present pause."""
+    resumed_at: str | None
+    """The end of the last pause."""
+    send_at: str | None
+    """The time to which the send was moved."""
+
+
+class CountBody(TypedDict):
+    """The number of users in an audience."""
+
+    users: int
+    channels: dict[str, int]
+    """By channel: users with an address, or with an active device. Opt-outs and suppressions are not considered."""
+    examined: int
+    """The users of the club that were compared with the audience."""
+    complete: bool
+    """Whether all users of the club were examined in the time of a request."""
+
+
+class CountRequest(TypedDict):
+    """The body of a request to POST /v1/audiences/count."""
+
+    club_id: int
+    audience: dict[str, Any]
+    """The conditions of docs/audiences.md."""
+    channels: NotRequired[list[str]]
+    """The channels to count; by default all."""
+
+
+class CountedRow(TypedDict):
+    """A bucket with its count. Only the dimensions of the query are present."""
+
+    bucket: NotRequired[str]
+    club_id: NotRequired[int]
+    type: NotRequired[str]
+    channel: NotRequired[str]
+    measure: NotRequired[str]
+    count_total: NotRequired[int]
+
+
+class CreateKeyRequest(TypedDict):
+    """The body of a request to create an API key."""
+
+    name: str
+    """For people: the system that uses the key. 1 to 100 characters."""
+    clubs: list[int] | None
+    """The clubs of the key; null: every club."""
+    scopes: NotRequired[list[Scope]]
+    """Without any, read."""
+    mode: NotRequired[Literal["live", "test"]]
+    expires_at: NotRequired[str | None]
+    """The end of the key, in RFC 3339 with an offset."""
+    requests_a_minute: NotRequired[int | None]
+    recipients_a_day: NotRequired[int | None]
+
+
+class CreateWebhookRequest(TypedDict):
+    """A new endpoint."""
+
+    club_id: int
+    url: str
+    """An address with https in the Internet."""
+    event_types: NotRequired[list[EventType]]
+    """Empty or missing: every type."""
+    description: NotRequired[str]
+
+
+class DeadLetterAction(TypedDict):
+    """An earlier operation on a dead letter."""
+
+    status: str
+    at: str
+    by: str
+    detail: str
+    """The topic of a replay, or the reason of a discard."""
+
+
+class DeadLetterBody(TypedDict):
+    """A dead letter with its payload."""
+
+    letter: DeadLetterRow
+    history: list[DeadLetterAction]
+    outlined: bool
+    """Whether the letter is shown without its values, to a caller without the scope users:read."""
+    key: str | None
+    """null: the record has none, or is outlined."""
+    headers: list[DeadLetterHeader]
+    payload: str | None
+    """The decoded record as JSON text, shortened; null if it cannot be decoded. Outlined, it has types such as
+`integer` in place of values, and `*` in place of the keys of a map."""
+    payload_error: str | None
+    """Why the record cannot be decoded; null: it can, or is outlined."""
+    payload_base64: str | None
+    """The first bytes of a record that cannot be decoded; null if it is outlined."""
+    payload_truncated: bool
+
+
+class DeadLetterHeader(TypedDict):
+    name: str
+    value: str
+    """Empty if the letter is outlined."""
+
+
+class DeadLetterRow(TypedDict):
+    """A record that could not be processed."""
+
+    position: str
+    """The position on the dead-letter topic, partition@offset."""
+    at: str
+    """When the record was dead-lettered."""
+    club_id: int | None
+    """null: the record has no readable club."""
+    topic: str
+    """The source topic; partition and offset are the record's position in it."""
+    partition: str
+    offset: str
+    reason: str
+    error: str
+    """Empty without the scope users:read: an error may quote values of the record."""
+    function: str
+    replayed_from: str
+    """The position of the dead letter of which the record is a replay, or empty."""
+    size: int
+    """Bytes of the record."""
+    status: str
+    """open, replayed or discarded"""
+
+
+class DeadLettersBody(TypedDict):
+    """Dead letters, the latest first."""
+
+    rows: list[DeadLetterRow]
+    truncated: bool
+    """Whether there are earlier letters. A page may have fewer rows than its limit nevertheless."""
+    next_cursor: str | None
+
+
+class DecidedBy(TypedDict):
+    """The rule and the user settings that determined a status, as far as they are known."""
+
+    layer: str | None
+    """The source of the decision, such as user, default or provider."""
+    rule: str | None
+    """The setting that determined it, or the provider's code."""
+    category: str | None
+    """The category that a rule of the user settings is about; null: every category."""
+    channel: str | None
+    """The channel that a rule of the user settings is about; null: every channel."""
+    settings_version: int | None
+    """The version of these user settings in the directory: a position in the monolith's log."""
+    changed_at: str | None
+    """The time of the newest change in these user settings."""
+
+
+class DeletedWebhookBody(TypedDict):
+    """A deleted endpoint."""
+
+    id: str
+    status: Literal["deleted"]
+
+
+class DeliveriesBody(TypedDict):
+    """Deliveries, the latest first."""
+
+    rows: list[DeliveryBody]
+    truncated: bool
+    """Whether the list continues. A page may have fewer rows than its limit: follow next_cursor."""
+    next_cursor: str | None
+
+
+class DeliveryBody(TypedDict):
+    """The delivery of one event to one endpoint."""
+
+    id: str
+    event_id: str
+    """The value of the header webhook-id, in each attempt."""
+    event_type: str
+    at: str
+    """The time of the event."""
+    status: DeliveryStatus
+    attempts: int
+    next_attempt_at: str | None
+    last_attempts: list[AttemptBody]
+    """The latest first."""
+
+
+type DeliveryStatus = Literal["pending", "succeeded", "failed"]
+
+
+type Dimension = Literal["club_id", "type", "channel", "measure"]
+
+
+class DirectoryRow(TypedDict):
+    """The age of a generation of the directory."""
+
+    generation: str
+    heartbeat_at: str | None
+    """The time of the newest heartbeat of the monolith's database that cdc_consumer has processed."""
+    staleness_s: float | None
+    """How old the directory is. null: no heartbeat is known."""
+
+
+class DisabledCount(TypedDict):
+    """A number of disabled devices."""
+
+    club_id: int | None
+    reason: str
+    devices: int
+
+
+class DisabledCountsBody(TypedDict):
+    """The number of disabled devices by club and reason, the largest first."""
+
+    rows: list[DisabledCount]
+    examined: int
+    complete: bool
+    """Whether all disabled devices were examined. false: only those that were disabled last."""
+
+
+class DisabledDeviceRow(TypedDict):
+    """A device to which nothing is pushed. Its token and its endpoint are not shown."""
+
+    device_id: int
+    user_id: int | None
+    """null: the monolith's row is gone."""
+    club_id: int | None
+    platform: str | None
+    reason: str
+    since: str
+    can_be_enabled: bool
+    """Whether the device can be enabled by this API. Any other device is enabled by a change of the monolith's
+row."""
+
+
+class DisabledDevicesBody(TypedDict):
+    """Disabled devices, those disabled last first."""
+
+    rows: list[DisabledDeviceRow]
+    truncated: bool
+    """Whether the list continues. A page may have fewer rows than its limit: follow next_cursor."""
+    next_cursor: str | None
+
+
+class DiscardRequest(TypedDict):
+    """The body of a request to discard a dead letter."""
+
+    reason: str
+    """Stored with the letter and in the audit log: 1 to 500 characters."""
+
+
+class DiscardedBody(TypedDict):
+    """A discarded dead letter."""
+
+    position: str
+    status: Literal["discarded"]
+    reason: str
+
+
+class Draft(TypedDict):
+    """A template that is not saved yet. It is rendered in place of the saved ones."""
+
+    title: str
+    body: str
+    html: NotRequired[str | None]
+    url: NotRequired[str | None]
+
+
+class DryRunBody(TypedDict):
+    """What would become of a send. Nothing was sent."""
+
+    dry_run: Literal[True]
+    requested: int
+    """Distinct notifications: a user on a channel."""
+    duplicates: int
+    """Repeated users; they are not counted in `requested`."""
+    estimated: bool
+    """Whether the counts are estimated from a sample of the recipients."""
+    channels: list[DryRunChannel]
+    samples: list[DryRunSample]
+    """One message for each channel and locale, at most five a channel; empty without the scope users:read."""
+    warnings: list[FieldErrorBody]
+
+
+class DryRunChannel(TypedDict):
+    """What becomes of the notifications on a channel. Each is counted in one of the numbers."""
+
+    channel: str
+    requested: int
+    deliverable: int
+    """Notifications that a provider would get now."""
+    held: int
+    """Notifications that a provider would get after the user's quiet hours."""
+    scheduled: int
+    """Notifications that a provider would get at the send's time."""
+    suppressed: int
+    failed: int
+    expired: int
+    reasons: list[DryRunReason]
+    """By status and reason, without those that are deliverable as usual."""
+
+
+class DryRunReason(TypedDict):
+    """Notifications with the same end."""
+
+    status: Status
+    reason: Reason | None
+    count_total: int
+    first_at: str | None
+    """The time at which the first of these notifications is released; null: they do not wait."""
+    last_at: str | None
+
+
+class DryRunSample(TypedDict):
+    """The message of a recipient."""
+
+    channel: str
+    locale: str
+    user_id: int
+    fields: dict[str, str]
+    """The texts: title, body and url of a push; subject, text and html of an e-mail."""
+
+
+class EffectivePreference(TypedDict):
+    """Whether notifications of a category reach the user on a channel."""
+
+    category: str
+    channel: str
+    wanted: bool
+    rule: str | None
+    """The rule that applies, as in outcomes; null: there is none."""
+
+
+class EnabledDeviceBody(TypedDict):
+    """A device that the device registrar will try again."""
+
+    device_id: int
+    status: Literal["requested"]
+
+
+type EventType = Literal[
+    "send.accepted",
+    "send.expanded",
+    "send.paused",
+    "send.resumed",
+    "send.completed",
+    "send.cancelled",
+    "send.failed",
+    "webhook.test",
+]
+
+
+class ExpansionOfSend(TypedDict):
+    """The expansion of an audience."""
+
+    status: Literal["expanding", "ended", "failed"]
+    users: int | None
+    """The users of the audience; null until they are all found."""
+    requested: int | None
+    """Their notifications."""
+    error: str | None
+
+
+class FieldErrorBody(TypedDict):
+    code: NotRequired[str]
+    """Names the text. `x-texts` of `ProblemBody` has the codes; later versions may have further ones."""
+    parameters: NotRequired[dict[str, str | int]]
+    """The values in the text."""
+    texts: NotRequired[dict[str, CodedBody]]
+    """The codes of those values in `parameters` that are texts themselves, by the name of the value."""
+    field: str
+    """The name as in the request, such as `to_users[3]`."""
+    message: str
+
+
+type Grain = Literal["minute", "hour", "day"]
+
+
+class HealthBody(TypedDict):
+    """The health of the installation."""
+
+    lag: list[LagRow]
+    """The largest lag first."""
+    lag_total: int
+    directory: list[DirectoryRow]
+    open_dead_letters: int
+    """Dead letters that were neither replayed nor discarded."""
+    categories_without_unsubscribe: list[str]
+    """The categories whose e-mails offer no way to unsubscribe, because the installation has neither the address of the
+route nor a mailbox."""
+    generated_at: str
+
+
+class KeyRow(TypedDict):
+    """An API key without its secret text."""
+
+    id: str
+    name: str
+    clubs: list[int] | None
+    """null: every club."""
+    scopes: list[str]
+    mode: str
+    """live, or test: the key sends to simulator recipients only."""
+    created_at: str
+    expires_at: str | None
+    """null: without an end."""
+    last_used_at: str | None
+    """At most a minute late."""
+    requests_a_minute: int | None
+    recipients_a_day: int | None
+
+
+class KeysBody(TypedDict):
+    """API keys, the latest first."""
+
+    rows: list[KeyRow]
+    truncated: bool
+    """Whether there are more keys."""
+    next_cursor: str | None
+
+
+class LagRow(TypedDict):
+    """The records of a topic that a function has not processed yet."""
+
+    function: str
+    topic: str
+    records: int
+
+
+class Links(TypedDict):
+    """The paths of a resource."""
+
+    self: str
+
+
+class ListedSend(TypedDict):
+    """A send in the list, with numbers of notifications on all channels."""
+
+    send_id: str
+    club_id: int
+    type: str
+    reference: str | None
+    """The caller's own id of a send over REST, for eight days after its request or its `send_at`."""
+    requested_at: str
+    status: SendState
+    requested: int | None
+    """Null while the users of an audience are sought."""
+    published: int
+    """Notifications that a provider has accepted."""
+    cancelled: int
+    in_flight: int
+    """Requested notifications without a final status."""
+    links: Links
+
+
+class MetricsBody(TypedDict):
+    """Counts by bucket and dimensions."""
+
+    granularity: Grain
+    start: str
+    end: str
+    time_zone: str
+    dimensions: list[Dimension]
+    rows: list[CountedRow]
+    truncated: bool
+    """Whether there are more rows."""
+    next_cursor: str | None
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    grace_ms: int
+    """The time between the end of a bucket and its completeness."""
+    complete: bool
+    """Whether the watermark is later than the end of the last bucket by the grace."""
+    revised_at: str | None
+    revised: list[RevisedBucket]
+    kept_since: str | None
+    """Counts of earlier buckets are deleted; null: none is. Days of a time zone are sums of such counts."""
+    generated_at: str
+
+
+class NewKeyBody(TypedDict):
+    """A new API key. Its text is in no later response."""
+
+    key: str | None
+    """The secret text of the key, shown only now; null in the response to a repeated request with the same
+Idempotency-Key. If the first response is lost, rotate the key."""
+    sha256: str
+    """The digest of the text, which is the value of the key in API Gateway's usage plan."""
+    properties: KeyRow
+
+
+class NewWebhookBody(TypedDict):
+    """An endpoint with its secret."""
+
+    secret: str
+    """The secret with which its webhooks are signed. No other response contains it."""
+    endpoint: WebhookBody
+
+
+class NotificationBody(TypedDict):
+    """A notification with its statuses."""
+
+    notification: str
+    notification_id: str
+    """The id in the message."""
+    send_id: str
+    user_id: int
+    channel: str
+    club_id: int
+    type: str
+    requested_at: str | None
+    status: str
+    reason: str | None
+    decision: str
+    """The status and its reason in words."""
+    decided_by: DecidedBy | None
+    """The data of the decision, as in `timeline`."""
+    timeline: list[StepBody]
+    """The statuses in the order of their times. A repeated status of a redelivered record occurs once."""
+    since: str | None
+    """The beginning of the stored log; null: no status is missing."""
+    watermark: str | None
+    generated_at: str | None
+
+
+class PauseBody(TypedDict):
+    """The pause of a send."""
+
+    send_id: str
+    status: Literal["paused"]
+    paused_at: str
+    published_before: int
+    """Notifications that are counted as published now."""
+    links: Links
+
+
+class PreferencesBody(TypedDict):
+    """A user's preferences."""
+
+    user_id: int
+    club_id: int
+    channels: dict[str, bool]
+    """The user's rules for channels."""
+    categories: dict[str, bool | dict[str, bool]]
+    """The user's rules for categories."""
+    quiet_hours: QuietHoursBody | None
+    """The user's quiet hours; null: there are none."""
+    effective: list[EffectivePreference]
+    """The result for each category on each channel."""
+    pending: bool
+    """Whether the monolith has not applied a change yet. The change applies to notifications already."""
+    links: Links
+
+
+class PreferencesRequest(TypedDict):
+    """The rules to set. Rules that are not named stay as they are."""
+
+    channels: NotRequired[dict[str, bool]]
+    """Channel → whether the user wants it, for categories without a rule of their own."""
+    categories: NotRequired[dict[str, bool | dict[str, bool]]]
+    """Category → whether the user wants it, on every channel or by channel."""
+    quiet_hours: NotRequired[QuietHoursBody | None]
+    """The quiet hours; null removes them."""
+
+
+class PreviewBody(TypedDict):
+    """The messages of one user."""
+
+    complete: bool
+    """Whether the user would get a message on each channel, unless preferences or quiet hours prevent it."""
+    messages: list[PreviewedMessage]
+    warnings: list[FieldErrorBody]
+    """The warnings that the response to the send would have."""
+
+
+class PreviewRequest(TypedDict):
+    """The body of a request to POST /v1/previews."""
+
+    type: str
+    club_id: int
+    channels: NotRequired[list[Literal["push", "email"]]]
+    template: NotRequired[str | None]
+    data: NotRequired[dict[str, str]]
+    locale: NotRequired[str | None]
+    user_id: NotRequired[int | None]
+    """The user; without it, the values in `user`."""
+    user: NotRequired[PreviewUser | None]
+    draft: NotRequired[Draft | None]
+
+
+class PreviewUser(TypedDict):
+    """The values of a user that does not have to exist."""
+
+    first_name: NotRequired[str]
+    last_name: NotRequired[str]
+    locale: NotRequired[str]
+    attributes: NotRequired[dict[str, str | bool | int | float | None]]
+
+
+class PreviewedMessage(TypedDict):
+    """The message on one channel."""
+
+    channel: str
+    template: PreviewedTemplate | None
+    """Null: a draft, or title and body of the data."""
+    fields: dict[str, str] | None
+    """The texts: title, body and url of a push; subject, text and html of an e-mail. Null: there is no message."""
+    missing: list[str]
+    """The variables without a value; in the texts, their names in brackets replace them."""
+    problem: str | None
+    """The reason why the user would not get this message."""
+    problem_text: CodedBody | None
+    """The code of the reason, with its values."""
+
+
+class PreviewedTemplate(TypedDict):
+    """The template that a message is rendered from."""
+
+    id: int
+    club_id: int | None
+    """The tenant that the template belongs to; null: it is for every tenant."""
+    locale: str
+
+
+class ProblemBody(TypedDict):
+    """Problem details (RFC 9457). Code, parameters and texts are those of the detail."""
+
+    code: NotRequired[str]
+    """Names the text. `x-texts` of `ProblemBody` has the codes; later versions may have further ones."""
+    parameters: NotRequired[dict[str, str | int]]
+    """The values in the text."""
+    texts: NotRequired[dict[str, CodedBody]]
+    """The codes of those values in `parameters` that are texts themselves, by the name of the value."""
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: NotRequired[list[FieldErrorBody]]
+
+
+class QuietHoursBody(TypedDict):
+    """The time of day, in the user's time zone, at which the user gets no notification."""
+
+    start: str
+    """HH:MM, inclusive."""
+    end: str
+    """HH:MM, exclusive; before the start: on the next day."""
+
+
+type Reason = Literal[
+    "opted_out",
+    "not_opted_in",
+    "unknown_user",
+    "no_device",
+    "no_address",
+    "device_inactive",
+    "address_suppressed",
+    "no_template",
+    "template_error",
+    "invalid_address",
+    "provider_rejected",
+    "dead_letter",
+    "unknown_channel",
+    "too_large",
+    "bounced_permanent",
+    "bounced_transient",
+    "complained",
+    "expired",
+    "cancelled",
+]
+
+
+class RecipientBody(TypedDict):
+    """A notification of a send."""
+
+    user_id: int
+    channel: str
+    status: str
+    reason: str | None
+    decision: str
+    """The status and its reason in words."""
+    decided_by: DecidedBy | None
+    """The data of the decision; null if neither a rule nor user settings determined the status, or in older rows."""
+    at: str | None
+    """The time of the status."""
+    links: Links
+
+
+class RecipientsBody(TypedDict):
+    """The notifications of a send."""
+
+    send_id: str
+    rows: list[RecipientBody]
+    truncated: bool
+    next_cursor: str | None
+    since: str | None
+    """The beginning of the stored log; null: no notification is missing."""
+    watermark: str | None
+    generated_at: str | None
+
+
+class RemovedSuppressionBody(TypedDict):
+    """The removal of a suppression."""
+
+    id: str
+    status: Literal["removed"]
+    remains_for_every_club: bool
+    """Whether an earlier version suppressed the address for every club, so that it stays suppressed."""
+
+
+class ReplayedBody(TypedDict):
+    """A replayed dead letter."""
+
+    position: str
+    status: Literal["replayed"]
+    topic: str
+    """The topic to which the record was produced again."""
+
+
+class RescheduleBody(TypedDict):
+    """A scheduled send after its move."""
+
+    send_id: str
+    status: Literal["scheduled"]
+    send_at: str
+    links: Links
+
+
+class RescheduleRequest(TypedDict):
+    """The body of a request to move a scheduled send."""
+
+    send_at: str
+    """The new time, in RFC 3339 with an offset."""
+
+
+class ResumeBody(TypedDict):
+    """The end of a send's pause."""
+
+    send_id: str
+    status: Literal["resumed"]
+    resumed_at: str
+    links: Links
+
+
+class RevisedBucket(TypedDict):
+    """A complete bucket that late records have changed."""
+
+    bucket: str
+    revised_at: str
+
+
+class RevokedKeyBody(TypedDict):
+    """A revoked API key."""
+
+    id: str
+    status: Literal["revoked"]
+    expires_at: str
+
+
+class RotateKeyRequest(TypedDict):
+    """The body of a request to rotate an API key."""
+
+    hours: NotRequired[int]
+    """The previous key is valid for this time: 0 to 720, by default 24."""
+
+
+type Scope = Literal[
+    "send",
+    "send:critical",
+    "send:mandatory",
+    "send:content",
+    "read",
+    "users:read",
+    "users:write",
+    "webhooks",
+    "operate",
+    "admin",
+]
+
+
+class SendBody(TypedDict):
+    """A send with its notifications by status."""
+
+    send_id: str
+    club_id: int
+    type: str
+    reference: str | None
+    """The caller's own id of a send over REST, for eight days after its request or its `send_at`."""
+    status: SendState
+    requested_at: str | None
+    send_at: str | None
+    """The time to which the send was moved; otherwise the `send_at` of a send over REST, for eight days after it."""
+    send_at_local: str | None
+    """The `send_at_local` of a send over REST that was not moved, for eight days after it."""
+    chunks: Chunks
+    requested: int | None
+    """Null while the users of an audience are sought."""
+    duplicates: int
+    channels: dict[str, Totals]
+    totals: Totals
+    conservation: Conservation
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    complete: bool
+    """Whether each notification has a final status: the send's status is cancelled, ended or failed."""
+    control: ControlOfSend | None
+    expansion: ExpansionOfSend | None
+    """Of a send to an audience, for eight days after its request or its `send_at`."""
+    cancellation: CancellationOfSend | None
+    generated_at: str
+
+
+class SendEventBody(TypedDict):
+    """A version of a send."""
+
+    version: str
+    """The value of `after` in the next request."""
+    changed: bool
+    complete: bool
+    """Whether the send has ended: no further request is necessary."""
+    send: SendBody | None
+    """The body of GET /v1/sends/{send_id}, after a change."""
+
+
+class SendListBody(TypedDict):
+    """Sends, the latest first."""
+
+    rows: list[ListedSend]
+    truncated: bool
+    """Whether there are more sends."""
+    next_cursor: str | None
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    kept_since: str | None
+    """Sends whose first record was counted earlier are deleted; null: none is."""
+    generated_at: str
+
+
+class SendRequest(TypedDict):
+    """The body of a request to POST /v1/sends."""
+
+    type: str
+    """The category, as in schemas/categories.yaml; a category that is not listed there has the file's default settings."""
+    club_id: int
+    """The tenant (club)."""
+    channels: NotRequired[list[Literal["push", "email"]]]
+    """The channels: push, email; if empty, those of the category."""
+    template: NotRequired[str | None]
+    """The type of the template, if it differs from the category."""
+    data: NotRequired[dict[str, str]]
+    """Variables for the template, the same for every recipient."""
+    locale: NotRequired[str | None]
+    """The locale (BCP 47); null: each user's own."""
+    audience: NotRequired[dict[str, Any] | None]
+    """Users of the club by conditions (docs/audiences.md), instead of to_users."""
+    to_users: NotRequired[list[int]]
+    """User ids by position; a repeated id counts once, at its first position."""
+    recipient_data: NotRequired[dict[str, dict[str, str]]]
+    """Variables of single recipients, which replace those of data: user id → name → text."""
+    priority: NotRequired[Literal["bulk", "critical"]]
+    """The lane of the send."""
+    expires_at: NotRequired[str | None]
+    """The time after which no message is published."""
+    send_at: NotRequired[str | None]
+    """The time before which no message is published."""
+    send_at_local: NotRequired[str | None]
+    """Instead of send_at, a date and time without a zone, such as 2026-11-24T09:00: no message is published before it in the recipient's own time zone."""
+    collapse_key: NotRequired[str | None]
+    """A later push with the same key replaces the earlier one on the device."""
+    reference: NotRequired[str | None]
+    """The producer's own id of the send; it is copied into derived records."""
+    send_id: NotRequired[str | None]
+    """The id of the send, chosen by the caller: a random UUID in lower case. Without it, the service makes one. A name of the caller's own belongs into `reference`."""
+    part_index: NotRequired[int]
+    """Which of the requests of the send this one is, from 0."""
+    part_count: NotRequired[int]
+    """The number of requests under this send_id, in any order."""
+
+
+type SendState = Literal[
+    "expanding", "accepted", "scheduled", "in_progress", "paused", "cancelling", "cancelled", "ended", "failed"
+]
+
+
+class SmallSend(TypedDict):
+    """A send in a batch."""
+
+    type: str
+    club_id: int
+    channels: NotRequired[list[Literal["push", "email"]]]
+    template: NotRequired[str | None]
+    data: NotRequired[dict[str, str]]
+    locale: NotRequired[str | None]
+    audience: NotRequired[None]
+    """A send of a batch names its users."""
+    to_users: list[int]
+    recipient_data: NotRequired[dict[str, dict[str, str]]]
+    """Variables of single recipients, which replace those of data: user id → name → text."""
+    priority: NotRequired[Literal["bulk", "critical"]]
+    """The lane of the send."""
+    expires_at: NotRequired[str | None]
+    send_at: NotRequired[str | None]
+    send_at_local: NotRequired[str | None]
+    collapse_key: NotRequired[str | None]
+    reference: NotRequired[str | None]
+    send_id: NotRequired[None]
+    """The id of a send of a batch follows from the batch's."""
+    part_index: NotRequired[Literal[0]]
+    """A send of a batch has one part."""
+    part_count: NotRequired[Literal[1]]
+    """A send of a batch has one part."""
+
+
+type Status = Literal[
+    "accepted",
+    "scheduled",
+    "held",
+    "queued",
+    "sending",
+    "suppressed",
+    "cancelled",
+    "expired",
+    "failed",
+    "sent",
+    "delivered",
+    "bounced",
+]
+
+
+class StepBody(TypedDict):
+    """A status that a notification reached."""
+
+    at: str | None
+    status: str
+    reason: str | None
+    decision: str
+    """The status and its reason in words."""
+    decided_by: DecidedBy | None
+    """The data of the decision; null if neither a rule nor user settings determined the status, or in older rows."""
+
+
+class StreamBody(TypedDict):
+    """The state of counting, and the queried counts after a change."""
+
+    cursor: str
+    """The value of `since` in the next request."""
+    changed: bool
+    metrics: MetricsBody | None
+    """The body of GET /v1/metrics, if the request has its parameters and counts have changed."""
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    complete: bool
+    generated_at: str
+
+
+class SuppressionRow(TypedDict):
+    """An address to which a club sends no e-mail."""
+
+    id: str
+    club_id: int | None
+    """null: every club; earlier versions wrote such suppressions."""
+    address_id: str
+    """The SHA-256 of the address in small letters, in hex. The address itself is not stored."""
+    reason: str
+    at: str
+    expires_at: str | None
+    """null: without an end."""
+
+
+class SuppressionsBody(TypedDict):
+    """Suppressions, the latest first."""
+
+    rows: list[SuppressionRow]
+    truncated: bool
+    """Whether there are more suppressions."""
+    next_cursor: str | None
+
+
+class TemplateBody(TypedDict):
+    """A template, without its body."""
+
+    id: int
+    club_id: int | None
+    """The tenant that the template belongs to; null: it is for every tenant."""
+    type: str
+    channel: str
+    locale: str
+    title: str
+    """The beginning of the title or subject, with its variables."""
+    variables: list[str]
+    """The variables that the template reads, such as `data.opponent`."""
+    problem: str | None
+    """The reason why no message can be rendered from the template."""
+    problem_text: CodedBody | None
+    """The code of the reason, with its values."""
+
+
+class TemplatesBody(TypedDict):
+    """Templates by id."""
+
+    rows: list[TemplateBody]
+    truncated: bool
+    next_cursor: str | None
+
+
+class Totals(TypedDict):
+    """Numbers of notifications by status."""
+
+    requested: int
+    """0 while the users of an audience are sought."""
+    duplicates: int
+    """Users that were named more than once in a chunk; they are not counted in `requested`."""
+    queued: int
+    """Notifications that were written for delivery, whatever their later status is."""
+    suppressed: dict[str, int]
+    """By reason."""
+    failed: dict[str, int]
+    """By reason."""
+    held: int
+    """Notifications that wait for the end of quiet hours."""
+    scheduled: int
+    cancelled: int
+    expired: int
+    sent: int
+    delivered: int
+    bounced: int
+    in_flight: int
+    """Requested notifications without a final status."""
+
+
+class TrendingRow(TypedDict):
+    """A category or a club with its counts."""
+
+    type: NotRequired[str]
+    club_id: NotRequired[int]
+    count_total: NotRequired[int]
+    before: NotRequired[int]
+    """The count of the previous window."""
+
+
+class TrendsBody(TypedDict):
+    """The categories or clubs with the most notifications in a window."""
+
+    by: Literal["type", "club_id"]
+    measure: str
+    start: str
+    end: str
+    rows: list[TrendingRow]
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    grace_ms: int
+    complete: bool
+    generated_at: str
+
+
+class UserNotification(TypedDict):
+    """A notification of the user, with its status."""
+
+    at: str
+    """The time at which the notification reached its status."""
+    send_id: str
+    channel: str
+    club_id: int
+    type: str
+    status: str
+    reason: str | None
+
+
+class UserNotificationsBody(TypedDict):
+    """A user's notifications, the latest first."""
+
+    user_id: int
+    rows: list[UserNotification]
+    truncated: bool
+    """Whether there are more notifications."""
+    next_cursor: str | None
+    since: str | None
+    """The beginning of the stored log; null: no notification is missing."""
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    grace_ms: int
+    complete: bool
+    generated_at: str
+
+
+class WebhookBody(TypedDict):
+    """An endpoint, without its secret."""
+
+    id: str
+    club_id: int
+    url: str
+    event_types: list[EventType]
+    """Empty: every type."""
+    description: str
+    enabled: bool
+    disabled_reason: str | None
+    """Why masscomm disabled it; null if it is enabled, or disabled by a request."""
+    failing_since: str | None
+    """The first failed attempt since the last successful one."""
+    previous_secret_until: str | None
+    """The time until which the previous secret also signs."""
+    created_at: str
+
+
+class WebhooksBody(TypedDict):
+    """Endpoints by club, in the order of their creation."""
+
+    rows: list[WebhookBody]
+    truncated: bool
+    """Whether there are more clubs."""
+    next_cursor: str | None
+
+
+type DeadLettersStatus = Literal["open", "replayed", "discarded"]
+
+
+class DeadLettersFilters(TypedDict):
+    """The records that could not be processed, the latest first."""
+
+    club_id: NotRequired[int]
+    topic: NotRequired[str]
+    reason: NotRequired[str]
+    function: NotRequired[str]
+    status: NotRequired[DeadLettersStatus]
+    start: NotRequired[str]
+    end: NotRequired[str]
+    limit: NotRequired[int]
+
+
+class DeviceCountsFilters(TypedDict):
+    """The number of disabled devices by club and reason."""
+
+    club_id: NotRequired[int | list[int]]
+
+
+type DevicesReason = Literal["takes_nothing", "invalid_token", "invalid_row", "token_moved", "inactive", "deleted"]
+
+
+class DevicesFilters(TypedDict):
+    """The devices to which nothing is pushed, those disabled last first."""
+
+    club_id: NotRequired[int | list[int]]
+    reason: NotRequired[DevicesReason]
+    limit: NotRequired[int]
+
+
+type MetricsOrder = Literal["bucket", "-bucket", "-count_total"]
+
+
+type MetricsFill = Literal["zero"]
+
+
+type MetricsMeasure = Literal[
+    "requested",
+    "duplicate",
+    "accepted",
+    "scheduled",
+    "held",
+    "queued",
+    "sending",
+    "suppressed",
+    "cancelled",
+    "expired",
+    "failed",
+    "sent",
+    "delivered",
+    "bounced",
+]
+
+
+class MetricsFilters(TypedDict):
+    """Counts by bucket."""
+
+    granularity: Grain
+    start: str
+    end: str
+    time_zone: NotRequired[str]
+    order: NotRequired[MetricsOrder]
+    fill: NotRequired[MetricsFill]
+    limit: NotRequired[int]
+    club_id: NotRequired[int | list[int]]
+    type: NotRequired[str | list[str]]
+    channel: NotRequired[str | list[str]]
+    measure: NotRequired[MetricsMeasure | list[MetricsMeasure]]
+    measures: NotRequired[str | list[str]]
+    dimensions: NotRequired[str | list[str]]
+
+
+class RecipientsFilters(TypedDict):
+    """A send's notifications, each with its status and the decision in words."""
+
+    status: NotRequired[Status | list[Status]]
+    channel: NotRequired[str | list[str]]
+    limit: NotRequired[int]
+
+
+class SendsFilters(TypedDict):
+    """The sends of the caller's clubs, the latest first."""
+
+    start: NotRequired[str]
+    end: NotRequired[str]
+    type: NotRequired[str | list[str]]
+    status: NotRequired[SendState | list[SendState]]
+    limit: NotRequired[int]
+    club_id: NotRequired[int | list[int]]
+
+
+class SuppressionsFilters(TypedDict):
+    """The addresses to which no e-mail is sent, the latest first."""
+
+    club_id: NotRequired[int | list[int]]
+    address_id: NotRequired[str]
+    limit: NotRequired[int]
+
+
+class TemplatesFilters(TypedDict):
+    """The templates of the caller's clubs and those for every club."""
+
+    club_id: NotRequired[int | list[int]]
+    type: NotRequired[str | list[str]]
+    channel: NotRequired[str | list[str]]
+    limit: NotRequired[int]
+
+
+class UserNotificationsFilters(TypedDict):
+    """A user's notifications with their statuses."""
+
+    start: NotRequired[str]
+    end: NotRequired[str]
+    limit: NotRequired[int]
+    club_id: NotRequired[int | list[int]]
+    channel: NotRequired[str | list[str]]
+
+
+class WebhookDeliveriesFilters(TypedDict):
+    """The deliveries of a webhook endpoint in the last 30 days, the latest first."""
+
+    limit: NotRequired[int]
+
+
+class WebhooksFilters(TypedDict):
+    """The webhook endpoints of the caller's clubs."""
+
+    club_id: NotRequired[int | list[int]]

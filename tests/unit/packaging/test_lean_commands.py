@@ -1,0 +1,62 @@
+"""Commands for every installation load nothing of the stack of this machine."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from cli.folders import ROOT
+from tests.support.servers.answering_server import answering
+
+# Commands that drive the stack of this machine.
+LOCAL = ("up", "down", "status", "logs", "demo", "send", "inbox", "recompute-check", "query", "erase", "clean-state")
+
+# Calls each other command with values for what it requires. A value may be refused, but not by the parser.
+CALLED = """
+import json, subprocess, sys
+import typer
+from typer.testing import CliRunner
+from cli.main import app
+
+subprocess.run = lambda *_, **__: subprocess.CompletedProcess([], 1)  # the upgrade of a deployed environment
+local = set(json.loads(sys.argv[1]))
+
+def leaves(command, *names):
+    if not hasattr(command, "commands"):
+        yield names, command
+    for name, each in getattr(command, "commands", {}).items():
+        yield from leaves(each, *names, name)
+
+result = {}
+for names, command in leaves(typer.main.get_command(app)):
+    if " ".join(names) in local:
+        continue
+    arguments = list(names)
+    for param in command.params:
+        if param.name == "deployed":
+            arguments += ["--deployed"] if param.is_flag else ["--deployed", "dev"]
+        elif param.required:
+            arguments += [*(param.opts[:1] if param.param_type_name == "option" else ()), "1"]
+    done = CliRunner().invoke(app, arguments)
+    loaded = sorted(name for name in sys.modules if name.partition(".")[0] == "local")
+    result[" ".join(names)] = {"exit": done.exit_code, "loaded": loaded}
+print(json.dumps(result))
+"""
+
+
+def test_other_commands_load_nothing_of_the_local_stack(tmp_path: Path) -> None:
+    with answering(lambda *_: None) as api:
+        api.answers = [(403, b"{}")]
+        done = subprocess.run(
+            [sys.executable, "-c", CALLED, json.dumps(LOCAL)],
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"], "MASSCOMM_API_URL": api.url, "MASSCOMM_STATE": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    called = json.loads(done.stdout.splitlines()[-1])
+    assert len(called) > 30
+    assert {name: each for name, each in called.items() if each["exit"] == 2 or each["loaded"]} == {}
