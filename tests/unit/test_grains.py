@@ -9,7 +9,6 @@ import pytest
 from local.devstack.config import ROOT
 from masscomm.domain.grains import SMALLEST, Grain
 from tests.support.changed_tree import changed_tree, printed_json
-from tests.support.literal_lists import modules_listing
 
 LISTS = """
 import json
@@ -80,9 +79,3 @@ def test_grains_ascend_and_fit_into_each_other() -> None:
     assert [*Grain] == sorted(Grain, key=lambda grain: grain.length)
     assert next(iter(Grain)) is SMALLEST
     assert [grain for grain in Grain if grain.seconds % SMALLEST.seconds] == []
-
-
-def test_grains_are_listed_in_one_module() -> None:
-    first = [*Grain][:2]
-    assert modules_listing(first) == set()
-    assert modules_listing(grain.table for grain in first) == set()

@@ -1,6 +1,5 @@
 """Each refusal names the field and the reason: of every route, through the local gateway, and as the client says it."""
 
-import ast
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -10,7 +9,6 @@ import httpx
 import pytest
 
 from cli import main as cli
-from local.devstack.config import ROOT
 from local.emulators.gateway import MAX_BODY_BYTES, MAX_HEAD_BYTES
 from masscomm.http.idempotency import KEY
 from masscomm.http.problem import CONTENT_TYPE
@@ -137,60 +135,3 @@ def test_the_command_line_prints_field_and_reason(
     printed = capsys.readouterr().err
     assert "status 'asleep' cannot be used: one of" in printed
     assert "in_progress" in printed
-
-
-def says_too_little(status: int, text: ast.expr, *, with_errors: bool) -> bool:
-    """Return whether the text of a problem in the code names no fault, with any values.
-
-    Args:
-        text: The code of its detail, such as `Text.KEY_UNKNOWN.filled()`.
-        with_errors: Whether it has errors of fields.
-    """
-    match text:
-        case ast.Call(func=ast.Attribute(value=ast.Attribute(value=ast.Name(id="Text"), attr=name), attr="filled")):
-            known = Text[name]
-        case _:
-            return status in (400, 422) and not with_errors
-    match status:
-        case 400 | 422:
-            return not with_errors
-        case 403:
-            by_caller = known in (Text.NO_CLUB, Text.TEST_KEY)
-            return not (with_errors or by_caller or "scope" in known.parameters)
-        case 404:
-            return known.code not in {*NOT_FOUND, Text.ROUTE_UNKNOWN.code, Text.LOG_OFF.code}
-    return status in (413, 429, 431) and known.parameters == []
-
-
-def problems_that_say_too_little(source: str) -> Iterator[int]:
-    """Yield the lines of such problems in a module."""
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.Call(func=ast.Name(id="Problem" | "problem"), args=[ast.Constant(value=int(status)), text, *_]):
-                if says_too_little(status, text, with_errors=any(each.arg == "errors" for each in node.keywords)):
-                    yield node.lineno
-
-
-@pytest.mark.guarantee("api.refusals_name_the_field")
-def test_each_problem_of_the_code_names_its_cause() -> None:
-    """Also those that need a certain state of the stores."""
-    sources = {path: path.read_text() for name in ("masscomm", "functions") for path in (ROOT / name).rglob("*.py")}
-    raising = {path.relative_to(ROOT): text for path, text in sources.items() if "roblem(" in text}
-    found = {f"{path}:{line}" for path, text in raising.items() for line in problems_that_say_too_little(text)}
-    assert found == set()
-
-
-@pytest.mark.parametrize(
-    ("code", "says_enough"),
-    [
-        ("Problem(400, Text.USER_INVALID.filled())", False),
-        ("Problem(422, wrong, errors=errors)", True),
-        ("Problem(403, Text.KEY_BEYOND_CALLER.filled())", False),
-        ("Problem(403, Text.SCOPE_MISSING.filled(scope=scope))", True),
-        ("Problem(404, Text.SEND_ENDED.filled())", False),
-        ("problem(413, Text.SEND_TOO_LARGE.filled(maximum=1, reason=reason))", True),
-        ("Problem(429, Text.SERVICE_FAILED.filled())", False),
-    ],
-)
-def test_a_problem_without_its_cause_is_found(code: str, says_enough: bool) -> None:
-    assert list(problems_that_say_too_little(code)) == ([] if says_enough else [1])

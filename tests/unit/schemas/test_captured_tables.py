@@ -10,7 +10,6 @@ import pytest
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.change_events import columns_of
 from tests.support.changed_tree import changed_tree, printed_json
-from tests.support.literal_lists import modules_listing
 
 LISTS = """
 import json
@@ -111,7 +110,3 @@ def test_entries_name_columns_of_their_index() -> None:
         columns = {*table.required, *table.null_where_absent, *table.present, *table.kept}
         named = columns | ({table.person} if table.person else set())
         assert named - {"id"} <= set(known), name
-
-
-def test_captured_tables_are_listed_in_one_place() -> None:
-    assert modules_listing(captured_tables()) == set()

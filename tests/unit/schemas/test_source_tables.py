@@ -16,8 +16,8 @@ from masscomm.domain.source_tables import SourceError, Value, read_source, sourc
 from masscomm.errors import DeadLetter
 from tests.support import prose
 from tests.support.changed_tree import changed_tree, printed_json
-from tests.support.literal_lists import PRODUCT
 
+PRODUCT = ("masscomm", "functions", "spark_metrics", "infra", "provisioning", "erasure", "emulators", "devstack")
 SECOND = ROOT / "examples" / "crm" / "source.yaml"
 RECORDS = """
 import json, sys
