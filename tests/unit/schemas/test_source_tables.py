@@ -17,7 +17,7 @@ from masscomm.errors import DeadLetter
 from tests.support import prose
 from tests.support.changed_tree import changed_tree, printed_json
 
-PRODUCT = ("masscomm", "functions", "spark_metrics", "infra", "provisioning", "erasure", "emulators", "devstack")
+PRODUCT = ("masscomm", "functions", "spark_metrics", "infra", "ops", "cli", "local")
 SECOND = ROOT / "examples" / "crm" / "source.yaml"
 RECORDS = """
 import json, sys
