@@ -7,9 +7,9 @@ import typer
 from rich.table import Table
 
 from cli.errors import CommandError
-from cli.options import JsonOption, given
+from cli.options import JsonOption
 from cli.sending import follow, pairs, show_dry_run
-from cli.sends import calling, rest_api
+from cli.sends import calling
 from cli.terminal import Terminal, print_json
 from masscomm_client import Client
 
@@ -26,7 +26,7 @@ ChannelOption = Annotated[list[str] | None, typer.Option("--channel", help="Only
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def count(
     *,
     api: Client,
@@ -38,8 +38,7 @@ def count(
 ) -> None:
     """Count the users of an audience, and by channel those that it can reach."""
     fields: dict[str, Any] = {"club_id": club, "audience": _audience(where, without)}
-    with calling(api):
-        body = api.count_audience(**fields | ({"channels": channel} if channel else {}))
+    body = api.count_audience(**fields | ({"channels": channel} if channel else {}))
     if as_json:
         print_json(body)
         return
@@ -55,7 +54,7 @@ def count(
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def send(
     *,
     api: Client,
@@ -76,18 +75,17 @@ def send(
     """Send to the users of an audience, and print the id of the send."""
     fields: dict[str, Any] = {"type": kind, "club_id": club, "audience": _audience(where, without)}
     fields |= {"channels": channel or [], "data": pairs(data or [])}
-    with calling(api):
-        if dry_run:
-            body = api.dry_run(**fields)
-            print_json(body) if as_json else show_dry_run(body, console)
-            return
-        accepted = api.send(**fields)
-        if as_json:
-            print_json(accepted)
-        else:
-            console.print(f"send_id {accepted['send_id']}")
-        if wait:
-            follow(api, accepted["send_id"], console)
+    if dry_run:
+        body = api.dry_run(**fields)
+        print_json(body) if as_json else show_dry_run(body, console)
+        return
+    accepted = api.send(**fields)
+    if as_json:
+        print_json(accepted)
+    else:
+        console.print(f"send_id {accepted['send_id']}")
+    if wait:
+        follow(api, accepted["send_id"], console)
 
 
 def _audience(where: str | None, without: list[int] | None) -> dict[str, Any]:

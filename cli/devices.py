@@ -6,8 +6,8 @@ from typing import Annotated, cast
 import typer
 from rich.table import Table
 
-from cli.options import JsonOption, given
-from cli.sends import calling, rest_api
+from cli.options import JsonOption
+from cli.sends import calling
 from cli.terminal import Terminal, print_json
 from masscomm_client import Client
 from masscomm_client.types import DevicesFilters, DevicesReason
@@ -21,7 +21,7 @@ ClubOption = Annotated[list[int] | None, typer.Option("--club", help="Only this 
 
 
 @app.command("list")
-@given(api=rest_api)
+@calling
 def list_devices(
     *,
     api: Client,
@@ -31,12 +31,11 @@ def list_devices(
     as_json: JsonOption = False,
 ) -> None:
     """Show disabled devices, those disabled last first: user, club, platform, reason and time."""
-    with calling(api):
-        chosen: DevicesFilters = {"club_id": club or []}
-        if reason is not None:
-            chosen["reason"] = cast("DevicesReason", reason)  # The API refuses another one, and names the valid ones.
-        chosen["limit"] = min(limit, _PAGE)
-        rows = list(islice(api.devices(**chosen), limit))
+    chosen: DevicesFilters = {"club_id": club or []}
+    if reason is not None:
+        chosen["reason"] = cast("DevicesReason", reason)  # The API refuses another one, and names the valid ones.
+    chosen["limit"] = min(limit, _PAGE)
+    rows = list(islice(api.devices(**chosen), limit))
     if as_json:
         for row in rows:
             print_json(row)
@@ -53,11 +52,10 @@ def list_devices(
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def counts(*, api: Client, club: ClubOption = None, as_json: JsonOption = False) -> None:
     """Show the numbers of disabled devices by club and reason."""
-    with calling(api):
-        body = api.device_counts(club_id=club or [])
+    body = api.device_counts(club_id=club or [])
     if as_json:
         print_json(body)
         return
@@ -73,7 +71,7 @@ def counts(*, api: Client, club: ClubOption = None, as_json: JsonOption = False)
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def enable(
     device_id: Annotated[int, typer.Argument(metavar="ID", help="The id of the device.")],
     *,
@@ -81,8 +79,7 @@ def enable(
     as_json: JsonOption = False,
 ) -> None:
     """Let the device registrar register the token of a disabled device again."""
-    with calling(api):
-        body = api.enable_device(device_id)
+    body = api.enable_device(device_id)
     if as_json:
         print_json(body)
     else:

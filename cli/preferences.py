@@ -6,8 +6,8 @@ import typer
 from rich.table import Table
 
 from cli.errors import CommandError
-from cli.options import JsonOption, given
-from cli.sends import calling, rest_api
+from cli.options import JsonOption
+from cli.sends import calling
 from cli.terminal import Terminal, print_json
 from masscomm.domain.channels import CHANNELS
 from masscomm_client import Client
@@ -23,16 +23,15 @@ UserOption = Annotated[int, typer.Option("--user", help="The user's id.")]
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def show(*, api: Client, user: UserOption, as_json: JsonOption = False) -> None:
     """Show for each category and channel whether notifications reach the user."""
-    with calling(api):
-        found = api.preferences(user)
+    found = api.preferences(user)
     _print(found, as_json=as_json)
 
 
 @app.command("set")
-@given(api=rest_api)
+@calling
 def set_preferences(
     rules: Annotated[
         list[str],
@@ -49,8 +48,7 @@ def set_preferences(
 ) -> None:
     """Set rules of a user. Other rules stay as they are."""
     body = body_of(rules)
-    with calling(api):
-        found = api.set_preferences(user, **body)
+    found = api.set_preferences(user, **body)
     _print(found, as_json=as_json)
 
 

@@ -1,11 +1,11 @@
 """The commands `masscomm sends`: they list, show, watch and control sends through the REST API."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import wraps
 from itertools import islice
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import httpx
 import typer
@@ -49,8 +49,27 @@ def rest_api(*, url: UrlOption = None) -> Client:
     return Client(config.gateway_url, key=key or config.api_key, attempts=_ATTEMPTS)
 
 
+def calling(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the options of `rest_api` in the place of its parameter `api`, whose client is closed after
+    it. Raises CommandError with the API's reason.
+    """
+
+    @given(api=rest_api)
+    @wraps(command)
+    def run(*, api: Client, **values: Any) -> None:
+        try:
+            with api:
+                command(api=api, **values)
+        except ApiError as error:
+            raise CommandError(str(error)) from error
+        except httpx.HTTPError as error:
+            raise CommandError(f"The API does not answer: {error}. `masscomm status` shows the local stack.") from error
+
+    return run
+
+
 @app.command("list")
-@given(api=rest_api)
+@calling
 def list_sends(
     *,
     api: Client,
@@ -61,11 +80,10 @@ def list_sends(
     as_json: JsonOption = False,
 ) -> None:
     """Show the latest sends. An operator, who sees every club, names the clubs."""
-    with calling(api):
-        # The API refuses another status, and names the valid ones.
-        statuses = cast("list[SendState]", status or [])
-        found = api.sends(club_id=club or [], type=kind or [], status=statuses, limit=min(limit, _PAGE))
-        rows = list(islice(found, limit))
+    # The API refuses another status, and names the valid ones.
+    statuses = cast("list[SendState]", status or [])
+    found = api.sends(club_id=club or [], type=kind or [], status=statuses, limit=min(limit, _PAGE))
+    rows = list(islice(found, limit))
     if as_json:
         for row in rows:
             print_json(row)
@@ -84,15 +102,14 @@ def list_sends(
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def show(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Print the results of a send as the API returns them, in JSON."""
-    with calling(api):
-        print_json(api.get_send(send_id), indent=None if as_json else 2)
+    print_json(api.get_send(send_id), indent=None if as_json else 2)
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def watch(
     send_id: SendIdArgument,
     *,
@@ -101,43 +118,39 @@ def watch(
     as_json: JsonOption = False,
 ) -> None:
     """Show the counts of a send until all of its notifications have ended."""
-    with calling(api):
-        follow(api, send_id, console, timeout_s, through_quiet_hours=True, as_json=as_json)
+    follow(api, send_id, console, timeout_s, through_quiet_hours=True, as_json=as_json)
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def cancel(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Cancel the notifications of a send that are not published yet. It cannot be undone."""
-    with calling(api):
-        answer = api.cancel(send_id)
+    answer = api.cancel(send_id)
     published = f"{answer['published_before']:,} notifications were published before"
     print_answer(answer, f"Send {send_id} is being cancelled; {published}.", console, as_json=as_json)
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def pause(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Hold the notifications of a send that are not published yet, until it is resumed or cancelled."""
-    with calling(api):
-        answer = api.pause(send_id)
+    answer = api.pause(send_id)
     published = f"{answer['published_before']:,} notifications are published"
     sentence = f"Send {send_id} is paused since {answer['paused_at']}; {published}."
     print_answer(answer, sentence, console, as_json=as_json)
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def resume(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Continue a paused send."""
-    with calling(api):
-        answer = api.resume(send_id)
+    answer = api.resume(send_id)
     sentence = f"Send {send_id} is resumed; its held notifications continue within a minute."
     print_answer(answer, sentence, console, as_json=as_json)
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def move(
     send_id: SendIdArgument,
     send_at: Annotated[str, typer.Argument(metavar="TIME", help="The new time, e.g. 2026-11-24T18:00:00+01:00.")],
@@ -146,13 +159,12 @@ def move(
     as_json: JsonOption = False,
 ) -> None:
     """Move a scheduled send to another time."""
-    with calling(api):
-        answer = api.reschedule(send_id, send_at)
+    answer = api.reschedule(send_id, send_at)
     print_answer(answer, f"Send {send_id} is scheduled for {answer['send_at']}.", console, as_json=as_json)
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def recipients(
     send_id: SendIdArgument,
     *,
@@ -165,10 +177,9 @@ def recipients(
     as_json: JsonOption = False,
 ) -> None:
     """Show the notifications of a send with their statuses. It needs the log of recipients."""
-    with calling(api):
-        statuses = cast("list[Status]", status or [])
-        found = api.recipients(send_id, status=statuses, channel=channel or [], limit=min(limit, _PAGE))
-        rows = list(islice(found, limit))
+    statuses = cast("list[Status]", status or [])
+    found = api.recipients(send_id, status=statuses, channel=channel or [], limit=min(limit, _PAGE))
+    rows = list(islice(found, limit))
     if as_json:
         for row in rows:
             print_json(row)
@@ -186,15 +197,3 @@ def recipients(
 def _short(at: str) -> str:
     """Return the time of day of a time of today, and the date of another, so that a row fits into 80 columns."""
     return at[11:16] if at[:10] == datetime.now(UTC).date().isoformat() else at[:10]
-
-
-@contextmanager
-def calling(api: Client) -> Iterator[None]:
-    """Close the client after the command's calls. Raises CommandError with the API's reason."""
-    try:
-        with api:
-            yield
-    except ApiError as error:
-        raise CommandError(str(error)) from error
-    except httpx.HTTPError as error:
-        raise CommandError(f"The API does not answer: {error}. `masscomm status` shows the local stack.") from error

@@ -6,9 +6,9 @@ import typer
 from rich.text import Text
 
 from cli.errors import CommandError
-from cli.options import JsonOption, given
+from cli.options import JsonOption
 from cli.sending import pairs
-from cli.sends import calling, rest_api
+from cli.sends import calling
 from cli.terminal import Terminal, print_json
 from masscomm_client import Client
 from masscomm_client.types import PreviewedMessage, PreviewRequest
@@ -20,7 +20,7 @@ ClubOption = Annotated[int, typer.Option("--club", help="The tenant.")]
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def preview(
     *,
     api: Client,
@@ -55,8 +55,7 @@ def preview(
         fields["draft"] = {"title": title, "body": body, "html": html, "url": link}
     elif any(each is not None for each in (title, body, html, link)):
         raise CommandError("A template that is not saved needs --title and --body.")
-    with calling(api):
-        found = api.preview(**fields)
+    found = api.preview(**fields)
     if as_json:
         print_json(found)
     else:
@@ -69,7 +68,7 @@ def preview(
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def check(
     *,
     api: Client,
@@ -78,8 +77,7 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Name the saved templates from which no message can be rendered. Exit status 1 if there are any."""
-    with calling(api):
-        found = list(api.templates(club_id=club or [], type=kind or [], limit=100))
+    found = list(api.templates(club_id=club or [], type=kind or [], limit=100))
     failing = [template for template in found if template["problem"] is not None]
     for template in failing:
         if as_json:

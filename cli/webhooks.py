@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from cli.options import JsonOption, given
-from cli.sends import calling, rest_api
+from cli.options import JsonOption
+from cli.sends import calling
 from cli.terminal import Terminal, print_answer, print_json
 from masscomm_client import Client
 from masscomm_client.types import CreateWebhookRequest
@@ -24,7 +24,7 @@ EventOption = Annotated[
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def create(
     address: Annotated[str, typer.Argument(metavar="URL", help="The address that receives the events.")],
     *,
@@ -38,13 +38,12 @@ def create(
     fields: CreateWebhookRequest = {"club_id": club, "url": address, "description": description}
     if event:
         fields["event_types"] = event  # type: ignore[typeddict-item]  # the API checks the names
-    with calling(api):
-        answer = api.create_webhook(**fields)
+    answer = api.create_webhook(**fields)
     _print_secret(answer, as_json=as_json)
 
 
 @app.command("list")
-@given(api=rest_api)
+@calling
 def list_endpoints(
     *,
     api: Client,
@@ -52,8 +51,7 @@ def list_endpoints(
     as_json: JsonOption = False,
 ) -> None:
     """Show the endpoints. An operator, who sees every club, names the clubs."""
-    with calling(api):
-        rows = list(api.webhooks(club_id=club or []))
+    rows = list(api.webhooks(club_id=club or []))
     if as_json:
         for row in rows:
             print_json(row)
@@ -70,60 +68,54 @@ def list_endpoints(
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def show(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Print an endpoint as the API returns it, in JSON."""
-    with calling(api):
-        print_json(api.webhook(endpoint), indent=None if as_json else 2)
+    print_json(api.webhook(endpoint), indent=None if as_json else 2)
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def enable(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Enable an endpoint. Deliveries that failed meanwhile can be sent again."""
-    with calling(api):
-        answer = api.change_webhook(endpoint, enabled=True)
+    answer = api.change_webhook(endpoint, enabled=True)
     print_answer(answer, f"{endpoint} is enabled.", console, as_json=as_json)
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def disable(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Disable an endpoint: it receives nothing until it is enabled."""
-    with calling(api):
-        answer = api.change_webhook(endpoint, enabled=False)
+    answer = api.change_webhook(endpoint, enabled=False)
     print_answer(answer, f"{endpoint} is disabled.", console, as_json=as_json)
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def delete(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Delete an endpoint."""
-    with calling(api):
-        answer = api.delete_webhook(endpoint)
+    answer = api.delete_webhook(endpoint)
     print_answer(answer, f"{endpoint} is deleted.", console, as_json=as_json)
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def rotate(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Give an endpoint a new secret and print it. The previous one also signs for 24 hours."""
-    with calling(api):
-        answer = api.rotate_webhook(endpoint)
+    answer = api.rotate_webhook(endpoint)
     _print_secret(answer, as_json=as_json)
 
 
 @app.command("test")
-@given(api=rest_api)
+@calling
 def send_test(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Send an endpoint the event webhook.test."""
-    with calling(api):
-        answer = api.test_webhook(endpoint)
+    answer = api.test_webhook(endpoint)
     _print_delivery(answer, "is sent within a minute", as_json=as_json)
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def deliveries(
     endpoint: EndpointArgument,
     *,
@@ -132,8 +124,7 @@ def deliveries(
     as_json: JsonOption = False,
 ) -> None:
     """Show the deliveries of an endpoint, the latest first, with the result of the last attempt."""
-    with calling(api):
-        rows = list(islice(api.webhook_deliveries(endpoint, limit=min(limit, _PAGE)), limit))
+    rows = list(islice(api.webhook_deliveries(endpoint, limit=min(limit, _PAGE)), limit))
     if as_json:
         for row in rows:
             print_json(row)
@@ -151,7 +142,7 @@ def deliveries(
 
 
 @app.command()
-@given(api=rest_api)
+@calling
 def resend(
     endpoint: EndpointArgument,
     delivery: Annotated[str, typer.Argument(metavar="DELIVERY", help="The id of the delivery.")],
@@ -160,8 +151,7 @@ def resend(
     as_json: JsonOption = False,
 ) -> None:
     """Attempt a delivery again."""
-    with calling(api):
-        answer = api.resend_webhook(endpoint, delivery)
+    answer = api.resend_webhook(endpoint, delivery)
     _print_delivery(answer, "is sent again within a minute", as_json=as_json)
 
 
