@@ -195,8 +195,8 @@ def test_statement_that_is_no_query_is_rejected(writing: Writing) -> None:
         with pytest.raises(Stop, match=r"^the query failed: \[") as rejected:
             answer(writing, command.format(table=writing.table.name))
         assert "\n" not in str(rejected.value)
-        assert writing.table.appended() == end, command
-        assert writing.spark.sql("show tables in archive.masscomm").collect() == tables, command
+    assert writing.table.appended() == end
+    assert writing.spark.sql("show tables in archive.masscomm").collect() == tables
 
 
 def test_queries_of_every_form_are_answered(writing: Writing) -> None:
