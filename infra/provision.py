@@ -200,7 +200,7 @@ def _tables_and_users(database_url: str) -> Step:
 
 
 def _earlier_archive(database_url: str) -> list[str]:
-    from spark_metrics.archive_mark import pending_moves
+    from spark_metrics.archive.mark import pending_moves
 
     with psycopg.connect(database_url) as connection:
         return pending_moves(connection)

@@ -1,8 +1,8 @@
 """The streaming job: `python -m spark_metrics.job`. It consumes the topics and writes the counts to Postgres.
 
-The settings are environment variables (spark_metrics.settings). The job waits for missing dependencies, continues at
-the offsets stored in Postgres, and ends with status 0 on SIGTERM or Ctrl-C. It ends with status 1 if a dependency stays
-down too long or a setting is invalid; the last log line contains the reason.
+The settings are environment variables (spark_metrics.common.settings). The job waits for missing dependencies,
+continues at the offsets stored in Postgres, and ends with status 0 on SIGTERM or Ctrl-C. It ends with status 1 if a
+dependency stays down too long or a setting is invalid; the last log line contains the reason.
 """
 
 import gc
@@ -28,23 +28,23 @@ from masscomm.kafka.offsets import by_topic
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.kafka.source_records import KafkaSourceRecords
 from masscomm.observability import metrics
-from spark_metrics.archive_mark import check_archive_dir
-from spark_metrics.archiver import Archiver
-from spark_metrics.batches import BatchCounter, NewWriters
-from spark_metrics.broker import Broker, Offsets
-from spark_metrics.command import exit_status
-from spark_metrics.database import first_line
-from spark_metrics.facts import facts
-from spark_metrics.lanes import Lanes
-from spark_metrics.late_schemas import LateSchemas
-from spark_metrics.session import kafka_records, spark_session, topic_names
-from spark_metrics.settings import Settings, settings_from
-from spark_metrics.sink import PostgresSink
-from spark_metrics.starting import check_topics, start_of
-from spark_metrics.status import StatusWriter
-from spark_metrics.views import load_views
-from spark_metrics.waiting import DependencyWaiter
-from spark_metrics.writers import KnownWriters, no_writers, registered_ids
+from spark_metrics.archive.archiver import Archiver
+from spark_metrics.archive.mark import check_archive_dir
+from spark_metrics.common.broker import Broker, Offsets
+from spark_metrics.common.command import exit_status
+from spark_metrics.common.database import first_line
+from spark_metrics.common.session import kafka_records, spark_session, topic_names
+from spark_metrics.common.settings import Settings, settings_from
+from spark_metrics.common.starting import check_topics, start_of
+from spark_metrics.common.waiting import DependencyWaiter
+from spark_metrics.counting.batches import BatchCounter, NewWriters
+from spark_metrics.counting.facts import facts
+from spark_metrics.counting.lanes import Lanes
+from spark_metrics.counting.late_schemas import LateSchemas
+from spark_metrics.counting.sink import PostgresSink
+from spark_metrics.counting.status import StatusWriter
+from spark_metrics.counting.views import load_views
+from spark_metrics.counting.writers import KnownWriters, no_writers, registered_ids
 
 _log = logging.getLogger("spark_metrics")
 

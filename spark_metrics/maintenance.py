@@ -16,12 +16,12 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from spark_metrics.archive_mark import check_table
-from spark_metrics.archive_table import ArchiveTable
-from spark_metrics.command import exit_status_with_spark
-from spark_metrics.database import connect
-from spark_metrics.settings import Settings
-from spark_metrics.uncounted import UncountedTable
+from spark_metrics.archive.mark import check_table
+from spark_metrics.archive.table import ArchiveTable
+from spark_metrics.archive.uncounted import UncountedTable
+from spark_metrics.common.command import exit_status_with_spark
+from spark_metrics.common.database import connect
+from spark_metrics.common.settings import Settings
 
 _log = logging.getLogger("spark_metrics.maintenance")
 

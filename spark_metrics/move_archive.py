@@ -25,13 +25,13 @@ from pyspark.sql import functions as F
 
 from masscomm.aws import endpoint
 from masscomm.errors import Stop
-from spark_metrics.archive_mark import database_mark, in_earlier_form
-from spark_metrics.archive_table import ARCHIVED, COLUMNS, OF_RECIPIENTS, ArchiveTable, rows_of
-from spark_metrics.command import exit_status_with_spark
-from spark_metrics.database import connect
-from spark_metrics.iceberg import PLACE
-from spark_metrics.settings import Settings
-from spark_metrics.topic_check import archived_writers, decoded_again
+from spark_metrics.archive.iceberg import PLACE
+from spark_metrics.archive.mark import database_mark, in_earlier_form
+from spark_metrics.archive.table import ARCHIVED, COLUMNS, OF_RECIPIENTS, ArchiveTable, rows_of
+from spark_metrics.archive.topic_check import archived_writers, decoded_again
+from spark_metrics.common.command import exit_status_with_spark
+from spark_metrics.common.database import connect
+from spark_metrics.common.settings import Settings
 
 _MARK = "_archive_id"
 _DAYS = "date="

@@ -27,14 +27,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from masscomm.errors import Stop
-from spark_metrics.archive_mark import check_table
-from spark_metrics.archive_table import ArchiveTable
-from spark_metrics.command import exit_status_with_spark
-from spark_metrics.database import connect
-from spark_metrics.iceberg import reason_of
-from spark_metrics.settings import Settings
-from spark_metrics.span import instant
-from spark_metrics.uncounted import UncountedTable, counted_records
+from spark_metrics.archive.mark import check_table
+from spark_metrics.archive.table import ArchiveTable
+from spark_metrics.archive.uncounted import UncountedTable, counted_records
+from spark_metrics.common.command import exit_status_with_spark
+from spark_metrics.common.database import connect
+from spark_metrics.common.session import reason_of
+from spark_metrics.common.settings import Settings
+from spark_metrics.common.span import instant
 
 _EVERY_ROW = 2**31 - 1
 

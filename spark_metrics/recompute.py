@@ -35,22 +35,22 @@ from pyspark.sql import functions as F
 from masscomm.errors import Retry, Stop
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import METRICS_DIFFERENCES
-from spark_metrics import recipient_log
-from spark_metrics.archive_mark import check_table
-from spark_metrics.archive_table import ArchiveTable
-from spark_metrics.command import exit_status_with_spark
-from spark_metrics.database import connect, postgres_errors
-from spark_metrics.iceberg import PLACE, Appended
-from spark_metrics.lane_merge import Plan
-from spark_metrics.lanes import Lanes
-from spark_metrics.served import SCHEMA, TABLES, RecomputedTables, Served, log_of, tables_of
-from spark_metrics.settings import Settings
-from spark_metrics.sink import between_batches
-from spark_metrics.sources import kinds_of_topics
-from spark_metrics.span import AHEAD, CLOCKS, Span, instant
+from spark_metrics.archive.iceberg import PLACE, Appended
+from spark_metrics.archive.mark import check_table
+from spark_metrics.archive.table import ArchiveTable
+from spark_metrics.archive.topic_check import topics_differ
+from spark_metrics.common.command import exit_status_with_spark
+from spark_metrics.common.database import connect, postgres_errors
+from spark_metrics.common.settings import Settings
+from spark_metrics.common.sources import kinds_of_topics
+from spark_metrics.common.span import AHEAD, CLOCKS, Span, instant
+from spark_metrics.counting import recipient_log
+from spark_metrics.counting.lane_merge import Plan
+from spark_metrics.counting.lanes import Lanes
+from spark_metrics.counting.served import SCHEMA, TABLES, RecomputedTables, Served, log_of, tables_of
+from spark_metrics.counting.sink import between_batches
+from spark_metrics.counting.views import complete, kept_since, load_views, maintained_since
 from spark_metrics.sql import read_sql
-from spark_metrics.topic_check import topics_differ
-from spark_metrics.views import complete, kept_since, load_views, maintained_since
 
 _POLL_S = 1.0
 # The records of a part, which its lanes merge in one transaction each: this bounds their temporary tables.

@@ -26,12 +26,12 @@ from masscomm.domain.grains import Grain
 from masscomm.domain.time_limits import QUARANTINE_KEPT_DAYS, SENDS_KEPT_DAYS
 from masscomm.errors import Stop
 from masscomm.integers import integer
-from spark_metrics.command import exit_status
-from spark_metrics.database import connect
-from spark_metrics.partitions import LOG, TABLES, drop_before, keep_since
-from spark_metrics.problems import Problem
-from spark_metrics.settings import view_names
-from spark_metrics.views import View, load_views
+from spark_metrics.common.command import exit_status
+from spark_metrics.common.database import connect
+from spark_metrics.common.settings import view_names
+from spark_metrics.counting.partitions import LOG, TABLES, drop_before, keep_since
+from spark_metrics.counting.problems import Problem
+from spark_metrics.counting.views import View, load_views
 
 _log = logging.getLogger("spark_metrics.retention")
 

@@ -59,16 +59,16 @@ from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.kafka.avro import HttpSchemaRegistry
 from masscomm.kafka.offsets import by_topic
 from masscomm.kafka.topics import chain_topics
-from spark_metrics import counted_ids
-from spark_metrics.archiver import Archiver
-from spark_metrics.batches import count_batch
-from spark_metrics.broker import Broker
-from spark_metrics.facts import facts
-from spark_metrics.lanes import Lanes
-from spark_metrics.session import kafka_records, spark_session, topic_names
-from spark_metrics.settings import Settings
-from spark_metrics.sink import Merged, PostgresSink
-from spark_metrics.writers import KnownWriters, registered_ids
+from spark_metrics.archive.archiver import Archiver
+from spark_metrics.common.broker import Broker
+from spark_metrics.common.session import kafka_records, spark_session, topic_names
+from spark_metrics.common.settings import Settings
+from spark_metrics.counting import counted_ids
+from spark_metrics.counting.batches import count_batch
+from spark_metrics.counting.facts import facts
+from spark_metrics.counting.lanes import Lanes
+from spark_metrics.counting.sink import Merged, PostgresSink
+from spark_metrics.counting.writers import KnownWriters, registered_ids
 from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.session import new_session
 
@@ -423,7 +423,7 @@ def main() -> None:
     parser.add_argument("--verbose", action="store_true", help="print the duration of each batch")
     chosen = parser.parse_args()
     if chosen.verbose:
-        logging.getLogger("spark_metrics.batches").setLevel(logging.INFO)
+        logging.getLogger("spark_metrics.counting.batches").setLevel(logging.INFO)
         logging.basicConfig()
     with tempfile.TemporaryDirectory() as folder:
         stack = StackConfig.on_free_ports(Path(folder))

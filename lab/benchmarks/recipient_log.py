@@ -24,12 +24,12 @@ from local.devstack.stack import Stack
 from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.kafka.avro import HttpSchemaRegistry
 from masscomm.kafka.topics import chain_topics
-from spark_metrics.facts import facts
-from spark_metrics.session import kafka_records, spark_session
-from spark_metrics.settings import Settings
-from spark_metrics.sink import PostgresSink
-from spark_metrics.views import load_views
-from spark_metrics.writers import KnownWriters, registered_ids
+from spark_metrics.common.session import kafka_records, spark_session
+from spark_metrics.common.settings import Settings
+from spark_metrics.counting.facts import facts
+from spark_metrics.counting.sink import PostgresSink
+from spark_metrics.counting.views import load_views
+from spark_metrics.counting.writers import KnownWriters, registered_ids
 from tests.support.servers.metrics_database import metrics_database
 
 RECIPIENTS, SENDS = 500, 300
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--verbose", action="store_true", help="print the duration of each batch")
     chosen = parser.parse_args()
     if chosen.verbose:
-        logging.getLogger("spark_metrics.batches").setLevel(logging.INFO)
+        logging.getLogger("spark_metrics.counting.batches").setLevel(logging.INFO)
         logging.basicConfig()
     with tempfile.TemporaryDirectory() as folder:
         stack = StackConfig.on_free_ports(Path(folder))

@@ -87,7 +87,7 @@ select exists (
 
 
 def _earlier_archive(config: StackConfig) -> list[str]:
-    from spark_metrics.archive_mark import pending_moves
+    from spark_metrics.archive.mark import pending_moves
 
     with psycopg.connect(config.database_url("metrics")) as connection:
         return pending_moves(connection)

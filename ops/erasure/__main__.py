@@ -42,11 +42,11 @@ from ops.erasure.item_tables import ItemTables
 from ops.erasure.person import ERASED_USER, Person
 from ops.erasure.remains import remaining_data
 from ops.erasure.search_indices import SearchIndices
-from spark_metrics.archive_mark import check_table
-from spark_metrics.archive_table import ArchiveTable
-from spark_metrics.database import connect
-from spark_metrics.session import spark_session
-from spark_metrics.settings import Settings, settings_from
+from spark_metrics.archive.mark import check_table
+from spark_metrics.archive.table import ArchiveTable
+from spark_metrics.common.database import connect
+from spark_metrics.common.session import spark_session
+from spark_metrics.common.settings import Settings, settings_from
 
 _log = logging.getLogger("erasure")
 

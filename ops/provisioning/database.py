@@ -32,7 +32,7 @@ SELECT FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole
 """
 
 # This lock is held until the connection ends. If two sessions create the same object concurrently, PostgreSQL refuses
-# one of them, even with IF NOT EXISTS. The metrics job has a lock of its own (spark_metrics.sink.BATCH_LOCK):
+# one of them, even with IF NOT EXISTS. The metrics job has a lock of its own (spark_metrics.counting.sink.BATCH_LOCK):
 # provisioning may have to repair what a batch waits for.
 _EXCLUSIVE = "select pg_advisory_lock(4602678821)"
 

@@ -17,6 +17,6 @@ create table if not exists counts_minute (
 );
 
 -- Each batch updates the rows of the hour and the day. With room for a second version in its page, an update writes no index
--- entry: 2.2 us a record and table, not 3.5, and the tables become no larger. spark_metrics.partitions has it for later partitions.
+-- entry: 2.2 us a record and table, not 3.5, and the tables become no larger. spark_metrics.counting.partitions has it for later partitions.
 create table if not exists counts_hour (like counts_minute including all) with (fillfactor = 50);
 create table if not exists counts_day (like counts_minute including all) with (fillfactor = 50);

@@ -37,7 +37,7 @@ create table if not exists stream_watermark (
 alter table stream_status add column if not exists late bigint;
 alter table stream_status add column if not exists lags jsonb;
 alter table stream_status add column if not exists input_rate double precision;
--- archive_id: the mark of the archive of this database's records (spark_metrics.archive_mark); null: no archive
+-- archive_id: the mark of the archive of this database's records (spark_metrics.archive.mark); null: no archive
 alter table stream_status add column if not exists archive_id uuid;
 -- forgotten_before: ids that were counted before this time are forgotten, for any present redelivery window
 alter table stream_status add column if not exists forgotten_before timestamptz;
@@ -97,7 +97,7 @@ create table if not exists lane_offsets (
 );
 
 -- The tables with the deterministic ids of counted records: a redelivering function produces the same id at another offset. The job
--- creates and drops them (spark_metrics.counted_ids), each with the columns record_id and source (send, delivery or outcome).
+-- creates and drops them (spark_metrics.counting.counted_ids), each with the columns record_id and source (send, delivery or outcome).
 -- since: when the first id was stored; new ids are stored in the latest table
 create table if not exists counted_id_tables (
     name  text        primary key,
@@ -135,7 +135,7 @@ begin
     end if;
 end $$;
 
--- Records that cannot be counted, by position. reason: a value of spark_metrics.problems.Problem.
+-- Records that cannot be counted, by position. reason: a value of spark_metrics.counting.problems.Problem.
 create table if not exists quarantine (
     topic          text        not null,
     partition      integer     not null,

@@ -1,4 +1,4 @@
--- Views: further sums of the counts (spark_metrics.views), merged with them. Written by spark_metrics only.
+-- Views: further sums of the counts (spark_metrics.counting.views), merged with them. Written by spark_metrics only.
 
 -- The views that the stream maintains. since: records counted before it are not in the view (recompute --swap adds them);
 -- kept_since: older rows were deleted by spark_metrics.retention.

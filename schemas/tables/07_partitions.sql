@@ -1,7 +1,7 @@
 -- Tables that grow with time are partitioned by it, so that spark_metrics.retention drops old rows as whole tables:
 --
 --   T_until_20261201   all rows before this day (UTC); an earlier version's whole table
---   T_20261201         a month or a year that begins on this day; the job makes it beforehand (spark_metrics.partitions)
+--   T_20261201         a month or a year that begins on this day; the job makes it beforehand (spark_metrics.counting.partitions)
 --   T_other            times without a partition, such as those of a wrong clock
 --
 -- A table that is not partitioned yet becomes its own first partition: its rows are read once, and not written again.

@@ -1,4 +1,4 @@
--- The temporary tables of a lane (spark_metrics.lane_merge); they are empty at the end of each transaction.
+-- The temporary tables of a lane (spark_metrics.counting.lane_merge); they are empty at the end of each transaction.
 create temporary table if not exists batch_counts (
     source      text    not null,
     send_id     text    not null,

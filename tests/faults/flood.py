@@ -14,7 +14,7 @@ from masscomm.cdc.change_events import ChangeDecoder
 from masscomm.errors import DeadLetter
 from masscomm.kafka import topics
 from masscomm.kafka.event import KafkaRecord
-from spark_metrics.sources import SEND
+from spark_metrics.common.sources import SEND
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import FaultOf, Send
 from tests.support.inputs.hostile_records import HostileRecord, hostile_records

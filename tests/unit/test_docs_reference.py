@@ -24,7 +24,7 @@ from masscomm.kafka import topics
 from masscomm.observability.metric_names import ALL
 from ops.openapi import route_table
 from ops.openapi.document import APIS
-from spark_metrics.settings import Settings, variable_of
+from spark_metrics.common.settings import Settings, variable_of
 from tests.support import prose
 
 SPAN = re.compile(r"`([^`\n]+)`|^ {4,}(\S.*)$", re.MULTILINE)

@@ -20,7 +20,8 @@ from functions.metrics_handler.store.buckets import utc_buckets, zone_days
 from functions.metrics_handler.store.port import MetricsQuery
 from functions.metrics_handler.routes import metrics
 from masscomm.domain.grains import Grain
-from spark_metrics import job, lane_merge, served
+from spark_metrics import job
+from spark_metrics.counting import lane_merge, served
 
 new = metrics._granularity("quarter_hour")
 start, end = datetime(2026, 11, 22, tzinfo=UTC), datetime(2026, 11, 23, tzinfo=UTC)

@@ -277,7 +277,7 @@ class LogRow:
     type: str
     status: str
     reason: str
-    # The fields of spark_metrics.sources.DECISION that are known; None: no decision is stored.
+    # The fields of spark_metrics.common.sources.DECISION that are known; None: no decision is stored.
     decision: Mapping[str, Any] | None = None
 
 

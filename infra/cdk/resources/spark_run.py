@@ -26,7 +26,7 @@ _JARS = ("spark", "msk_iam", "iceberg_aws")
 # The part of a worker's memory outside of its JVM's heap: Python workers, and buffers of the network and of Iceberg. By
 # default, it is a tenth of the heap: https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/app-behavior.html
 _OVERHEAD_GB = 2
-# The options equal those in spark_metrics/session.py, which has their reasons; a test compares them.
+# The options equal those in spark_metrics/common/session.py, which has their reasons; a test compares them.
 _JVM_OPTIONS = (
     "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
     " -Dorg.apache.avro.limits.bytes.maxLength=2200000"

@@ -22,8 +22,8 @@ from ops.provisioning.database import (
     outdated_registry_user,
     outdated_users,
 )
-from spark_metrics.partitions import LOG, drop_before, make_partitions, partitions_of
-from spark_metrics.sink import BATCH_LOCK
+from spark_metrics.counting.partitions import LOG, drop_before, make_partitions, partitions_of
+from spark_metrics.counting.sink import BATCH_LOCK
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from local.devstack.config import StackConfig
-from spark_metrics import session
-from spark_metrics.session import kafka_range
-from spark_metrics.settings import Settings
+from spark_metrics.common import session
+from spark_metrics.common.session import kafka_range
+from spark_metrics.common.settings import Settings
 from tests.support.servers.kafka_topics import make_topic
 from tests.support.spark.session import PY4J_SOCKETS
 

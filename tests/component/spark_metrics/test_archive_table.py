@@ -15,13 +15,13 @@ from local.devstack.config import StackConfig
 from masscomm.errors import Stop
 from masscomm.kafka.avro import InMemorySchemaRegistry
 from ops.provisioning.database import TABLES, apply_sql
-from spark_metrics.archive_mark import check_table, claim_table
-from spark_metrics.archive_table import ArchiveTable
-from spark_metrics.archiver import Archiver
-from spark_metrics.broker import Ends
-from spark_metrics.database import connect
-from spark_metrics.iceberg import OtherWriter
-from spark_metrics.writers import KnownWriters
+from spark_metrics.archive.archiver import Archiver
+from spark_metrics.archive.iceberg import OtherWriter
+from spark_metrics.archive.mark import check_table, claim_table
+from spark_metrics.archive.table import ArchiveTable
+from spark_metrics.common.broker import Ends
+from spark_metrics.common.database import connect
+from spark_metrics.counting.writers import KnownWriters
 from tests.support.fault_stack.proxy import Loop, TcpProxy
 from tests.support.spark.archive_writing import SENDS, Writing
 from tests.support.spark.archived import NEW, OLD, SCHEMAS, WRITERS, a_send, an_outcome

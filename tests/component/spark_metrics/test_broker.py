@@ -4,7 +4,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from local.devstack.config import StackConfig
-from spark_metrics.broker import Broker
+from spark_metrics.common.broker import Broker
 from tests.support.spark.metrics_job import wait_until
 
 

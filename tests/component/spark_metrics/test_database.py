@@ -10,7 +10,7 @@ from psycopg import sql
 from local.devstack.config import StackConfig
 from masscomm.errors import Stop
 from ops.provisioning.database import TABLES, apply_sql
-from spark_metrics.database import connect
+from spark_metrics.common.database import connect
 
 
 @pytest.fixture

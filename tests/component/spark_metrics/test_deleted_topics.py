@@ -12,7 +12,7 @@ from local.devstack.config import StackConfig
 from local.devstack.provision import create_topics, register_schemas
 from local.devstack.stack import Stack
 from masscomm.kafka.topics import chain_topics
-from spark_metrics.broker import Broker
+from spark_metrics.common.broker import Broker
 from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.metrics_job import WAIT_S, Job, StartJob, await_watermark, jobs_on, query_value, wait_until
 

@@ -22,9 +22,9 @@ HOSTS = {"glue": f"glue.{REGION}.amazonaws.com", "s3": f"s3.{REGION}.amazonaws.c
 COLUMNS = "topic string, partition int, kafka_offset bigint, at timestamp"
 # Two appends, the second by a writer that has read the end of the first.
 APPENDING = f"""
-from spark_metrics.iceberg import MarkedTable
-from spark_metrics.session import spark_session
-from spark_metrics.settings import GLUE, Settings
+from spark_metrics.archive.iceberg import MarkedTable
+from spark_metrics.common.session import spark_session
+from spark_metrics.common.settings import GLUE, Settings
 
 settings = Settings(
     bootstrap_servers="", registry_url="", database_url="", jars={{jars!r}},

@@ -25,8 +25,8 @@ from masscomm.domain.categories import resolve_channels
 from masscomm.errors import Stop
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.topics import chain_topics
+from spark_metrics.common.settings import Settings
 from spark_metrics.job import Job
-from spark_metrics.settings import Settings
 from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.documented import as_the_pages_say
 from tests.support.spark.metrics_job import (

@@ -7,11 +7,11 @@ import psycopg
 import pytest
 
 from masscomm.errors import Retry
-from spark_metrics import lane_merge
-from spark_metrics.database import connect
-from spark_metrics.lane_merge import LaneResult, LaneRow, Plan, run_lane
-from spark_metrics.served import SCHEMA, TABLES, RecomputedTables
-from spark_metrics.sources import kinds_of_topics
+from spark_metrics.common.database import connect
+from spark_metrics.common.sources import kinds_of_topics
+from spark_metrics.counting import lane_merge
+from spark_metrics.counting.lane_merge import LaneResult, LaneRow, Plan, run_lane
+from spark_metrics.counting.served import SCHEMA, TABLES, RecomputedTables
 
 NAMES = [*TABLES, "recipient_log"]
 LEFT = "select count(*) from pg_class where relnamespace = 'recompute'::regnamespace and relkind = 'r'"

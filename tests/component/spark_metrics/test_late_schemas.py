@@ -11,11 +11,11 @@ from masscomm.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.producer import InMemoryProducer
 from masscomm.kafka.source_records import InMemorySourceRecords
-from spark_metrics.late_schemas import LateSchemas, written_topics
-from spark_metrics.problems import Problem
-from spark_metrics.sink import PostgresSink
-from spark_metrics.sources import all_sources
-from spark_metrics.writers import KnownWriters
+from spark_metrics.common.sources import all_sources
+from spark_metrics.counting.late_schemas import LateSchemas, written_topics
+from spark_metrics.counting.problems import Problem
+from spark_metrics.counting.sink import PostgresSink
+from spark_metrics.counting.writers import KnownWriters
 
 _NOW = 1_790_000_000_000
 

@@ -15,13 +15,13 @@ from pyspark.sql import SparkSession
 
 from masscomm.errors import Stop
 from spark_metrics import move_archive
-from spark_metrics.archive_mark import check_table
-from spark_metrics.archive_table import ArchiveTable
+from spark_metrics.archive.mark import check_table
+from spark_metrics.archive.table import ArchiveTable
+from spark_metrics.common.settings import Settings
+from spark_metrics.common.span import Span
+from spark_metrics.counting.sink import PostgresSink
 from spark_metrics.move_archive import redelivered
 from spark_metrics.recompute import Recompute
-from spark_metrics.settings import Settings
-from spark_metrics.sink import PostgresSink
-from spark_metrics.span import Span
 from tests.support.spark.archived import OUTCOME, WRITERS
 from tests.support.spark.session import PY4J_SOCKETS
 

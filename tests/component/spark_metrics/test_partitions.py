@@ -10,10 +10,10 @@ import pytest
 from masscomm.domain.grains import Grain
 from ops.provisioning.database import TABLES as FILES
 from ops.provisioning.database import apply_sql
-from spark_metrics.database import connect
-from spark_metrics.partitions import LOG, TABLES, Partitioned, drop_before, make_partitions, partitions_of
+from spark_metrics.common.database import connect
+from spark_metrics.counting.partitions import LOG, TABLES, Partitioned, drop_before, make_partitions, partitions_of
+from spark_metrics.counting.views import kept_since
 from spark_metrics.retention import delete_sends
-from spark_metrics.views import kept_since
 
 MINUTES, DAYS = TABLES[Grain.MINUTE.table], TABLES[Grain.DAY.table]
 NOW = datetime.now(UTC)

@@ -20,10 +20,10 @@ from local.devstack.service import base_environment
 from local.devstack.services.spark import spark_jars
 from masscomm.errors import Stop
 from ops.erasure.person import ERASED_USER
-from spark_metrics.archive_table import ArchiveTable
+from spark_metrics.archive.table import ArchiveTable
+from spark_metrics.archive.uncounted import UncountedTable
 from spark_metrics.maintenance import maintain
 from spark_metrics.query import query
-from spark_metrics.uncounted import UncountedTable
 from tests.support.spark.archive_writing import SENDS, Writing
 from tests.support.spark.archived import NOW, a_send, an_outcome
 from tests.support.spark.counted_stream import CountedStream

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from spark_metrics.lane_merge import LaneRow, run_lane
-from spark_metrics.sink import PostgresSink
+from spark_metrics.counting.lane_merge import LaneRow, run_lane
+from spark_metrics.counting.sink import PostgresSink
 
 type User = int | None
 

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from masscomm.domain.categories import category_table
 from masscomm.errors import Retry, Stop
-from spark_metrics.iceberg import Appended
+from spark_metrics.archive.iceberg import Appended
+from spark_metrics.common.span import Span
 from spark_metrics.recompute import Recompute
-from spark_metrics.span import Span
 from tests.support.spark.archived import NOW, a_send, an_outcome
 from tests.support.spark.counted_stream import DAY_MS, CountedStream
 from tests.support.spark.session import PRODUCED_MS, PY4J_SOCKETS, ToFrame
@@ -137,7 +137,7 @@ def test_changed_settings_recount_no_earlier_record(stream: CountedStream, monke
     stream.both(a_send(0), a_send(1, channels=["sms"]))
     known = category_table()
     later = {name: replace(entry, channels=("webhook", "sms")) for name, entry in known.categories.items()}
-    monkeypatch.setattr("spark_metrics.facts.category_table", lambda: replace(known, categories=later))
+    monkeypatch.setattr("spark_metrics.counting.facts.category_table", lambda: replace(known, categories=later))
     assert stream.differing() == 0
 
 

@@ -6,12 +6,12 @@ from datetime import UTC, date, datetime, timedelta
 import psycopg
 import pytest
 
-from spark_metrics.database import connect
-from spark_metrics.partitions import LOG, drop_before, make_partitions, partitions_of
-from spark_metrics.problems import Problem
+from spark_metrics.common.database import connect
+from spark_metrics.counting.partitions import LOG, drop_before, make_partitions, partitions_of
+from spark_metrics.counting.problems import Problem
+from spark_metrics.counting.sink import PostgresSink
+from spark_metrics.counting.views import kept_since
 from spark_metrics.retention import delete_buckets, delete_quarantined, main
-from spark_metrics.sink import PostgresSink
-from spark_metrics.views import kept_since
 from tests.support.spark.club_days import CLUB_DAYS, TABLE
 
 TODAY = datetime.now(UTC).date()

@@ -14,11 +14,11 @@ from psycopg import sql
 
 from masscomm.domain.statuses import RANK, Status
 from masscomm.errors import Retry
-from spark_metrics.database import STREAM
-from spark_metrics.served import TABLES, RecomputedTables, Served, Table, log_of
-from spark_metrics.sink import PostgresSink
-from spark_metrics.span import Span
-from spark_metrics.states import BLOCK, stored
+from spark_metrics.common.database import STREAM
+from spark_metrics.common.span import Span
+from spark_metrics.common.states import BLOCK, stored
+from spark_metrics.counting.served import TABLES, RecomputedTables, Served, Table, log_of
+from spark_metrics.counting.sink import PostgresSink
 from tests.support.spark.session import PY4J_SOCKETS
 
 # A session of an earlier test of this process may leave sockets.

@@ -23,14 +23,14 @@ from local.devstack.provision import SCHEMAS, apply_sql
 from masscomm.errors import Retry, Stop
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECORDS_QUARANTINED
-from spark_metrics import lane_merge
-from spark_metrics.broker import Broker, Ends
-from spark_metrics.database import connect
-from spark_metrics.lane_merge import LaneResult, LaneRow, Plan, merge_lane, prepare
-from spark_metrics.problems import Problem
-from spark_metrics.sink import BATCH_LOCK, Fenced, Merged, PostgresSink, between_batches
-from spark_metrics.states import RUN
-from spark_metrics.status import StatusWriter
+from spark_metrics.common.broker import Broker, Ends
+from spark_metrics.common.database import connect
+from spark_metrics.common.states import RUN
+from spark_metrics.counting import lane_merge
+from spark_metrics.counting.lane_merge import LaneResult, LaneRow, Plan, merge_lane, prepare
+from spark_metrics.counting.problems import Problem
+from spark_metrics.counting.sink import BATCH_LOCK, Fenced, Merged, PostgresSink, between_batches
+from spark_metrics.counting.status import StatusWriter
 from tests.support.spark.metrics_job import wait_until
 
 AT_MS = 1_700_000_000_000
@@ -91,7 +91,7 @@ def a_chunk(offset: int, **changes: Any) -> Record:
 
 
 def rows_of(record: Record, lanes: int) -> Iterator[LaneRow]:
-    """Return the rows that spark_metrics.lanes makes of a record."""
+    """Return the rows that spark_metrics.counting.lanes makes of a record."""
     r = record
     if r.problem == Problem.NOT_LEARNED:
         hashed = crc32(repr(r.place).encode())
@@ -167,7 +167,7 @@ def merge_lanes(
 
 
 def count(sink: PostgresSink, *records: Record, batch_id: int = 0, lanes: int = 3, **more: Any) -> Merged:
-    """Count a batch as spark_metrics.batches does, without Spark."""
+    """Count a batch as spark_metrics.counting.batches does, without Spark."""
     results = merge_lanes(sink, replace(sink.begin(lanes), **more), records)
     return sink.complete(results, batch_id=batch_id)
 
@@ -352,7 +352,7 @@ def test_equal_ids_in_two_lanes_count_once(sink: PostgresSink) -> None:
 
 
 def test_notification_is_in_totals_once_under_its_last_status(sink: PostgresSink) -> None:
-    """Statuses are merged by the rank in spark_metrics.states."""
+    """Statuses are merged by the rank in spark_metrics.common.states."""
     shared: dict[str, Any] = {"first_position": 510}
     count(sink, Record(0, number=1, counts=[("push", "held", None, 4)], **shared))
     assert [row[2:] for row in served(sink)["send_totals"]] == [("held", "", 4)]

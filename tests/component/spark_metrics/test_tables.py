@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from local.devstack.provision import SCHEMAS, apply_sql
-from spark_metrics import counted_ids
-from spark_metrics.lane_merge import prepare
+from spark_metrics.counting import counted_ids
+from spark_metrics.counting.lane_merge import prepare
 
 FILES = sorted((SCHEMAS / "tables").glob("*.sql"))
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

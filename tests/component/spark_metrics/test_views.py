@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 from masscomm.errors import Stop
-from spark_metrics.lane_merge import LaneRow, run_lane
-from spark_metrics.sink import PostgresSink
-from spark_metrics.views import View, complete, kept_since
+from spark_metrics.counting.lane_merge import LaneRow, run_lane
+from spark_metrics.counting.sink import PostgresSink
+from spark_metrics.counting.views import View, complete, kept_since
 from tests.support.spark.metrics_job import wait_until
 
 type Connection = psycopg.Connection[tuple[object, ...]]

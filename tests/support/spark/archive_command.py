@@ -10,10 +10,10 @@ import sys
 from datetime import datetime, timedelta
 
 from ops.erasure.person import ERASED_USER
-from spark_metrics.archive_table import ArchiveTable
+from spark_metrics.archive.table import ArchiveTable
+from spark_metrics.common.session import spark_session
+from spark_metrics.common.settings import settings_from
 from spark_metrics.maintenance import maintain
-from spark_metrics.session import spark_session
-from spark_metrics.settings import settings_from
 
 SNAPSHOTS = timedelta(hours=1)
 

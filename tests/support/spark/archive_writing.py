@@ -5,12 +5,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from masscomm.domain.limits import FAR_FUTURE_MS
-from spark_metrics.archive_mark import claim_table
-from spark_metrics.archive_table import ArchiveTable, rows_of
-from spark_metrics.database import connect
-from spark_metrics.facts import facts
-from spark_metrics.settings import Settings
-from spark_metrics.sink import PostgresSink
+from spark_metrics.archive.mark import claim_table
+from spark_metrics.archive.table import ArchiveTable, rows_of
+from spark_metrics.common.database import connect
+from spark_metrics.common.settings import Settings
+from spark_metrics.counting.facts import facts
+from spark_metrics.counting.sink import PostgresSink
 from tests.support.spark.archived import WRITERS
 from tests.support.spark.session import Record, ToFrame
 

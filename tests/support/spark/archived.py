@@ -9,7 +9,7 @@ import fastavro
 
 from masscomm.domain.ids import chunk_id, derived_id
 from masscomm.kafka.avro import own_schema
-from spark_metrics.decode import Writers
+from spark_metrics.counting.decode import Writers
 from tests.support.spark.session import PRODUCED_MS, Record
 
 OLD, NEW, OUTCOME = 1, 2, 3

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from spark_metrics.views import View
+from spark_metrics.counting.views import View
 
 DAY_S = 86_400
 TABLE = (

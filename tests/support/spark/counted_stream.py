@@ -6,17 +6,17 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from masscomm.domain.limits import FAR_FUTURE_MS
-from spark_metrics.archive_mark import claim_table
-from spark_metrics.archive_table import ArchiveTable, rows_of
-from spark_metrics.batches import count_batch
-from spark_metrics.facts import facts
-from spark_metrics.lanes import Lanes
+from spark_metrics.archive.mark import claim_table
+from spark_metrics.archive.table import ArchiveTable, rows_of
+from spark_metrics.archive.uncounted import UncountedTable
+from spark_metrics.common.settings import Settings
+from spark_metrics.common.span import Span
+from spark_metrics.counting.batches import count_batch
+from spark_metrics.counting.facts import facts
+from spark_metrics.counting.lanes import Lanes
+from spark_metrics.counting.sink import PostgresSink
+from spark_metrics.counting.views import load_views
 from spark_metrics.recompute import Recompute
-from spark_metrics.settings import Settings
-from spark_metrics.sink import PostgresSink
-from spark_metrics.span import Span
-from spark_metrics.uncounted import UncountedTable
-from spark_metrics.views import load_views
 from tests.support.spark.archived import WRITERS
 from tests.support.spark.session import Record, ToFrame
 

@@ -37,7 +37,7 @@ class Held:
         self._lane = point == BETWEEN_LANES
         self._alone_since: float | None = None
         self._connection = psycopg.connect(database, autocommit=True)
-        # The lock of a lane is spark_metrics.lane_merge's.
+        # The lock of a lane is spark_metrics.counting.lane_merge's.
         [lock] = self._connection.execute("select hashtext(current_schema)").fetchone() or [0]
         self._key = (lock, lanes * 100_000) if self._lane else (0, list(POINTS).index(point) + 1)
         how = "select pg_advisory_lock(%s, %s)" if self._lane else "select pg_advisory_lock(%s::bigint << 32 | %s)"

@@ -10,8 +10,8 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from local.devstack.services.spark import spark_jars
-from spark_metrics.session import spark_session
-from spark_metrics.settings import Settings
+from spark_metrics.common.session import spark_session
+from spark_metrics.common.settings import Settings
 
 # py4j leaves sockets of ended threads to the garbage collector, which warns of them at any time.
 PY4J_SOCKETS = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"

@@ -49,9 +49,8 @@ def test_the_jobs_sources_are_read_by_emrs_python() -> None:
 
 def test_the_jobs_sources_hold_each_statement_that_it_reads() -> None:
     sources = staged_sources(ROOMS) / "spark_metrics"
-    read = {
-        name for path in sources.glob("*.py") for name in re.findall(r'(?:read_sql|_run)\(\s*"(\w+)"', path.read_text())
-    }
+    texts = [path.read_text() for path in sources.rglob("*.py")]
+    read = {name for text in texts for name in re.findall(r'(?:read_sql|_run)\(\s*"(\w+)"', text)}
     assert {path.stem for path in (sources / "sql").glob("*.sql")} == read
 
 

@@ -15,7 +15,7 @@ from masscomm.errors import MasscommError
 from masscomm.kafka.avro import KNOWN_SUBJECT, HttpSchemaRegistry, own_schema
 from masscomm.kafka.topics import chain_topics
 from ops.provisioning.registry import register_schemas, unregistered
-from spark_metrics.writers import registered_ids
+from spark_metrics.counting.writers import registered_ids
 from tests.support.cdk.templates import (
     SynthesisedEnvironment,
     actions,

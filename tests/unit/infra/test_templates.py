@@ -22,7 +22,7 @@ from masscomm.kafka.topics import DEAD_LETTER, DEAD_LETTER_STATUS, cdc_topic, cd
 from masscomm.observability.metric_names import DAILY_RUNS
 from masscomm.operations.dead_letter_replays import sources as sources_of_dead_letters
 from masscomm.texts import Text
-from spark_metrics.session import JVM_OPTIONS
+from spark_metrics.common.session import JVM_OPTIONS
 from tests.support.cdk.synthesise import REPLACING, SYNTHESISED
 from tests.support.cdk.templates import (
     OUTSIDE_THE_VPC,

@@ -167,7 +167,7 @@ def test_every_connection_to_the_metrics_database_is_verified() -> None:
                 assert ast.unparse(address.func) in _VERIFIED, path
     assert found == {
         *("functions/metrics_handler/handler.py", "functions/webhook_events/handler.py"),
-        *("masscomm/stores/metrics_database.py", "spark_metrics/database.py"),
+        *("masscomm/stores/metrics_database.py", "spark_metrics/common/database.py"),
     }
 
 

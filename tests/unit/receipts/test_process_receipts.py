@@ -13,7 +13,7 @@ from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S, SENT_MESSAGES_KE
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.observability import traces
-from spark_metrics.states import REASONS
+from spark_metrics.common.states import REASONS
 from tests.support.contracts.sent_messages import SentMessagesContract, outcome
 from tests.support.harness.chain import NOW, SEND_ID, entry
 from tests.support.harness.receipts import Receipts

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from masscomm.domain.limits import FAR_FUTURE_MS
-from spark_metrics.decode import Writers
-from spark_metrics.facts import facts
+from spark_metrics.counting.decode import Writers
+from spark_metrics.counting.facts import facts
 from tests.support.spark.session import PY4J_SOCKETS, Record, ToFrame
 
 

@@ -1,7 +1,7 @@
 """The options of the archive's catalog."""
 
-from spark_metrics.iceberg import catalog_options
-from spark_metrics.settings import Settings
+from spark_metrics.archive.iceberg import catalog_options
+from spark_metrics.common.settings import Settings
 
 
 def test_catalog_verifies_the_certificate_of_the_database() -> None:

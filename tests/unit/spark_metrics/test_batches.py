@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from masscomm.errors import Retry, Stop
 from masscomm.kafka.avro import KNOWN_SUBJECT, InMemorySchemaRegistry, own_schema
-from spark_metrics import batches
-from spark_metrics.batches import BatchCounter, NewWriters
-from spark_metrics.lane_merge import LaneResult, Plan
-from spark_metrics.lanes import Lanes
-from spark_metrics.sink import Merged, PostgresSink
-from spark_metrics.waiting import DependencyWaiter
-from spark_metrics.writers import KnownWriters
+from spark_metrics.common.waiting import DependencyWaiter
+from spark_metrics.counting import batches
+from spark_metrics.counting.batches import BatchCounter, NewWriters
+from spark_metrics.counting.lane_merge import LaneResult, Plan
+from spark_metrics.counting.lanes import Lanes
+from spark_metrics.counting.sink import Merged, PostgresSink
+from spark_metrics.counting.writers import KnownWriters
 from tests.support.spark.session import ToFrame
 
 MERGED = Merged(records=1, refused=0, quarantined=0, replayed=0)

@@ -3,7 +3,7 @@
 import pytest
 
 from masscomm.errors import Retry
-from spark_metrics.broker import Broker
+from spark_metrics.common.broker import Broker
 from tests.support.fakes.kafka_admin_client import patch_admin_client
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from masscomm.errors import Retry
 from masscomm.observability.metric_names import DAILY_RUNS, METRICS_DIFFERENCES
-from spark_metrics import command, maintenance, recompute, retention
-from spark_metrics.span import Span
+from spark_metrics import maintenance, recompute, retention
+from spark_metrics.common import command
+from spark_metrics.common.span import Span
 
 type Answers = Callable[..., Any]
 

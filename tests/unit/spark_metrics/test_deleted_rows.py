@@ -1,7 +1,7 @@
 from datetime import UTC, datetime, timedelta
 
-from spark_metrics.served import tables_of
-from spark_metrics.span import Span
+from spark_metrics.common.span import Span
+from spark_metrics.counting.served import tables_of
 
 KEPT = datetime(2026, 10, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

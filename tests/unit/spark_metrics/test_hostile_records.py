@@ -11,8 +11,8 @@ from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.errors import DeadLetter
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
-from spark_metrics.facts import facts
-from spark_metrics.sources import DELIVERY, OUTCOME, SEND, Source
+from spark_metrics.common.sources import DELIVERY, OUTCOME, SEND, Source
+from spark_metrics.counting.facts import facts
 from tests.support.inputs.hostile_records import hostile_records
 from tests.support.spark.session import ToFrame
 

@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from masscomm.domain import ids
-from spark_metrics import identifiers
+from spark_metrics.common import identifiers
 
 
 def test_ids_are_those_of_masscomm_ids(spark: SparkSession) -> None:

@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from masscomm.domain import ids
 from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.kafka.avro import own_schema
-from spark_metrics.facts import facts
-from spark_metrics.lane_merge import LaneRow, counts_of
-from spark_metrics.lanes import Lanes
-from spark_metrics.sources import DECISION
-from spark_metrics.states import BLOCK, blocks_of, code_of
+from spark_metrics.common.sources import DECISION
+from spark_metrics.common.states import BLOCK, blocks_of, code_of
+from spark_metrics.counting.facts import facts
+from spark_metrics.counting.lane_merge import LaneRow, counts_of
+from spark_metrics.counting.lanes import Lanes
 
 AT_MS, MINUTE_MS = 1_700_000_000_000, 60_000
 SCHEMA_ID = 70_000

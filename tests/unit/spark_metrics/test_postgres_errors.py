@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from masscomm.errors import Stop
-from spark_metrics.database import is_permanent, postgres_errors
+from spark_metrics.common.database import is_permanent, postgres_errors
 
 
 @pytest.mark.guarantee("postgres_answer.permanent_codes")

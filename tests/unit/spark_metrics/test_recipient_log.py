@@ -1,6 +1,6 @@
 import json
 
-from spark_metrics.recipient_log import decisions_of
+from spark_metrics.counting.recipient_log import decisions_of
 
 
 def test_decision_without_a_rule_and_settings_is_not_stored() -> None:

@@ -14,7 +14,7 @@ THERE = {"pyspark", "py4j", "psutil"}
 LISTED = re.compile(r"^([a-z0-9_.-]+)==", re.MULTILINE)
 
 
-@pytest.mark.parametrize("module", ["lane_merge", "job", "recompute", "retention"])
+@pytest.mark.parametrize("module", ["counting.lane_merge", "job", "recompute", "retention"])
 def test_imported_packages_are_in_the_jobs_requirements(module: str) -> None:
     script = f"import sys, spark_metrics.{module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
     modules = subprocess.run(

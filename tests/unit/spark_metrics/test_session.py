@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_metrics.session import kafka_range, kafka_records, most_cores, one_task_per_core, topic_names
-from spark_metrics.settings import Settings
+from spark_metrics.common.session import kafka_range, kafka_records, most_cores, one_task_per_core, topic_names
+from spark_metrics.common.settings import Settings
 
 SETTINGS = Settings(bootstrap_servers="127.0.0.1:1", registry_url="", database_url="")
 

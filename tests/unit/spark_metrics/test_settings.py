@@ -2,7 +2,7 @@ import pytest
 
 from masscomm.domain.time_limits import COUNTED_IDS_KEPT_S
 from masscomm.errors import Stop
-from spark_metrics.settings import settings_from
+from spark_metrics.common.settings import settings_from
 
 NEEDED = {
     "KAFKA_BOOTSTRAP_SERVERS": "k:1",

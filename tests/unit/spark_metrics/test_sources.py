@@ -3,7 +3,7 @@ import json
 import pytest
 
 from masscomm.kafka.topics import chain_topics
-from spark_metrics.sources import OUTCOME, SEND, Source, all_sources
+from spark_metrics.common.sources import OUTCOME, SEND, Source, all_sources
 
 
 def test_sources_are_the_topics_with_the_job_as_consumer() -> None:

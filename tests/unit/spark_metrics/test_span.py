@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from masscomm.domain.limits import FAR_FUTURE_MS
-from spark_metrics.span import AHEAD, Span, instant
+from spark_metrics.common.span import AHEAD, Span, instant
 
 
 def at(text: str) -> datetime:

@@ -1,9 +1,9 @@
 import pytest
 
 from masscomm.errors import Stop
-from spark_metrics.broker import Ends
-from spark_metrics.starting import check_topics, start_of
-from spark_metrics.status import passed
+from spark_metrics.common.broker import Ends
+from spark_metrics.common.starting import check_topics, start_of
+from spark_metrics.counting.status import passed
 
 ENDS = Ends(
     first={("outcome", 0): 5, ("outcome", 1): 0, ("delivery", 0): 2},

@@ -8,7 +8,7 @@ from array import array
 from collections import Counter
 
 from masscomm.domain.statuses import RANK, Reason, Status, merge
-from spark_metrics.states import (
+from spark_metrics.common.states import (
     BLOCK,
     REASONS,
     RUN,

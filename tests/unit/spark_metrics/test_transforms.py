@@ -20,12 +20,12 @@ from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from schemas import read_text
-from spark_metrics.decode import unknown_writers
-from spark_metrics.facts import facts, resolved_channels
-from spark_metrics.lanes import Lanes
-from spark_metrics.session import is_usable_schema
-from spark_metrics.sources import requested
-from spark_metrics.topic_check import decoded_again
+from spark_metrics.archive.topic_check import decoded_again
+from spark_metrics.common.session import is_usable_schema
+from spark_metrics.common.sources import requested
+from spark_metrics.counting.decode import unknown_writers
+from spark_metrics.counting.facts import facts, resolved_channels
+from spark_metrics.counting.lanes import Lanes
 from tests.support.inputs.countable_sends import CASES, PRODUCED_MS
 from tests.support.inputs.other_units import with_unit
 from tests.support.spark.session import ToFrame
@@ -192,7 +192,7 @@ def test_channels_are_resolved_as_the_first_step_does(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, of_clubs: dict[int, Any]
 ) -> None:
     table = read_categories(yaml.safe_load(read_text("categories.yaml")) | {"tenants": of_clubs})
-    for module in ("masscomm.domain.categories", "spark_metrics.facts"):
+    for module in ("masscomm.domain.categories", "spark_metrics.counting.facts"):
         monkeypatch.setattr(f"{module}.category_table", lambda: table)
     asked: list[tuple[str, list[str], int]] = [
         (category, channels, club_id)

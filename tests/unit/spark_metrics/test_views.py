@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from masscomm.errors import Stop
-from spark_metrics.settings import view_names
-from spark_metrics.views import load_views
+from spark_metrics.common.settings import view_names
+from spark_metrics.counting.views import load_views
 from tests.support.spark.club_days import CLUB_DAYS
 
 
@@ -15,7 +15,7 @@ from tests.support.spark.club_days import CLUB_DAYS
         (["tests.support.spark.club_days:NOTHING"], "cannot be imported"),
         (["tests.support.spark.club_days"], "cannot be imported"),
         ([""], "cannot be imported"),
-        (["tests.support.spark.club_days:TABLE"], "is not a spark_metrics.views.View"),
+        (["tests.support.spark.club_days:TABLE"], "is not a spark_metrics.counting.views.View"),
         (["tests.support.spark.club_days:CLUB_DAYS"] * 2, "two views of one table"),
     ],
 )

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from masscomm.errors import Retry
-from spark_metrics.waiting import DependencyWaiter
+from spark_metrics.common.waiting import DependencyWaiter
 
 
 class Calls:

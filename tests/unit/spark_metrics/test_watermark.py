@@ -1,7 +1,7 @@
 """The watermark advances only to consumed offsets."""
 
-from spark_metrics.broker import Ends
-from spark_metrics.status import Watermark
+from spark_metrics.common.broker import Ends
+from spark_metrics.counting.status import Watermark
 
 A, B = ("send.api", 0), ("outcome", 0)
 

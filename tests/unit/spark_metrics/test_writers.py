@@ -7,7 +7,7 @@ from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
 from masscomm.errors import Retry
 from masscomm.kafka.avro import KNOWN_SUBJECT, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.denied_ids import DeniedIds
-from spark_metrics.writers import KnownWriters, Learned
+from spark_metrics.counting.writers import KnownWriters, Learned
 from tests.support.inputs.other_units import with_unit
 
 

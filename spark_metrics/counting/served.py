@@ -10,11 +10,11 @@ from psycopg import sql
 
 from masscomm.domain.grains import Grain
 from masscomm.errors import Retry
-from spark_metrics import recipient_log
-from spark_metrics.database import STREAM, lock
-from spark_metrics.span import AHEAD, Span
+from spark_metrics.common.database import STREAM, lock
+from spark_metrics.common.span import AHEAD, Span
+from spark_metrics.counting import recipient_log
+from spark_metrics.counting.views import View
 from spark_metrics.sql import read_sql
-from spark_metrics.views import View
 
 SCHEMA = "recompute"
 # The key of the advisory lock that a recompute holds until its connection is closed.
@@ -205,7 +205,8 @@ class RecomputedTables:
     """The tables of the schema `recompute`, into which the lanes of a recompute merge.
 
     They have the names and columns of the served tables and of those that guard the stream's lanes, so a recompute
-    merges by the same task and statements as the stream (spark_metrics.lane_merge). Only one recompute runs at a time.
+    merges by the same task and statements as the stream (spark_metrics.counting.lane_merge). Only one recompute runs at
+    a time.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], names: Iterable[str], *, wait_s: float = 10) -> None:

@@ -6,21 +6,18 @@ So each position is stored once, however often and by however many writers it is
 offsets at which a writer begins.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from masscomm.aws.authentication import address_now
 from masscomm.errors import Retry, Stop
-from spark_metrics.settings import GLUE, Settings
+from spark_metrics.common.settings import GLUE, Settings
 
 # (topic, partition): offset
 type Offsets = Mapping[tuple[str, int], int]
@@ -45,24 +42,6 @@ _PROPERTIES = {
     "write.update.isolation-level": "snapshot",
     "write.delete.isolation-level": "snapshot",
 }
-
-
-@contextmanager
-def spark_errors() -> Iterator[None]:
-    """Raise Retry instead of Spark's errors: the catalog or the files are not available now."""
-    try:
-        yield
-    except (Py4JJavaError, PySparkException) as error:
-        raise Retry(f"the archive: {reason_of(error)}") from error
-
-
-def reason_of(error: Exception) -> str:
-    """Return the reason of an error in one line."""
-    lines = str(error).strip().splitlines()
-    if isinstance(error, Py4JJavaError):
-        # The text of a Java exception begins in the second line, and a line for each of its causes follows.
-        lines = [line for line in lines if line.startswith("Caused by: ")][-1:] or lines[1:]
-    return "".join(lines[:1]).removeprefix("Caused by: ").removeprefix(": ")[:300] or type(error).__name__
 
 
 class OtherWriter(Retry):

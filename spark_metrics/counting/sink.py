@@ -1,11 +1,11 @@
 """The driver's part of counting: it begins each batch, and moves the stream's offsets when all lanes are merged.
 
-The lanes of a batch are merged by executors (spark_metrics.lane_merge), each in a transaction of its own. These tables
-keep the counts exact, however often a batch, a task or a record is repeated:
+The lanes of a batch are merged by executors (spark_metrics.counting.lane_merge), each in a transaction of its own.
+These tables keep the counts exact, however often a batch, a task or a record is repeated:
 
   stream_offsets   positions below are merged in all lanes
   lane_offsets     positions of a lane below are merged; the other lanes of the batch may not be
-  counted_ids      a record whose id is stored is a redelivery (spark_metrics.counted_ids)
+  counted_ids      a record whose id is stored is a redelivery (spark_metrics.counting.counted_ids)
   stream_status    its epoch: a driver that was replaced by another one can merge nothing
 
 A driver that dies leaves some lanes merged and others not. The next one begins at stream_offsets, and each of its lanes
@@ -29,12 +29,12 @@ import psycopg
 from masscomm.errors import Retry, Stop
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECORDS_QUARANTINED
-from spark_metrics import counted_ids, partitions, recipient_log
-from spark_metrics.database import STREAM, connect, lock
-from spark_metrics.lane_merge import LaneResult, Plan
-from spark_metrics.sources import kinds_of_topics
+from spark_metrics.common.database import STREAM, connect, lock
+from spark_metrics.common.sources import kinds_of_topics
+from spark_metrics.counting import counted_ids, partitions, recipient_log
+from spark_metrics.counting.lane_merge import LaneResult, Plan
+from spark_metrics.counting.views import View, maintain
 from spark_metrics.sql import read_sql
-from spark_metrics.views import View, maintain
 
 # The key of the advisory lock that a batch holds, shared, from its first write to the move of the stream's offsets.
 BATCH_LOCK = 4_602_678_820

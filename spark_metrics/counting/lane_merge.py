@@ -20,13 +20,13 @@ import psycopg
 
 from masscomm.domain.grains import Grain
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
-from spark_metrics import send_states
-from spark_metrics.counted_ids import IdTables, store_new
-from spark_metrics.database import STREAM, connect, first_line, is_permanent
-from spark_metrics.problems import Problem
-from spark_metrics.recipient_log import decisions_of
+from spark_metrics.common.database import STREAM, connect, first_line, is_permanent
+from spark_metrics.common.states import StateEntry
+from spark_metrics.counting import send_states
+from spark_metrics.counting.counted_ids import IdTables, store_new
+from spark_metrics.counting.problems import Problem
+from spark_metrics.counting.recipient_log import decisions_of
 from spark_metrics.sql import read_sql
-from spark_metrics.states import StateEntry
 
 _SLICE = 20_000
 # Sums, chunks of states and bytes of recipients that a task holds before it sends them to Postgres.
@@ -40,7 +40,7 @@ type Count = tuple[str, str, str | None, int | None]
 
 
 class LaneRow(NamedTuple):
-    """A record as spark_metrics.lanes gives it to the task of its lane.
+    """A record as spark_metrics.counting.lanes gives it to the task of its lane.
 
     Attributes:
         lane: The lane. Records of unknown schemas come to each lane.
@@ -49,7 +49,7 @@ class LaneRow(NamedTuple):
         labels: JSON with further texts for views.
         channel, measure, reason, total: The count of a record that has exactly one.
         several: Channels, measures, reasons and totals of the counts of a record that has several, all as texts.
-        run, listed: The results by position (spark_metrics.states).
+        run, listed: The results by position (spark_metrics.common.states).
         users: The users of an outcome with one result as numbers separated by commas; `only` is the index of its count.
         user_ids, result_index: The users of all other outcomes, each with the index of its count.
         decisions: The decisions of the counts (sources.decisions).

@@ -3,7 +3,7 @@
 A row has the record's position and the columns that counting needs, never its value or headers, so the table contains
 no message text, address or one-time password. It contains the users of outcomes only while the log of recipients is
 enabled. The table is partitioned by the hour of `at`: the event's time, or the time of production if the record cannot
-be counted. Each position is stored once (spark_metrics.iceberg).
+be counted. Each position is stored once (spark_metrics.archive.iceberg).
 """
 
 from datetime import UTC, datetime, timedelta
@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from masscomm.domain.limits import END_OF_TIME_MS
-from spark_metrics.iceberg import FIRST, PLACE, Appended, MarkedTable, Offsets, literal
-from spark_metrics.settings import Settings
+from spark_metrics.archive.iceberg import FIRST, PLACE, Appended, MarkedTable, Offsets, literal
+from spark_metrics.common.settings import Settings
 
 _OF_EVERY_RECORD = (*PLACE, "timestamp_ms", "source", "schema_id", "problem")
 ARCHIVED = (

@@ -10,9 +10,9 @@ from uuid import uuid4
 import psycopg
 
 from masscomm.errors import Stop
-from spark_metrics.archive_table import ArchiveTable
-from spark_metrics.database import STREAM
-from spark_metrics.iceberg import Offsets
+from spark_metrics.archive.iceberg import Offsets
+from spark_metrics.archive.table import ArchiveTable
+from spark_metrics.common.database import STREAM
 
 
 def claim_table(connection: psycopg.Connection[Any], table: ArchiveTable, begin: Offsets) -> None:

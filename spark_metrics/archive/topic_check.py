@@ -7,13 +7,13 @@ from pyspark.sql import functions as F
 
 from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.errors import Stop
-from spark_metrics.archive_table import ARCHIVED, OF_RECIPIENTS
-from spark_metrics.decode import Writers
-from spark_metrics.facts import CHANNELS_THEN, facts
-from spark_metrics.iceberg import PLACE
-from spark_metrics.session import kafka_options
-from spark_metrics.settings import Settings
-from spark_metrics.writers import no_writers
+from spark_metrics.archive.iceberg import PLACE
+from spark_metrics.archive.table import ARCHIVED, OF_RECIPIENTS
+from spark_metrics.common.session import kafka_options
+from spark_metrics.common.settings import Settings
+from spark_metrics.counting.decode import Writers
+from spark_metrics.counting.facts import CHANNELS_THEN, facts
+from spark_metrics.counting.writers import no_writers
 
 # The columns of a counted record that must be equal in the archive and the topic. Records of earlier versions have no
 # labels.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import psycopg
 
 from masscomm.errors import Retry
-from spark_metrics.database import first_line
+from spark_metrics.common.database import first_line
 
 _log = logging.getLogger(__name__)
 

@@ -3,6 +3,8 @@
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -12,9 +14,10 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
 from masscomm.aws.authentication import spark_kafka_options
+from masscomm.errors import Retry
 from masscomm.kafka import topics
-from spark_metrics.settings import EMR, Settings
-from spark_metrics.sources import kinds_of_topics
+from spark_metrics.common.settings import EMR, Settings
+from spark_metrics.common.sources import kinds_of_topics
 
 _FETCH_WAIT_MS = "10"
 _POLL_RECORDS = "5000"
@@ -169,3 +172,21 @@ def is_usable_schema(spark: SparkSession, schema: str) -> bool:
         )
     except (PySparkException, Py4JJavaError):
         return False
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Raise Retry instead of Spark's errors: the catalog or the files are not available now."""
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        raise Retry(f"the archive: {reason_of(error)}") from error
+
+
+def reason_of(error: Exception) -> str:
+    """Return the reason of an error in one line."""
+    lines = str(error).strip().splitlines()
+    if isinstance(error, Py4JJavaError):
+        # The text of a Java exception begins in the second line, and a line for each of its causes follows.
+        lines = [line for line in lines if line.startswith("Caused by: ")][-1:] or lines[1:]
+    return "".join(lines[:1]).removeprefix("Caused by: ").removeprefix(": ")[:300] or type(error).__name__

@@ -11,12 +11,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from masscomm.kafka.offsets import by_topic
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import COUNTED, METRICS_AGE, STAGE_LATENCY
-from spark_metrics.broker import Broker, Ends, Offsets
-from spark_metrics.database import STREAM
-from spark_metrics.session import topic_names
-from spark_metrics.sink import Fenced, PostgresSink
+from spark_metrics.common.broker import Broker, Ends, Offsets
+from spark_metrics.common.database import STREAM
+from spark_metrics.common.session import topic_names
+from spark_metrics.common.starting import check_topics
+from spark_metrics.counting.sink import Fenced, PostgresSink
 from spark_metrics.sql import read_sql
-from spark_metrics.starting import check_topics
 
 _AGE_EVERY_S = 60.0
 

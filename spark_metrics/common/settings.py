@@ -36,9 +36,9 @@ class Settings:
         grace_s: The minimum time between the end of a bucket and its completeness.
         redelivery_window_s: How long record ids are stored; within this time a redelivery is not counted. At least
             COUNTED_IDS_KEPT_S, on which the replay of dead letters relies.
-        views: Further tables, each as module:VARIABLE of a spark_metrics.views.View. SPARK_VIEWS separates them by
-            commas; `none` means no view, as does the variable's absence.
-        recipient_log: Whether a row per recipient is stored (spark_metrics.recipient_log).
+        views: Further tables, each as module:VARIABLE of a spark_metrics.counting.views.View. SPARK_VIEWS separates
+            them by commas; `none` means no view, as does the variable's absence.
+        recipient_log: Whether a row per recipient is stored (spark_metrics.counting.recipient_log).
         lanes: The number of lanes, each one transaction of an executor; 0: spark.sql.shuffle.partitions.
         archive_dir: The folder or URL (s3://…) of the archive; empty: no archive.
         archive_trigger_ms: The time between two appends to the archive.

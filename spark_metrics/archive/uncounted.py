@@ -3,7 +3,8 @@
 A redelivered record has a position of its own in the archive, but is counted once, and only the metrics database
 decides which position that is. This table has its decisions, so that a query of the archive counts what the metrics
 have counted. A row has the position, its reason (`redelivered`, or the reason of the quarantine), and as `at` the time
-of the decision. Its marks (spark_metrics.iceberg) are the offsets of the stream: below them, the table is complete.
+of the decision. Its marks (spark_metrics.archive.iceberg) are the offsets of the stream: below them, the table is
+complete.
 
 A row is written once and stays true, so it fits the archive at any earlier time as well.
 """
@@ -16,9 +17,9 @@ from psycopg.types.json import Jsonb
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_metrics.iceberg import FIRST, MarkedTable, Offsets, literal
-from spark_metrics.settings import Settings
-from spark_metrics.span import AHEAD, CLOCKS
+from spark_metrics.archive.iceberg import FIRST, MarkedTable, Offsets, literal
+from spark_metrics.common.settings import Settings
+from spark_metrics.common.span import AHEAD, CLOCKS
 from spark_metrics.sql import read_sql
 
 _COLUMNS = "at timestamp, topic string, partition int, kafka_offset bigint, reason string"

@@ -21,7 +21,7 @@ from masscomm.domain.time_limits import (
     RECIPIENT_LOG_KEPT_DAYS,
     REDELIVERED_KEPT_DAYS,
 )
-from spark_metrics import recipient_log
+from spark_metrics.counting import recipient_log
 from spark_metrics.sql import read_sql
 
 

@@ -12,10 +12,10 @@ from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka.avro import HttpSchemaRegistry, SchemaRegistry, UnknownSchema, own_schema
 from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.kafka.time_units import time_units
-from spark_metrics.decode import Writers
-from spark_metrics.session import is_usable_schema
-from spark_metrics.settings import Settings
-from spark_metrics.sources import all_sources
+from spark_metrics.common.session import is_usable_schema
+from spark_metrics.common.settings import Settings
+from spark_metrics.common.sources import all_sources
+from spark_metrics.counting.decode import Writers
 
 _log = logging.getLogger(__name__)
 # The number of refused ids that are remembered, so that random bytes need no memory.

@@ -1,5 +1,5 @@
 """Divides a batch into lanes by a hash of the send id, and has the executors merge each lane
-(spark_metrics.lane_merge).
+(spark_metrics.counting.lane_merge).
 
 All records of a send belong to one lane, so only the counts of clubs are updated by several lanes.
 """
@@ -9,9 +9,9 @@ from functools import partial
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_metrics.lane_merge import LaneResult, LaneRow, Plan, run_lane
-from spark_metrics.problems import Problem
-from spark_metrics.session import most_cores
+from spark_metrics.common.session import most_cores
+from spark_metrics.counting.lane_merge import LaneResult, LaneRow, Plan, run_lane
+from spark_metrics.counting.problems import Problem
 
 
 class Lanes:

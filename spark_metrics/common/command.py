@@ -11,9 +11,8 @@ from masscomm.errors import MasscommError
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import DAILY_RUNS
 from masscomm.untrusted import mask_root_logger
-from spark_metrics.iceberg import spark_errors
-from spark_metrics.session import spark_session
-from spark_metrics.settings import Settings, settings_from
+from spark_metrics.common.session import spark_errors, spark_session
+from spark_metrics.common.settings import Settings, settings_from
 
 _log = logging.getLogger("spark_metrics")
 

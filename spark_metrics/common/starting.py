@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 
 from masscomm.errors import Stop
-from spark_metrics.broker import Ends, Offsets
+from spark_metrics.common.broker import Ends, Offsets
 
 _log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import psycopg
 
+from spark_metrics.common.states import BlockKey, StateEntry, blocks_of, merged, restored, stored
 from spark_metrics.sql import read_sql
-from spark_metrics.states import BlockKey, StateEntry, blocks_of, merged, restored, stored
 
 # Send id, chunk index, channel.
 type Chunk = tuple[str, int, str]

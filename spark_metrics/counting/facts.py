@@ -7,10 +7,10 @@ from pyspark.sql import functions as F
 
 from masscomm.domain.categories import DEFAULT, Categories, category_table
 from masscomm.domain.limits import FAR_FUTURE_MS
-from spark_metrics import identifiers
-from spark_metrics.decode import Writers, decoded
-from spark_metrics.problems import joined_texts, problem_of, storable
-from spark_metrics.sources import Source, decisions, sources
+from spark_metrics.common import identifiers
+from spark_metrics.common.sources import Source, decisions, sources
+from spark_metrics.counting.decode import Writers, decoded
+from spark_metrics.counting.problems import joined_texts, problem_of, storable
 
 _POSITION = ("topic", "partition", "kafka_offset", "timestamp_ms", "source", "schema_id")
 _OF_SOURCES = ("record_id", "club_id", "type", "at_ms", "chunk_index", "chunk_count", "counts", "run", "listed")
@@ -32,8 +32,8 @@ def facts(
 
     The columns are topic, partition, kafka_offset, timestamp_ms, source, schema_id, send_id, record_id, id (the 16
     bytes of record_id), club_id, type, at_ms, chunk_index, chunk_count, counts (channel, measure, reason, count_total),
-    run and listed (see spark_metrics.states), labels (JSON), problem, and with `recipients` user_ids, result_index and
-    decisions (sources.decisions). If a row has a problem, only its position and problem are valid.
+    run and listed (see spark_metrics.common.states), labels (JSON), problem, and with `recipients` user_ids,
+    result_index and decisions (sources.decisions). If a row has a problem, only its position and problem are valid.
 
     No expression contains a lambda (transform, filter, exists): Spark would interpret it for each record, and could not
     compile the operator that contains it.

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from masscomm.errors import Stop
-from spark_metrics.settings import imported
+from spark_metrics.common.settings import imported
 from spark_metrics.sql import read_sql
 
 
@@ -28,7 +28,7 @@ class View:
         table: The name of the table and of the view.
         dimensions: {column: expression} of the primary key, which also has `bucket` (timestamptz).
         measures: {column: expression}; the column, bigint, is the sum of the expression.
-        labels: Labels of the sources (spark_metrics.sources) that the expressions use as columns: texts or null.
+        labels: Labels of the sources (spark_metrics.common.sources) that the expressions use as columns: texts or null.
         where: Which sums are included.
         step_s: Every bucket begins at a multiple of this number of seconds.
         keep: The age at which spark_metrics.retention deletes a bucket; None: never.

@@ -11,7 +11,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from masscomm.kafka.avro import LAST_SCHEMA_ID, own_schema
 from masscomm.kafka.time_units import time_units
-from spark_metrics.sources import Source, kinds_of_topics
+from spark_metrics.common.sources import Source, kinds_of_topics
 
 # The wire format's header: a zero byte and the schema id.
 HEADER = struct.Struct("!BI")

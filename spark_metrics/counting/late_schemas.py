@@ -17,11 +17,11 @@ from masscomm.kafka.dead_letters import with_position
 from masscomm.kafka.producer import Producer
 from masscomm.kafka.source_records import SourceRecords
 from masscomm.kafka.topics import chain_topics
-from spark_metrics.problems import Problem
-from spark_metrics.sink import PostgresSink
-from spark_metrics.sources import kinds_of_topics
+from spark_metrics.common.sources import kinds_of_topics
+from spark_metrics.counting.problems import Problem
+from spark_metrics.counting.sink import PostgresSink
+from spark_metrics.counting.writers import KnownWriters
 from spark_metrics.sql import read_sql
-from spark_metrics.writers import KnownWriters
 
 _log = logging.getLogger(__name__)
 

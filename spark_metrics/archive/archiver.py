@@ -1,4 +1,4 @@
-"""Appends the topics' records to the archive (spark_metrics.archive_table), independently of counting.
+"""Appends the topics' records to the archive (spark_metrics.archive.table), independently of counting.
 
 The archiver reads from the offsets that the table has to the ends of the topics, once per trigger, and appends each
 range of offsets in one commit. It needs no checkpoint. While the archive fails, the stream counts, the lag of the
@@ -17,18 +17,18 @@ from masscomm.errors import Retry, Stop
 from masscomm.kafka.offsets import by_topic
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import METRICS_ARCHIVE_AGE
-from spark_metrics.archive_mark import check_table, claim_table
-from spark_metrics.archive_table import ArchiveTable, rows_of
-from spark_metrics.broker import Broker
-from spark_metrics.database import connect
-from spark_metrics.decode import unknown_writers
-from spark_metrics.facts import facts
-from spark_metrics.iceberg import Offsets, reason_of, spark_errors
-from spark_metrics.session import kafka_range, topic_names
-from spark_metrics.settings import Settings
-from spark_metrics.starting import start_of
-from spark_metrics.uncounted import UncountedTable
-from spark_metrics.writers import no_writers
+from spark_metrics.archive.iceberg import Offsets
+from spark_metrics.archive.mark import check_table, claim_table
+from spark_metrics.archive.table import ArchiveTable, rows_of
+from spark_metrics.archive.uncounted import UncountedTable
+from spark_metrics.common.broker import Broker
+from spark_metrics.common.database import connect
+from spark_metrics.common.session import kafka_range, reason_of, spark_errors, topic_names
+from spark_metrics.common.settings import Settings
+from spark_metrics.common.starting import start_of
+from spark_metrics.counting.decode import unknown_writers
+from spark_metrics.counting.facts import facts
+from spark_metrics.counting.writers import no_writers
 
 _log = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ import psycopg
 from pyspark.sql import DataFrame
 
 from masscomm.errors import Retry, Stop
-from spark_metrics.database import first_line, postgres_errors
-from spark_metrics.lane_merge import LaneResult, Plan
-from spark_metrics.lanes import Lanes
-from spark_metrics.sink import Fenced, Merged, PostgresSink
-from spark_metrics.waiting import DependencyWaiter
-from spark_metrics.writers import KnownWriters
+from spark_metrics.common.database import first_line, postgres_errors
+from spark_metrics.common.waiting import DependencyWaiter
+from spark_metrics.counting.lane_merge import LaneResult, Plan
+from spark_metrics.counting.lanes import Lanes
+from spark_metrics.counting.sink import Fenced, Merged, PostgresSink
+from spark_metrics.counting.writers import KnownWriters
 
 _log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.kafka import topics
 from masscomm.kafka.avro import own_schema
-from spark_metrics import identifiers
-from spark_metrics.settings import imported
-from spark_metrics.states import RUN
+from spark_metrics.common import identifiers
+from spark_metrics.common.settings import imported
+from spark_metrics.common.states import RUN
 
 type Fields = dict[str, "Fields | None"]
 
@@ -35,9 +35,9 @@ class Source:
         topic_names: Names in schemas/topics.yaml; the topics of every lane are read.
         fields: The fields that are counted.
         facts: Returns, for the decoded record, record_id, club_id, type, at_ms and counts (COUNTS). It may return
-            chunk_index and chunk_count, and for results by position run and listed (spark_metrics.states).
+            chunk_index and chunk_count, and for results by position run and listed (spark_metrics.common.states).
         send_id: Returns the id of the record's send; null if the record could not be decoded.
-        labels: Those of `fields` that a view can have as dimensions (spark_metrics.views); texts.
+        labels: Those of `fields` that a view can have as dimensions (spark_metrics.counting.views); texts.
         texts: Further fields that are decoded only to check that they are UTF-8. All other fields are skipped.
     """
 
@@ -77,7 +77,7 @@ def _facts_of_send(send: Column) -> dict[str, Column]:
         "at_ms": send["timestamp"],
         "chunk_index": send["chunk_index"],
         "chunk_count": send["chunk_count"],
-        # The channels of the category, if the send names none (spark_metrics.facts).
+        # The channels of the category, if the send names none (spark_metrics.counting.facts).
         "counts": requested(F.col("channels"), send["to_users"]),
     }
 
@@ -265,7 +265,7 @@ def run_of(positions: Column) -> Column:
 
 
 def listed(outcome: Column) -> Column:
-    """Return the result of each position as a line of JSON (spark_metrics.states)."""
+    """Return the result of each position as a line of JSON (spark_metrics.common.states)."""
     results = outcome["results"]
     return F.to_json(
         F.struct(
