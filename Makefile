@@ -48,7 +48,7 @@ browser: setup ## the browser of the console's tests
 faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1: and the broadcast to 100,000
 	.venv/bin/python -m pytest tests/faults/test_matrix.py --cells all $(if $(HEADLINE),--headline) -v --tb=short
 
-nightly: setup ## all fault cells, 20,000 hostile records a topic, further variants and pages, an upgrade from an earlier commit
+nightly: setup ## all fault cells, 20,000 hostile records a topic, further variants and pages, an upgrade from version 0.1.0
 	.venv/bin/python -m pytest tests/unit/test_hostile_records.py tests/unit/spark_metrics/test_hostile_records.py --flood full -v --tb=short
 	.venv/bin/python -m pytest tests/upgrade --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/unit/openapi/test_schemathesis.py --nightly -v --tb=short

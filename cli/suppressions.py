@@ -33,9 +33,7 @@ def list_suppressions(
     ] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """Show each suppression, the latest first: club, address, reason, start and end. Suppressions of earlier versions
-    apply to every club.
-    """
+    """Show each suppression, the latest first: club, address, reason, start and end."""
     page = OpenSearchSuppressionList(installation.opensearch()).page(
         clubs=[] if club is None else [club],
         address_id=None if address is None else _hash(address),
@@ -51,13 +49,7 @@ def list_suppressions(
     for name in ("club", "address (SHA-256)", "reason", "since", "until"):
         table.add_column(name, overflow="fold")
     for each in found:
-        table.add_row(
-            "every" if each["club_id"] is None else str(each["club_id"]),
-            each["address_id"],
-            each["reason"],
-            each["at"],
-            each["expires_at"] or "for ever",
-        )
+        table.add_row(*map(str, each.values()))
     console.print(table)
 
 
@@ -68,30 +60,16 @@ def remove(
     *,
     installation: Installation,
     club: Annotated[int, typer.Option("--club", help="The tenant whose suppression it is.")],
-    every_club: Annotated[
-        bool,
-        typer.Option("--every-club", help="Also remove suppressions of earlier versions, which apply to every club."),
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove the suppression of an address. Exit status 1 if the club had none, or if a suppression for every club
-    remains.
-    """
+    """Remove the suppression of an address. Exit status 1 if the club had none."""
     hashed = _hash(address)
-    own = f"{club}-{hashed}"
-    suppressions = OpenSearchSuppressionList(installation.opensearch())
-    removed = suppressions.remove([own, hashed] if every_club else [own])
-    remaining = suppressions.existing([own, hashed])
+    removed = int(OpenSearchSuppressionList(installation.opensearch()).remove(f"{club}-{hashed}"))
     installation.audit(Action.SUPPRESSION_REMOVED, subject=hashed, clubs=[club], detail=f"{removed} removed")
-    answer = {"removed": removed, "remains_for_every_club": bool(remaining)}
-    print_answer(answer, f"{removed} removed.", console, as_json=as_json)
-    if remaining:
-        errors.print("An earlier version suppressed the address for every club: --every-club removes that too.")
-    elif not removed:
+    print_answer({"removed": removed}, f"{removed} removed.", console, as_json=as_json)
+    if not removed:
         errors.print("The address was not suppressed for this club.")
-    else:
-        return
-    raise typer.Exit(1)
+        raise typer.Exit(1)
 
 
 def _shown(found: StoredSuppression) -> dict[str, Any]:
@@ -100,7 +78,7 @@ def _shown(found: StoredSuppression) -> dict[str, Any]:
         "address_id": found.address_id,
         "reason": found.reason,
         "at": _iso(found.at_ms),
-        "expires_at": None if found.expires_at_ms is None else _iso(found.expires_at_ms),
+        "expires_at": _iso(found.expires_at_ms),
     }
 
 

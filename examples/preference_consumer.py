@@ -58,8 +58,7 @@ def set_rules(channels: Any, categories: Any, record: Mapping[str, Any], applied
 
 def new_quiet_hours(record: Mapping[str, Any], applied: int) -> Mapping[str, Any] | None:
     """Return start and end (null: no quiet hours) if they have changed since the applied version; else None."""
-    # Records of an earlier version of masscomm do not have the field.
-    hours: Mapping[str, Any] | None = record.get("quiet_hours")
+    hours: Mapping[str, Any] | None = record["quiet_hours"]
     return hours if hours is not None and hours["version"] > applied else None
 
 

@@ -18,7 +18,6 @@ from typing import Any
 from urllib.parse import quote
 
 import boto3
-import psycopg
 from psycopg.conninfo import make_conninfo
 
 from functions.catalogue import read_catalogue
@@ -27,9 +26,7 @@ from infra.cdk.profiles import ERASED_INDICES, ERASURE, METRICS_OWNER, METRICS_R
 from masscomm.aws.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws.signature import Credentials
 from masscomm.kafka.topics import chain_topics, generations
-from masscomm.stores.api_keys.dynamodb import ApiKeys
 from ops.provisioning import ProvisioningError
-from ops.provisioning.api_keys import list_keys, unlisted_keys
 from ops.provisioning.database import (
     apply_tables,
     create_registry_user,
@@ -167,10 +164,7 @@ def provisioning_steps(
     else:
         database = administrator_url(client, f"{prefix}-metrics")
         tables = _tables_and_users(database)
-    archive = Step(name="archive", pending=partial(_earlier_archive, database), run=_refuse_earlier_archive)
-    keys = ApiKeys(client("dynamodb"), functions["operations_handler"].variables["API_KEYS_TABLE"])
-    listed = Step(name="API keys", pending=partial(unlisted_keys, keys), run=partial(list_keys, keys))
-    return [*steps, tables, archive, listed]
+    return [*steps, tables]
 
 
 def _registry_user(client: Client, environment: Environment) -> Step:
@@ -197,20 +191,6 @@ def _tables_and_users(database_url: str) -> Step:
         return unapplied_tables(database_url) + outdated_users(database_url, **users)
 
     return Step(name="tables", pending=pending, run=run)
-
-
-def _earlier_archive(database_url: str) -> list[str]:
-    from spark_metrics.archive.mark import pending_moves
-
-    with psycopg.connect(database_url) as connection:
-        return pending_moves(connection)
-
-
-def _refuse_earlier_archive() -> None:
-    raise ProvisioningError(
-        "The archive consists of files of an earlier version. Run `python -m spark_metrics.move_archive` with the"
-        " environment of the streaming job, and then this command again."
-    )
 
 
 def check_monolith(client: Client, secret_name: str, captured: Iterable[str]) -> str:

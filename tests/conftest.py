@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--guarantee", help="only the tests that carry this id of docs/guarantees.md")
     parser.addoption("--headline", action="store_true", help="and the broadcast to 100,000")
     parser.addoption("--nightly", action="store_true", help="and what takes too long for each change: tests/upgrade")
-    parser.addoption("--upgrade-from", help="the commit that the upgrade begins with; by default the day before's last")
+    parser.addoption("--upgrade-from", help="the tag or commit that the upgrade begins with; by default 0.1.0")
     parser.addoption("--part", default="1/1", help="of those cells: the second of five parts is 2/5")
 
 

@@ -229,8 +229,7 @@ class Generation:
     def _later_than(self, state: Mapping[str, Any], aliases: Mapping[str, set[str]]) -> bool:
         """Return whether the snapshot generation that the aliases point to was created later than this one.
 
-        A consumer of an earlier generation that is started again must not move the aliases back. Of two generations
-        that earlier versions of the code created, the one that completed its snapshot later is the later one.
+        A consumer of an earlier generation that is started again must not move the aliases back.
         """
         others = {index.removeprefix(f"{table}-") for table, indices in aliases.items() for index in indices} - {
             self.name
@@ -238,7 +237,7 @@ class Generation:
         for other in others:
             with answering("another generation's state"):
                 answer = self._client.mget(body={"docs": [{"_index": INDEX, "_id": document_id(other)}]})
-            if _age(answer["docs"][0].get("_source") or {}) > _age(state):
+            if created_at(answer["docs"][0].get("_source") or {}) > created_at(state):
                 return True
         return False
 
@@ -276,11 +275,6 @@ class _State:
         self.source = source
         self.seq_no = seq_no
         self.primary_term = primary_term
-
-
-def _age(state: Mapping[str, Any]) -> tuple[int, int]:
-    """Return a value that is higher for generations that were created later."""
-    return created_at(state), state.get("snapshot_completed_at", 0)
 
 
 def _with_text_keys(offsets: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:

@@ -72,16 +72,10 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
         ),
         clock=clock,
         pool=ThreadPoolExecutor(_THREADS),
-        unrecorded=_unrecorded(),
+        unrecorded=environment.whole_number("DELIVERY_UNRECORDED", UNRECORDED, lowest=1),
         late_after_s=environment.number("QUIET_HOURS_AGAIN_AFTER_S", RECHECK_AFTER_S),
     )
     return batch_driver("delivery", logger), use_case
-
-
-def _unrecorded() -> int:
-    """Return the limit in DELIVERY_UNRECORDED, or in DELIVERY_SLICE_SIZE, the variable's earlier name."""
-    earlier = environment.whole_number("DELIVERY_SLICE_SIZE", UNRECORDED, lowest=1)
-    return environment.whole_number("DELIVERY_UNRECORDED", earlier, lowest=1)
 
 
 def _rate_limiters(clock: Clock) -> dict[str, RateLimiter]:

@@ -20,7 +20,7 @@ from masscomm.decisions.results import is_held_by_pause
 from masscomm.domain import quiet_hours
 from masscomm.domain.call_results import RecipientResult
 from masscomm.domain.delays import PAUSED, RetrySchedule
-from masscomm.domain.ids import numbered_id, released_id
+from masscomm.domain.ids import released_id
 from masscomm.domain.records import ContentColumn, DeliveryRequested, Taken
 from masscomm.domain.statuses import Status
 from masscomm.kafka.avro import Codec
@@ -139,20 +139,13 @@ def _records(
         inside = {position: entry for position, entry in delayed.items() if start <= position < end}
         if not inside:
             continue
-        part = _part(delivery, _next_id(delivery, step, inside.values(), start, end), inside)
+        part = _part(delivery, released_id(delivery.record_id, step, start, end), inside)
         value = encode(part.to_avro())
         if len(value) > RECORD_BYTES and len(inside) > 1:
             middle = (start + end) // 2
             pending += [(middle, end), (start, middle)]
         else:
             yield part.record_id, value
-
-
-def _next_id(delivery: DeliveryRequested, step: str, delayed: Iterable[RecipientResult], start: int, end: int) -> str:
-    if delivery.waits and any(entry.numbered for entry in delayed):
-        # An earlier version of the code recorded this delay, and may already have put the record into the delay store.
-        return numbered_id(delivery.record_id, step, delivery.waits + 1, start, end)
-    return released_id(delivery.record_id, step, start, end)
 
 
 def _part(delivery: DeliveryRequested, part_id: str, delayed: Mapping[int, RecipientResult]) -> DeliveryRequested:

@@ -34,12 +34,10 @@ class DeviceState:
     reason: str | None
     # The time of the last change, in milliseconds since the epoch.
     updated_at: int
-    # The snapshot generation and the version of the row (masscomm.cdc.change_events.RowChanged). The generation is None
-    # in states that earlier versions of the code wrote.
-    generation: str | None
+    # The snapshot generation and the version of the row (masscomm.cdc.change_events.RowChanged).
+    generation: str
     row_version: int
-    # The user of the row, and when it took this user and the token; None in states that earlier versions of the code
-    # wrote, and for a deleted row.
+    # The user of the row, and when it took this user and the token; None for a deleted row.
     user_id: int | None = None
     taken: Taken | None = None
 
@@ -49,7 +47,7 @@ class StatesOfDevice:
     """The states of one device."""
 
     # By snapshot generation, the oldest one first.
-    by_generation: Mapping[str | None, DeviceState]
+    by_generation: Mapping[str, DeviceState]
     # The sequence number and primary term of the document that was read; None: there was none.
     read_from: tuple[int, int] | None = field(default=None, compare=False)
 
@@ -104,9 +102,8 @@ def _read(document: Mapping[str, Any]) -> StatesOfDevice:
             enabled=source["enabled"],
             reason=source.get("reason"),
             updated_at=source["updated_at"],
-            generation=source.get("generation"),
-            # Earlier versions of the code stored a state under the version of its row.
-            row_version=source.get("row_version") or document["_version"],
+            generation=source["generation"],
+            row_version=source["row_version"],
             user_id=source.get("user_id"),
             taken=None if source.get("taken_at") is None else Taken(source.get("taken_in"), source["taken_at"]),
         )

@@ -184,7 +184,7 @@ class RegisterDevices(UseCase[Fact]):
     def _follow_rows(self, batch: Batch[Fact]) -> None:
         devices = _newest(batch.active())
         for device_id, known in self._states.read(list(devices)).items():
-            devices[device_id].before = self._attributed(known)
+            devices[device_id].before = known
         outlived = self._outlived(devices.values())
         # An older row must not overwrite the state of a newer one.
         for device in devices.values():
@@ -214,18 +214,13 @@ class RegisterDevices(UseCase[Fact]):
             device.error = device.error or fates.get(device.id)
             device.end(device.error)
 
-    def _attributed(self, states: StatesOfDevice) -> StatesOfDevice:
-        """Return the states with one that names no snapshot generation as that of the oldest captured one."""
-        oldest = self._generations[0]
-        return replace(states, by_generation={name or oldest: state for name, state in states.by_generation.items()})
-
-    def _outlived(self, devices: Iterable[_Device]) -> set[str | None]:
+    def _outlived(self, devices: Iterable[_Device]) -> set[str]:
         """Return the snapshot generations whose states end: those that were created before every captured one.
 
         Another environment may capture a later generation already, or only an earlier one still. Raises Retry.
         """
         captured = set(self._generations)
-        others = {name for device in devices for name in device.before.by_generation if name} - captured
+        others = {name for device in devices for name in device.before.by_generation} - captured
         if not others:
             return set()
         times = self._created.of(others | captured)
@@ -234,7 +229,7 @@ class RegisterDevices(UseCase[Fact]):
         first = min(times[name] for name in captured)
         return {name for name in others if times.get(name, first) < first}  # guard: devices.later_generation
 
-    def _settle(self, device: _Device, outlived: set[str | None], remaining_s: Callable[[], float]) -> None:
+    def _settle(self, device: _Device, outlived: set[str], remaining_s: Callable[[], float]) -> None:
         """Register the device as its rows require, and set its new states. Raises Stop; any other error is set on the
         device.
         """
@@ -257,18 +252,18 @@ class RegisterDevices(UseCase[Fact]):
             device.error = error
             return
         if outlived & states.keys():
-            states = inherited(states, self._order(_named(states)))
+            states = inherited(states, self._order(states.keys()))
         kept = {name: state for name, state in states.items() if name not in outlived}
         device.after = replace(device.before, by_generation=kept)
 
     def _with_times_taken(
-        self, states: Mapping[str | None, DeviceState], rows: Iterable[RowChanged]
-    ) -> dict[str | None, DeviceState]:
+        self, states: Mapping[str, DeviceState], rows: Iterable[RowChanged]
+    ) -> dict[str, DeviceState]:
         """Return the states with the times at which their rows took user and token, as far as these rows show. The rows
         may be older than those of the states, because environments may process them in any order.
         """
         found = dict(states)
-        order = self._order(_named(states))
+        order = self._order(states.keys())
         for row in rows:
             state, taken = found.get(row.generation), _taken(row)
             if state is None or taken is None or row.columns is None or state.user_id is None:
@@ -285,7 +280,7 @@ class RegisterDevices(UseCase[Fact]):
         times = self._created.of(generations)
         return {name: times.get(name, _NEWEST if name in self._generations else 0) for name in generations}
 
-    def _as_the_row_says(self, row: RowChanged, states: Mapping[str | None, DeviceState]) -> DeviceState:
+    def _as_the_row_says(self, row: RowChanged, states: Mapping[str, DeviceState]) -> DeviceState:
         if row.columns is None:
             return self._state(row, token=None, reason="deleted")
         token, platform = _text(row.columns, "token"), platform_named(row.columns.get("platform"))
@@ -349,7 +344,7 @@ def _is_as_new(row: RowChanged, states: StatesOfDevice) -> bool:
 
 
 def _registered(
-    token: str, platform: str, own: DeviceState | None, states: Mapping[str | None, DeviceState]
+    token: str, platform: str, own: DeviceState | None, states: Mapping[str, DeviceState]
 ) -> DeviceState | None:
     """Return a state with an endpoint of this token and platform: the own one of the row's snapshot generation, else
     the first one; None if there is none.
@@ -372,7 +367,7 @@ def _is_no_news(row: RowChanged, state: DeviceState | None) -> bool:
 
 def _taken(row: RowChanged) -> Taken | None:
     """Return when the row took its user and token, as far as this version of it shows: the change in a stream that gave
-    it both, or the snapshot that has it. None: an earlier version took them.
+    it both, or the snapshot that has it. None: an earlier version of the row took them.
     """
     columns, earlier = row.columns, row.earlier
     if columns is None:
@@ -404,10 +399,6 @@ def _updated_at(columns: Mapping[str, Any]) -> int:
     if at is None:
         return 0
     return round((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1_000_000)
-
-
-def _named(states: Collection[str | None]) -> set[str]:
-    return {name for name in states if name is not None}
 
 
 def _tokens_in(states: StatesOfDevice) -> set[str]:

@@ -38,11 +38,11 @@ def latest(first: Taken | None, second: Taken | None, order: Mapping[str, int]) 
     return max(first, second, key=lambda taken: _rank(taken, order))
 
 
-def inherited(states: Mapping[str | None, DeviceState], order: Mapping[str, int]) -> dict[str | None, DeviceState]:
+def inherited(states: Mapping[str, DeviceState], order: Mapping[str, int]) -> dict[str, DeviceState]:
     """Return the states of a device by generation, the oldest one first, in which a new snapshot that has a row's user
     and token keeps when the row took them.
     """
-    found = dict(sorted(states.items(), key=lambda each: order.get(each[0] or "", 0)))
+    found = dict(sorted(states.items(), key=lambda each: order.get(each[0], 0)))
     for earlier, later in pairwise(found):
         before, after = found[earlier], found[later]
         # guard: devices.owner_in_a_new_snapshot
@@ -148,7 +148,7 @@ class _Token:
         self, token: str, device_ids: Iterable[str], states: Mapping[str, StatesOfDevice], order: Mapping[str, int]
     ) -> None:
         # In each snapshot generation, the holders with their ranks.
-        ranked: dict[str | None, list[tuple[tuple[int, int, int], int, DeviceState]]] = {}
+        ranked: dict[str, list[tuple[tuple[int, int, int], int, DeviceState]]] = {}
         for device_id in device_ids:
             if device_id in states:
                 for name, state in inherited(states[device_id].by_generation, order).items():
@@ -170,11 +170,11 @@ class _Token:
 
 
 def _holds(state: DeviceState) -> bool:
-    """Return whether the row of the state is active and has its token. States of earlier versions name no user."""
+    """Return whether the row of the state is active and has its token."""
     return state.user_id is not None and state.reason not in _NO_HOLDER
 
 
 def _generations(states: Iterable[StatesOfDevice]) -> set[str]:
     found = [state for each in states for state in each.by_generation.values()]
-    names = {state.generation for state in found} | {state.taken.generation for state in found if state.taken}
-    return {name for name in names if name is not None}
+    taken = {state.taken.generation for state in found if state.taken and state.taken.generation is not None}
+    return {state.generation for state in found} | taken

@@ -282,7 +282,7 @@ def _document(sent: OutcomeWithTrace) -> VersionedDocument:
 
 def _outcome_of(record_id: str, source: dict[str, Any]) -> OutcomeWithTrace:
     kept = source["outcome"]
-    headers = kept.get("trace", {})  # Documents that earlier versions wrote have no trace.
+    headers = kept["trace"]
     outcome = NotificationOutcome(
         **{name: kept[name] for name in _OUTCOME},
         record_id=record_id,

@@ -9,17 +9,15 @@ from cli.terminal import Terminal
 from local.devstack.config import StackConfig
 from local.devstack.handle import RunningStack
 from local.devstack.provision import provisioning
-from local.devstack.services.spark import run_module
 from local.devstack.stack import Stack
 from local.devstack.state import NotRunningError
 from ops.provisioning import ProvisioningError
-from ops.provisioning.database import apply_tables
 from ops.provisioning.steps import Step, run_steps
 
 # The servers that keep their data when the stack is down. `masscomm up` provisions the others at each start.
 _SERVERS = ("kafka", "registry", "opensearch", "postgres")
 # The steps that the metrics job must not run in: an earlier version of it writes the earlier form.
-_WITHOUT_JOB = {"tables", "archive"}
+_WITHOUT_JOB = {"tables"}
 
 
 def upgrade_local(config: StackConfig, *, check: bool) -> int:
@@ -52,10 +50,7 @@ def upgrade(config: StackConfig, *, check: bool, servers: tuple[str, ...] | None
 
 
 def _steps(config: StackConfig, servers: tuple[str, ...] | None) -> list[Step]:
-    steps: list[Step] = [
-        *(task for task in provisioning(config) if servers is None or set(servers).issuperset(task.depends_on)),
-        Step(name="archive", pending=lambda: _earlier_archive(config), run=lambda: _move_archive(config)),
-    ]
+    steps = [task for task in provisioning(config) if servers is None or set(servers).issuperset(task.depends_on)]
     return [
         Step(name=step.name, pending=step.pending, run=_without_job(config, step.run))
         if step.name in _WITHOUT_JOB
@@ -84,17 +79,3 @@ select exists (
     select from pg_stat_activity where datname = current_database() and application_name like 'spark_metrics%'
 )
 """
-
-
-def _earlier_archive(config: StackConfig) -> list[str]:
-    from spark_metrics.archive.mark import pending_moves
-
-    with psycopg.connect(config.database_url("metrics")) as connection:
-        return pending_moves(connection)
-
-
-def _move_archive(config: StackConfig) -> None:
-    if status := run_module(config, "spark_metrics.move_archive"):
-        raise ProvisioningError(f"spark_metrics.move_archive ended with status {status}.")
-    # It has emptied tables of the earlier version, which are dropped now.
-    apply_tables(config.database_url("metrics"))

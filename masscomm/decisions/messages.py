@@ -169,10 +169,7 @@ def delivery_record(
 def _withdrawn(position: int, why: Decision) -> Withdrawn:
     if why.status is None:
         raise ValueError("an allowed recipient cannot be withdrawn")
-    # An earlier version of the delivery function does not know the reason of a cancellation, and would dead-letter the
-    # record. So the builder omits the reason, and the delivery function adds it.
-    reason = None if why.status is Status.CANCELLED else why.reason
-    return Withdrawn(position=position, status=why.status, reason=reason, layer=why.layer, rule=why.rule)
+    return Withdrawn(position=position, status=why.status, reason=why.reason, layer=why.layer, rule=why.rule)
 
 
 def _size(messages: Sequence[Message]) -> int:

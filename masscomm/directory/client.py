@@ -118,8 +118,7 @@ class OpenSearch:
         except (NotSent, AnswerLost) as error:
             raise ConnectionError(f"{type(error).__name__}: {error}") from error
         try:
-            # A document of an earlier version may contain half of a surrogate pair, and must not make the look-up of
-            # the other documents fail.
+            # A document with half of a surrogate pair must not make the look-up of other documents fail.
             answer = fast_json.parsed(response)
         except ValueError as error:
             if status >= 400:  # The response may be a proxy's error page.

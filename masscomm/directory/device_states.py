@@ -1,7 +1,7 @@
 """The documents of the index device_state: the states of one device, one for each snapshot generation that has its row.
 
 The fields of a document are those of the state in the oldest of these generations; `others` has the states in the later
-ones. Documents that earlier versions of the code wrote have one state.
+ones.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ def state_for(document: Source, *, generation: str, token: str | None) -> Source
 
     def preference(state: Source) -> tuple[bool, bool]:
         # guard: devices.state_of_the_generation
-        return state.get("generation") not in (None, generation), not state.get("enabled", True)
+        return state["generation"] != generation, not state["enabled"]
 
     return min((state for state in states_in(document) if state.get("token") == token), key=preference, default={})
 
@@ -43,7 +43,7 @@ def state_in(document: Source, generation: str) -> Source:
     yet.
     """
     states = list(states_in(document))
-    return next((state for state in states if state.get("generation") == generation), states[0])
+    return next((state for state in states if state["generation"] == generation), states[0])
 
 
 def some_state(*conditions: tuple[str, str, Any]) -> dict[str, Any]:

@@ -21,8 +21,8 @@ def document_id(generation: str) -> str:
 
 
 def created_at(state: Mapping[str, Any]) -> int:
-    """Return when a generation was created, in ms since the epoch; 0 if an earlier version of the code stored it."""
-    return int(state.get(CREATED_AT) or 0)
+    """Return when a generation was created, in ms since the epoch; 0 if it has no state."""
+    return int(state.get(CREATED_AT, 0))
 
 
 class CreationTimes(Protocol):

@@ -9,7 +9,6 @@ from itertools import batched
 from typing import Any
 
 from masscomm.directory.port import TemplateQuery
-from masscomm.domain.ids import address_id
 from masscomm.domain.preference_changes import with_changes
 from masscomm.domain.suppressions import Suppression, suppressed
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
@@ -114,12 +113,6 @@ class InMemoryDirectory:
     def suppress(self, *several: Suppression) -> None:
         """Put addresses on the suppression list (addresses to which a club sends no e-mail)."""
         self._suppressions.update((each.id, each.source) for each in several)
-
-    def suppress_as_before(self, address: str) -> None:
-        """Put an address on the suppression list in the form that earlier versions wrote: for every club, without an
-        expiry.
-        """
-        self._suppressions[address_id(address)] = {"reason": "bounced_permanent", "at": 0}
 
     def suppressed(self, club_id: int, addresses: Sequence[str], now_ms: int) -> set[str]:
         self._called("suppressed")

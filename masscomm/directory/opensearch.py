@@ -151,8 +151,8 @@ class OpenSearchDirectory:
         return found
 
     def suppressed(self, club_id: int, addresses: Sequence[str], now_ms: int) -> set[str]:
-        names = dict.fromkeys(name for address in addresses for name in suppressions.ids_of(club_id, address))
-        found = self._by_id([(suppressions.INDEX, name) for name in names], tables=2)
+        names = dict.fromkeys(suppressions.id_of(club_id, address) for address in addresses)
+        found = self._by_id([(suppressions.INDEX, name) for name in names])
         documents = {name: source for (_, name), (source, *_) in found.items()}
         return suppressions.suppressed(club_id, addresses, documents, now_ms)
 

@@ -17,16 +17,15 @@ type Position = tuple[int, int]
 class StoredSuppression:
     """A suppression as it is stored, without the address."""
 
-    # The id of the document: `club-SHA-256`, in the form of earlier versions the SHA-256 alone.
+    # The id of the document: `club-SHA-256`.
     id: str
-    # None: every club, in the form of earlier versions.
-    club_id: int | None
+    club_id: int
     # The SHA-256 of the address, in hex (masscomm.domain.ids.address_id).
     address_id: str
     reason: str
-    # Times in ms since the epoch; expires_at_ms is None if the suppression does not expire.
+    # Times in ms since the epoch.
     at_ms: int
-    expires_at_ms: int | None
+    expires_at_ms: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +51,8 @@ class SuppressionList(Protocol):
         """
         ...
 
-    def remove(self, ids: Sequence[str]) -> int:
-        """Remove suppressions by their ids; return the number of those that existed."""
-        ...
-
-    def existing(self, ids: Sequence[str]) -> set[str]:
-        """Return the ids of suppressions that exist."""
+    def remove(self, id_: str) -> bool:
+        """Remove a suppression by its id; return whether it existed."""
         ...
 
 
@@ -72,8 +67,7 @@ class OpenSearchSuppressionList:
     ) -> SuppressionPage:
         filters: list[dict[str, Any]] = [{"terms": {"club_id": list(clubs)}}] if clubs else []
         if address_id is not None:
-            either = [{"term": {"address_id": address_id}}, {"ids": {"values": [address_id]}}]
-            filters.append({"bool": {"should": either}})
+            filters.append({"term": {"address_id": address_id}})
         body: dict[str, Any] = {
             "query": {"bool": {"filter": filters}},
             # The index has one shard, in which sequence numbers are unique.
@@ -91,17 +85,12 @@ class OpenSearchSuppressionList:
             next=(at_ms, number) if len(hits) > limit else None,
         )
 
-    def remove(self, ids: Sequence[str]) -> int:
-        wanted = {"query": {"ids": {"values": list(ids)}}}
-        with answering("a removal of suppressions"):
+    def remove(self, id_: str) -> bool:
+        wanted = {"query": {"ids": {"values": [id_]}}}
+        with answering("a removal of a suppression"):
             self._client.indices.refresh(index=INDEX)
             answer = self._client.delete_by_query(index=INDEX, body=wanted, params={"refresh": True})
-        return int(answer["deleted"])
-
-    def existing(self, ids: Sequence[str]) -> set[str]:
-        with answering("a look-up of suppressions"):
-            documents = self._client.mget(index=INDEX, body={"ids": list(ids)})["docs"]
-        return {document["_id"] for document in documents if document["found"]}
+        return bool(answer["deleted"])
 
 
 class InMemorySuppressionList:
@@ -126,22 +115,19 @@ class InMemorySuppressionList:
             rows=[row for _, row in shown], next=shown[-1][0] if len(found) > limit and shown else None
         )
 
-    def remove(self, ids: Sequence[str]) -> int:
+    def remove(self, id_: str) -> bool:
         before = len(self._rows)
-        self._rows = [row for row in self._rows if row.id not in ids]
-        return before - len(self._rows)
-
-    def existing(self, ids: Sequence[str]) -> set[str]:
-        return {row.id for row in self._rows} & set(ids)
+        self._rows = [row for row in self._rows if row.id != id_]
+        return len(self._rows) < before
 
 
 def _suppression(hit: Mapping[str, Any]) -> StoredSuppression:
-    id_, source = hit["_id"], hit["_source"]
+    source = hit["_source"]
     return StoredSuppression(
-        id=id_,
-        club_id=source.get("club_id"),
-        address_id=source.get("address_id", id_),
+        id=hit["_id"],
+        club_id=source["club_id"],
+        address_id=source["address_id"],
         reason=source["reason"],
         at_ms=source["at"],
-        expires_at_ms=source.get("expires_at"),
+        expires_at_ms=source["expires_at"],
     )

@@ -54,7 +54,6 @@ class RecipientResult(NamedTuple):
     Attributes:
         retry_at_ms: For a delayed recipient, the time (ms since the epoch) at which the retry record is released; that
             record has slices of its own.
-        numbered: Whether the id of the retry record contains the number of delays, as in items of earlier versions.
     """
 
     position: int
@@ -62,7 +61,6 @@ class RecipientResult(NamedTuple):
     decision: Decision
     call_results: tuple[CallResult, ...] = ()
     retry_at_ms: int | None = None
-    numbered: bool = False
 
     @property
     def message_ids(self) -> tuple[str, ...]:

@@ -62,14 +62,7 @@ def released_id(parent_id: str, delay_reason: str, start: int, end: int) -> str:
     The id does not depend on the number of earlier delays, so that every redelivery of the parent derives the same
     record.
     """
-    return numbered_id(parent_id, delay_reason, 1, start, end)
-
-
-def numbered_id(parent_id: str, delay_reason: str, attempt: int, start: int, end: int) -> str:
-    """Return the id of a delayed record as earlier versions derived it, from the number of the delay: such records
-    may still be in the delay store.
-    """
-    return _uuid5(f"{parent_id}/released.{delay_reason}/{attempt}/{start}-{end}")
+    return _uuid5(f"{parent_id}/released.{delay_reason}/1/{start}-{end}")
 
 
 def envelope_id(record_id: str, value: bytes, attempt: int = 0) -> str:

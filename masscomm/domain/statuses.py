@@ -65,20 +65,6 @@ class Reason(StrEnum):
     # --- cancelled ---
     CANCELLED = "cancelled"
 
-    @classmethod
-    def _missing_(cls, value: object) -> "Reason | None":
-        """Return the present reason for a value that earlier versions recorded."""
-        return cls(_RENAMED[value]) if isinstance(value, str) and value in _RENAMED else None
-
-
-# Names of reasons in earlier versions, still stored in decisions and counts, with their present names.
-_RENAMED = {"other_tenant": "unknown_user"}
-
-
-def read_reason(stored: str) -> str:
-    """Return the present name of a stored reason; a value that is no known reason is returned unchanged."""
-    return _RENAMED.get(stored, stored)
-
 
 # The rank of each status. Of two statuses of one notification, the higher rank is kept, so that merging
 # never regresses. A proof of publishing outranks every status without publishing: a message that the provider accepted

@@ -2,9 +2,6 @@
 
 A suppression applies to the one club whose message bounced. It expires: after 180 days for a bounced address, which may
 exist again, and after 730 days for a complaint. Addresses are stored as SHA-256 only (masscomm.domain.ids.address_id).
-
-Earlier versions stored suppressions under the hash alone, for every club and without an expiry. They remain in force
-until `masscomm suppressions remove` removes them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +29,7 @@ class Suppression:
 
     @property
     def id(self) -> str:
-        return _id(self.club_id, self.address)
+        return id_of(self.club_id, self.address)
 
     @property
     def version(self) -> int:
@@ -63,17 +60,9 @@ class Periods:
         return at_ms + round(days * DAY_MS)
 
 
-def ids_of(club_id: int, address: str) -> tuple[str, str]:
-    """Return the ids of the documents that can suppress an address for a club: the club's own, and one in the form
-    of earlier versions.
-    """
-    return _id(club_id, address), address_id(address)
-
-
-def in_force(source: Mapping[str, Any], now_ms: int) -> bool:
-    """Return whether a stored suppression is in force now; one without an expiry always is."""
-    ends = source.get("expires_at")
-    return ends is None or now_ms < ends  # guard: suppressions.previous_form
+def id_of(club_id: int, address: str) -> str:
+    """Return the id of the document that can suppress an address for a club."""
+    return f"{club_id}-{address_id(address)}"
 
 
 def suppressed(
@@ -82,14 +71,10 @@ def suppressed(
     """Return the addresses to which a club must not send.
 
     Args:
-        documents: The stored documents by id, for each id that ids_of returns.
+        documents: The stored documents by id, for the id_of each address.
     """
     return {
         address
         for address in addresses
-        if any(name in documents and in_force(documents[name], now_ms) for name in ids_of(club_id, address))
+        if (name := id_of(club_id, address)) in documents and now_ms < documents[name]["expires_at"]
     }
-
-
-def _id(club_id: int, address: str) -> str:
-    return f"{club_id}-{address_id(address)}"

@@ -79,7 +79,7 @@ class EndpointKey(NamedTuple):
 class Rotation(NamedTuple):
     """What a request under an Idempotency-Key that rotates a secret has made."""
 
-    # The digest of the request (masscomm.http.idempotency.digest_of); "": an earlier version stored it.
+    # The digest of the request (masscomm.http.idempotency.digest_of).
     request: str
     # The signing key and the version of the secret.
     key_id: str
@@ -112,7 +112,7 @@ class Endpoint:
     # The digests of the Idempotency-Keys of the requests that made the current secret and the previous one; "": none.
     rotation_digest: str = ""
     previous_rotation_digest: str = ""
-    # The digests of these requests, which contain their principals; "": none, or an earlier version stored it.
+    # The digests of these requests, which contain their principals; "": none.
     rotation_request: str = ""
     previous_rotation_request: str = ""
     # The number of changes.

@@ -32,7 +32,7 @@ class Mark:
     # name), and `to` (the topic of a replay) or `why` (the reason of a discard), and `request` (the digest of a request
     # with an Idempotency-Key).
     history: tuple[Mapping[str, str], ...]
-    # Kafka's id of the topic of the dead letter; None if an earlier version recorded the mark.
+    # Kafka's id of the topic of the dead letter; None if it is older than topic ids.
     topic_id: str | None = None
 
     def is_of(self, topic_id: str | None) -> bool:

@@ -68,7 +68,6 @@ def _erased(person: Person, topic: str, record: Mapping[str, Any]) -> dict[str, 
     names = {str(position) for position in positions}
     own = {name: each for name, each in record.get("recipient_data", {}).items() if name not in names}
     values = {**of_one, "recipient_data": own}
-    # Records of earlier versions lack some of these fields.
     record = {**record, **{name: value for name, value in values.items() if name in record}}
     if topic != topics.DELIVERY:
         return record
@@ -79,9 +78,7 @@ def _erased(person: Person, topic: str, record: Mapping[str, Any]) -> dict[str, 
         **record,
         "addresses": [_ERASED if row in rows else text for row, text in enumerate(record["addresses"])],
         "content": [_without_values(column, rows, alone=alone) for column in record["content"]],
-        "taken": [
-            {**each, "target": _ERASED} if each["position"] in positions else each for each in record.get("taken", [])
-        ],
+        "taken": [{**each, "target": _ERASED} if each["position"] in positions else each for each in record["taken"]],
     }
 
 

@@ -4,7 +4,6 @@ The decision log contains no user ids, only digests of a record's recipients and
 tables of broadcast queues and of idempotency keys contain no user ids either.
 """
 
-import itertools
 import json
 import time
 from collections.abc import Callable
@@ -49,8 +48,6 @@ class ItemTables:
 
     def erase_delayed(self, person: Person) -> int:
         """Replace each delayed record that contains data of the person. Return the number of replaced records."""
-        # All records are read before any is changed, because copies from earlier versions may share parts, which are
-        # deleted below.
         found = [
             (item, value)
             for item in self._delayed.scan()
@@ -62,20 +59,7 @@ class ItemTables:
             # the same record id.
             self._delayed.put(replace(item, value=value, due_ms=item.due_ms + 1, key=None), self._now_ms())
             self._delayed.done(item)
-            self._delete_earlier_parts(item.id)
         return len(found)
-
-    def _delete_earlier_parts(self, item_id: str) -> None:
-        """Delete the parts of a large record of an earlier version; `done` leaves them until they expire."""
-        for number in itertools.count(1):
-            with answering("a part of a delayed record"):
-                answer = self._client.delete_item(
-                    TableName=self._waiting,
-                    Key={"due_bucket": {"S": f"part#{item_id}"}, "id": {"S": f"{number:04d}"}},
-                    ReturnValues="ALL_OLD",
-                )
-            if not answer.get("Attributes"):
-                return
 
     def erase_ledger(self, person: Person) -> int:
         """Replace the user id and the devices of published messages in the recorded slices (recipients recorded

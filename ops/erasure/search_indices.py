@@ -109,15 +109,8 @@ class SearchIndices:
         return len(erased)
 
     def erase_suppressions(self, person: Person) -> int:
-        """Delete the tenant's suppressions of the person's addresses.
-
-        Suppressions that earlier versions wrote apply to all tenants, and are kept: `masscomm suppressions remove`
-        deletes them.
-
-        Returns:
-            The number of deleted suppressions.
-        """
-        names = [suppressions.ids_of(person.club_id, address)[0] for address in person.addresses]
+        """Delete the tenant's suppressions of the person's addresses. Return the number of deleted suppressions."""
+        names = [suppressions.id_of(person.club_id, address) for address in person.addresses]
         return sum(self._delete(suppressions.INDEX, name) for name in names)
 
     def erase_preference_changes(self, person: Person) -> int:

@@ -339,7 +339,7 @@ OPERATIONS = {
             ),
         ),
         response=suppressions.RemovedSuppressionBody,
-        example={"id": f"1-{_ADDRESS_ID}", "status": "removed", "remains_for_every_club": False},
+        example={"id": f"1-{_ADDRESS_ID}", "status": "removed"},
         problems={404: "The suppression is unknown"},
     ),
     ("GET", "/v1/keys"): Operation(

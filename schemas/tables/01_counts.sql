@@ -4,6 +4,10 @@
 -- measure      requested, duplicate, queued, or a status of masscomm.domain.statuses; a funnel: how many notifications reached it
 -- count_total  notifications (recipients on a channel), never records
 --
+-- Tables that grow with time are partitioned by it, so that spark_metrics.retention drops old rows as whole tables: T_20261201 is a
+-- month or a year that begins on this day, and the job makes it beforehand (spark_metrics.counting.partitions); T_other has the times without
+-- a partition, such as those of a wrong clock.
+--
 -- The key begins with the bucket because every query has a range of time: one index serves the upsert and the reader.
 
 create table if not exists counts_minute (
@@ -14,9 +18,12 @@ create table if not exists counts_minute (
     measure     text        not null,
     count_total bigint      not null,
     primary key (bucket, club_id, type, channel, measure)
-);
+) partition by range (bucket);
+create table if not exists counts_minute_other partition of counts_minute default;
 
 -- Each batch updates the rows of the hour and the day. With room for a second version in its page, an update writes no index
--- entry: 2.2 us a record and table, not 3.5, and the tables become no larger. spark_metrics.counting.partitions has it for later partitions.
-create table if not exists counts_hour (like counts_minute including all) with (fillfactor = 50);
-create table if not exists counts_day (like counts_minute including all) with (fillfactor = 50);
+-- entry: 2.2 us a record and table, not 3.5, and the tables become no larger. spark_metrics.counting.partitions has it for other partitions.
+create table if not exists counts_hour (like counts_minute including all) partition by range (bucket);
+create table if not exists counts_hour_other partition of counts_hour default with (fillfactor = 50);
+create table if not exists counts_day (like counts_minute including all) partition by range (bucket);
+create table if not exists counts_day_other partition of counts_day default with (fillfactor = 50);

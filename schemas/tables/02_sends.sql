@@ -5,20 +5,22 @@
 -- requested_at  the earliest timestamp of its chunks; null until a chunk is counted
 -- chunk_count   number of chunks by the send's own field; null until then
 -- chunks        number of distinct chunks that are counted
+-- changed_xid   the transaction that last counted a record of the send, for the events of webhooks
+-- counted_at    when the first record of the send was counted
 create table if not exists sends (
     send_id      text        primary key,
     club_id      bigint      not null,
     type         text        not null,
     requested_at timestamptz,
     chunk_count  integer,
-    chunks       integer     not null default 0
+    chunks       integer     not null default 0,
+    changed_xid  xid8,
+    counted_at   timestamptz not null default now()
 );
 
 -- The list of a club's sends, the latest first.
 create index if not exists sends_of_club on sends (club_id, requested_at, send_id collate "C");
 
--- changed_xid: the transaction that last counted a record of the send, for the events of webhooks; null in older rows
-alter table sends add column if not exists changed_xid xid8;
 create index if not exists sends_changed on sends (changed_xid, send_id collate "C");
 
 -- The requested notifications on a channel, and the number of them that were written for delivery.
@@ -57,6 +59,3 @@ create table if not exists send_states (
     codes       bytea    not null,
     primary key (send_id, chunk_index, channel, block)
 );
-
--- counted_at: when the first record of the send was counted; in older rows, when this column was added
-alter table sends add column if not exists counted_at timestamptz not null default now();

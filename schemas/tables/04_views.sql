@@ -7,7 +7,3 @@ create table if not exists stream_views (
     since      timestamptz not null,
     kept_since timestamptz not null default '-infinity'
 );
-
--- Earlier versions maintained the windows of the trends; they are summed from counts_minute when they are requested.
-delete from stream_views where view = 'trending';
-drop table if exists trending;

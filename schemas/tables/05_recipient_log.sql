@@ -6,6 +6,8 @@
 -- reason                     '' if the status needs none
 -- counted_at                 when its batch was counted. The partitions are its days (UTC): for any timestamps of its records, a batch
 --                            is written to one partition, and a day is dropped as a whole (spark_metrics.retention)
+-- decision                   the rule, layer and user settings (their version and the time of their newest change, in ms since the epoch)
+--                            that determined the status; null if neither a rule nor settings did
 create table if not exists recipient_log (
     user_id    bigint      not null,
     at         timestamptz not null,
@@ -15,11 +17,9 @@ create table if not exists recipient_log (
     type       text        not null,
     status     text        not null,
     reason     text        not null,
-    counted_at timestamptz not null
+    counted_at timestamptz not null,
+    decision   jsonb
 ) partition by range (counted_at);
--- decision: the rule, layer and user settings (their version and the time of their newest change, in ms since the epoch) that determined
--- the status; null if neither a rule nor settings did, and in older rows
-alter table recipient_log add column if not exists decision jsonb;
 create index if not exists recipient_log_user on recipient_log (user_id);
 -- The list of a send's recipients, by user.
 create index if not exists recipient_log_send on recipient_log (send_id, user_id);

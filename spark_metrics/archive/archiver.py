@@ -111,7 +111,7 @@ class Archiver:
             check_table(connection, self.table)
         before = self.table.appended()
         if before.snapshot is None:
-            raise Stop("the table of the archive is not filled yet: spark_metrics.move_archive was interrupted")
+            raise Stop("the archive's table has no offsets: its creation was interrupted")
         self._known = before.offsets
         may_be_lost = not self._settings.fail_on_data_loss
         begin = start_of(before.offsets, ends, may_be_lost=may_be_lost, known_by="the archive")

@@ -42,8 +42,6 @@ def check_table(connection: psycopg.Connection[Any], table: ArchiveTable) -> Non
     found = table.archive_id()
     if known is None:
         raise Stop("This database has counted records without an archive: an archive begins with an empty database.")
-    if found is None and in_earlier_form(connection):
-        raise Stop("The archive consists of files of an earlier version: run `python -m spark_metrics.move_archive`.")
     if found is None:
         raise Stop(
             f"The archive {known} of this database has no table: it was lost, or SPARK_ARCHIVE_DATABASE is another."
@@ -61,18 +59,6 @@ def check_archive_dir(connection: psycopg.Connection[Any], archive_dir: str) -> 
             " never be recomputed. Set it; or end the archive with"
             " `update stream_status set archive_id = null`."
         )
-
-
-def in_earlier_form(connection: psycopg.Connection[Any]) -> bool:
-    """Return whether this database's archive consists of Parquet files of an earlier version."""
-    if connection.execute("select to_regclass('archive_batches') is null").fetchone() == (True,):
-        return False
-    return connection.execute("select exists (select from archive_batches)").fetchone() == (True,)
-
-
-def pending_moves(connection: psycopg.Connection[Any]) -> list[str]:
-    """Return a line of text if the archive is still in the form of an earlier version."""
-    return ["move the archive's Parquet files into its Iceberg table"] if in_earlier_form(connection) else []
 
 
 def database_mark(connection: psycopg.Connection[Any]) -> tuple[str | None, bool]:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from masscomm.domain.limits import END_OF_TIME_MS
-from spark_metrics.archive.iceberg import FIRST, PLACE, Appended, MarkedTable, Offsets, literal
+from spark_metrics.archive.iceberg import FIRST, PLACE, MarkedTable, Offsets, literal
 from spark_metrics.common.settings import Settings
 
 _OF_EVERY_RECORD = (*PLACE, "timestamp_ms", "source", "schema_id", "problem")
@@ -54,20 +54,10 @@ class ArchiveTable(MarkedTable):
             archive_id: The mark of the archive, which the metrics database stores as well.
             begin: The first offsets to append.
         """
-        self.create_empty(archive_id)
+        self.make(**{_ARCHIVE_ID: archive_id})
         end = self.appended()
         if end.snapshot is None:
             self.append(self._spark.createDataFrame([], COLUMNS), end, begin)
-
-    def create_empty(self, archive_id: str) -> None:
-        """Create the table without the offsets at which a writer begins, if it does not exist."""
-        self.make(**{_ARCHIVE_ID: archive_id})
-
-    def append(self, rows: DataFrame, after: Appended, end: Offsets) -> None:
-        if "labels" not in self._spark.table(self.name).columns:
-            # An earlier version has created the table.
-            self._spark.sql(f"alter table {self.name} add column labels string")
-        super().append(rows, after, end)
 
     def records(self, snapshot: int | None = None, *, at: datetime | None = None) -> DataFrame:
         """Return the archived records with the columns `at`, ARCHIVED and OF_RECIPIENTS: of a snapshot, or those at a
@@ -78,8 +68,7 @@ class ArchiveTable(MarkedTable):
             reader = reader.option("versionAsOf", snapshot)
         if at is not None:
             reader = reader.option("timestampAsOf", f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}")
-        found = reader.table(self.name).where(F.col("at") >= F.lit(FIRST))
-        return found if "labels" in found.columns else found.withColumn("labels", F.lit(None).cast("string"))
+        return reader.table(self.name).where(F.col("at") >= F.lit(FIRST))
 
     def hours(self, snapshot: int | None) -> list[tuple[datetime, int]]:
         """Return the hours that have records in a snapshot, in their order, each with the number of its records."""

@@ -15,9 +15,8 @@ from spark_metrics.counting.decode import Writers
 from spark_metrics.counting.facts import CHANNELS_THEN, facts
 from spark_metrics.counting.writers import no_writers
 
-# The columns of a counted record that must be equal in the archive and the topic. Records of earlier versions have no
-# labels.
-_COMPARED = tuple(name for name in ARCHIVED if name not in (*PLACE, "problem", "labels"))
+# The columns of a counted record that must be equal in the archive and the topic.
+_COMPARED = tuple(name for name in ARCHIVED if name not in (*PLACE, "problem"))
 
 
 def topics_differ(
@@ -79,8 +78,6 @@ def decoded_again(records: DataFrame, writers: Writers) -> DataFrame:
         # The archive already marks records whose timestamp was too far ahead; the others were counted.
         far_future_ms=END_OF_TIME_MS,
         recipients=True,
-        # A record that an earlier version counted stays counted, even if this version would reject it.
-        strict=False,  # guard: metrics.counted_by_earlier_version
     ).select(*ARCHIVED, *OF_RECIPIENTS)
 
 
@@ -89,7 +86,7 @@ def archived_writers(archived: DataFrame, settings: Settings) -> Writers:
     else Retry.
     """
     ids = archived.where(F.col("problem").isNull()).select("source", "schema_id").distinct().collect()
-    writers = no_writers(archived.sparkSession, settings, strict=False)
+    writers = no_writers(archived.sparkSession, settings)
     refused = writers.learn([(row["source"], row["schema_id"]) for row in ids]).refused
     if refused:
         raise Stop(f"the registry no longer has schemas of archived records: {sorted(refused)}")

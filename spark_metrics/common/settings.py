@@ -97,9 +97,7 @@ def imported[T](variable: str, name: str, kind: type[T]) -> T:
 
 def view_names(text: str) -> tuple[str, ...]:
     """Return the names in SPARK_VIEWS, which commas separate; no names for `none`."""
-    names = [name.strip() for name in text.split(",")] if text not in ("", "none") else []
-    # Earlier versions maintained this view; the metrics API now sums the minutes instead.
-    return tuple(name for name in names if name != "spark_metrics.trending:TRENDING")
+    return tuple(name.strip() for name in text.split(",")) if text not in ("", "none") else ()
 
 
 def variable_of(setting: str) -> str:

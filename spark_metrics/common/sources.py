@@ -54,10 +54,11 @@ class Source:
         """Return the names of the topics in Kafka, in all lanes."""
         return list(dict.fromkeys(topics.in_lane(name, lane) for name in self.topic_names for lane in Lane))
 
-    def reader_schema(self, *, texts: bool = False) -> str:
-        """Return our schema as JSON with only these fields; values are resolved to it from each writer's schema."""
-        wanted = self.fields | names(*self.texts) if texts else self.fields
-        return json.dumps(_projected(own_schema(self.schema), wanted))
+    def reader_schema(self) -> str:
+        """Return our schema as JSON with only `fields` and `texts`; values are resolved to it from each writer's
+        schema.
+        """
+        return json.dumps(_projected(own_schema(self.schema), self.fields | names(*self.texts)))
 
 
 def names(*names: str) -> Fields:

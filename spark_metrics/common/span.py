@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-# The time of a counted record may be this much after its production: earlier versions of the job counted records of a
-# day ahead (since then FAR_FUTURE_MS), and the archive has them.
-AHEAD = timedelta(days=1)
+from masscomm.domain.limits import FAR_FUTURE_MS
+
+# The time of a counted record may be this much after its production.
+AHEAD = timedelta(milliseconds=FAR_FUTURE_MS)
 # The clocks of producers may differ by this much.
 CLOCKS = timedelta(days=1)
 _EPOCH = datetime.fromtimestamp(0, UTC)

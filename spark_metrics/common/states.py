@@ -25,7 +25,7 @@ OTHER = "other"
 # the code of `other`.
 REASONS = (
     "",
-    *("opted_out", "unknown_user", "other_tenant", "no_device", "no_address", "device_inactive"),
+    *("opted_out", "unknown_user", "no_device", "no_address", "device_inactive"),
     *("no_template", "template_error", "provider_rejected", "dead_letter", "unknown_channel", "too_large"),
     "expired",
     *("address_suppressed", "bounced_permanent", "bounced_transient", "complained"),

@@ -83,10 +83,4 @@ def _begin(connection: psycopg.Connection[Any], at: datetime) -> str:
 
 def _drop(connection: psycopg.Connection[Any], name: str) -> None:
     connection.execute("delete from counted_id_tables where name = %s", [name])
-    row = connection.execute(
-        "select pg_has_role(relowner, 'usage') from pg_class where oid = to_regclass(%s)", [name]
-    ).fetchone()
-    if row is not None:
-        # The table of an upgrade belongs to the user that has upgraded.
-        how = sql.SQL("drop table {}" if row[0] else "truncate {}")
-        connection.execute(how.format(sql.Identifier(name)))
+    connection.execute(sql.SQL("drop table if exists {}").format(sql.Identifier(name)))

@@ -37,25 +37,23 @@ def _schema_id(value: Column, known: Collection[int]) -> Column:
     return found.when(is_id, spelt)
 
 
-def decoded(records: DataFrame, writers: Writers, of: Sequence[Source], *, strict: bool = True) -> DataFrame:
+def decoded(records: DataFrame, writers: Writers, of: Sequence[Source]) -> DataFrame:
     """Return the columns of Spark's Kafka source without the value, and the record's kafka_offset, timestamp_ms,
     `source` and `schema_id`, a struct column for each source (`send`, `delivery`, `outcome`), `known` and `accepted`.
 
     `source` is the kind of the topic's records. `schema_id` is null if the value does not begin with a zero byte and a
     schema id. `known` is true if `writers` contains the writer's schema. Only the column of the record's own source is
-    set; its fields are null if the schema cannot decode the value. The fields of a record that is not `accepted` are
-    not valid.
+    set; its fields are null if the schema cannot decode the value. A record is `accepted` unless
+    masscomm.kafka.avro.Codec rejects its value: one with trailing bytes, or with texts (Source.texts) that are not
+    UTF-8. The fields of other records are not valid.
 
     Args:
         of: The sources, each with the fields to decode.
-        strict: Whether a value that masscomm.kafka.avro.Codec rejects is not accepted: one with trailing bytes, or with
-            texts (Source.texts) that are not UTF-8.
     """
-    structs = [_decoded(source, writers.get(source.kind, {}), strict=strict).alias(source.kind) for source in of]
+    structs = [_decoded(source, writers.get(source.kind, {})).alias(source.kind) for source in of]
     # Every step copies its columns, and the value is the largest of them, so only its checksum is kept.
     with_structs = _with_writers(records, writers).select("*", *structs, _checksum().alias(CHECKSUM)).drop("value")
-    accepted = _accepted(of) if strict else F.lit(True)
-    return with_structs.withColumns({"accepted": accepted, "known": _known(writers)})
+    return with_structs.withColumns({"accepted": _accepted(of), "known": _known(writers)})
 
 
 def unknown_writers(records: DataFrame, writers: Writers) -> DataFrame:
@@ -80,17 +78,14 @@ def _is_written_by(kind: str, schema_id: int) -> Column:
     return (F.col("source") == kind) & (F.col("schema_id") == schema_id)
 
 
-def _decoded(source: Source, writers: Mapping[int, str], *, strict: bool) -> Column:
-    payload = F.substring("value", _HEADER_BYTES + 1, 2**31 - 1)
-    reader = source.reader_schema(texts=strict)
-    if strict:
-        payload, reader = F.concat(payload, _checksum()), _with_checksum(reader)
+def _decoded(source: Source, writers: Mapping[int, str]) -> Column:
+    payload = F.concat(F.substring("value", _HEADER_BYTES + 1, 2**31 - 1), _checksum())
+    reader = _with_checksum(source.reader_schema())
     # This branch is never evaluated. It determines the column's type while no writer's schema is known.
     value = F.when(F.lit(False), from_avro(payload, reader, {"mode": "PERMISSIVE"}))
     for schema_id, writer in writers.items():
         options = {"mode": "PERMISSIVE", "avroSchema": reader}
-        written = _with_checksum(writer) if strict else writer
-        fields = from_avro(payload, written, options)
+        fields = from_avro(payload, _with_checksum(writer), options)
         # guard: metrics.unit_of_the_writer
         for name, divisor in time_units(own_schema(source.schema), json.loads(writer)).divisors.items():
             if name in source.fields:

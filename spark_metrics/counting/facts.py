@@ -26,7 +26,6 @@ def facts(
     writers: Writers,
     far_future_ms: int = FAR_FUTURE_MS,
     recipients: bool = False,
-    strict: bool = True,
 ) -> DataFrame:
     """Return the facts of Kafka's records: one row per record, also for records that cannot be counted.
 
@@ -41,12 +40,11 @@ def facts(
     Args:
         records: The columns of Spark's Kafka source with headers. They may have CHANNELS_THEN: the channels that were
             counted for a send before; null for a new send.
-        strict: Whether a value that the functions' decoder rejects is undecodable.
     """
     of = sources(recipients=recipients)
     wanted = (*_POSITION, *_COUNTED, *(_OF_RECIPIENTS if recipients else ()))
     return (
-        decoded(records, writers, of, strict=strict)
+        decoded(records, writers, of)
         .withColumn("send_id", F.coalesce(*[each.send_id(F.col(each.kind)) for each in of]))
         .withColumn("channels", _channels(counted_before=CHANNELS_THEN in records.columns))
         .select(*_facts(of, recipients=recipients))

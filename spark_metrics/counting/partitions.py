@@ -1,4 +1,4 @@
-"""Makes and drops the partitions of tables that grow with time (schemas/tables/07_partitions.sql).
+"""Makes and drops the partitions of tables that grow with time (schemas/tables).
 
 A partition is a day, a month or a year (UTC). The job makes the present and the next one before it counts. Except in
 the log of recipients, rows of other times lie in the table's default partition, from which they are moved when their
@@ -47,7 +47,7 @@ class Partitioned:
 
 class Partition(NamedTuple):
     name: str
-    first: datetime | None  # None: it has no beginning
+    first: datetime
     end: datetime
     attached: bool
     detaching: bool
@@ -75,7 +75,7 @@ def make_partitions(
     for table in tables:
         for moment in (at, at + _AHEAD):
             known = partitions_of(connection, table)
-            if not any((each.first is None or each.first <= moment) and moment < each.end for each in known):
+            if not any(each.first <= moment < each.end for each in known):
                 _make(connection, table, *_ends(connection, table, moment))
 
 

@@ -43,7 +43,6 @@ class KnownWriters:
         registry: The registry from which schemas are read.
         usable: Returns whether Spark's Avro library accepts a schema as JSON. The libraries differ, and a plan with an
             unusable schema fails every batch.
-        strict: Whether a schema is refused if a time of it is no moment. Earlier versions counted its records.
         quiet: Whether refused ids are not logged, because the stream, which reads the same records, logs them.
     """
 
@@ -53,13 +52,12 @@ class KnownWriters:
         usable: Callable[[str], bool],
         denied_ids: DeniedIds | None = None,
         *,
-        strict: bool = True,
         quiet: bool = False,
     ) -> None:
         self._registry = registry
         self._usable = usable
         self._denied_ids = denied_ids or DeniedIds()
-        self._strict, self._quiet = strict, quiet
+        self._quiet = quiet
         self._logged: set[int] = set()
         self._readers = {source.kind: own_schema(source.schema) for source in all_sources()}
         self._known: dict[str, dict[int, str]] = {kind: {} for kind in self._readers}
@@ -95,7 +93,7 @@ class KnownWriters:
                 refused.add((kind, schema_id))
                 continue
             problem = time_units(self._readers[kind], written).problem
-            if problem and self._strict:  # guard: metrics.local_time
+            if problem:  # guard: metrics.local_time
                 self._log_once(schema_id, problem)
                 refused.add((kind, schema_id))
                 continue
@@ -119,13 +117,12 @@ class KnownWriters:
         _log.warning("schema %d cannot be used: %s", schema_id, reason)
 
 
-def no_writers(spark: SparkSession, settings: Settings, *, strict: bool = True, quiet: bool = False) -> KnownWriters:
+def no_writers(spark: SparkSession, settings: Settings, *, quiet: bool = False) -> KnownWriters:
     """Return the writers that a session can decode before any schema is learned."""
     return KnownWriters(
         HttpSchemaRegistry(settings.registry_url),
         lambda schema: is_usable_schema(spark, schema),
         DeniedIds(retry_s=settings.denied_schema_retry_s),
-        strict=strict,
         quiet=quiet,
     )
 

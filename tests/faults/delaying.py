@@ -1,6 +1,5 @@
 """Faults of the delay store: records stored twice, and unreadable items."""
 
-import json
 import time
 import zlib
 from dataclasses import replace
@@ -8,7 +7,7 @@ from typing import Any
 
 from masscomm.domain.lanes import Lane
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
-from masscomm.stores.delayed_records.port import MINUTE_MS, DelayedRecord, key_of
+from masscomm.stores.delayed_records.port import DelayedRecord, key_of
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Send
 from tests.support.servers import dynamodb_table
@@ -42,26 +41,14 @@ def twice_among_unreadable(bench: Bench, _: Send) -> None:
 
 
 def _unreadable(topic: str, now_ms: int) -> list[dict[str, Any]]:
-    """Return a damaged item, an item without its parts and one of the previous form, with their buckets' marks."""
+    """Return a damaged item and an item without its parts, with their bucket's mark."""
     item = DelayedRecord(id=f"unreadable.{topic}", due_ms=now_ms, topic=topic, value=b"", delay_reason="send_at")
     bucket, key = key_of(item)
     lane = bucket.partition("#")[0]
-    earlier = f"{now_ms // MINUTE_MS:010d}#0"
     common = {"due_ms": {"N": str(now_ms)}, "topic": {"S": topic}, "why": {"S": "send_at"}, "copy": {"S": "gone"}}
     whole = {"B": zlib.compress(b"[]\n")}
     return [
         {"due_bucket": {"S": f"minutes.{lane}"}, "id": {"S": bucket}},
         {"due_bucket": {"S": bucket}, "id": {"S": key}, **common, "value": {"B": b"damaged"}, "parts": {"N": "1"}},
         {"due_bucket": {"S": bucket}, "id": {"S": f"{key}.2"}, **common, "value": whole, "parts": {"N": "2"}},
-        {"due_bucket": {"S": "minutes"}, "id": {"S": earlier}},
-        {
-            "due_bucket": {"S": earlier},
-            "id": {"S": f"{item.id}.3"},
-            "due_ms": {"N": str(now_ms)},
-            "topic": {"S": topic},
-            "value": {"B": b"damaged"},
-            "parts": {"N": "1"},
-            "headers": {"S": json.dumps([])},
-            "why": {"S": "send_at"},
-        },
     ]

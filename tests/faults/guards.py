@@ -94,11 +94,6 @@ MUTANTS = (
         Returns("F.coalesce(whole, F.lit(False))"),
     ),
     Mutant(
-        "metrics.counted_by_earlier_version",
-        "A recompute counts the records that an earlier version counted.",
-        Becomes("True"),
-    ),
-    Mutant(
         "metrics.permanent_postgres_error", "The job quarantines records that Postgres refuses permanently.", Never()
     ),
     Mutant(
@@ -115,11 +110,6 @@ MUTANTS = (
         "metrics.read_committed", "Records of an aborted transaction are not counted.", Becomes('"read_uncommitted"')
     ),
     Mutant("metrics.topic_id", "A topic that was deleted and made again is another topic.", Never()),
-    Mutant(
-        "metrics.remembered_window",
-        "A recompute with another window keeps which records were refused or counted.",
-        Argument(2),
-    ),
     Mutant("metrics.counted_offsets", "An offset that is counted is left out.", Removed()),
     Mutant(
         "metrics.lane_offsets",
@@ -534,11 +524,6 @@ MUTANTS = (
         Removed(),
     ),
     Mutant(
-        "suppressions.previous_form",
-        "A suppression without an end, as an earlier version stored it, stays in force.",
-        Returns("ends is not None and now_ms < ends"),
-    ),
-    Mutant(
         "decisions.first_write_wins",
         "The decision log keeps the first decisions about a record.",
         Always(),
@@ -763,7 +748,6 @@ MUTANTS = (
         Never(),
         cell="an unreadable item in each sweep",
     ),
-    Mutant("delay_store.previous_form", "Items of the previous form are released.", Removed()),
     Mutant(
         "delay_store.critical_first",
         "Critical records of every minute are released before the others.",
@@ -938,13 +922,7 @@ MUTANTS = (
     Mutant(
         "push.scheme_of_link", "A push opens no address with a scheme that no app owns, such as javascript.", Without(2)
     ),
-    Mutant("archive.uncounted_batch_is_not_read", "Files of a batch that was never counted are not read.", Removed()),
     Mutant("erasure.snapshots", "The snapshots that still name an erased person are removed.", Removed()),
-    Mutant(
-        "archive.moved_before_deleted",
-        "The files of an earlier archive are deleted only after their records are in the table.",
-        Never(),
-    ),
     Mutant(
         "metrics.archived_beyond_the_counts",
         "Recompute leaves out the archived records that the stream has not counted yet.",

@@ -89,6 +89,7 @@ def test_a_created_key_is_stored_as_its_digest(setting: Setting) -> None:
     assert scopes_of(context) == {Scope.SEND, Scope.READ}
 
 
+@pytest.mark.guarantee("api_keys.without_scopes_reads_only")
 def test_a_key_created_without_scopes_reads(setting: Setting) -> None:
     _, context = setting.ask(setting.create("--every-club")["key"])
     assert clubs_of(context) == ALL_CLUBS
@@ -134,6 +135,30 @@ def test_the_last_use_of_a_key_is_listed(setting: Setting) -> None:
     assert setting.listed()[0]["last_used_at"] is not None
 
 
+@pytest.mark.guarantee("api_keys.expired_key_is_denied")
+@pytest.mark.parametrize(("left_s", "effect"), [(3_600, "Allow"), (0, "Deny")])
+def test_a_key_is_denied_from_its_end(setting: Setting, left_s: int, effect: str) -> None:
+    end = int(time.time()) + left_s
+    setting.keys.put(ApiKey(digest=digest_of("mc_k"), name="n", clubs="1", scopes="read", created_at=1, expires_at=end))
+    assert setting.ask("mc_k")[0] == effect
+
+
+@pytest.mark.parametrize("header", ["x-api-key", "X-Api-Key", "X-API-KEY"])
+def test_an_authorized_key_may_use_every_path(setting: Setting, header: str) -> None:
+    key = setting.create("--club", "1")["key"]
+    answer = authorizer.handler({"methodArn": ARN, "headers": {header: key}}, None)
+    (statement,) = answer["policyDocument"]["Statement"]
+    assert (statement["Effect"], statement["Resource"]) == ("Allow", ARN.partition("/GET")[0] + "/*")
+    assert answer["usageIdentifierKey"] == digest_of(key)
+
+
+@pytest.mark.parametrize("headers", [None, {}, {"x-api-key": ""}])
+def test_a_request_without_a_key_is_denied(setting: Setting, headers: dict[str, str] | None) -> None:
+    answer = authorizer.handler({"methodArn": ARN, "headers": headers}, None)
+    (statement,) = answer["policyDocument"]["Statement"]
+    assert (statement["Effect"], answer["principalId"], answer["context"]) == ("Deny", "nobody", {"club_ids": ""})
+
+
 @pytest.mark.guarantee("api_keys.revoked_key_is_denied")
 def test_a_revoked_key_is_denied(setting: Setting) -> None:
     made, other = setting.create("--club", "1"), setting.create("--club", "1")
@@ -155,7 +180,6 @@ def test_a_rotated_key_is_valid_until_its_end(setting: Setting) -> None:
 
 
 def test_an_unknown_key_of_the_table_is_denied(setting: Setting) -> None:
-    """The authorizer does not look up such a key in the secret of earlier versions."""
     assert setting.ask(new_key()) == ("Deny", {"club_ids": ""})
 
 

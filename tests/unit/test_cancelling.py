@@ -179,10 +179,7 @@ def test_a_build_record_of_a_cancelled_send_is_not_rendered(builder: Builder) ->
 
 
 def test_messages_written_before_the_cancellation_are_withdrawn(builder: Builder) -> None:
-    """The builder leaves the outcome to delivery, which may have published the message of the first attempt.
-
-    The withdrawal has no reason, because an earlier version of delivery dead-letters a reason that it does not know.
-    """
+    """The builder leaves the outcome to delivery, which may have published the message of the first attempt."""
     builder.build(build([1, 2]))
     (first,) = builder.deliveries()
     builder.forget()
@@ -191,8 +188,8 @@ def test_messages_written_before_the_cancellation_are_withdrawn(builder: Builder
     (second,) = builder.deliveries()
     assert (second.record_id, second.positions) == (first.record_id, first.positions)
     assert {(each.position, each.status, each.reason) for each in second.withdrawn} == {
-        (0, "cancelled", None),
-        (1, "cancelled", None),
+        (0, "cancelled", "cancelled"),
+        (1, "cancelled", "cancelled"),
     }
     assert builder.outcomes() == []
 

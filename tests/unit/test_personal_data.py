@@ -11,7 +11,7 @@ from local.devstack.config import ROOT
 
 SCHEMAS = ROOT / "schemas"
 PAGE = (ROOT / "docs" / "personal-data.md").read_text()
-TABLE = re.compile(r"create (?:unlogged )?table if not exists (\w+)")
+TABLE = re.compile(r"create (?:unlogged )?table if not exists (\w+) \(")
 BUCKET = re.compile(r'_bucket\(\s*\w+,\s*"([a-z-]+)"')
 
 

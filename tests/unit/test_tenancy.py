@@ -1,6 +1,5 @@
 """Every route of every function rejects a caller without a known tenant, and returns no data."""
 
-import hashlib
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +18,6 @@ from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, 
 from functions.operations_handler import handler as operations_handler
 from functions.preferences_handler import handler as preferences_handler
 from functions.send_handler import handler as send_handler
-from infra.cdk.handlers import authorizer
 from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.audit import Action, audit_entry
@@ -29,7 +27,6 @@ from masscomm.domain.users import Template, User
 from masscomm.http import single_users
 from masscomm.http.parameters import rfc3339
 from masscomm.http.scopes import ALL_SCOPES, PUBLIC_ROUTES, ROUTE_SCOPES, Scope
-from masscomm.http.tenant import ALL_CLUBS, Clubs, clubs_of
 from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
@@ -85,10 +82,10 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
         requested_at=SENT_AT,
         chunk_count=1,
         chunks=1,
-        channels={"push": ChannelTotals(4, 0, 4, {"suppressed": {"unknown_user": 1, "other_tenant": 2}})},
+        channels={"push": ChannelTotals(4, 0, 4, {"suppressed": {"unknown_user": 3}})},
         watermark=None,
     )
-    rows = [(7, LogRow(LogKey(SENT_AT, "s", "push"), CLUB, "canary", "suppressed", "other_tenant"))]
+    rows = [(7, LogRow(LogKey(SENT_AT, "s", "push"), CLUB, "canary", "suppressed", "unknown_user"))]
     store = InMemoryMetricsStore([count], sends={"s": send}, watermark=SENT_AT, recipients=rows)
     audit_log = InMemoryAuditLog()
     for club_id in (CLUB, None):
@@ -316,20 +313,3 @@ def test_preview_of_a_user_needs_the_scope_of_users() -> None:
     assert previewed(CLUB, context)[0] == 200
     assert previewed(CLUB, context, user_id=7)[0] == 403
     assert previewed(CLUB, context | {"scopes": "read users:read"}, user_id=7)[0] == 200
-
-
-def test_stored_reasons_of_other_tenants_read_as_unknown() -> None:
-    """Counts and logs of earlier versions distinguish the two reasons; the readers do not."""
-    own = EVERY_SCOPE | {"club_ids": str(CLUB)}
-    send = json.loads(asked(metrics_handler, "GET", "/v1/sends/s", own)[2])
-    assert send["totals"]["suppressed"] == send["channels"]["push"]["suppressed"] == {"unknown_user": 3}
-    (row,) = json.loads(asked(metrics_handler, "GET", "/v1/users/7/notifications", own)[2])["rows"]
-    assert row["reason"] == "unknown_user"
-
-
-@pytest.mark.parametrize(("stored", "clubs"), [("1,2", Clubs(frozenset({1, 2}))), ("*", ALL_CLUBS)])
-def test_authorizer_context_is_read_as_written(monkeypatch: pytest.MonkeyPatch, stored: str, clubs: Clubs) -> None:
-    secret = {hashlib.sha256(b"k").hexdigest(): authorizer._context(stored)}
-    monkeypatch.setattr(authorizer, "_contexts_by_digest", lambda: secret)
-    event = {"methodArn": "arn:aws:execute-api:r:a:api/live/GET/v1/metrics", "headers": {"x-api-key": "k"}}
-    assert clubs_of(authorizer.handler(event, None)["context"]) == clubs

@@ -1,7 +1,6 @@
-"""Runs and provisions an earlier commit of this repository."""
+"""Runs and provisions an earlier version of this repository."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,61 +15,45 @@ from local.devstack.service import Service, Task
 from local.devstack.services import all_services
 from tests.support.fault_stack.stack import FaultStack
 
+# The first version with users: later ones read what it has stored.
+FIRST_VERSION = "0.1.0"
+
 _PROVISION = """
 import json, sys
-from ROOM.config import StackConfig
-from ROOM.provision import provisioning
+from local.devstack.config import StackConfig
+from local.devstack.provision import provisioning
 [task] = [each for each in provisioning(StackConfig.from_dict(json.loads(sys.argv[2]))) if each.name == sys.argv[1]]
 task.run()
 """
-
 _CONFIG = """
 import json, sys
-from ROOM.config import StackConfig
-from ROOM.services.lambda_host import service
+from local.devstack.config import StackConfig
+from local.devstack.services.lambda_host import service
 [text] = [text for path, text in service(StackConfig.from_dict(json.loads(sys.argv[1]))).files.items()]
 print(text)
 """
-_HOST = (
-    "import os, runpy, sys; sys.path[0] = tree = sys.argv.pop(1);"
-    " room = 'local.emulators' if os.path.isdir(os.path.join(tree, 'local')) else 'emulators';"
-    " runpy.run_module(f'{room}.lambda_host', run_name='__main__')"
-)
+_HOST = """
+import runpy, sys
+sys.path[0] = sys.argv.pop(1)
+runpy.run_module("local.emulators.lambda_host", run_name="__main__")
+"""
 # Settings of the function host that FaultStack adds.
 _ADDED = {"task_root", "mappings"}
 
 
-def commit_before() -> str:
-    """Return the newest commit of an earlier day (UTC) than that of HEAD.
-
-    Raises:
-        LookupError: The history has none, as in a shallow clone.
-    """
-    day = _git("log", "-1", "--date=format-local:%Y-%m-%d", "--format=%cd")
-    if commit := _git("rev-list", "-1", f"--before={day}T00:00:00+0000", "HEAD"):
-        return commit
-    raise LookupError(f"The history of HEAD has no commit before {day}.")
-
-
-def _git(*arguments: str) -> str:
-    return subprocess.run(
-        ["git", *arguments], cwd=ROOT, env={**os.environ, "TZ": "UTC"}, capture_output=True, text=True, check=True
-    ).stdout.strip()
-
-
 @contextmanager
-def tree_of(commit: str, folder: Path) -> Iterator[Path]:
-    """Check out a commit into a temporary worktree until the block ends.
+def tree_of(version: str, folder: Path) -> Iterator[Path]:
+    """Check out a tag or a commit into a temporary worktree until the block ends.
 
     Raises:
-        LookupError: The history does not have the commit, as in a shallow clone.
+        LookupError: The history does not have it, as in a shallow clone.
     """
     found = subprocess.run(
-        ["git", "merge-base", "--is-ancestor", commit, "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+        ["git", "merge-base", "--is-ancestor", version, "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if found.returncode != 0:
-        raise LookupError(f"The history of HEAD does not hold the commit {commit}: {found.stderr.strip()}")
-    subprocess.run(["git", "worktree", "add", "--detach", str(folder), commit], cwd=ROOT, check=True)
+        raise LookupError(f"The history of HEAD does not have {version}: {found.stderr.strip()}")
+    subprocess.run(["git", "worktree", "add", "--detach", str(folder), version], cwd=ROOT, check=True)
     try:
         for name in (".venv", ".devstack"):
             (folder / name).symlink_to(ROOT / name)
@@ -79,16 +62,11 @@ def tree_of(commit: str, folder: Path) -> Iterator[Path]:
         subprocess.run(["git", "worktree", "remove", "--force", str(folder)], cwd=ROOT, check=True)
 
 
-def _script(text: str, tree: Path) -> str:
-    """Return a script for a tree, whose folders are at the top if it is an earlier one."""
-    return text.replace("ROOM", "local.devstack" if (tree / "local").is_dir() else "devstack")
-
-
 def provisioned_by(tree: Path, config: StackConfig) -> list[Task]:
     """Provision servers with the code and the schemas of a tree."""
 
     def done(name: str) -> None:
-        command = [sys.executable, "-c", _script(_PROVISION, tree), name, json.dumps(config.as_dict())]
+        command = [sys.executable, "-c", _PROVISION, name, json.dumps(config.as_dict())]
         subprocess.run(command, cwd=tree, check=True)
 
     return [replace(task, run=partial(done, task.name)) for task in provisioning(config)]
@@ -107,7 +85,7 @@ class EarlierStack(FaultStack):
             return made
         values = json.dumps(self.config.as_dict())
         result = subprocess.run(
-            [sys.executable, "-c", _script(_CONFIG, self.code), values],
+            [sys.executable, "-c", _CONFIG, values],
             cwd=self.code,
             check=True,
             capture_output=True,

@@ -12,7 +12,6 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from examples.monolith.rows import TABLES
 from local.devstack.config import ROOT, StackConfig
 from local.devstack.demo.directory import next_minute
 from local.devstack.erase import erase_person
@@ -28,7 +27,7 @@ from tests.support.servers.localstack_client import localstack_client
 from tests.support.servers.opensearch_client import TestClient
 from tests.support.until import until
 from tests.upgrade.dumps import dumps
-from tests.upgrade.earlier import EarlierStack, commit_before, tree_of
+from tests.upgrade.earlier import FIRST_VERSION, EarlierStack, tree_of
 
 PEOPLE = 600
 # The delay of scheduled work in seconds: the earlier version must have stored the work and ended before it is due.
@@ -41,17 +40,13 @@ def bench(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, one_stack_at_a_time: None
 ) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("upgrade")
-    key, columns = TABLES["notification_templates"]
     with (
-        pytest.MonkeyPatch.context() as patch,
-        tree_of(request.config.getoption("--upgrade-from") or commit_before(), folder / "earlier") as earlier,
+        tree_of(request.config.getoption("--upgrade-from") or FIRST_VERSION, folder / "earlier") as earlier,
         EarlierStack(folder / "state", earlier) as stack,
+        Bench.on(stack, shared=PEOPLE) as made,
     ):
-        # An earlier version may have no links of messages.
-        patch.setitem(TABLES, "notification_templates", (key, tuple(set(columns) - {"url"})))
-        with Bench.on(stack, shared=PEOPLE) as made:
-            made.timeout_s = TIMEOUT_S
-            yield made
+        made.timeout_s = TIMEOUT_S
+        yield made
 
 
 def test_upgrade_amid_sends_keeps_all_guarantees(bench: Bench) -> None:

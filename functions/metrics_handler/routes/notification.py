@@ -16,7 +16,7 @@ from functions.metrics_handler.routes.words import DecidedBy, decided_by, in_wor
 from functions.metrics_handler.store.port import LogRow, MetricsStore, RecipientKey
 from masscomm.clock import Clock
 from masscomm.domain.ids import notification_id
-from masscomm.domain.statuses import RANK, Status, read_reason
+from masscomm.domain.statuses import RANK, Status
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
@@ -36,7 +36,7 @@ class StepBody(TypedDict):
     decision: str
     """The status and its reason in words."""
     decided_by: DecidedBy | None
-    """The data of the decision; null if neither a rule nor user settings determined the status, or in older rows."""
+    """The data of the decision; null if neither a rule nor user settings determined the status."""
 
 
 class NotificationBody(TypedDict):
@@ -88,7 +88,7 @@ class NotificationRoute:
         if not found.rows:
             raise _not_found()
         present = max(found.rows, key=_rank)
-        reason, by = read_reason(present.reason) or None, decided_by(present.decision)
+        reason, by = present.reason or None, decided_by(present.decision)
         return {
             "notification": notification,
             "notification_id": notification_id(send_id, key.user_id, key.channel),
@@ -116,7 +116,7 @@ def _timeline(rows: Iterable[LogRow]) -> list[StepBody]:
         {
             "at": rfc3339(row.key.at),
             "status": row.status,
-            "reason": (reason := read_reason(row.reason) or None),
+            "reason": (reason := row.reason or None),
             "decision": in_words(row.status, reason, by := decided_by(row.decision)),
             "decided_by": by,
         }

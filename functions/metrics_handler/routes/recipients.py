@@ -17,7 +17,7 @@ from functions.metrics_handler.routes.known_sends import KnownSends
 from functions.metrics_handler.routes.words import DecidedBy, decided_by, in_words
 from functions.metrics_handler.store.port import MetricsStore, RecipientKey, RecipientQuery, RecipientRow
 from masscomm.clock import Clock
-from masscomm.domain.statuses import Status, read_reason
+from masscomm.domain.statuses import Status
 from masscomm.http import parameters as parse
 from masscomm.http.cursor import encode_cursor, position_in
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
@@ -42,7 +42,7 @@ class RecipientBody(TypedDict):
     decision: str
     """The status and its reason in words."""
     decided_by: DecidedBy | None
-    """The data of the decision; null if neither a rule nor user settings determined the status, or in older rows."""
+    """The data of the decision; null if neither a rule nor user settings determined the status."""
     at: str | None
     """The time of the status."""
     links: Links
@@ -105,7 +105,7 @@ def log_is_off() -> Problem:
 
 
 def _row(send_id: str, row: RecipientRow) -> RecipientBody:
-    reason, by = read_reason(row.reason) or None, decided_by(row.decision)
+    reason, by = row.reason or None, decided_by(row.decision)
     return {
         "user_id": row.key.user_id,
         "channel": row.key.channel,

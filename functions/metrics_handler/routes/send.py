@@ -27,7 +27,7 @@ from functions.metrics_handler.store.port import ChannelTotals, MetricsStore, Se
 from masscomm.clock import Clock
 from masscomm.domain.send_controls import SendControl
 from masscomm.domain.send_states import FINAL, NO_RECIPIENTS, SendState, send_state
-from masscomm.domain.statuses import PUBLISHED, TERMINAL, Status, read_reason
+from masscomm.domain.statuses import PUBLISHED, TERMINAL, Status
 from masscomm.errors import Retry
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.tenant import Clubs
@@ -320,7 +320,7 @@ def _statuses(totals: ChannelTotals) -> Totals:
     by_reason: dict[str, dict[str, int]] = {status.value: Counter() for status in _BY_REASON}
     for status, counts in by_reason.items():
         for reason, n in totals.by_status.get(status, {}).items():
-            counts[read_reason(reason) or _NO_REASON] += n
+            counts[reason or _NO_REASON] += n
     numbers = {
         "requested": totals.requested,
         "duplicates": totals.duplicates,

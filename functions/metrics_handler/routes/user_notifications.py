@@ -21,7 +21,6 @@ from functions.metrics_handler.http.cursor import continued, cursor_after
 from functions.metrics_handler.routes.metrics import is_complete
 from functions.metrics_handler.store.port import LogKey, LogQuery, MetricsStore
 from masscomm.clock import Clock
-from masscomm.domain.statuses import read_reason
 from masscomm.http import parameters as parse
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import Problem
@@ -93,7 +92,7 @@ class UserNotificationsRoute:
                     "club_id": row.club_id,
                     "type": row.type,
                     "status": row.status,
-                    "reason": read_reason(row.reason) or None,
+                    "reason": row.reason or None,
                 }
                 for row in found.rows
             ],

@@ -27,7 +27,7 @@ from masscomm.texts import Text
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 PARAMETERS = ("club_id", "address_id", "limit", "cursor")
 
-_ID = re.compile(r"(?:(?P<club>[0-9]{1,19})-)?(?P<hash>[0-9a-f]{64})", re.ASCII)
+_ID = re.compile(r"(?P<club>[0-9]{1,19})-(?P<hash>[0-9a-f]{64})", re.ASCII)
 # The largest values of a position that OpenSearch accepts.
 _MAX = 2**63 - 1
 
@@ -36,14 +36,12 @@ class SuppressionRow(TypedDict):
     """An address to which a club sends no e-mail."""
 
     id: str
-    club_id: int | None
-    """null: every club; earlier versions wrote such suppressions."""
+    club_id: int
     address_id: str
     """The SHA-256 of the address in small letters, in hex. The address itself is not stored."""
     reason: str
     at: str
-    expires_at: str | None
-    """null: without an end."""
+    expires_at: str
 
 
 class SuppressionsBody(TypedDict):
@@ -60,8 +58,6 @@ class RemovedSuppressionBody(TypedDict):
 
     id: str
     status: Literal["removed"]
-    remains_for_every_club: bool
-    """Whether an earlier version suppressed the address for every club, so that it stays suppressed."""
 
 
 @dataclass(frozen=True)
@@ -94,17 +90,14 @@ class SuppressionsRoute:
     def remove(self, id_: str, clubs: Clubs, audit: Audit) -> RemovedSuppressionBody:
         """Remove a suppression of the caller's clubs. Raises Problem with status 404, or Retry."""
         found = _ID.fullmatch(id_)
-        club_id = None if found is None or found["club"] is None else integer_or(found["club"], 0)
-        # A suppression for every club is open to a caller who may see every club.
+        club_id = 0 if found is None else integer_or(found["club"], 0)
         # guard: tenancy.removed_suppression
-        if found is None or not (clubs.every if club_id is None else club_id in clubs):
+        if found is None or club_id not in clubs:
             raise _not_found()
-        removed = self.suppressions.remove([id_])
-        if not removed:
+        if not self.suppressions.remove(id_):
             raise _not_found()
-        audit(Action.SUPPRESSION_REMOVED, subject=found["hash"], clubs=[club_id], detail=f"{removed} removed")
-        remains = club_id is not None and bool(self.suppressions.existing([found["hash"]]))
-        return {"id": id_, "status": "removed", "remains_for_every_club": remains}
+        audit(Action.SUPPRESSION_REMOVED, subject=found["hash"], clubs=[club_id], detail="1 removed")
+        return {"id": id_, "status": "removed"}
 
 
 @parse.of_form(Text.FORM_SHA256.filled())
@@ -131,7 +124,7 @@ def _row(found: StoredSuppression) -> SuppressionRow:
         "address_id": found.address_id,
         "reason": found.reason,
         "at": time_of_ms(found.at_ms),
-        "expires_at": None if found.expires_at_ms is None else time_of_ms(found.expires_at_ms),
+        "expires_at": time_of_ms(found.expires_at_ms),
     }
 
 

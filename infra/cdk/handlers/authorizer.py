@@ -1,28 +1,17 @@
 """Authorize API requests by API key, or by the access token of a person (masscomm/http/access_tokens.py).
 
-A key that begins with `mc_` is in the table API_KEYS_TABLE (schemas/dynamodb/api_keys.json), under its SHA-256 in hex.
-`masscomm keys` writes it; the authorizer writes the time of its last use. Other keys are of the earlier form.
-
-KEYS_SECRET_ARN names a secret: a JSON object from the SHA-256 of each API key, in hex, to an object:
-
-    clubs        as masscomm/http/tenant.py reads them: `1,2`, or `*` for every club
-    scopes       of masscomm/http/scopes.py, with spaces between them; without it, `read`
-    expires_at   the time from which the key is refused, RFC 3339 with an offset; without it, never
-
-The earlier form, a text with the clubs alone, has all scopes and no end. The secret holds digests only: a reader of the
-secret cannot use the API. A malformed secret or entry grants no access.
+A key is in the table API_KEYS_TABLE (schemas/dynamodb/api_keys.json), under its SHA-256. `masscomm keys` writes it, and
+the authorizer writes the time of its last use.
 
 OIDC_ISSUER, OIDC_AUDIENCE and OIDC_KEYS_URL name the issuer of access tokens. Without them, every token is denied.
 PEOPLE_USAGE_KEY is the API key in whose usage plan people's requests are counted; it authorizes no request.
 """
 
 import hashlib
-import json
 import logging
 import os
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -32,26 +21,20 @@ from botocore.exceptions import BotoCoreError, ClientError
 if TYPE_CHECKING:
     from masscomm.http.access_tokens import AccessTokens
 
-_KEEP_S = 60.0
 # The minimum number of seconds between two writes of a key's last use.
 _USE_RECORDED_S = 60
 _HEADER = "x-api-key"
-_EXPIRES_AT = "expires_at"
-_PREFIX = "mc_"
 # The limits of masscomm/domain/key_limits.py, and COUNTED_UNDER.
 _LIMITS = ("requests_a_minute", "recipients_a_day")
 _COUNTED_UNDER = "counted_under"
-# Those of masscomm/http/scopes.py, which a key of the earlier form has.
-ALL_SCOPES = "admin operate read send send:content send:critical send:mandatory users:read users:write webhooks"
 _log = logging.getLogger(__name__)
-_kept: tuple[float, dict[str, dict[str, str]]] | None = None
 
 
 def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
     """Return the policy for a REQUEST authorizer event of a REST API.
 
     Raises:
-        BotoCoreError, ClientError: The table or the secret cannot be read. API Gateway then responds with status 500.
+        BotoCoreError, ClientError: The table cannot be read. API Gateway then responds with status 500.
         Retry, Stop: The issuer's keys cannot be read, or its settings are malformed; status 500, too.
     """
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
@@ -65,17 +48,10 @@ def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
         return _answer(event, principal, person, os.environ.get("PEOPLE_USAGE_KEY", ""))
     # The comparison need not take constant time: the timing of a look-up by digest reveals nothing about a valid key.
     digest = hashlib.sha256(key.encode()).hexdigest()
-    context = None
-    if key.startswith(_PREFIX):
-        context = _stored_context(digest)
-    elif key:
-        context = _contexts_by_digest().get(digest)
-    if context is not None and _has_expired(context):
-        context = None
-    if context is not None:
-        context = {name: text for name, text in context.items() if name != _EXPIRES_AT}
-    # The usage plan counts requests with this key. API Gateway knows a key of the table only by its digest.
-    return _answer(event, digest[:16] if key else "nobody", context, digest if key.startswith(_PREFIX) else key)
+    if not key:
+        return _answer(event, "nobody", None, "")
+    # The usage plan counts requests with this key. API Gateway knows it only by its digest.
+    return _answer(event, digest[:16], _stored_context(digest), digest)
 
 
 def _answer(
@@ -174,51 +150,5 @@ def _record_use(client: Any, table: str, digest: str, now_s: int) -> None:
         _log.warning("The last use of an API key was not recorded.", exc_info=True)
 
 
-def _contexts_by_digest() -> dict[str, dict[str, str]]:
-    global _kept
-    if _kept is None or time.monotonic() - _kept[0] > _KEEP_S:
-        _kept = (time.monotonic(), _read())
-    return _kept[1]
-
-
-def _read() -> dict[str, dict[str, str]]:
-    secrets = boto3.client("secretsmanager")
-    text = secrets.get_secret_value(SecretId=os.environ["KEYS_SECRET_ARN"])["SecretString"]
-    try:
-        content = json.loads(text)
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
-        _log.error("The secret of API keys is not a JSON object: all requests are denied.")
-        return {}
-    contexts = {digest: _context(entry) for digest, entry in content.items()}
-    return {digest: context for digest, context in contexts.items() if context is not None}
-
-
-def _context(entry: object) -> dict[str, str] | None:
-    """Return the authorizer context for the entry of an API key, and the time at which the key expires; None if the
-    entry is malformed.
-    """
-    if isinstance(entry, str):
-        return _clubs(entry) | {"scopes": ALL_SCOPES} if entry else None
-    if not isinstance(entry, dict) or entry.keys() - {"clubs", "scopes", _EXPIRES_AT}:
-        return None
-    clubs, scopes, expires_at = entry.get("clubs"), entry.get("scopes", "read"), entry.get(_EXPIRES_AT)
-    if not isinstance(clubs, str) or not clubs or not isinstance(scopes, str):
-        return None
-    context = _clubs(clubs) | {"scopes": scopes}
-    if expires_at is None:
-        return context
-    try:
-        has_offset = datetime.fromisoformat(expires_at).tzinfo is not None
-    except (ValueError, TypeError):
-        return None
-    return context | {_EXPIRES_AT: expires_at} if has_offset else None
-
-
 def _clubs(text: str) -> dict[str, str]:
     return {"all_clubs": "true"} if text == "*" else {"club_ids": text}
-
-
-def _has_expired(context: Mapping[str, str]) -> bool:
-    return _EXPIRES_AT in context and datetime.fromisoformat(context[_EXPIRES_AT]) <= datetime.now(UTC)

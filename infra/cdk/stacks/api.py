@@ -5,14 +5,11 @@ import json
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from infra.cdk.config import Environment
 from infra.cdk.profiles import API_KEYS
-from infra.cdk.resources.findings import explain
 from infra.cdk.resources.handler import Handler
-from infra.cdk.resources.logs import removal
 from infra.cdk.resources.rest_api import RestApi, people_key
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
@@ -38,19 +35,6 @@ class ApiStack(Stack):
         functions: FunctionsStack,
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-api", env={"region": environment.region})
-        keys = secretsmanager.Secret(
-            self,
-            "keys",
-            secret_name=f"{environment.prefix}/api-keys",
-            description="From the SHA-256 of each API key to its clubs. The generated initial value grants no access.",
-            encryption_key=base.key,
-            removal_policy=removal(environment),
-        )
-        explain(
-            keys,
-            "digests of API keys: a key's owner replaces it; the old digest stays until then",
-            "SMG4",
-        )
         table, people = data.tables[API_KEYS], environment.api.people
         of_people = (
             {}
@@ -70,11 +54,10 @@ class ApiStack(Stack):
             module="authorizer",
             environment=environment,
             key=base.key,
-            variables={"KEYS_SECRET_ARN": keys.secret_arn, "API_KEYS_TABLE": table.table_name, **of_people},
+            variables={"API_KEYS_TABLE": table.table_name, **of_people},
             library=None if people is None else "access_tokens",
             statements=[
                 iam.PolicyStatement(actions=["dynamodb:GetItem", "dynamodb:UpdateItem"], resources=[table.table_arn]),
-                iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=[keys.secret_arn]),
                 iam.PolicyStatement(actions=["kms:Decrypt"], resources=[base.key.key_arn]),
             ],
         )

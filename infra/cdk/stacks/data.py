@@ -5,7 +5,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.cdk.config import Environment
-from infra.cdk.profiles import API_KEYS, METRICS_READER
+from infra.cdk.profiles import METRICS_READER
 from infra.cdk.resources.audit_copy import audit_copy
 from infra.cdk.resources.buckets import Buckets
 from infra.cdk.resources.databases import Database
@@ -76,19 +76,5 @@ class DataStack(Stack):
             key=base.key, group=network.groups["proxy"], users=[METRICS_READER], **network_properties
         )
         self.tables = Tables(self, environment=environment, key=base.key).tables
-        # The administrator lists the API keys of earlier versions.
-        self.administrator.add_to_principal_policy(
-            iam.PolicyStatement(
-                actions=["dynamodb:PutItem", "dynamodb:Scan", "dynamodb:UpdateItem"],
-                resources=[self.tables[API_KEYS].table_arn],
-            )
-        )
-        self.administrator.add_to_principal_policy(
-            iam.PolicyStatement(
-                actions=["kms:Decrypt", "kms:DescribeKey"],
-                resources=[base.key.key_arn],
-                conditions={"StringEquals": {"kms:ViaService": f"dynamodb.{environment.region}.amazonaws.com"}},
-            )
-        )
         self.buckets = Buckets(self, environment=environment, key=base.key)
         self.audit_copy = audit_copy(self, environment, base.key, self.tables, self.buckets)

@@ -4,10 +4,9 @@ import json
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
-from secrets import token_hex
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -22,6 +21,9 @@ from local.devstack.services import all_services
 from local.devstack.services.localstack import deployable_service
 from local.devstack.stack import Stack
 from local.emulators.local import ACCOUNT, REGION
+from masscomm.http.scopes import ALL_SCOPES, scopes_text
+from masscomm.stores.api_keys.dynamodb import ApiKeys
+from masscomm.stores.api_keys.port import ApiKey, digest_of, new_key
 
 CDK = ROOT / "infra" / "cdk"
 ENVIRONMENT = "local"
@@ -105,9 +107,7 @@ class Cloud:
         self.client("ses").verify_email_identity(EmailAddress=function_environment(self.config)["SES_SENDER"])
 
     def let_in(self, *clubs: str) -> list[str]:
-        """Create an API key for each customer and store the key's clubs in the secret.
-
-        Earlier keys lose their access.
+        """Create an API key with every scope for each customer.
 
         Args:
             clubs: The clubs of each key.
@@ -115,13 +115,14 @@ class Cloud:
         Returns:
             The keys.
         """
-        gateway, keys = self.client("apigateway"), [token_hex(20) for _ in clubs]
+        gateway, keys = self.client("apigateway"), [new_key() for _ in clubs]
+        table, scopes = ApiKeys(self.client("dynamodb"), f"{PREFIX}-api_keys"), scopes_text(ALL_SCOPES)
         (plan,) = (each for each in gateway.get_usage_plans()["items"] if each["name"] == PREFIX)
-        for key in keys:
-            made = gateway.create_api_key(name=f"{PREFIX}-{key[:6]}", value=key, enabled=True)
+        for key, allowed in zip(keys, clubs, strict=True):
+            digest, now_s = digest_of(key), int(time.time())
+            table.put(ApiKey(digest=digest, name="trial", clubs=allowed, scopes=scopes, created_at=now_s))
+            made = gateway.create_api_key(name=f"{PREFIX}-{digest[:6]}", value=digest, enabled=True)
             gateway.create_usage_plan_key(usagePlanId=plan["id"], keyId=made["id"], keyType="API_KEY")
-        digests = {sha256(key.encode()).hexdigest(): allowed for key, allowed in zip(keys, clubs, strict=True)}
-        self.client("secretsmanager").put_secret_value(SecretId=f"{PREFIX}/api-keys", SecretString=json.dumps(digests))
         return keys
 
     def forget_keys(self) -> None:

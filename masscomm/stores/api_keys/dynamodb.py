@@ -1,7 +1,6 @@
 """API keys in DynamoDB: the table of schemas/dynamodb/api_keys.json. Only digests of the keys are stored.
 
-An item of its own finds a key by its id, and an index of the table lists the keys. The table is scanned only once, to
-list the keys of earlier versions (ops/provisioning/api_keys.py).
+An item of its own finds a key by its id, and an index of the table lists the keys.
 
 A key that is made by a request with an Idempotency-Key is stored together with the request, in one transaction: a
 repeated request finds the key. The text of the key is in the first response only.
@@ -10,7 +9,6 @@ repeated request finds the key. The text of the key is in the first response onl
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from masscomm.aws.client import DynamoDb
@@ -104,7 +102,6 @@ class ApiKeys:
         texts = {"id": key.digest, "name": key.name, "clubs": key.clubs, "scopes": key.scopes}
         numbers = {name: getattr(key, name) for name in _NUMBERS}
         item = {name: {"S": text} for name, text in texts.items()}
-        # Items of live keys are as those of earlier versions.
         item |= {} if key.mode == LIVE else {"mode": {"S": key.mode}}
         item |= {} if key.counted_under is None else {COUNTED_UNDER: {"S": key.counted_under}}
         item |= {name: {"N": str(number)} for name, number in numbers.items() if number is not None}
@@ -159,29 +156,6 @@ class ApiKeys:
             )
             for page in pages:
                 yield from page["Items"]
-
-    def unlisted(self) -> list[ApiKey]:
-        """Return the keys that an earlier version has stored: no list has them, and no id finds them."""
-        with answering(_WHAT):
-            pages = self._client.get_paginator("scan").paginate(
-                TableName=self._table,
-                FilterExpression="attribute_exists(clubs) AND attribute_not_exists(listing)",
-                ConsistentRead=True,
-            )
-            return list(self._read_each((item for page in pages for item in page["Items"]), _key))
-
-    def list_earlier(self, key: ApiKey) -> None:
-        """Add a key that an earlier version has stored to lists, and its id. It may be repeated."""
-        with suppress(ConditionFailed), answering(_WHAT):
-            self._client.put_item(TableName=self._table, Item=_by_id(key))
-            self._client.update_item(
-                TableName=self._table,
-                Key={"id": {"S": key.digest}},
-                UpdateExpression="SET listing = :listing, #position = :position",
-                ConditionExpression="attribute_exists(id)",  # The key may have been deleted at its end.
-                ExpressionAttributeNames={"#position": "position"},
-                ExpressionAttributeValues={f":{name}": value for name, value in _listed(key).items()},
-            )
 
     def end(self, digest: str, expires_at: int) -> bool:
         # guard: api_keys.no_later_end

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from masscomm.domain.key_limits import COUNTED_UNDER, LIMITS
 from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S
 
-# The prefix of the keys in this table; keys of the earlier form, which are in the secret, do not have it.
+# By this prefix, tools that search for secrets recognise a key.
 PREFIX = "mc_"
 LIVE, TEST = "live", "test"
 LIMIT_SETTINGS = tuple(kind.setting for kind in LIMITS)

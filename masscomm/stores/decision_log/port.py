@@ -15,7 +15,6 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from itertools import repeat
 from typing import Any, NamedTuple, Protocol
 
 from masscomm.domain.preferences import Decision
@@ -113,9 +112,8 @@ def _unpack(packed: bytes, now: Decisions) -> Decisions:
     if any(own and recorded and own != recorded for own, recorded in digests):  # guard: decisions.other_content
         raise OtherContent
     by_channel: dict[str, dict[int, Decision]] = {}
-    for channel, (index, versions, *changed) in document["channels"].items():
-        # Records of earlier versions have no times of the settings.
-        settings_of = zip(versions, *changed[:1] or [repeat(None)], strict=False)
+    for channel, (index, versions, changed, *_) in document["channels"].items():
+        settings_of = zip(versions, changed, strict=True)
         by_channel[channel] = {
             position: _decision(document["decisions"][place - 1], *next(settings_of))
             for position, place in zip(now.positions, index, strict=True)

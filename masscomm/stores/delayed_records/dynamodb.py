@@ -27,7 +27,6 @@ from masscomm.stores.delayed_records.port import (
     ControlledSend,
     DelayedRecord,
     StoreKey,
-    is_critical,
     key_of,
     lane_key,
     unreadable,
@@ -113,25 +112,6 @@ class DynamoDbDelayStore:
             # The bucket of a closed minute cannot contain a record that is due later.
             if empty and minute < closed:
                 self._delete((_marks(critical=critical), bucket))
-        yield from self._due_in_previous_form(now_ms, closed, critical=critical)  # guard: delay_store.previous_form
-
-    def _due_in_previous_form(
-        self, now_ms: int, closed: str, *, critical: bool
-    ) -> Iterator[DelayedRecord | UnreadableItem]:
-        """Yield the due copies that earlier versions of the code stored.
-
-        Their bucket names have no lane, their ids contain no due time, and their headers are a separate attribute.
-        """
-        for minute, bucket in self._buckets(_MARKS, "", now_ms):
-            empty = True
-            # For the critical lane, a filter hides the other records of the bucket. So only the bulk lane checks
-            # whether a bucket is empty.
-            for row in self._query(bucket, containing=".critical" if critical else None):
-                empty = False
-                if is_critical(_text(row, "topic")) is critical and _number(row, "due_ms") <= now_ms:
-                    yield from self._read(row)
-            if not critical and empty and minute < closed:
-                self._delete((_MARKS, bucket))
 
     def scan(self) -> Iterator[DelayedRecord]:
         """Yield every readable record, due or not. The whole table is scanned."""
@@ -164,10 +144,9 @@ class DynamoDbDelayStore:
             answer = self._client.delete_item(
                 TableName=self._table, Key=_primary_key(item.key or key_of(item)), ReturnValues="ALL_OLD"
             )
+        # A damaged row may lack the attributes.
         row = answer.get("Attributes", {})
-        # The parts of a record in the earlier form may be shared with another copy, so they stay until they expire.
-        if copy := _text(row, "copy"):
-            self._delete_parts(copy, _number(row, "parts"))
+        self._delete_parts(_text(row, "copy"), _number(row, "parts"))
 
     def of_send(self, send: SendKey, delay_reason: str | None = None) -> Iterator[DelayedRecord | UnreadableItem]:
         request: dict[str, Any] = {
@@ -238,15 +217,8 @@ class DynamoDbDelayStore:
         for bucket in buckets:
             yield bucket.removeprefix(lane).partition("#")[0], bucket
 
-    def _query(
-        self, bucket: str, *, before: str | None = None, containing: str | None = None
-    ) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a bucket.
-
-        Args:
-            before: Return only rows with a key below this one.
-            containing: Return only rows whose topic contains this text.
-        """
+    def _query(self, bucket: str, *, before: str | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a bucket whose keys are below `before`, by default all of them."""
         request: dict[str, Any] = {
             "TableName": self._table,
             "ConsistentRead": True,
@@ -256,9 +228,6 @@ class DynamoDbDelayStore:
         if before is not None:
             request["KeyConditionExpression"] += " AND id < :before"
             request["ExpressionAttributeValues"][":before"] = {"S": before}
-        if containing is not None:
-            request["FilterExpression"] = "contains(topic, :containing)"
-            request["ExpressionAttributeValues"][":containing"] = {"S": containing}
         yield from self._pages(request)
 
     def _pages(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -297,7 +266,7 @@ class DynamoDbDelayStore:
         """
         packed: bytes = row["value"]["B"]
         for number in range(1, int(row["parts"]["N"])):
-            part = self._get(_part(row["copy"]["S"] if "copy" in row else row["id"]["S"], number))
+            part = self._get(_part(row["copy"]["S"], number))
             if part is None:
                 return None
             packed += part["value"]["B"]
@@ -338,14 +307,9 @@ def _packed(item: DelayedRecord) -> bytes:
 
 
 def _unpacked(row: dict[str, Any], packed: bytes, key: StoreKey) -> DelayedRecord:
-    unzipped = zlib.decompress(packed)
-    if "copy" in row:
-        headers, _, value = unzipped.partition(b"\n")
-        item_id = key[1].partition("#")[2]
-    else:
-        headers, value, item_id = row["headers"]["S"].encode(), unzipped, key[1]
+    headers, _, value = zlib.decompress(packed).partition(b"\n")
     return DelayedRecord(
-        id=item_id,
+        id=key[1].partition("#")[2],
         due_ms=int(row["due_ms"]["N"]),
         topic=row["topic"]["S"],
         value=value,

@@ -29,10 +29,6 @@ from masscomm.errors import DeadLetter, MasscommError, OtherContent, OtherRecipi
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import LEASE_LOSSES
 
-# The version of the rule by which ids of retry records are derived. Since version 2, ids do not depend on the number of
-# delays.
-_IDS = 2
-
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
@@ -195,7 +191,7 @@ def to_document(results: Sequence[RecipientResult]) -> dict[str, Any]:
         "user_ids": [entry.user_id for entry in results],
         "decision": [places[entry.decision] for entry in results],
         "answers": [[[a.target, a.message_id, a.error] for a in entry.call_results] for entry in results],
-        **({"again_ms": [entry.retry_at_ms for entry in results], "ids": _IDS} if delayed else {}),
+        **({"again_ms": [entry.retry_at_ms for entry in results]} if delayed else {}),
     }
 
 
@@ -208,13 +204,11 @@ def from_document(document: dict[str, Any]) -> list[RecipientResult]:
             layer,
             rule,
             version,
-            # Slices of earlier versions have no time of the settings.
-            settings_changed_at=changed_at[0] if changed_at else None,
+            settings_changed_at=changed_at,
         )
-        for status, reason, layer, rule, version, *changed_at in document["decisions"]
+        for status, reason, layer, rule, version, changed_at, *_ in document["decisions"]
     ]
     retry_times = document.get("again_ms") or [None] * len(document["positions"])
-    numbered = document.get("ids") != _IDS
     columns = zip(
         document["positions"], document["user_ids"], document["decision"], document["answers"], retry_times, strict=True
     )
@@ -225,7 +219,6 @@ def from_document(document: dict[str, Any]) -> list[RecipientResult]:
             decision=decisions[place],
             call_results=tuple(CallResult(target=t, message_id=m, error=e) for t, m, e, *_ in calls),
             retry_at_ms=retry_at_ms,
-            numbered=numbered and retry_at_ms is not None,
         )
         for position, user_id, place, calls, retry_at_ms in columns
     ]

@@ -164,12 +164,7 @@ class AsyncClient:
 
     async def remove_suppression(self, suppression: str) -> types.RemovedSuppressionBody:
         """Remove a suppression by its id, so that the address gets e-mail again."""
-        # Whether a suppression for every club remains is unknown then; such an address gets no e-mail.
-        removed: types.RemovedSuppressionBody = {
-            "id": suppression,
-            "status": "removed",
-            "remains_for_every_club": False,
-        }
+        removed: types.RemovedSuppressionBody = {"id": suppression, "status": "removed"}
         return await self._execute(Call("DELETE", path_of("suppressions", suppression), removed=removed))
 
     def devices(self, **filters: Unpack[types.DevicesFilters]) -> AsyncIterator[types.DisabledDeviceRow]:

@@ -884,7 +884,7 @@ class RecipientBody(TypedDict):
     decision: str
     """The status and its reason in words."""
     decided_by: DecidedBy | None
-    """The data of the decision; null if neither a rule nor user settings determined the status, or in older rows."""
+    """The data of the decision; null if neither a rule nor user settings determined the status."""
     at: str | None
     """The time of the status."""
     links: Links
@@ -908,8 +908,6 @@ class RemovedSuppressionBody(TypedDict):
 
     id: str
     status: Literal["removed"]
-    remains_for_every_club: bool
-    """Whether an earlier version suppressed the address for every club, so that it stays suppressed."""
 
 
 class ReplayedBody(TypedDict):
@@ -1140,7 +1138,7 @@ class StepBody(TypedDict):
     decision: str
     """The status and its reason in words."""
     decided_by: DecidedBy | None
-    """The data of the decision; null if neither a rule nor user settings determined the status, or in older rows."""
+    """The data of the decision; null if neither a rule nor user settings determined the status."""
 
 
 class StreamBody(TypedDict):
@@ -1161,14 +1159,12 @@ class SuppressionRow(TypedDict):
     """An address to which a club sends no e-mail."""
 
     id: str
-    club_id: int | None
-    """null: every club; earlier versions wrote such suppressions."""
+    club_id: int
     address_id: str
     """The SHA-256 of the address in small letters, in hex. The address itself is not stored."""
     reason: str
     at: str
-    expires_at: str | None
-    """null: without an end."""
+    expires_at: str
 
 
 class SuppressionsBody(TypedDict):

@@ -33,7 +33,7 @@ class OneDatabase(StackConfig):
 
 @pytest.fixture
 def installation(postgres: StackConfig) -> Iterator[StackConfig]:
-    """A stack with the tables of an earlier version, which stored no digests."""
+    """A stack with tables, but without the digests of the files that made them."""
     with metrics_database(postgres) as url:
         made = OneDatabase(postgres.state_dir, postgres.ports)
         object.__setattr__(made, "url", url)
@@ -53,7 +53,7 @@ def test_upgrade_runs_once_and_then_needs_nothing(
     assert upgraded(installation) == 0
     assert "tables: done" in capsys.readouterr().out
     assert upgraded(installation, check=True) == 0
-    assert capsys.readouterr().out.splitlines() == ["tables: not needed", "monolith: not needed", "archive: not needed"]
+    assert capsys.readouterr().out.splitlines() == ["tables: not needed", "monolith: not needed"]
 
 
 @pytest.mark.kills(guard="upgrade.metrics_job")

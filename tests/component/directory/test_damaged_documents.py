@@ -68,5 +68,5 @@ def test_damaged_state_hides_no_endpoint(tables: OpenSearchTables) -> None:
     arns = [str(device.endpoint_arn) for device in tables.directory.devices([1])[1]]
     messages = OpenSearchSentMessages(tables.client)
     assert sorted(messages.devices(arns).values()) == [11, 12]
-    replace_document(tables, "device_state", "11", endpoint_arn=arns[0], others=[{"enabled": True}])
+    replace_document(tables, "device_state", "11", endpoint_arn=arns[0], others=[{"enabled": True, "generation": "g9"}])
     assert sorted(messages.devices(arns).values()) == [12]

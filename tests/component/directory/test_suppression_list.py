@@ -39,8 +39,6 @@ class TestOpenSearchSuppressionList(SuppressionListContract):
 
 
 def _source(row: StoredSuppression) -> dict[str, object]:
-    if row.club_id is None:
-        return {"reason": row.reason, "at": row.at_ms}
     return {
         "club_id": row.club_id,
         "address_id": row.address_id,

@@ -1,6 +1,5 @@
 """After an erasure the delivery ledger and the delay store work, and have no data of the person."""
 
-import zlib
 from typing import Any
 from uuid import uuid4
 
@@ -107,38 +106,6 @@ def test_delayed_record_keeps_positions_and_the_others_data(tables: TablesWithIt
     assert tables.erasing.erase_delayed(person) == 0
     released = [item.due_ms for item in tables.store.scan() if item.id == "both"]
     assert released == [NOW + 3_600_001]
-
-
-def test_delayed_record_of_an_earlier_version_leaves_no_part(tables: TablesWithItems) -> None:
-    """Earlier versions stored a record by minute and id but its parts by id, so copies for two minutes share parts."""
-    texts = [f"{ADDRESS}{uuid4()}" for _ in range(20_000)]
-    tables.delay("earlier", content=[ContentColumn(field="subject", values=[*texts, "Bob"], index=[0, 20_000])])
-    [item] = list(tables.store.scan())
-    tables.store.done(item)
-    packed = zlib.compress(item.value)
-    first, *others = [packed[start : start + 350_000] for start in range(0, len(packed), 350_000)]
-    assert others
-    for number, part in enumerate(others, 1):
-        key = {"due_bucket": {"S": "part#earlier"}, "id": {"S": f"{number:04d}"}}
-        tables.admin.put_item(TableName=tables.waiting_table, Item={**key, "value": {"B": part}})
-    for minute in (1, 2):
-        row: dict[str, Any] = {
-            "due_bucket": {"S": f"{minute:010d}#0"},
-            "id": {"S": "earlier"},
-            "due_ms": {"N": str(minute * 60_000)},
-            "topic": {"S": "delivery"},
-            "value": {"B": first},
-            "parts": {"N": str(len(others) + 1)},
-            "headers": {"S": "[]"},
-            "why": {"S": "provider"},
-        }
-        tables.admin.put_item(TableName=tables.waiting_table, Item=row)
-    assert tables.erasing.erase_delayed(Person(user_id=7, club_id=3)) == 2
-    [after] = list(tables.delayed().values())
-    assert after["addresses"] == ["", "bob@example.org"]
-    left = tables.admin.scan(TableName=tables.waiting_table)["Items"]
-    assert [each for each in left if each["due_bucket"] == {"S": "part#earlier"}] == []
-    assert all(len(each.get("value", {}).get("B", b"")) < 10_000 for each in left)
 
 
 def test_ledger_keeps_decisions_and_loses_the_user(tables: TablesWithItems) -> None:

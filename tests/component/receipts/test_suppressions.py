@@ -1,4 +1,4 @@
-"""`masscomm suppressions` on the real index, with entries of this version and an earlier one."""
+"""`masscomm suppressions` on the real index."""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +12,6 @@ from cli.installation import Installation
 from functions.receipts.sent_messages import OpenSearchSentMessages
 from local.devstack.config import StackConfig
 from local.devstack.provision import create_indices
-from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.domain.ids import address_id
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import INDEX, Suppression
@@ -72,15 +71,3 @@ def test_a_suppression_is_listed_and_removed(client: TestClient) -> None:
         (club, "1 removed"),
         (club, "0 removed"),
     ]
-
-
-def test_an_earlier_versions_suppression_is_removed_when_named(client: TestClient) -> None:
-    address = f"{uuid4()}@example.com"
-    source = {"reason": "bounced_permanent", "at": NOW}
-    assert write(client, [VersionedDocument(index=INDEX, id=address_id(address), version=1, source=source)]) == [None]
-    client.indices.refresh(index=INDEX)
-    ((found,),) = (listed("--address", address),)
-    assert (found["club_id"], found["expires_at"]) == (None, None)
-    assert "--every-club" in run("remove", address, "--club", "7", status=1)
-    run("remove", address, "--club", "7", "--every-club")
-    assert listed("--address", address) == []

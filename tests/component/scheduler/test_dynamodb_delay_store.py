@@ -1,4 +1,3 @@
-import json
 import zlib
 from typing import Any
 from unittest.mock import patch
@@ -7,7 +6,6 @@ import pytest
 
 from local.devstack.config import StackConfig
 from masscomm.domain.send_controls import SendKey
-from masscomm.domain.time_limits import CLAIM_S
 from masscomm.observability.unreadable_items import UnreadableItem
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delayed_records.port import ControlledSend, DelayedRecord, key_of
@@ -43,77 +41,6 @@ def _write(store: DynamoDbDelayStore, *rows: dict[str, Any]) -> None:
 def _all_items(store: DynamoDbDelayStore) -> list[dict[str, Any]]:
     pages = store._client.get_paginator("scan").paginate(TableName=store._table)
     return [row for page in pages for row in page["Items"]]
-
-
-def _in_previous_form(item: DelayedRecord, shard: int = 3) -> list[dict[str, Any]]:
-    """The rows that earlier versions wrote for an item."""
-    bucket, packed = f"{item.due_ms // 60_000:010d}#{shard}", zlib.compress(item.value)
-    parts = [packed[start : start + 350_000] for start in range(0, len(packed), 350_000)]
-    expires = {"N": str(item.due_ms // 1000 + 30 * 86_400)}
-    head = {
-        "due_bucket": {"S": bucket},
-        "id": {"S": item.id},
-        "due_ms": {"N": str(item.due_ms)},
-        "topic": {"S": item.topic},
-        "value": {"B": parts[0]},
-        "parts": {"N": str(len(parts))},
-        "headers": {"S": json.dumps([[name, value.hex()] for name, value in item.headers])},
-        "why": {"S": item.delay_reason},
-        "expires_at": expires,
-    }
-    return [
-        {"due_bucket": {"S": "minutes"}, "id": {"S": bucket}},
-        *(
-            {
-                "due_bucket": {"S": f"part#{item.id}"},
-                "id": {"S": f"{number:04d}"},
-                "value": {"B": part},
-                "expires_at": expires,
-            }
-            for number, part in enumerate(parts[1:], start=1)
-        ),
-        head,
-    ]
-
-
-@pytest.mark.guarantee("delay_store.previous_form_is_released")
-@pytest.mark.kills(guard="delay_store.previous_form")
-def test_items_of_the_previous_form_are_released_complete(store: DynamoDbDelayStore) -> None:
-    small = delayed_record(NOW, headers=(("a", b"\xff"),))
-    critical = delayed_record(NOW + 60_000, topic="recheck.critical")
-    twice = delayed_record(NOW, value=incompressible("large"))
-    later = DelayedRecord(
-        id=twice.id, due_ms=NOW + HOUR, topic=twice.topic, value=twice.value, delay_reason=twice.delay_reason
-    )
-    for item in (small, critical, twice, later):
-        _write(store, *_in_previous_form(item))
-    store.put(twice, NOW)
-    assert list(store.due(NOW + 60_000, critical=True)) == [critical]
-    found = list(store.due(NOW + 60_000, critical=False))
-    assert sorted(ids(found)) == sorted([small.id, twice.id, twice.id])
-    assert all(each in (small, twice) for each in found)
-    for each in found:
-        assert isinstance(each, DelayedRecord)
-        assert store.claim(each, NOW)
-        assert not store.claim(each, NOW + CLAIM_S * 1000 - 1)
-        store.done(each)
-    # The removed copy shares its parts with this item, so the parts stay until they expire.
-    assert list(store.due(NOW + HOUR, critical=False)) == [later]
-    assert ids(store.due(NOW + HOUR, critical=True)) == [critical.id]
-
-
-def test_marks_of_the_previous_form_go_with_their_items(store: DynamoDbDelayStore) -> None:
-    bulk, critical = delayed_record(NOW), delayed_record(NOW, topic="delivery.critical")
-    _write(store, *_in_previous_form(bulk), *_in_previous_form(critical))
-    for each in list(store.due(NOW + HOUR, critical=False)):
-        assert isinstance(each, DelayedRecord)
-        store.done(each)
-    assert due(store, NOW + HOUR) == [critical]
-    for each in due(store, NOW + HOUR):
-        assert isinstance(each, DelayedRecord)
-        store.done(each)
-    due(store, NOW + HOUR)
-    assert _all_items(store) == []
 
 
 def test_done_record_leaves_no_item(store: DynamoDbDelayStore) -> None:

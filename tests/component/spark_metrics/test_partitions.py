@@ -1,15 +1,13 @@
-"""Months and years are made before they are counted, and dropped as a whole; an earlier version's tables stay whole."""
+"""Months and years are made before they are counted, and dropped as a whole."""
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
 from masscomm.domain.grains import Grain
-from ops.provisioning.database import TABLES as FILES
-from ops.provisioning.database import apply_sql
 from spark_metrics.common.database import connect
 from spark_metrics.counting.partitions import LOG, TABLES, Partitioned, drop_before, make_partitions, partitions_of
 from spark_metrics.counting.views import kept_since
@@ -64,17 +62,14 @@ def test_partitions_are_days_months_and_years(
 
 
 def test_rows_lie_in_the_partition_of_their_month(connection: Connection) -> None:
-    """The first partition has no beginning. Making partitions again changes nothing."""
+    """Making partitions again changes nothing."""
     for months in (2, 3, 3):
         make_partitions(connection, later(months))
     put(connection, datetime(1970, 1, 1, tzinfo=UTC), later(2), later(3), later(9))
-    found = places(connection)
-    [first] = [name for name in found if "until" in name]
-    assert found == {
-        first: 1,
+    assert places(connection) == {
         f"counts_minute_{later(2):%Y%m}01": 1,
         f"counts_minute_{later(3):%Y%m}01": 1,
-        "counts_minute_other": 1,
+        "counts_minute_other": 2,
     }
 
 
@@ -84,8 +79,8 @@ def test_pages_of_hours_and_days_are_half_filled(connection: Connection, grain: 
     make_partitions(connection, NOW + 700 * DAY)
     options = connection.execute(
         "select relname, reloptions from pg_inherits join pg_class on pg_class.oid = inhrelid"
-        " where inhparent = %s::regclass and relname <> %s",
-        [grain.table, f"{grain.table}_other"],
+        " where inhparent = %s::regclass",
+        [grain.table],
     ).fetchall()
     assert len(options) > 1
     assert [found for found in options if found[1] != ["fillfactor=50"]] == []
@@ -99,14 +94,13 @@ def test_early_rows_move_into_their_new_partition(connection: Connection) -> Non
 
 
 def test_old_partitions_are_dropped_and_the_span_is_kept(connection: Connection) -> None:
-    for months in (3, 4, 5):
+    for months in (0, 3, 4, 5):
         make_partitions(connection, later(months))
     put(connection, NOW, later(3), later(4), later(5))
     assert drop_before(connection, MINUTES, NOW) == []
     assert kept_since(connection) == {}
     dropped = drop_before(connection, MINUTES, later(4))
-    assert len(dropped) == 2
-    assert f"counts_minute_{later(3):%Y%m}01" in dropped
+    assert {f"counts_minute_{moment:%Y%m}01" for moment in (NOW, later(3))} <= set(dropped)
     first = later(4).replace(day=1)
     assert set(places(connection)) == {f"counts_minute_{first:%Y%m%d}", f"counts_minute_{later(5):%Y%m}01"}
     assert kept_since(connection) == {"counts_minute": first}
@@ -116,83 +110,6 @@ def test_old_partitions_are_dropped_and_the_span_is_kept(connection: Connection)
     assert drop_before(connection, MINUTES, later(4)) == []
     assert "counts_minute_other" not in places(connection)
     assert drop_before(connection, DAYS, NOW) == []
-
-
-# The tables of an earlier version, with rows.
-EARLIER = b"""
-drop table counts_minute, counts_hour, counts_day, revised_minutes, redelivered, stream_retention;
-alter table sends drop column counted_at;
-create table counts_minute (
-    bucket      timestamptz not null,
-    club_id     bigint      not null,
-    type        text        not null,
-    channel     text        not null,
-    measure     text        not null,
-    count_total bigint      not null,
-    primary key (bucket, club_id, type, channel, measure)
-);
-create table counts_hour (like counts_minute including all);
-create table counts_day (like counts_minute including all);
-create table revised_minutes (
-    minute       timestamptz not null,
-    club_id      bigint      not null,
-    revised_at   timestamptz not null,
-    late_records bigint      not null,
-    late_total   bigint      not null,
-    primary key (minute, club_id)
-);
-create table redelivered (
-    topic        text        not null,
-    partition    integer     not null,
-    kafka_offset bigint      not null,
-    source       text        not null,
-    record_id    uuid        not null,
-    refused_at   timestamptz not null default now(),
-    primary key (topic, partition, kafka_offset)
-);
-insert into counts_minute
-    select now() - make_interval(days => n), 1, 'news', 'push', 'sent', n from generate_series(-900, 900, 100) as n;
-insert into counts_hour select * from counts_minute;
-insert into counts_day select * from counts_minute;
-insert into revised_minutes select bucket, 1, now(), 1, 1 from counts_minute;
-insert into redelivered select 'outcome', 0, n, 'outcome', gen_random_uuid(), now() - make_interval(days => n)
-    from generate_series(1, 900, 100) as n;
-insert into sends values ('a send', 1, 'news', now() - interval '900 days', 1, 1);
-"""
-
-
-def rows(connection: Connection) -> dict[str, list[tuple[Any, ...]]]:
-    return {
-        name: connection.execute(f"select * from {name} order by 1, 2, 3".encode()).fetchall()  # noqa: S608
-        for name in TABLES
-    }
-
-
-def test_tables_of_an_earlier_version_become_first_partitions(connection: Connection, database: str) -> None:
-    connection.execute(EARLIER)
-    before = rows(connection)
-    for _ in range(2):
-        apply_sql(database, FILES)
-        assert rows(connection) == before
-    for name, table in TABLES.items():
-        [first] = [place for place in places(connection, name) if "until" in place]
-        assert set(places(connection, name)) <= {first, f"{name}_other"}
-        assert date.fromisoformat(first[-8:]) > NOW.date()
-        make_partitions(connection, NOW)
-        make_partitions(connection, later(1))
-        assert rows(connection)[name] == before[name]
-        assert first.endswith("01" if table.step == "month" else "0101")
-    # The job merges as before, into the rows of the first partition.
-    [(bucket, *key, count)] = [row for row in before["counts_minute"] if row[-1] == 100]
-    connection.execute(
-        "insert into counts_minute as c values (%s, %s, %s, %s, %s, 7)"
-        " on conflict (bucket, club_id, type, channel, measure)"
-        " do update set count_total = c.count_total + excluded.count_total",
-        [bucket, *key],
-    )
-    assert (bucket, *key, count + 7) in rows(connection)["counts_minute"]
-    # Sends of the earlier version are kept for the whole time from now on.
-    assert delete_sends(connection, NOW - DAY) == 0
 
 
 def test_sends_are_deleted_as_a_whole(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:

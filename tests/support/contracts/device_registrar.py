@@ -44,7 +44,7 @@ class EndpointsContract:
             endpoints.register("fax", token)
 
 
-def state(arn: str | None, version: int, *, enabled: bool = True, generation: str | None = "g1") -> DeviceState:
+def state(arn: str | None, version: int, *, enabled: bool = True, generation: str = "g1") -> DeviceState:
     return DeviceState(
         token="t",
         endpoint_arn=arn,

@@ -39,10 +39,6 @@ class Tables(ABC):
         """Put addresses on the suppression list."""
 
     @abstractmethod
-    def suppress_as_before(self, address: str) -> None:
-        """Put an address on the suppression list in the form that earlier versions wrote."""
-
-    @abstractmethod
     def not_ready(self) -> None:
         """Mark the snapshot as incomplete, although rows are present."""
 
@@ -137,16 +133,6 @@ class DirectoryContract:
         assert tables.directory.suppressed(8, [address], NOW) == set()
         assert tables.directory.suppressed(7, [address], NOW + 999) == {address}
         assert tables.directory.suppressed(7, [address], NOW + 1_000) == set()
-
-    @pytest.mark.guarantee("suppression.previous_form_stays")
-    def test_an_earlier_versions_suppression_has_no_end(self, tables: Tables) -> None:
-        """A suppression of an earlier version has neither club nor expiry, so it applies to every club for ever."""
-        address = "Before@club.example"
-        tables.suppress_as_before(address)
-        for club_id in (7, 8):
-            assert tables.directory.suppressed(club_id, [address], 2**50) == {address}
-        tables.suppress(suppression(address))
-        assert tables.directory.suppressed(7, [address], NOW + 1_000) == {address}
 
     def test_look_up_of_many_ids_is_sliced(self, tables: Tables) -> None:
         rows = [User(user_id=number, club_id=number % 3) for number in range(2_500)]

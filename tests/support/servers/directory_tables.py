@@ -8,7 +8,6 @@ from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.directory.opensearch import OpenSearchDirectory
-from masscomm.domain.ids import address_id
 from masscomm.domain.suppressions import Suppression
 from masscomm.domain.users import Device, Template, User, UserSettings
 from tests.support.contracts.directory import Row, Tables
@@ -53,10 +52,6 @@ class OpenSearchTables(Tables):
     def suppress(self, *several: Suppression) -> None:
         assert OpenSearchSentMessages(self.client).suppress(several) == [None] * len(several)
 
-    def suppress_as_before(self, address: str) -> None:
-        source = {"reason": "complained", "at": 1}
-        self._write([VersionedDocument(index="suppressions", id=address_id(address), version=1, source=source)])
-
     def not_ready(self) -> None:
         actions = [{"remove": {"index": f"{table}-{self.generation}", "alias": table}} for table in captured_tables()]
         self.client.indices.update_aliases(body={"actions": actions})
@@ -95,6 +90,8 @@ class OpenSearchTables(Tables):
             "enabled": device.enabled,
             "reason": None,
             "updated_at": 1,
+            "generation": self.generation,
+            "row_version": self.version,
         }
         return VersionedDocument(index="device_state", id=str(device.device_id), version=self.version, source=source)
 

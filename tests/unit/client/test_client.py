@@ -246,7 +246,7 @@ def test_a_repeated_action_has_the_same_key(call: Caller, method: str, arguments
     ("method", "body"),
     [
         ("delete_webhook", {"id": "x", "status": "deleted"}),
-        ("remove_suppression", {"id": "x", "status": "removed", "remains_for_every_club": False}),
+        ("remove_suppression", {"id": "x", "status": "removed"}),
         ("enable_device", {"device_id": "x", "status": "requested"}),
     ],
 )

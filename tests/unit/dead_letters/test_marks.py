@@ -21,6 +21,6 @@ def test_a_mark_concerns_the_topic_with_its_id() -> None:
     assert [mark.is_of(topic_id) for topic_id in ("first", "second", None)] == [True, False, True]
 
 
-def test_a_mark_of_an_earlier_version_concerns_every_topic() -> None:
+def test_a_mark_without_a_topic_id_concerns_every_topic() -> None:
     mark = decode(json.dumps({"status": "discarded", "history": [ENTRY]}).encode())
     assert mark.is_of("any")

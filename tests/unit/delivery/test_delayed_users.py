@@ -10,6 +10,8 @@ from functions.delivery.quiet_hours_recheck import RECHECK_AFTER_S
 from masscomm.clock import FixedClock
 from masscomm.domain.delays import DELAY_REASON_HEADER
 from masscomm.domain.provider_errors import Transient
+from masscomm.domain.statuses import Reason
+from masscomm.domain.suppressions import Suppression
 from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, delivery, results_of
@@ -66,7 +68,11 @@ def test_a_changed_address_gets_the_delayed_message() -> None:
 )
 def test_a_delayed_user_without_a_usable_address(address: str | None, reason: str) -> None:
     chain = _delayed(lambda chain: chain.put_user(2, email=address), "email")
-    chain.directory.suppress_as_before("new@example.com")
+    chain.directory.suppress(
+        Suppression(
+            club_id=7, address="new@example.com", reason=Reason.BOUNCED_PERMANENT, at_ms=NOW, expires_ms=NOW + 10**9
+        )
+    )
     assert chain.release() == []
     assert results_of(chain.outcomes()) == {(1, "email"): SENT, (2, "email"): ("suppressed", reason)}
 

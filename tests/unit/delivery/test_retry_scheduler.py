@@ -13,7 +13,7 @@ from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.channels.circuit_breaker import OutageCircuitBreaker
 from masscomm.clock import FixedClock
 from masscomm.domain.call_results import RecipientResult
-from masscomm.domain.ids import numbered_id, released_id
+from masscomm.domain.ids import released_id
 from masscomm.domain.preferences import Decision
 from masscomm.domain.provider_errors import Transient
 from masscomm.domain.records import ContentColumn, DeliveryRequested
@@ -143,41 +143,6 @@ def test_stored_results_have_the_time_of_the_settings() -> None:
     held = Decision(Status.HELD, None, "user", "quiet_hours", 4, settings_changed_at=NOW)
     document = to_document([RecipientResult(position=0, user_id=1, decision=held)])
     assert from_document(document)[0].decision == held
-    document["decisions"][0].pop()
-    assert from_document(document)[0].decision == held._replace(settings_changed_at=None), "of an earlier version"
-
-
-@pytest.mark.guarantee("delayed.previous_ids_continue")
-def test_waits_the_previous_code_recorded_keep_their_ids() -> None:
-    """An earlier version was killed after it stored a delayed record whose id contains the number of delays."""
-    chain = Delivery()
-    record = delivery([1, 2], waits=1, parent_id="an earlier record")
-    previous = to_document(
-        [RecipientResult(position=p, user_id=p + 1, decision=PROVIDER_DELAYED, retry_at_ms=NOW) for p in (0, 1)]
-    )
-    del previous["ids"]
-    chain.ledger.acquire(record.record_id)
-    chain.ledger.record(record.record_id, from_document(previous))
-    assert chain.deliver(record) == []
-    (item,) = chain.delay_store.items.values()
-    assert item.id == numbered_id(record.record_id, "back_off", 2, 0, 500)
-    assert chain.release() == []
-    assert chain.published_arns() == ["arn-1", "arn-2"]
-
-
-def test_a_delayed_record_of_the_previous_code_is_delivered_once() -> None:
-    chain = Delivery()
-    old = delivery([1, 2], record_id=numbered_id("parent", "back_off", 3, 0, 500), waits=3)
-    value = chain.codec.encode(topics.DELIVERY, "DeliveryRequested", old.to_avro())
-    chain.delay_store.put(
-        DelayedRecord(id=old.record_id, due_ms=NOW, topic=topics.DELIVERY, value=value, delay_reason="back_off"), NOW
-    )
-    chain.push.fail = _busy("arn-2")
-    assert chain.release() == []
-    assert chain.deliver(old) == []
-    chain.push.fail = _busy()
-    assert chain.release() == []
-    assert chain.published_arns() == ["arn-1", "arn-2"]
 
 
 def test_record_released_twice_is_published_once() -> None:

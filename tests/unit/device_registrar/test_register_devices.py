@@ -17,7 +17,7 @@ def device(number: int, token: str, *, active: bool = True, platform: str = "gcm
     return {"id": number, "user_id": 1, "platform": platform, "token": token, "active": active}
 
 
-def _state_of_earlier_code(
+def _stored_state(
     version: int, reason: str | None = None, *, arn: str | None = endpoint_arn("gcm", "a")
 ) -> StatesOfDevice:
     state = DeviceState(
@@ -26,10 +26,10 @@ def _state_of_earlier_code(
         enabled=reason is None,
         reason=reason,
         updated_at=1,
-        generation=None,
+        generation="g1",
         row_version=version,
     )
-    return StatesOfDevice({None: state}, (0, 1))
+    return StatesOfDevice({"g1": state}, (0, 1))
 
 
 def test_snapshot_and_streamed_rows_are_registered() -> None:
@@ -210,17 +210,6 @@ def test_another_word_for_the_platform_causes_no_call() -> None:
     assert registrar.take_calls() == []
 
 
-@pytest.mark.parametrize(("operation", "lsn", "generation"), [("u", 50, "g1"), ("r", 90, "g2")])
-def test_invalid_token_by_another_word_heals_with_its_row(operation: str, lsn: int, generation: str) -> None:
-    """Earlier versions stored `invalid_token` for platforms that are named by other words."""
-    registrar = Registrar("g1", "g2")
-    registrar.states.stored["1"] = _state_of_earlier_code(50, "invalid_token", arn=None)
-    again = row("devices", operation, lsn, device(1, "a", platform="ios"), generation=generation)
-    assert registrar.run(again) == []
-    state = registrar.state("1", generation)
-    assert (state.enabled, state.reason, state.endpoint_arn) == (True, None, endpoint_arn("apns", "a"))
-
-
 @pytest.mark.guarantee("device_registrar.unknown_platform_is_dead_lettered")
 @pytest.mark.kills(guard="devices.unknown_platform")
 def test_unknown_platform_is_dead_lettered_with_its_word() -> None:
@@ -346,19 +335,9 @@ def test_transaction_open_at_the_snapshot_wins() -> None:
     assert registrar.state("1", "g2").token == "newer"
 
 
-@pytest.mark.parametrize(("version", "lsn", "token"), [(1, 40, "new"), (50, 60, "new"), (50, 40, "a")])
-def test_a_state_without_a_generation_is_read(version: int, lsn: int, token: str) -> None:
-    """An earlier version's state has no generation; its version is 1 after a snapshot's row, else the change's LSN."""
-    registrar = Registrar()
-    registrar.states.stored["1"] = _state_of_earlier_code(version)
-    assert registrar.run(row("devices", "u", lsn, device(1, "new"))) == []
-    assert registrar.states.states["1"].token == token
-    assert len(registrar.states.stored["1"].by_generation) == 1
-
-
 def test_a_new_snapshot_does_not_try_a_dead_token_again() -> None:
     registrar = Registrar("g1", "g2")
-    registrar.states.stored["1"] = _state_of_earlier_code(50, "takes_nothing")
+    registrar.states.stored["1"] = _stored_state(50, "takes_nothing")
     assert registrar.run(row("devices", "r", 4, device(1, "a"), generation="g2")) == []
     assert registrar.take_calls() == []
     assert not registrar.state("1", "g2").enabled

@@ -1,9 +1,7 @@
 """The functions that only AWS runs: the API's authorizer and the function that keeps the streaming job running."""
 
-import hashlib
 import json
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,109 +9,9 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from infra.cdk.handlers import authorizer, copy_audit, keep_job, start_run
-from masscomm.http.scopes import ALL_SCOPES
+from infra.cdk.handlers import copy_audit, keep_job, start_run
 
 ARN = "arn:aws:execute-api:eu-central-1:000000000000:api/live/GET/v1/metrics"
-
-
-@pytest.fixture
-def secret(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """A fake Secrets Manager: `text` is the secret's value, and `read` has one character for each read."""
-    content = {"text": "{}", "read": ""}
-
-    class Secrets:
-        def get_secret_value(self, *, SecretId: str) -> dict[str, str]:
-            assert SecretId == "the secret"
-            content["read"] += "."
-            return {"SecretString": content["text"]}
-
-    monkeypatch.setenv("KEYS_SECRET_ARN", "the secret")
-    monkeypatch.setattr(boto3, "client", lambda _name: Secrets())
-    monkeypatch.setattr(authorizer, "_kept", None)
-    yield content
-    monkeypatch.setattr(authorizer, "_kept", None)
-
-
-def asked(key: str | None, header: str = "X-Api-Key") -> dict[str, Any]:
-    headers = None if key is None else {header: key}
-    return authorizer.handler({"methodArn": ARN, "headers": headers}, None)
-
-
-def effect(answer: dict[str, Any]) -> str:
-    (statement,) = answer["policyDocument"]["Statement"]
-    assert statement["Resource"] == "arn:aws:execute-api:eu-central-1:000000000000:api/live/*"
-    return str(statement["Effect"])
-
-
-def digest(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()
-
-
-@pytest.mark.parametrize("header", ["x-api-key", "X-Api-Key", "X-API-KEY"])
-def test_a_key_sees_its_clubs(secret: dict[str, str], header: str) -> None:
-    secret["text"] = json.dumps({digest("one"): "1,2", digest("all"): "*"})
-    answer = asked("one", header)
-    assert effect(answer) == "Allow"
-    assert answer["context"]["club_ids"] == "1,2"
-    assert answer["usageIdentifierKey"] == "one"
-    assert asked("all")["context"]["all_clubs"] == "true"
-    assert secret["read"] == "."
-
-
-@pytest.mark.parametrize("key", [None, "", "two", "1,2"])
-def test_absent_unknown_or_clubless_key_is_denied(secret: dict[str, str], key: str | None) -> None:
-    secret["text"] = json.dumps({digest("one"): "1,2", digest(""): "*", digest("none"): ""})
-    assert effect(asked(key)) == "Deny"
-    assert asked(key)["context"] == {"club_ids": ""}
-    assert effect(asked("none")) == "Deny"
-    assert effect(asked(digest("one"))) == "Deny"
-
-
-@pytest.mark.guarantee("api_keys.without_scopes_reads_only")
-def test_a_key_has_its_scopes_or_read(secret: dict[str, str]) -> None:
-    secret["text"] = json.dumps(
-        {digest("one"): {"clubs": "1,2", "scopes": "send read"}, digest("two"): {"clubs": "*"}, digest("old"): "3"}
-    )
-    assert asked("one")["context"] == {"club_ids": "1,2", "scopes": "send read"}
-    assert asked("two")["context"] == {"all_clubs": "true", "scopes": "read"}
-    assert asked("old")["context"] == {"club_ids": "3", "scopes": " ".join(sorted(ALL_SCOPES))}
-
-
-@pytest.mark.guarantee("api_keys.expired_key_is_denied")
-@pytest.mark.parametrize(("until", "expected"), [(timedelta(hours=1), "Allow"), (timedelta(0), "Deny")])
-def test_a_key_is_denied_from_its_end(secret: dict[str, str], until: timedelta, expected: str) -> None:
-    end = (datetime.now(UTC) + until).isoformat()
-    secret["text"] = json.dumps({digest("one"): {"clubs": "1", "scopes": "read", "expires_at": end}})
-    assert effect(asked("one")) == expected
-    assert "expires_at" not in asked("one")["context"]
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {},
-        {"clubs": ""},
-        {"clubs": 1},
-        {"clubs": "1", "scopes": ["send"]},
-        {"clubs": "1", "scopes": None},
-        {"clubs": "1", "scope": "send"},
-        {"clubs": "1", "expires_at": "2999-01-01T00:00:00"},
-        {"clubs": "1", "expires_at": 99_999_999_999},
-        {"clubs": "1", "expires_at": "never"},
-    ],
-)
-def test_a_malformed_entry_denies_its_key_alone(secret: dict[str, str], entry: dict[str, Any]) -> None:
-    """A key whose entry has a misspelt field is denied, because ignoring the field could grant too much."""
-    secret["text"] = json.dumps({digest("one"): entry, digest("two"): "2"})
-    assert [effect(asked(key)) for key in ("one", "two")] == ["Deny", "Allow"]
-
-
-@pytest.mark.parametrize("text", ["q7f!made by the deployment", "[]", '"*"', "null", '{"a": ["*"], "b": 1}'])
-def test_malformed_secret_denies_every_key(secret: dict[str, str], text: str) -> None:
-    secret["text"] = text
-    assert effect(asked("one")) == "Deny"
-    assert effect(asked("a")) == "Deny"
 
 
 # --- the streaming job ------------------------------------------------------------------------------------------------

@@ -881,9 +881,8 @@ def test_person_is_erased_by_a_job_of_its_own_application(environment: Synthesis
         may.setdefault(str(policy), set()).update(actions(statement))
     wanted = {"sns:DeleteEndpoint", "dynamodb:Scan", "es:ESHttpDelete", "s3:DeleteObject", "rds-db:connect"}
     assert len([policy for policy, allowed in may.items() if wanted <= allowed]) == 1
-    # The administrator lists the API keys of earlier versions.
     scanning = {re.split("role|Default", policy)[0] for policy, allowed in may.items() if "dynamodb:Scan" in allowed}
-    assert scanning == {"data/administrator", "metrics/erase"}
+    assert scanning == {"metrics/erase"}
 
 
 def _job(environment: SynthesisedEnvironment, name: str) -> str:

@@ -6,7 +6,7 @@ from masscomm.channels.email import email_message, mail_domain_in_ascii
 from masscomm.domain.addresses import trimmed_address
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import address_id
-from masscomm.domain.suppressions import ids_of
+from masscomm.domain.suppressions import id_of
 from masscomm.domain.users import User
 from ops.erasure.person import Person
 
@@ -52,7 +52,7 @@ def test_invisible_characters_do_not_change_an_address(invisible: str) -> None:
     assert mail_domain_in_ascii(spelt) == ADDRESS
     assert f"To: {ADDRESS}\r\n".encode() in message
     assert address_id(spelt) == address_id(ADDRESS)
-    assert ids_of(7, spelt) == ids_of(7, ADDRESS)
+    assert id_of(7, spelt) == id_of(7, ADDRESS)
     person = Person(user_id=1, club_id=7)
     person.learn_address(spelt)
     assert person.addresses == {ADDRESS}

@@ -7,8 +7,7 @@ import pytest
 
 from masscomm.stores.api_keys.dynamodb import ApiKeys
 from masscomm.stores.api_keys.in_memory import InMemoryApiKeys
-from masscomm.stores.api_keys.port import ApiKey, KeyStore, every_key
-from ops.provisioning.api_keys import list_keys, unlisted_keys
+from masscomm.stores.api_keys.port import KeyStore, every_key
 from tests.support.contracts.api_keys import KEY, KeyStoreContract
 from tests.support.servers.dynamodb_table import new_table
 
@@ -27,12 +26,6 @@ class Table:
     name: str
     keys: ApiKeys
 
-    def put_earlier(self, key: ApiKey) -> None:
-        """Store a key as earlier versions did: without an entry in the index, and without an item for its id."""
-        item: dict[str, Any] = {"id": {"S": key.digest}, "created_at": {"N": str(key.created_at)}}
-        item |= {name: {"S": getattr(key, name)} for name in ("name", "clubs", "scopes")}
-        self.client.put_item(TableName=self.name, Item=item)
-
     def ends(self) -> dict[str, str | None]:
         """Return the time at which DynamoDB deletes each item, by the item's id."""
         items = self.client.scan(TableName=self.name)["Items"]
@@ -50,28 +43,6 @@ class TestMotoApiKeys(KeyStoreContract):
     @pytest.fixture
     def keys(self, table: Table) -> KeyStore:
         return table.keys
-
-
-def test_a_key_of_an_earlier_version_is_listed_by_the_upgrade(table: Table) -> None:
-    """It works before, and is listed, found by its id and revoked afterwards."""
-    earlier, later = replace(KEY, digest="e" * 64, created_at=4), KEY
-    table.put_earlier(earlier)
-    table.keys.put(later)
-    assert table.keys.find(earlier.digest) == earlier
-    assert table.keys.find_by_id(earlier.key_id) is None
-    assert unlisted_keys(table.keys) == [f"list the API key {earlier.key_id} of shop"]
-    for _ in range(2):
-        list_keys(table.keys)
-        assert unlisted_keys(table.keys) == []
-        assert list(every_key(table.keys)) == [later, earlier]
-        assert table.keys.find_by_id(earlier.key_id) == earlier
-    assert table.keys.end(earlier.digest, 77)
-    assert table.keys.find_by_id(earlier.key_id) == replace(earlier, expires_at=77)
-
-
-def test_a_key_that_ended_before_its_listing_stays_deleted(table: Table) -> None:
-    table.keys.list_earlier(KEY)
-    assert (table.keys.find_by_id(KEY.key_id), list(every_key(table.keys))) == (None, [])
 
 
 def test_both_items_of_a_key_end_together(table: Table) -> None:

@@ -100,7 +100,7 @@ def test_row_of_a_table_that_lost_a_column_is_refused(table: str, key: str, afte
 
 
 def test_row_without_a_further_column_is_decoded() -> None:
-    """Tables of earlier versions have fewer columns."""
+    """The column is optional."""
     change = decoder.decode(row("user_settings", "c", 5, SETTINGS_ROW, key="user_id"))
     assert isinstance(change, RowChanged)
     assert change.columns is not None

@@ -1,8 +1,6 @@
 """The decision log: decisions are read complete, fit into an item, and need one write per record."""
 
-import json
 import random
-import zlib
 from collections.abc import Mapping
 
 import pytest
@@ -14,7 +12,7 @@ from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Reason, Status
 from masscomm.errors import DeadLetter
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
-from masscomm.stores.decision_log.port import DecisionLog, Decisions, _pack, record_decisions, unpack_decisions
+from masscomm.stores.decision_log.port import DecisionLog, Decisions, record_decisions
 from tests.support.contracts.decision_log import DecisionLogContract
 
 # Bytes for an item's values: DynamoDB's limit of 400 kB includes the names of attributes.
@@ -64,23 +62,6 @@ def test_later_decisions_return_the_first_ones(
     cut = Decisions(positions=positions, user_ids=positions, by_channel=by_channel, parts=parts)
     assert record_decisions(log, "cut", cut) == cut
     assert record_decisions(log, "cut", Decisions(positions=positions, user_ids=positions, by_channel={})) == cut
-
-
-def test_an_earlier_versions_reason_is_read_as_its_new_name() -> None:
-    """Decisions are stored for days, so a new version reads decisions that an earlier version stored."""
-    user = Decision(Status.SUPPRESSED, Reason.UNKNOWN_USER, "directory")
-    now = _decisions([0, 1], {"push": {0: user}})
-    stored = zlib.compress(zlib.decompress(_pack(now)).replace(b"unknown_user", b"other_tenant"))
-    assert unpack_decisions(stored, positions=now.positions, user_ids=now.user_ids) == now
-
-
-def test_decisions_without_times_of_settings_are_read() -> None:
-    user = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "channel:push", 5)
-    now = _decisions([0, 1], {"push": {1: user}})
-    document = json.loads(zlib.decompress(_pack(now)))
-    document["channels"] = {"push": document["channels"]["push"][:2]}
-    stored = zlib.compress(json.dumps(document).encode())
-    assert unpack_decisions(stored, positions=now.positions, user_ids=now.user_ids) == now
 
 
 def test_decision_about_one_recipient_is_not_recorded() -> None:

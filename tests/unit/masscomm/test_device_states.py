@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from masscomm.directory.device_states import document_of, state_for, state_in, states_in
+from masscomm.directory.device_states import document_of, state_for, state_in
 
 
 def state(generation: str | None, token: str | None, *, enabled: bool = True) -> dict[str, Any]:
@@ -28,13 +28,6 @@ def test_same_token_of_another_generation_applies_meanwhile(own: list[dict[str, 
 def test_new_token_has_no_state() -> None:
     assert state_for(document_of([state("g1", "a"), state("g2", "b")]), generation="g2", token="c") == {}
     assert state_for({}, generation="g2", token="c") == {}
-
-
-def test_document_of_earlier_code_has_one_state() -> None:
-    document = {name: value for name, value in state("g1", "a").items() if name != "generation"}
-    assert list(states_in(document)) == [document]
-    assert state_for(document, generation="g2", token="a") == document
-    assert state_in(document, "g2") == document
 
 
 def test_listed_state_is_that_of_the_generation() -> None:

@@ -19,9 +19,6 @@ class InMemoryTables(Tables):
     def suppress(self, *several: Suppression) -> None:
         self.directory.suppress(*several)
 
-    def suppress_as_before(self, address: str) -> None:
-        self.directory.suppress_as_before(address)
-
     def not_ready(self) -> None:
         self.directory.ready = False
 

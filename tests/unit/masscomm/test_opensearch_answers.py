@@ -237,7 +237,7 @@ def test_devices_have_the_platform_that_their_word_names(word: str, platform: st
 def test_endpoint_of_another_platform_is_not_used(word: str, application: str, enabled: bool) -> None:
     """The device waits for the endpoint of its own platform as a new device does."""
     arn = f"arn:aws:sns:eu-central-1:000000000000:endpoint/{application}/app/1"
-    device = device_in(StoredDevice(word, {"token": "a", "endpoint_arn": arn, "enabled": False}))
+    device = device_in(StoredDevice(word, {"token": "a", "endpoint_arn": arn, "enabled": False, "generation": "g1"}))
     assert (device.endpoint_arn, device.enabled) == (None if enabled else arn, enabled)
 
 

@@ -108,7 +108,7 @@ def test_signer_gets_the_request_as_it_is_sent(server: AnsweringServer) -> None:
     "answer", [{"name": "ä\u2028\x00"}, {"name": "\ud83d"}, {"lsn": 2**63 - 1}, {"lsn": -(2**63)}, {"rate": 0.1}, []]
 )
 def test_answer_is_parsed_as_by_json(server: AnsweringServer, answer: object) -> None:
-    """A document with half of a surrogate pair, which an earlier version may have written, is still read."""
+    """A document with half of a surrogate pair, is still read."""
     server.answers = [(200, json.dumps(answer).encode())]
     client = ours.OpenSearch(server.url)
     assert client.get(index="i", id="1") == answer

@@ -1,6 +1,3 @@
-import pytest
-
-from masscomm.domain.ids import address_id
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Periods, Suppression, suppressed
 
@@ -13,12 +10,6 @@ def test_suppression_counts_for_its_club_until_its_end() -> None:
     assert suppressed(7, ["a@B.example", "c@b.example"], documents, NOW - 1) == {"a@B.example"}
     assert suppressed(7, ["a@b.example"], documents, NOW) == set()
     assert suppressed(8, ["a@b.example"], documents, NOW - 1) == set()
-
-
-@pytest.mark.kills(guard="suppressions.previous_form")
-def test_an_earlier_versions_suppression_counts_for_ever() -> None:
-    documents = {address_id("a@b.example"): {"reason": "bounced_permanent", "at": 1}}
-    assert suppressed(8, ["a@b.example"], documents, 2**53) == {"a@b.example"}
 
 
 def test_a_complaint_is_remembered_longer_than_a_bounce() -> None:

@@ -39,7 +39,7 @@ LOG = [
     row(1, "sent", minutes=481),
     row(1, "delivered", minutes=482),
     row(2, "suppressed", "opted_out"),
-    row(3, "suppressed", "other_tenant"),
+    row(3, "suppressed", "unknown_user"),
     row(4, "sent", club_id=8),
 ]
 

@@ -17,12 +17,10 @@ SEVEN = Clubs(frozenset({7}))
 
 
 class Setting:
-    """Suppressions of the clubs 7 and 8, and one of every club."""
+    """Suppressions of the clubs 7 and 8."""
 
     def __init__(self) -> None:
-        self.list = InMemorySuppressionList(
-            [suppression(7), suppression(8, HASH), suppression(7, OTHER_HASH), suppression(None)]
-        )
+        self.list = InMemorySuppressionList([suppression(7), suppression(8, HASH), suppression(7, OTHER_HASH)])
         self.route, self.audit_log = SuppressionsRoute(self.list), InMemoryAuditLog()
         self.audit = operations_handler.audits(self.audit_log, FixedClock())("k7")
 
@@ -40,7 +38,7 @@ def setting() -> Setting:
 @pytest.mark.kills(guard="tenancy.suppressions")
 def test_a_caller_reads_the_suppressions_of_its_clubs(setting: Setting) -> None:
     assert setting.ids() == [f"7-{OTHER_HASH}", f"7-{HASH}"]
-    assert setting.ids(ALL_CLUBS) == [HASH, f"7-{OTHER_HASH}", f"8-{HASH}", f"7-{HASH}"]
+    assert setting.ids(ALL_CLUBS) == [f"7-{OTHER_HASH}", f"8-{HASH}", f"7-{HASH}"]
     assert setting.ids(ALL_CLUBS, club_id=8, address_id=HASH) == [f"8-{HASH}"]
     with pytest.raises(Problem) as raised:
         setting.ids(club_id=8)
@@ -57,11 +55,10 @@ def test_pages_of_suppressions_continue_by_cursor(setting: Setting) -> None:
 
 def test_a_removed_suppression_is_audited(setting: Setting) -> None:
     body = setting.route.remove(f"7-{HASH}", SEVEN, setting.audit)
-    assert body == {"id": f"7-{HASH}", "status": "removed", "remains_for_every_club": True}
+    assert body == {"id": f"7-{HASH}", "status": "removed"}
     assert setting.ids() == [f"7-{OTHER_HASH}"]
     (entry,) = setting.audit_log.entries
     assert (entry.action, entry.club_id, entry.principal, entry.subject) == ("suppression.removed", 7, "k7", HASH)
-    assert not setting.route.remove(f"7-{OTHER_HASH}", SEVEN, setting.audit)["remains_for_every_club"]
 
 
 @pytest.mark.kills(guard="tenancy.removed_suppression")
@@ -70,14 +67,8 @@ def test_other_and_unknown_suppressions_are_not_removed(setting: Setting, id_: s
     with pytest.raises(Problem, match="unknown") as raised:
         setting.route.remove(id_, SEVEN, setting.audit)
     assert raised.value.status == 404
-    assert len(setting.ids(ALL_CLUBS)) == 4
+    assert len(setting.ids(ALL_CLUBS)) == 3
     assert setting.audit_log.entries == []
-
-
-def test_an_operator_removes_a_suppression_of_every_club(setting: Setting) -> None:
-    setting.route.remove(HASH, ALL_CLUBS, setting.audit)
-    assert HASH not in setting.ids(ALL_CLUBS)
-    assert [entry.club_id for entry in setting.audit_log.entries] == [None]
 
 
 @pytest.mark.parametrize("parameters", [{"address_id": "ada@example.org"}, {"club_id": "x"}, {"cursor": "x"}, {"a": 1}])

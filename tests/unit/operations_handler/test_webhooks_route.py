@@ -336,17 +336,6 @@ def test_rotation_repeated_by_another_principal_is_refused(setting: Setting) -> 
     assert setting.rotate(id_, "a") == (first, True)
 
 
-def test_repetition_of_a_stored_earlier_rotation_is_refused(setting: Setting) -> None:
-    """An earlier version stored the key without the request."""
-    id_ = setting.create()["endpoint"]["id"]
-    setting.rotate(id_, "a")
-    ((key, stored),) = setting.webhooks.endpoints.stored.items()
-    setting.webhooks.endpoints.stored[key] = replace(stored, rotation_request="")
-    with pytest.raises(Problem, match="another request"):
-        setting.rotate(id_, "a")
-    assert setting.rotate(id_, "b")[1] is False
-
-
 @pytest.mark.kills(guard="webhooks.tested_once")
 def test_a_repeated_test_event_is_sent_once(setting: Setting) -> None:
     id_ = setting.create()["endpoint"]["id"]

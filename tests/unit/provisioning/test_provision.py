@@ -142,10 +142,7 @@ def test_steps_follow_the_deployed_functions() -> None:
     }
     client = Client(get_function_configuration={"Environment": {"Variables": variables}, "Role": "arn:role"})
     steps = provisioning_steps(lambda _: client, "masscomm-local", lambda _: pytest.fail("a request is signed"), None)
-    assert [step.name for step in steps] == [
-        *("schemas", "indices of g1", "indices of g2", "tables", "archive"),
-        "API keys",
-    ]
+    assert [step.name for step in steps] == ["schemas", "indices of g1", "indices of g2", "tables"]
 
 
 def test_registrys_user_comes_first_and_schemas_by_a_port(monkeypatch: pytest.MonkeyPatch) -> None:

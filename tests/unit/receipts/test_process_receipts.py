@@ -8,7 +8,7 @@ import pytest
 from functions.receipts.sent_messages import InMemorySentMessages, SentMessages
 from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.statuses import Reason
-from masscomm.domain.suppressions import Periods, ids_of
+from masscomm.domain.suppressions import Periods, id_of
 from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S, SENT_MESSAGES_KEPT_S
 from masscomm.errors import Retry
 from masscomm.kafka import topics
@@ -211,7 +211,7 @@ def test_a_dead_address_is_suppressed_for_its_club(document: dict[str, Any], rea
     receipts.messages.emails[101] = "Recipient@EXAMPLE.com"
     assert receipts.receive(receipt_events.of_event_bridge(document)) == []
     (found,) = receipts.messages.suppressed.values()
-    assert (found.id, found.reason) == (ids_of(7, receipt_events.ADDRESS)[0], reason)
+    assert (found.id, found.reason) == (id_of(7, receipt_events.ADDRESS), reason)
     assert found.expires_ms == found.at_ms + days * 86_400_000
 
 

@@ -16,7 +16,7 @@ def test_a_source_reads_its_topics_by_their_schema(source: Source) -> None:
     schemas = {topic.schema for topic in chain_topics() if topic.name in source.topics()}
     assert schemas == {source.schema}
     read = json.loads(source.reader_schema())
-    assert {field["name"] for field in read["fields"]} == set(source.fields)
+    assert {field["name"] for field in read["fields"]} == set(source.fields) | set(source.texts)
 
 
 def test_timestamps_are_read_as_the_integers_they_are() -> None:

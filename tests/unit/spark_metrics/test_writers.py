@@ -69,13 +69,6 @@ def test_a_schema_with_local_times_is_refused() -> None:
     assert KnownWriters(registry, lambda _: True).learn([("send", schema_id)]) == Learned(0, {("send", schema_id)})
 
 
-def test_archived_records_with_local_times_are_read() -> None:
-    """Earlier versions counted them."""
-    registry = _registry()
-    schema_id = registry.register("send.api-value", with_unit(own_schema("SendRequested"), "local-timestamp-millis"))
-    assert KnownWriters(registry, lambda _: True, strict=False).learn([("send", schema_id)]) == Learned(1, set())
-
-
 @pytest.mark.kills(guard="metrics.refused_id_is_logged_once")
 def test_refused_schema_id_costs_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
     """It is looked up many times, by the stream and by the archive."""
