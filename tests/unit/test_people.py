@@ -120,7 +120,7 @@ def test_tokens_are_denied_without_an_issuer(authorizers: Authorizers, monkeypat
     assert authorizers.ask({"Authorization": f"Bearer {authorizers.issuer.token()}"}) == DENIED
 
 
-def test_unreadable_keys_are_no_denial(authorizers: Authorizers) -> None:
+def test_unreadable_issuers_keys_are_an_error(authorizers: Authorizers) -> None:
     authorizers.issuer.failing = Retry("down")
     headers = {"authorization": f"Bearer {authorizers.issuer.token()}"}
     with pytest.raises(Retry):

@@ -172,7 +172,7 @@ async def queued(chain: DeliveryToTenants, topic: str, count: int) -> None:
 
 
 @pytest.mark.guarantee("tenants.small_send_passes_broadcasts")
-async def test_small_send_is_delivered_during_anothers_broadcast(chain: DeliveryToTenants) -> None:
+async def test_small_send_is_delivered_during_other_tenants_broadcast(chain: DeliveryToTenants) -> None:
     many, few = chain.people(LOUD, range(1, 20_001)), chain.people(QUIET, range(30_001, 30_051))
     await chain.start("preference_checker", "builder")
     chain.ask(LOUD, many, "loud")
@@ -254,7 +254,7 @@ async def test_concurrent_broadcasts_share_evenly_and_delay_no_small(chain: Deli
 
 
 @pytest.mark.guarantee("tenants.broadcasts_are_checked_apart")
-async def test_broadcast_is_checked_during_anothers_larger_one(chain: DeliveryToTenants) -> None:
+async def test_broadcast_is_checked_during_other_tenants_larger_one(chain: DeliveryToTenants) -> None:
     """A chunk of 30,000 recipients precedes three sends to 1,000 on the same partition, and a batch has one record."""
     large, small = chain.people(LOUD, range(1, 30_001)), chain.people(QUIET, range(40_001, 43_001))
     chain.ask(LOUD, large, "large", chunk=len(large))

@@ -20,7 +20,7 @@ class TestOpenSearchDirectory(DirectoryContract):
         tables.put(moved)
         assert tables.directory.devices([1]) == {1: [moved]}
 
-    def test_an_inactive_device_is_no_device(self, tables: OpenSearchTables) -> None:
+    def test_an_inactive_device_is_not_returned(self, tables: OpenSearchTables) -> None:
         tables.put(DEVICE)
         tables.client.update(
             index=f"devices-{tables.generation}",

@@ -72,7 +72,7 @@ def test_closed_index_is_a_retry_for_its_documents(client: OpenSearch, index: st
 
 
 @pytest.mark.guarantee("opensearch_answer.unknown_address")
-def test_wrong_address_is_no_dead_letter(opensearch: StackConfig, index: str) -> None:
+def test_wrong_address_dead_letters_no_document(opensearch: StackConfig, index: str) -> None:
     """A wrong path also gets a response with 400, but no document must be dead-lettered."""
     wrong = connect(f"{opensearch.opensearch_url}/another/path/that/is/none")
     with pytest.raises(TransportError) as caught:

@@ -72,7 +72,7 @@ def test_absent_table_is_a_stop(functions_client: Any) -> None:
 
 
 @pytest.mark.guarantee("dynamodb_answer.failed_condition")
-def test_failed_condition_is_no_error_of_the_item(table: str, functions_client: Any) -> None:
+def test_failed_condition_does_not_refuse_the_item(table: str, functions_client: Any) -> None:
     functions_client.put_item(TableName=table, Item=KEY)
     with pytest.raises(ConditionFailed), answering("an item"):
         functions_client.put_item(TableName=table, Item=KEY, ConditionExpression="attribute_not_exists(record_id)")

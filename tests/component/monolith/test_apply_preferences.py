@@ -104,7 +104,7 @@ def test_row_has_the_rules_that_applied_before(database: Connection, known: dict
 
 @pytest.mark.parametrize("rules", [False, [], ["push"], "none", 0])
 @pytest.mark.parametrize("column", ["channels", "categories"])
-def test_rules_that_are_no_object_stay(database: Connection, column: str, rules: Any) -> None:
+def test_rules_that_are_not_objects_stay(database: Connection, column: str, rules: Any) -> None:
     """They opt out of everything: an object in their place would opt in."""
     query = sql.SQL("INSERT INTO user_settings (user_id, club_id, {}) VALUES (1, 7, %s)").format(sql.Identifier(column))
     database.execute(query, (psycopg.types.json.Jsonb(rules),))

@@ -194,7 +194,7 @@ def test_channel_with_values_has_no_problem(database: Database, sql_type: str, v
     assert database.problems(user_settings=channels(push={"column": "wants_push", "values": values})) == []
 
 
-def test_value_of_a_channel_that_is_no_boolean_is_a_problem(database: Database) -> None:
+def test_channel_value_that_is_not_boolean_is_a_problem(database: Database) -> None:
     mapped = channels(push={"column": "wants_push", "values": {True: "yes", False: False}})
     assert database.problems(user_settings=mapped) == ["source.yaml: user_settings.channels: 'yes' is no boolean"]
 

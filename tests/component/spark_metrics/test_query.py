@@ -187,7 +187,7 @@ COMMANDS = [
 
 
 @pytest.mark.kills(guard="archive.queries_only")
-def test_statement_that_is_no_query_is_rejected(writing: Writing) -> None:
+def test_statement_other_than_a_query_is_rejected(writing: Writing) -> None:
     append(writing, writing.rows(a_send(0)), 1)
     tables = writing.spark.sql("show tables in archive.masscomm").collect()
     end = writing.table.appended()

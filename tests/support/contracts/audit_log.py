@@ -36,7 +36,7 @@ class AuditLogContract:
         assert list(read(log).entries) == sorted(entries, key=lambda each: -each.at_ms)
 
     @pytest.mark.kills(guard="audit.own_entries")
-    def test_tenants_are_apart(self, log: AuditLog) -> None:
+    def test_entries_are_listed_for_their_tenant_alone(self, log: AuditLog) -> None:
         entries = {club_id: entry(club_id=club_id) for club_id in (7, 77, None)}
         for each in entries.values():
             log.record(each)

@@ -37,7 +37,7 @@ class Capture(ABC):
 class CdcProgressContract:
     """Subclasses define the fixture `capture`."""
 
-    def test_before_anything_every_partition_is_at_its_beginning(self, capture: Capture) -> None:
+    def test_before_any_record_every_partition_is_at_its_beginning(self, capture: Capture) -> None:
         tables = {cdc_topic(table, capture.generation) for table in captured_tables()}
         assert capture.progress.end_offsets().keys() == tables
         assert all(offset == 0 for ends in capture.progress.end_offsets().values() for offset in ends.values())

@@ -14,7 +14,7 @@ class DecisionLogContract:
     """Subclasses define the fixture `log`."""
 
     @pytest.mark.parametrize("record_id", ["", "i" * 2049], ids=["empty", "long"])
-    def test_id_that_is_no_valid_key_is_refused(self, log: DecisionLog, record_id: str) -> None:
+    def test_id_that_is_an_invalid_key_is_refused(self, log: DecisionLog, record_id: str) -> None:
         with pytest.raises(DeadLetter):
             log.put_if_absent(record_id, b"a")
 

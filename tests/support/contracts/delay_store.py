@@ -220,6 +220,6 @@ class DelayStoreContract(ABC):
 
 
 @pytest.mark.parametrize("item_id", ["", "é" * MAX_RECORD_ID_BYTES], ids=["empty", "long"])
-def test_id_that_is_no_valid_key_is_refused(item_id: str) -> None:
+def test_id_that_is_an_invalid_key_is_refused(item_id: str) -> None:
     with pytest.raises(ValueError, match="longer than"):
         delayed_record(id=item_id)

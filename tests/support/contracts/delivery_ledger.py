@@ -199,7 +199,7 @@ class DeliveryLedgerContract:
             assert kinds == ["Lease", "OtherContent", "OtherContent", "OtherContent"]
 
     @pytest.mark.parametrize("record_id", ["", "i" * 2049], ids=["empty", "long"])
-    def test_id_that_is_no_valid_key_is_refused(self, ledgers: Ledgers, record_id: str) -> None:
+    def test_id_that_is_an_invalid_key_is_refused(self, ledgers: Ledgers, record_id: str) -> None:
         """A DeadLetter error fails one record and stops no other."""
         with pytest.raises(DeadLetter):
             ledgers("a").acquire(record_id)

@@ -148,7 +148,7 @@ def test_template_of_the_nearest_locale_is_used(locale: str, title: str) -> None
 
 
 @pytest.mark.parametrize(("address", "sent_to"), [(" ada@example.com\u00a0", ["ada@example.com"]), (" ", None)])
-def test_spaces_around_an_address_are_no_part_of_it(address: str, sent_to: list[str] | None) -> None:
+def test_spaces_around_an_address_are_removed(address: str, sent_to: list[str] | None) -> None:
     builder = Builder()
     builder.put_user(1, email=address)
     builder.build(build([1], channel="email", data={"title": "News", "body": "We won"}))

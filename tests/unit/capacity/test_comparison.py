@@ -53,7 +53,7 @@ def test_busy_environments_of_a_steady_load_agree_with_the_model(seed: int, time
     assert delivery.difference < 0.3
 
 
-def test_the_same_seed_compares_the_same(times: ServiceTimes, plan: Plan) -> None:
+def test_comparison_with_one_seed_is_repeatable(times: ServiceTimes, plan: Plan) -> None:
     one, again, another = (
         of_a_broadcast(LOAD, plan, times, PROVIDER_S, recipients=20_000, seed=seed).simulated for seed in (1, 1, 2)
     )

@@ -85,7 +85,7 @@ def test_text_at_the_path_of_settings_opts_out() -> None:
 
 
 @pytest.mark.usefixtures("_mapped")
-def test_settings_that_json_lacks_are_no_rule() -> None:
+def test_settings_absent_from_json_make_no_rule() -> None:
     none = {"user_id": 1, "channels": None, "categories": None, "quiet_hours": None}
     for value in (None, "{}", '{"notify": null}', '{"notify": {}}'):
         assert columns(value) == none

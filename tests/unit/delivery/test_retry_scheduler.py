@@ -217,7 +217,7 @@ def test_old_failure_does_not_shorten_the_retry_budget() -> None:
     assert breaker.may_retry(1)
 
 
-def test_repeated_refusals_of_one_recipient_are_no_outage() -> None:
+def test_refusals_of_one_recipient_do_not_count_as_outage() -> None:
     clock = FixedClock(NOW)
     breaker = OutageCircuitBreaker(clock, 10.0)
     breaker.failed()

@@ -121,7 +121,7 @@ def test_waits_for_an_endpoint_double_without_an_upper_bound() -> None:
     assert chain.clock.now_ms() - NOW >= 3 * 86_400_000
 
 
-def test_a_refused_device_is_tried_every_half_hour_all_the_same() -> None:
+def test_a_refused_device_is_retried_every_half_hour() -> None:
     chain = Delivery()
     _put_unregistered(chain, 11, 1)
     chain.push.fail = lambda arn: ApplicationOff("disabled") if arn == "arn-2" else None

@@ -67,7 +67,7 @@ def test_late_row_does_not_replace_a_newer_token() -> None:
     assert registrar.states.states["1"].token == "a"
 
 
-def test_device_without_a_user_is_no_device() -> None:
+def test_device_without_a_user_is_handled_as_deleted() -> None:
     """cdc_consumer removes and dead-letters the row; the state keeps no token that erasure could not find."""
     registrar = Registrar()
     registrar.run(row("devices", "c", 10, device(1, "a")))

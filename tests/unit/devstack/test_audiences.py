@@ -53,7 +53,7 @@ def test_count_that_is_not_complete_is_a_lower_bound(server: AnsweringServer) ->
     assert json.loads(server.asked[0][1])["audience"] == {"all_users": True, "except_users": []}
 
 
-def test_condition_that_is_no_json_is_not_sent(server: AnsweringServer) -> None:
+def test_condition_with_invalid_json_is_not_sent(server: AnsweringServer) -> None:
     with pytest.raises(CommandError, match="--where is not JSON"):
         run("count", "--club", "7", "--where", "locale=de")
     assert server.asked == []

@@ -128,7 +128,7 @@ def test_a_crash_is_noticed_and_shows_the_log(config: StackConfig) -> None:
     assert "serving" in crash
 
 
-def test_killed_service_is_no_crash_and_restarts(config: StackConfig) -> None:
+def test_stopped_service_restarts_and_is_watched_again(config: StackConfig) -> None:
     with stack_of(config, pair) as stack:
         before = stack.pid("back")
         stack.kill("back")

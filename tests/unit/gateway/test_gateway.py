@@ -101,7 +101,7 @@ async def test_gateway_serves_the_console_without_a_key(tmp_path: Path) -> None:
         assert "content-security-policy" not in api.headers
 
 
-async def test_without_a_console_the_root_is_no_route() -> None:
+async def test_without_a_console_the_root_path_is_not_found() -> None:
     async with serving(Function()) as client:
         assert (await client.get("/")).json() == NOT_FOUND
 

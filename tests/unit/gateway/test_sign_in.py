@@ -110,7 +110,7 @@ async def test_each_ready_user_has_a_token_of_its_role(user: str, clubs: Clubs, 
         assert (shown["aud"], shown["roles"], shown["name"]) == (CLIENT_ID, [user], user.title())
 
 
-async def test_an_id_token_is_no_access_token() -> None:
+async def test_an_id_token_is_refused_as_access_token() -> None:
     async with browsing() as browser:
         answer = (await browser.exchange(await browser.code())).json()
         with pytest.raises(InvalidToken):

@@ -154,7 +154,7 @@ def test_no_costly_request_runs_where_passwords_are_sent() -> None:
     assert all(each <= LONGEST_OF_SENDS_S for each in longest_s.values()), longest_s
 
 
-def test_reservation_that_lambda_refuses_is_no_config() -> None:
+def test_config_with_a_refused_reservation_is_rejected() -> None:
     least = sum(ConcurrencyConfig().reserved.values()) + UNRESERVED
     ConcurrencyConfig(account=least)
     with pytest.raises(ValueError, match=f"leave less than 100 of {least - 1}"):

@@ -95,6 +95,6 @@ def test_prod_is_not_synthesised_with_placeholders(monkeypatch: pytest.MonkeyPat
     assert "api.people.issuer" in capsys.readouterr().err
 
 
-def test_a_setting_of_a_real_host_is_no_placeholder() -> None:
+def test_setting_with_a_real_host_is_not_a_placeholder() -> None:
     people = PeopleConfig(issuer="https://sign-in.riverside.org", keys_url="https://sign-in.riverside.org/keys")
     assert "api.people.issuer" not in placeholders(replace(PROD, api=ApiConfig(people=people)))

@@ -292,7 +292,7 @@ def test_no_client_registers_a_schema() -> None:
         "SchemaRegistryClient({'url': url})",
     ],
 )
-def test_a_registering_call_is_found(source: str) -> None:
+def test_code_that_registers_a_schema_is_found(source: str) -> None:
     assert registering(source)
 
 

@@ -138,7 +138,7 @@ def test_each_resource_policy_allows_its_writers(environment: SynthesisedEnviron
     assert {place: services - may[place] for place, services in wanted.items() if services - may[place]} == {}
 
 
-def test_a_policy_that_denies_also_allows(environment: SynthesisedEnvironment) -> None:
+def test_a_policy_with_a_denial_also_has_a_permission(environment: SynthesisedEnvironment) -> None:
     """A policy with only denials makes a topic or queue accept nothing; the account's roles still write to buckets."""
     silent = []
     for kind, (_, of, action) in POLICIES.items():

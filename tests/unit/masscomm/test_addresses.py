@@ -59,7 +59,7 @@ def test_invisible_characters_do_not_change_an_address(invisible: str) -> None:
 
 
 @pytest.mark.parametrize("invisible", INVISIBLE.values(), ids=INVISIBLE.keys())
-def test_invisible_characters_alone_are_no_address(invisible: str) -> None:
+def test_invisible_characters_alone_are_not_an_address(invisible: str) -> None:
     assert trimmed_address(invisible) == ""
 
 

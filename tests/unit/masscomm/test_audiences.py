@@ -189,7 +189,7 @@ def test_exceptions_are_left_out() -> None:
     assert audience.has(USER._replace(user_id=2), SETTINGS)
 
 
-def test_all_users_match() -> None:
+def test_all_users_match_but_the_excepted_ones() -> None:
     audience, errors = read_audience({"all_users": True, "except_users": [2]})
     assert errors == []
     assert [audience.has(USER._replace(user_id=n), None) for n in (1, 2)] == [True, False]
@@ -258,7 +258,7 @@ def test_invalid_condition_is_refused_with_its_path(where: Any, path: str) -> No
 
 
 @pytest.mark.parametrize("value", [None, [], "all", 1])
-def test_audience_that_is_no_object_is_refused(value: Any) -> None:
+def test_audience_that_is_not_an_object_is_refused(value: Any) -> None:
     assert refused(value) == {"": "must be an object"}
 
 

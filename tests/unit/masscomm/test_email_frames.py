@@ -152,6 +152,6 @@ def test_encoded_words_of_a_subject_are_apart(subject: str) -> None:
 
 
 @pytest.mark.parametrize("subject", ["a\nBcc: b@c.example", "\ud800"])
-def test_subject_that_is_no_header_is_rejected(subject: str) -> None:
+def test_subject_that_is_not_a_header_is_rejected(subject: str) -> None:
     with pytest.raises(Rejected):
         email_message(sender=SENDER, recipient="a@b.example", subject=subject, text="a", html=None, notification_id=ID)

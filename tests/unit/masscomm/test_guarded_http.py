@@ -181,14 +181,14 @@ def test_a_status_counts_although_the_body_hangs(serving: Callable[..., TlsServe
 
 
 @pytest.mark.parametrize("content", [b"SSH-2.0-OpenSSH\r\n", b"", b"HTTP/1.1 nine OK\r\n\r\n"])
-def test_an_answer_that_is_no_http_is_no_answer(
+def test_response_other_than_http_counts_as_unanswered(
     serving: Callable[..., TlsServer], authority: Authority, content: bytes
 ) -> None:
     with pytest.raises(NoAnswer):
         post(serving(answer=replying(content)), authority)
 
 
-def test_a_refused_connection_is_no_answer(serving: Callable[..., TlsServer], authority: Authority) -> None:
+def test_refused_connection_counts_as_unanswered(serving: Callable[..., TlsServer], authority: Authority) -> None:
     server = serving()
     server.listening.close()
     free = socket.create_server(("127.0.0.1", 0))

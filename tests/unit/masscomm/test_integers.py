@@ -25,7 +25,7 @@ def test_an_integer_has_its_canonical_text(number: int) -> None:
     ],
     ids=ascii,
 )
-def test_another_spelling_is_no_integer(text: str | bytes | None) -> None:
+def test_another_spelling_of_an_integer_is_refused(text: str | bytes | None) -> None:
     with pytest.raises(ValueError, match=r"integer|not from"):
         integer(text)
     assert integer_or(text, None) is None

@@ -147,7 +147,7 @@ def test_one_refused_document_costs_no_other() -> None:
 
 
 @pytest.mark.kills(guard="opensearch.wrong_address")
-def test_wrong_address_is_no_dead_letter() -> None:
+def test_wrong_address_dead_letters_no_document() -> None:
     refused = TransportError(
         400, "no handler found", {"error": "no handler found for uri [/x/_bulk] and method [POST]"}
     )
@@ -175,7 +175,7 @@ def test_each_item_of_a_bulk_request_has_its_own_fate() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, {}, {"items": []}, {"items": [{}, {}]}])
-def test_inconsistent_bulk_response_is_no_success(answer: Any) -> None:
+def test_inconsistent_bulk_response_is_a_failure(answer: Any) -> None:
     document = VersionedDocument(index="i", id="1", version=1, source={})
     assert [type(fate) for fate in write(cast(OpenSearch, Answering(answer)), [document])] == [Retry]
 

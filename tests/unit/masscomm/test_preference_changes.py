@@ -166,7 +166,7 @@ def test_document_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("rules", [False, 0, "", [], True, "unreadable"])
-def test_wish_does_not_replace_rules_that_are_no_object(rules: Any) -> None:
+def test_wish_does_not_replace_rules_that_are_not_objects(rules: Any) -> None:
     assert after_wishes(rules, {}, [Wish("news", "email", True)]) == (rules, {})
     assert after_wishes({}, rules, [Wish(None, "email", True)]) == ({}, rules)
     assert after_wishes(None, None, [Wish(None, "email", True)]) == ({"email": True}, {})

@@ -71,7 +71,7 @@ def test_setting_other_than_true_is_an_opt_out(malformed: Any, where: str) -> No
 
 
 @pytest.mark.parametrize("malformed", ["{}", 1, True, [], ["news"]])
-def test_settings_that_are_no_object_opt_out_of_all(malformed: Any) -> None:
+def test_settings_that_are_not_objects_opt_out_of_all(malformed: Any) -> None:
     assert _decide(malformed, {})[0] is Status.SUPPRESSED
     assert _decide({}, malformed)[0] is Status.SUPPRESSED
     assert _decide({"news": True}, malformed)[0] is Status.SUPPRESSED
@@ -142,7 +142,7 @@ def test_known_opt_out_is_the_rule_despite_unknown_names() -> None:
     assert _decide({"news": {"push": False, "sms": True}}, {}) == (Status.SUPPRESSED, "category:news channel:push")
 
 
-def test_unknown_name_with_null_is_no_setting() -> None:
+def test_unknown_name_with_null_is_ignored() -> None:
     assert _decide({"promotions": None, "news": {"sms": None}}, {"mobile": None}) == (None, None)
 
 
@@ -198,7 +198,7 @@ def test_unknown_user_is_suppressed() -> None:
     assert (decision.status, decision.reason) == (Status.SUPPRESSED, Reason.UNKNOWN_USER)
 
 
-def test_no_settings_are_no_opt_out() -> None:
+def test_user_without_settings_is_not_opted_out() -> None:
     decision = decide(ADA, None, club_id=7, type="news", channel="push")
     assert (decision.status, decision.layer, decision.settings_version) == (None, "default", None)
 

@@ -247,7 +247,7 @@ def test_answer_without_a_message_id_is_a_lost_answer() -> None:
     assert caught.value.answer_lost
 
 
-def test_refused_connection_is_no_lost_answer() -> None:
+def test_refused_connection_is_not_a_lost_answer() -> None:
     with pytest.raises(Transient) as caught:
         publish(_push("http://127.0.0.1:1"), endpoint_arn="arn", message=message(), attributes={})
     assert not caught.value.answer_lost

@@ -18,7 +18,7 @@ def test_fields_that_no_store_can_hold_are_named(read: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", '{"a": 1, "a": 2}', "[" * 200 + "]" * 200, "1" * 5_000])
-def test_body_without_a_nameable_field_is_no_object(text: str) -> None:
+def test_body_other_than_a_json_object_is_refused(text: str) -> None:
     with pytest.raises(Problem) as raised:
         read_object(text)
     assert [(each.field, each.message) for each in raised.value.errors] == [("", "must be a JSON object")]

@@ -115,7 +115,7 @@ def test_base64_body_is_decoded_to_text() -> None:
 
 
 @pytest.mark.parametrize("body", ["a", base64.b64encode(b"\xff").decode()])
-def test_a_body_that_is_no_text_is_the_callers_fault(body: str) -> None:
+def test_a_body_that_is_not_text_is_the_callers_fault(body: str) -> None:
     assert answered(posted(body, is_base64=True))[0] == 400
 
 

@@ -175,7 +175,7 @@ def test_an_https_server_of_an_unknown_authority_is_refused(
     assert server.received == []
 
 
-def test_opensearchs_certificate_error_is_no_response(serving: Callable[..., TlsServer]) -> None:
+def test_opensearchs_certificate_error_counts_as_unanswered(serving: Callable[..., TlsServer]) -> None:
     with pytest.raises(NoAnswer, match="certificate"):
         of_opensearch(f"https://localhost:{serving().port}")
 

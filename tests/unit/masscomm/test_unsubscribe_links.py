@@ -35,7 +35,7 @@ def test_signed_token_is_verified(user_id: int, club_id: int, category: str, lif
 
 
 @given(token=st.text(max_size=80))
-def test_any_other_text_is_no_token(token: str) -> None:
+def test_any_other_text_is_refused_as_token(token: str) -> None:
     assert verify(KEYS, token, 0) is None
 
 
@@ -78,7 +78,7 @@ def test_https_and_loopback_are_accepted(url: str) -> None:
     assert checked_url(url) == url.rstrip("/")
 
 
-def test_settings_make_links(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_need_an_address_and_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FixedClock()
     for name in ("UNSUBSCRIBE_URL", "UNSUBSCRIBE_KEYS", "UNSUBSCRIBE_KEYS_SECRET_ARN"):
         monkeypatch.delenv(name, raising=False)

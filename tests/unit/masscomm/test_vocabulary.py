@@ -214,7 +214,7 @@ def test_a_missing_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("text", ["seven", "nan", "inf", "1e999", "1_0", " 1", "1.", "\u0661"])
-def test_a_variable_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_a_variable_that_is_not_a_number_is_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("SOME_LIMIT", text)
     with pytest.raises(Stop, match="SOME_LIMIT"):
         environment.number("SOME_LIMIT", 1)
@@ -228,7 +228,7 @@ def test_absent_numeric_variable_has_its_default(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("text", ["1.5", "1e3", "1_0", "01", "0", "-1"])
-def test_a_variable_that_is_no_whole_number_is_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_a_variable_that_is_not_a_whole_number_is_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("SOME_LIMIT", text)
     with pytest.raises(Stop, match="SOME_LIMIT"):
         environment.whole_number("SOME_LIMIT", 7, lowest=1)

@@ -115,7 +115,7 @@ def test_404_is_a_denial_if_our_own_schema_is_known(body: bytes) -> None:
 
 
 @pytest.mark.kills(guard="registry.known_schema")
-def test_404_is_no_denial_if_our_own_id_is_denied() -> None:
+def test_404_is_retried_if_our_own_id_is_denied() -> None:
     """A gateway before the registry may answer 404 for all ids: a 404 counts only if our schema's id is found."""
     confluent = ConfluentRegistry()
     confluent.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
@@ -163,7 +163,7 @@ def test_a_record_of_another_kind_is_a_dead_letter() -> None:
 
 
 @pytest.mark.parametrize("schema", [{"type": "int"}, {"type": "no such"}, {"type": "record"}])
-def test_a_schema_that_is_no_record_of_ours_is_a_dead_letter(schema: dict[str, Any]) -> None:
+def test_schema_of_another_record_is_a_dead_letter(schema: dict[str, Any]) -> None:
     registry = _registry()
     schema_id = registry.register("other-value", schema)
     with pytest.raises(DeadLetter):
@@ -260,7 +260,7 @@ def test_unreachable_registry_is_a_retry() -> None:
 @pytest.mark.parametrize(
     "answer", [{"schema": "{}", "schemaType": "PROTOBUF"}, {"schema": '"string"'}, {"schema": "[]"}]
 )
-def test_a_schema_that_is_no_avro_record_is_a_dead_letter(answer: dict[str, str]) -> None:
+def test_schema_other_than_an_avro_record_is_a_dead_letter(answer: dict[str, str]) -> None:
     with _answering(200, json.dumps(answer).encode()) as server, pytest.raises(DeadLetter) as caught:
         HttpSchemaRegistry(server.url).schema_by_id(1)
     assert caught.value.reason == "unknown_schema"

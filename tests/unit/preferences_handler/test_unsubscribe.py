@@ -130,7 +130,7 @@ def test_second_click_changes_nothing_more(links: Links) -> None:
     assert len(links.records()) == 1
 
 
-def test_rule_for_all_emails_is_no_unsubscription(links: Links) -> None:
+def test_rule_for_all_emails_is_not_an_unsubscription(links: Links) -> None:
     links.put(channels={"email": False})
     links.post()
     links.clock.advance(1)
@@ -248,7 +248,7 @@ def test_clicks_on_a_link_are_limited(links: Links) -> None:
 
 
 @pytest.mark.kills(guard="unsubscribe.clicks_apart")
-def test_a_scanner_uses_up_no_clicks(links: Links) -> None:
+def test_requests_of_scanners_do_not_count_as_clicks(links: Links) -> None:
     for _ in range(REQUESTS_A_MINUTE):
         assert links.request("GET")[0] == 200
     assert links.post()[0] == 200

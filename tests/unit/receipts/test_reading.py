@@ -142,7 +142,7 @@ def test_platform_application_failure_has_its_reason(kind: str, reason: str) -> 
         ("Phone carrier is currently unreachable/unavailable", "bounced_transient"),
     ],
 )
-def test_carrier_answer_has_its_reason(answer: str, reason: str) -> None:
+def test_carriers_answer_gives_the_documented_reason(answer: str, reason: str) -> None:
     assert _read(_with(receipt_events.SMS_FAILED, providerResponse=answer)).reason == reason
 
 
@@ -153,7 +153,7 @@ def test_transient_bounce_leaves_the_address_alive(kind: str) -> None:
 
 
 @pytest.mark.kills(guard="receipts.automatic_reply")
-def test_reply_of_a_recipient_out_of_office_is_no_bounce() -> None:
+def test_out_of_office_reply_does_not_count_as_a_bounce() -> None:
     """SES reports it as Transient/General. The message has arrived, and SES has reported its delivery before."""
     recipients = [{"emailAddress": receipt_events.ADDRESS}]
     bounce: Any = receipt_events.BOUNCED["bounce"]
@@ -197,7 +197,7 @@ def test_permanent_bounce_or_complaint_names_the_dead_address() -> None:
 
 @pytest.mark.kills(guard="receipts.no_complaint")
 @pytest.mark.parametrize("feedback", ["not-spam", "auth-failure"])
-def test_report_that_is_no_complaint_changes_nothing(feedback: str) -> None:
+def test_report_other_than_a_complaint_changes_nothing(feedback: str) -> None:
     receipt = _read(_with(receipt_events.COMPLAINED, complaintFeedbackType=feedback))
     assert (receipt.status, receipt.dead_addresses) == (None, ())
 
@@ -252,7 +252,7 @@ def test_event_without_an_arrival_has_no_status(document: dict[str, Any]) -> Non
     assert _read(document).status is None
 
 
-def test_ses_greeting_is_no_receipt() -> None:
+def test_ses_greeting_is_ignored() -> None:
     assert read(receipt_events.SES_IS_THERE) is None
 
 
@@ -284,7 +284,7 @@ def _without(document: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
         json.dumps(_with(receipt_events.BOUNCED, bouncedRecipients=[{"emailAddress": 7}])),
     ],
 )
-def test_value_that_is_no_receipt_is_undecodable(body: str) -> None:
+def test_value_other_than_a_receipt_is_undecodable(body: str) -> None:
     with pytest.raises(DeadLetter) as error:
         read(body)
     assert error.value.reason == "undecodable"

@@ -36,14 +36,14 @@ def test_https_and_schemes_of_apps_are_deep_links(link: str) -> None:
 
 @pytest.mark.kills(guard="push.scheme_of_link")
 @pytest.mark.parametrize("scheme", ["http", "javascript", "file", "data", "intent", "content", "vbscript"])
-def test_scheme_of_no_app_is_no_deep_link(scheme: str) -> None:
+def test_scheme_without_an_app_is_refused_as_deep_link(scheme: str) -> None:
     assert not is_deep_link(f"{scheme}://matches/7")
 
 
 @pytest.mark.parametrize(
     "text", ["", "matches/7", "//a.b", "https://", "https://a b", "https://münchen", "HTTPS://a", "javascript:x", "a:b"]
 )
-def test_text_of_another_form_is_no_deep_link(text: str) -> None:
+def test_text_of_another_form_is_refused_as_deep_link(text: str) -> None:
     assert not is_deep_link(text)
 
 

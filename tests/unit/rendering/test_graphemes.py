@@ -33,7 +33,7 @@ def _rendered(source: str, *, escaped: bool = False, **data: Any) -> str:
         ("{{ data.x | last }}", "a", ""),
     ],
 )
-def test_a_part_of_a_text_is_a_whole_cluster(source: str, before: str, after: str, cluster: str) -> None:
+def test_a_selected_character_is_a_whole_grapheme_cluster(source: str, before: str, after: str, cluster: str) -> None:
     assert _rendered(source, x=before + cluster + after) == cluster
 
 

@@ -229,7 +229,7 @@ def test_loop_without_a_short_list_is_an_error(source: str) -> None:
         _rendered(source, text="abc")
 
 
-def test_names_that_a_loop_binds_are_no_variables_of_the_send() -> None:
+def test_names_bound_by_a_loop_are_not_variables_of_the_send() -> None:
     source = "{% for x in data.list | split %}{{ x }}{{ loop.index }}{{ data.y }}{% endfor %}{{ z }}"
     compiled = compile_source(source, escaped=False, steps=Steps(RECORD_STEPS))
     assert compiled.reads == {"data.list", "data.y", "z"}

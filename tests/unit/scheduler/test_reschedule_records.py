@@ -368,7 +368,7 @@ def test_record_without_id_or_with_few_users_is_dead_lettered(topic: str, values
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b"{}", b'{"responseContext": 1, "payload": {}}'])
-def test_value_that_is_no_on_failure_record_is_undecodable(value: bytes) -> None:
+def test_value_other_than_an_on_failure_record_is_undecodable(value: bytes) -> None:
     rescheduler = Rescheduler()
     assert rescheduler.run(rescheduler.use_case, entry(value, topic=topics.ON_FAILURE)) == []
     assert [letter["masscomm.reason"] for letter in rescheduler.dead_letters()] == ["undecodable"]

@@ -77,7 +77,7 @@ def test_arguments_of_recompute_are_its_span(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("module", DAILY_RUNS)
-def test_failed_daily_run_is_no_metric(
+def test_failed_daily_run_emits_no_metric(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], module: str
 ) -> None:
     def fail(*_: object, **__: object) -> None:

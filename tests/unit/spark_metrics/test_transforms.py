@@ -284,7 +284,7 @@ def test_replayed_record_has_the_send_id_of_its_first_position(counted: ToRows) 
 
 @pytest.mark.kills(guard="metrics.position_header")
 @pytest.mark.parametrize("name", [SOURCE_TOPIC, SOURCE_PARTITION])
-def test_position_headers_that_are_no_utf8_stop_no_batch(counted: ToRows, name: str) -> None:
+def test_position_headers_outside_utf8_stop_no_batch(counted: ToRows, name: str) -> None:
     position = {SOURCE_TOPIC: b"send.monolith", SOURCE_PARTITION: b"2", SOURCE_OFFSET: b"17", SOURCE_TIMESTAMP: b"1"}
     headers = (position | {name: b"\xff\xfe"}).items()
     bad, good = counted(

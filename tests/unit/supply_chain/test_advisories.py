@@ -44,7 +44,7 @@ def test_more_jars_than_a_request_takes_are_all_queried(monkeypatch: Any) -> Non
     assert max(osv.sizes) == 2
 
 
-def test_accepted_advisory_is_no_fault_while_it_is_reported() -> None:
+def test_accepted_advisory_passes_while_it_is_reported() -> None:
     found = [(CORE, "GHSA-1"), (OTHER, "GHSA-2")]
     assert faults(found, {"GHSA-1", "GHSA-2"}) == []
     assert faults(found, {"GHSA-1"}) == ["org.example:other 3: GHSA-2"]

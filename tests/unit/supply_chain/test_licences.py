@@ -36,5 +36,5 @@ def test_licence_restricting_a_service_without_choice_is_a_fault(licence: str) -
     assert [fault.split()[0] for fault in faults(components([{"components": [refused, choice]}]))] == ["refused"]
 
 
-def test_our_own_lists_of_jars_are_no_components() -> None:
+def test_our_own_lists_of_jars_are_not_components() -> None:
     assert components([{"components": [entry("kafka", group="masscomm.devstack")]}]) == []
