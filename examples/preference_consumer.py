@@ -47,7 +47,7 @@ def read_record(registry: str, value: bytes) -> dict[str, Any]:
 def set_rules(channels: Any, categories: Any, record: Mapping[str, Any], applied: int) -> None:
     """Change the rules by the changes of a record that are newer than the applied version, in their order.
 
-    Rules that are no JSON objects, such as [] or false, stay as they are, because they opt out of everything.
+    Rules that are not JSON objects, such as [] or false, stay as they are, because they opt out of everything.
     """
     if not isinstance(channels, dict) or not isinstance(categories, dict):
         return

@@ -36,8 +36,8 @@ def read_json(text: bytes | str, *, bounded: bool = True) -> Any:
 
     Raises:
         InvalidJson: the text is not JSON, or not UTF-8.
-        UnstorableJson: a number is no signed 64-bit integer or finite double, an object names a key twice, a text holds
-            half of a surrogate pair, or the nesting is deeper than MAX_DEPTH.
+        UnstorableJson: a number is not a signed 64-bit integer or finite double, an object names a key twice, a text
+            holds half of a surrogate pair, or the nesting is deeper than MAX_DEPTH.
     """
     try:
         decoded = text.decode() if isinstance(text, bytes) else text

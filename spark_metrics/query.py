@@ -3,7 +3,7 @@
 The query sees the archive as three tables: `counted` has the records that the metrics have counted, `records` each
 record of the topics, and `uncounted` the positions that the metrics have redelivered or quarantined, with the reason.
 Records are by default those of this moment, or of the snapshot at an earlier time (--at). Other statements, such as
-`insert`, `call` and `set`, are rejected. The command is no sandbox, because functions of Spark SQL
+`insert`, `call` and `set`, are rejected. The command is not a sandbox, because functions of Spark SQL
 can read the environment of the process: only people who may have the job's settings may choose the query.
 
 The settings are the environment variables of the job. The status is 0 after success, and 2 after an error.

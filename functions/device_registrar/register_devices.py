@@ -359,8 +359,8 @@ def _registered(
 
 
 def _is_no_news(row: RowChanged, state: DeviceState | None) -> bool:
-    """Return whether the state was derived from this row. A snapshot repeats all rows, and is no reason to register
-    an inactive token again.
+    """Return whether the state was derived from this row. A snapshot repeats all rows: it does not register an
+    inactive token again.
     """
     return row.version == SNAPSHOT_VERSION or (state is not None and row.version == state.row_version)
 

@@ -4,8 +4,8 @@
     SNS               EventDeliveryFailure of a platform application, SES event publishing: {"Records": [{"Sns": …}]}
     EventBridge       SES event publishing: {"source": "aws.ses", "detail": …}
 
-This module does not interpret receipts. If a body is no receipt, process_receipts dead-letters it with its bytes and a
-reason, so that it can be replayed.
+This module does not interpret receipts. If a body is not a receipt, process_receipts dead-letters it with its bytes and
+a reason, so that it can be replayed.
 """
 
 import base64
@@ -28,7 +28,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
 
-# The maximum size after decompression. CloudWatch Logs sends at most a megabyte; larger data is no batch of log lines.
+# The maximum size after decompression. CloudWatch Logs sends at most a megabyte; larger data does not come from it.
 _MAX_UNPACKED = 64_000_000
 
 

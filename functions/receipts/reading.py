@@ -178,7 +178,7 @@ _BOUNCE_SUBTYPES = {
 # "Bounce object" and "Bounced recipients").
 _OF_NOTIFICATIONS = ("reportingMTA", "action", "status", "diagnosticCode")
 _COMPLAINTS = {"abuse", "auth-failure", "fraud", "not-spam", "virus"}
-# Reports that are no complaint of the recipient: the message is no spam (RFC 6430), or a mail server could not
+# Reports that are not complaints of the recipient: the message is not spam (RFC 6430), or a mail server could not
 # authenticate it (RFC 6591).
 _NO_COMPLAINTS = {"auth-failure", "not-spam"}
 # The complaintSubType of a message that SES accepted and did not send, because of an earlier complaint.

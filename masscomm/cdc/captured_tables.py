@@ -39,7 +39,7 @@ class CapturedTable:
     # Columns of the directory of which a row without their columns keeps the earlier value.
     kept: tuple[str, ...] = ()
     # The column with the tenant of a user, or the user of a device; None if rows of the table have no owner. A row in
-    # which it is null belongs to none, and is no row of the directory.
+    # which it is null belongs to none, and is not a row of the directory.
     owner: str | None = None
     # The column with the id of the user that a row belongs to (`id` if it is the primary key); None if rows belong to
     # no user.

@@ -215,7 +215,7 @@ class ChangeDecoder:
 
 
 def rows_of(change: object) -> tuple[RowChanged, ...]:
-    """Return the rows of a change; none if it is no change of a row."""
+    """Return the rows of a change; none if it is not a change of a row."""
     match change:
         case RowChanged():
             return (change,)
@@ -367,7 +367,7 @@ def _columns(name: str, row_id: str, after: Mapping[str, Any], before: Any) -> d
 
 
 def _check_present(table: CapturedTable, row_id: str, after: Mapping[str, Any]) -> None:
-    """Check that a row has the columns whose loss is no null. Raises DeadLetter (invalid)."""
+    """Check that a row has the columns whose loss does not mean null. Raises DeadLetter (invalid)."""
     source = table.source
     for name in table.present:
         value = source.columns.get(name)

@@ -35,7 +35,7 @@ class OutcomeEmitter:
         outcomes: Sequence[RecipientOutcome],
     ) -> None:
         """Produce one outcome record for recipients within a range of the parent record's positions; none if there
-        are no recipients.
+        are not recipients.
 
         Raises the errors of Batch.produce.
         """

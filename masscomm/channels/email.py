@@ -158,7 +158,7 @@ _BOUNDARY = _new_boundary()
 
 
 def _subject_line(subject: str) -> bytes:
-    """Return the header Subject. Raises ValueError or MessageError if the subject is no single line.
+    """Return the header Subject. Raises ValueError or MessageError if the subject is not a single line.
 
     It is encoded as a whole: Python's email package encodes single words, and joins two encoded words without the space
     that RFC 2047 (section 5) requires. Yahoo refuses such a message (python/cpython#144156).

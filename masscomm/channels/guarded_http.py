@@ -35,7 +35,7 @@ class Answer:
     status: int
     # The header Retry-After as sent; None without it.
     retry_after: str | None
-    # The beginning of the body; bytes that are no UTF-8 are replaced.
+    # The beginning of the body; bytes that are not UTF-8 are replaced.
     body: str
 
 

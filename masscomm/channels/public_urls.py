@@ -82,7 +82,7 @@ def checked(url: str, *, loopback: bool = False) -> Target:
         loopback: Whether servers on this machine are permitted, also without TLS, as in the local stack.
 
     Raises:
-        UrlRefused: The text is no URL that may be called, whatever its host resolves to.
+        UrlRefused: The text is not a URL that may be called, whatever its host resolves to.
     """
     if len(url) > MAX_URL or not _VISIBLE.fullmatch(url) or "\\" in url:
         raise UrlRefused(Text.URL_TOO_LONG.filled(maximum=MAX_URL))

@@ -10,7 +10,7 @@ import math
 
 from masscomm.clock import Clock
 
-# The results of calls are evaluated together once per window: a single throttled call is no evidence.
+# The results of calls are evaluated together once per window: a single throttled call is not evidence.
 _WINDOW_S = 0.2
 _MIN_CALLS = 5
 # The factors by which the rate decreases (times the share of throttled calls) and increases (per second without a

@@ -21,7 +21,7 @@ def decide_by_local_time(user: User, text: str, *, now_ms: int, expires_at: int 
 
     Raises:
         Stop: No time zones are installed.
-        ValueError: The text is no local time.
+        ValueError: The text is not a local time.
     """
     due_ms, rule = _due(text, user.time_zone if isinstance(user.time_zone, str) else "")
     if due_ms <= now_ms:

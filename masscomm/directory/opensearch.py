@@ -457,7 +457,7 @@ def _merged_settings(found: Mapping[tuple[str, int], _Read]) -> dict[int, UserSe
 
 
 def _over(known: Source, later: Source) -> Source:
-    """Return the columns of two tables of settings. A null of the later one is no rule, and replaces none."""
+    """Return the columns of two tables of settings. A null of the later one is not a rule, and replaces none."""
     return {**known, **{name: value for name, value in later.items() if value is not None}}
 
 
@@ -474,7 +474,7 @@ def _user_settings(user_id: int, source: Source, version: int) -> UserSettings:
 
 
 def _rules(value: Any) -> Any:
-    """Return the rules in a column of user settings. Only null is no rule: any other value that is no object, such as
+    """Return the rules in a column of user settings; none for null. Any other value that is not an object, such as
     false or [], stays as it is, because it is an opt-out (masscomm.domain.preferences).
     """
     return {} if value is None else value  # guard: preferences.rules_without_an_object

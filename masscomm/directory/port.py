@@ -1,7 +1,7 @@
 """The interface of the directory: users, user settings, devices and templates, copied from the monolith's tables to
 OpenSearch.
 
-A look-up has four different results. A caller must not mistake one for another, because a failed look-up is no consent:
+A look-up has four different results. A caller must not mistake one for another: a failed look-up is not consent.
 
 - the row
 - a confirmed absence: the directory is complete up to the send's timestamp (`confirm`)

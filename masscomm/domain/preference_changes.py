@@ -223,7 +223,7 @@ def with_changes(
 
 
 def after_wishes(channels: Any, categories: Any, wishes: Sequence[Wish]) -> tuple[Any, Any]:
-    """Return the rules for channels and categories after these wishes. Rules that are no JSON objects, and unknown
+    """Return the rules for channels and categories after these wishes. Rules that are not JSON objects, and unknown
     names, stay as they are, because they opt out. A wish replaces the rules under all spellings of its names.
     """
     if any(rules is not None and not isinstance(rules, Mapping) for rules in (channels, categories)):

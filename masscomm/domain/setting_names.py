@@ -74,7 +74,7 @@ _HOURS = frozenset(("start", "end"))
 def read_names(settings: Mapping[str, Any], names: frozenset[str]) -> NamedSettings:
     """Return the settings in a JSON object by name.
 
-    Null is no setting. If a name has several spellings, the setting is true only if it is true under each of them.
+    Null is not a setting. If a name has several spellings, the setting is true only if it is true under each of them.
     """
     if settings.keys() <= names:
         return NamedSettings(settings, None)

@@ -104,7 +104,7 @@ class Value:
         Args:
             read: Returns the row's value in a column; None if the row does not have the column.
             where: The name of the value for errors.
-            strict: Whether JSON that is no object, and so has no value at a path, is an error and not a missing value.
+            strict: Whether JSON that is not an object, and so has no value at a path, is an error.
 
         Raises:
             DeadLetter: The row's value does not have the form that schemas/source.yaml describes.
@@ -117,7 +117,7 @@ class Value:
             return self.default
         found = read(self.column)
         if isinstance(found, str):
-            # PostgreSQL fills a char(n) up with blanks, which are no part of its value.
+            # PostgreSQL fills a char(n) up with blanks, which are not part of its value.
             found = found.rstrip(" ")  # guard: cdc.blanks
         if self.path:
             found = _inside(found, self.path, f"{self.column} ({where})", strict=strict)

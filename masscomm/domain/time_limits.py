@@ -173,7 +173,7 @@ WEBHOOK_RETRY_AFTER_LIMIT_S = _DAY_S
 # How long the previous secret of an endpoint also signs.
 WEBHOOK_SECRET_OVERLAP_S = _DAY_S
 # The time without a successful attempt after which a failed one disables the endpoint, and the time for which the
-# attempts of its delivery must have failed: one failure after days without an event is no outage.
+# attempts of its delivery must have failed: one failure after days without an event is not an outage.
 WEBHOOK_DISABLED_AFTER_S = 5 * _DAY_S
 WEBHOOK_FAILING_DELIVERY_S = 12 * _HOUR_S
 # The time that a search for events reserves for its last page.

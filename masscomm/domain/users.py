@@ -25,7 +25,7 @@ class User(NamedTuple):
 
 
 class UserSettings(NamedTuple):
-    """One row of the directory's table user_settings. A channel or category without an entry is no opt-out."""
+    """One row of the directory's table user_settings. A channel or category without an entry is not an opt-out."""
 
     user_id: int
     # Channel → whether the user wants it.

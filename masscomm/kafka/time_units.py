@@ -18,7 +18,7 @@ class TimeUnits:
 
     Attributes:
         divisors: The field of a time that has another unit → the number by which its values are divided.
-        problem: Why the schema cannot be used: the first field whose logical type is no moment, such as a local
+        problem: Why the schema cannot be used: the first field whose logical type is not a moment, such as a local
             timestamp or a date. None if each is one.
     """
 

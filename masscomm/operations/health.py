@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # The consumer group of a function by default; in AWS each topic has a group of its own.
 GROUP = "masscomm.{function}"
 _CDC_CONSUMER = "cdc_consumer"
-# Consumers in schemas/topics.yaml that are no functions with event source mappings.
+# Consumers in schemas/topics.yaml that are not functions with event source mappings.
 _NO_MAPPING = {"monolith", "operations", "operations_handler", "spark_metrics"}
 
 

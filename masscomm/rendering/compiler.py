@@ -67,7 +67,7 @@ _MAX_PRECISION = 20
 # The maximum length of the name of a missing variable.
 _LONGEST_KEY = 128
 DEFAULT_LOCALE = "en"
-# The key of the locale in the values of a template. It is no name, so that a template can neither read nor bind it.
+# The key of the locale in the values of a template. It is not a name, so that a template can neither read nor bind it.
 LOCALE = "@locale"
 # The maximum number of distinct characters to trim: trim compares each character of the text with each of them.
 _MAX_TRIMMED = 20

@@ -110,7 +110,7 @@ def create_users(database_url: str, *, owner: str, reader: str, writer: str) -> 
     present and future tables, and both sign in with IAM tokens.
 
     The writer adds and drops partitions, for which PostgreSQL requires the owner of the table. So its sessions act as
-    the role `owner`, and the administrator is a member of it, too. The administrator is no member of the writer: RDS
+    the role `owner`, and the administrator is a member of it, too. The administrator is not a member of the writer: RDS
     would then refuse its password, because the writer is a member of rds_iam (RDS user guide, "Database
     authentication with Amazon RDS").
 

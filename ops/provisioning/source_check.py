@@ -430,7 +430,7 @@ class _Check:
         column = str(source.columns[name].column)
         found: sql.Composable = sql.Identifier(column)
         if json_path:
-            # As in Value.of: only objects have members, so lists are not searched, and null in JSON is no value.
+            # As in Value.of: only objects have members, so lists are not searched, and null in JSON is not a value.
             steps = "strict $" + "".join(f".{json.dumps(member)}" for member in json_path)
             found = sql.SQL("nullif(jsonb_path_query_first({}::jsonb, {}, '{{}}', true), 'null')").format(
                 found, sql.Literal(steps)

@@ -21,7 +21,7 @@ class Problem(StrEnum):
     UNKNOWN_SCHEMA = "unknown_schema"  # the registry has no such Avro schema
     LATE_SCHEMA = "late_schema"  # its schema was registered after it was read; it was produced again, and counted then
     BAD_POSITION = "bad_position"  # a replayed send without an id, with an invalid original position in its headers
-    BAD_ID = "bad_id"  # a derived record whose id is no UUID
+    BAD_ID = "bad_id"  # a derived record whose id is not a UUID
     BAD_TEXT = "bad_text"  # a text that is empty, longer than 200 characters, or contains a NUL
     TOO_MANY_CHANNELS = "too_many_channels"  # a send with more than 16 channels
     BAD_COUNT = "bad_count"  # a count below 0

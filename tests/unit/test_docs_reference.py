@@ -185,7 +185,7 @@ def test_names_of_metrics_and_classes_exist() -> None:
 
 @cache
 def sources() -> str:
-    """All files of the repository that are no documentation."""
+    """All files of the repository that are not documentation."""
     return "\n".join(
         (ROOT / name).read_text(errors="replace")
         for name in prose.files_of_repository()

@@ -233,7 +233,7 @@ class RestApi(Construct):
             api_stages=[apigateway.UsagePlanPerApiStage(api=self.api, stage=self.api.deployment_stage)],
         )
         if config.people is not None:
-            # The value is no secret: only the authorizer names the key of a request, and it accepts none like this.
+            # The value is not a secret: only the authorizer names the key of a request, and it accepts none like this.
             plan.add_api_key(
                 apigateway.ApiKey(self, "people", description="requests of people", value=people_key(environment))
             )

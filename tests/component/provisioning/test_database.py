@@ -173,7 +173,7 @@ def test_sessions_of_the_writer_begin_in_utc(database: str, users: tuple[str, st
 
 
 def test_the_writer_adds_and_drops_days_of_the_recipient_log(nothing_yet: str) -> None:
-    """As on RDS, the administrator is no superuser, and owns the tables that it creates. Provisioning again, and
+    """As on RDS, the administrator is not a superuser, and owns the tables that it creates. Provisioning again, and
     altering a table later, works with the writer's partitions in place.
     """
     administrator, *names = (f"{role}_{uuid4().hex[:8]}" for role in ("admin", "reader", "writer"))

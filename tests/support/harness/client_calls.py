@@ -21,7 +21,7 @@ from tests.support.until import until
 
 CLUB, USER, DEVICE = 1, 42, 420
 _CONTENT: dict[str, Any] = {"type": "announcement", "club_id": CLUB, "data": {"title": "Called", "body": "It works."}}
-# The methods of the client that are no request of their own.
+# The methods of the client that are not requests of their own.
 NO_REQUESTS = frozenset({"close"})
 
 

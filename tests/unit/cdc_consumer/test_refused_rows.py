@@ -73,7 +73,7 @@ def test_settings_in_json_without_an_object_are_refused(value: str) -> None:
 
 @pytest.mark.usefixtures("_mapped")
 def test_text_at_the_path_of_settings_opts_out() -> None:
-    """A text is no JSON of its own, so that null in it is no null."""
+    """A text is not parsed as JSON, so that `null` in it is a text."""
     for text in ("none", "null", "[]", "true"):
         consumer = Consumer()
         consumer.run(choices(json.dumps({"notify": {"channels": text}, "quiet": text})))

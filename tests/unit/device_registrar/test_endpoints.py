@@ -1,4 +1,4 @@
-"""SNS endpoints by boto3: the contract on moto, SNS' error responses, and responses that are no answer."""
+"""SNS endpoints by boto3: the contract on moto, SNS' error responses, and responses that are not answers."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -103,7 +103,7 @@ REQUEST: dict[str, Any] = {
     ],
 )
 def test_each_change_of_the_request_is_another_run(change: dict[str, Any]) -> None:
-    """The order of a JSON object's members is no change."""
+    """The order of a JSON object's members is not a change."""
     name = keep_job.named(REQUEST)["name"]
     assert name.startswith("masscomm-dev-")
     assert keep_job.named(dict(reversed(REQUEST.items())))["name"] == name

@@ -31,7 +31,7 @@ METHODS = {
 }
 FUNCTIONS = {"read_items": "BatchGetItem", "transact": "PutItem"}
 OF_A_TRANSACTION = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem"}
-# The tables of adapters that are no TableAdapter.
+# The tables of adapters that are not a TableAdapter.
 TABLES = {
     "api_keys": "api_keys",
     "decision_log": "decisions",

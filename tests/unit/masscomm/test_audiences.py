@@ -207,7 +207,7 @@ def test_settings_are_looked_up_only_for_their_conditions() -> None:
     "value", [{}, {"except_users": [1]}, {"where": {"field": "locale", "is": "de"}, "all_users": True}]
 )
 def test_audience_needs_a_condition_or_all_users(value: Any) -> None:
-    """An empty audience is no request for every user."""
+    """An empty audience is not a request for every user."""
     assert refused(value) == {"where": "an audience needs either where or all_users"}
 
 

@@ -88,7 +88,7 @@ def test_opt_in_does_not_apply_to_the_row_of_another_snapshot(cluster: Cluster) 
 @pytest.mark.parametrize("column", ["channels", "categories"])
 @pytest.mark.parametrize("rules", [False, 0, "", [], True, "unreadable"])
 def test_rules_that_are_not_objects_opt_out(cluster: Cluster, column: str, rules: Any) -> None:
-    """Also those that Python takes for false: a column with false is no column without a rule."""
+    """Also those that Python takes for false: a column with false is not a column without a rule."""
     cluster.documents["user_settings", "5"] = (3, {column: rules})
     directory = OpenSearchDirectory(cast(OpenSearch, cluster), progress=lambda _: None, clock=FixedClock())  # type: ignore[arg-type, return-value]
     decision = decide_by_user_settings(directory.user_settings([5])[5], type="news", channel="push")

@@ -194,7 +194,7 @@ def test_requests_of_an_unlimited_key_are_not_counted() -> None:
 @pytest.mark.kills(guard="limits.malformed")
 @pytest.mark.parametrize("value", ["", "-1", "many", "٣", 5, None])
 def test_a_malformed_limit_is_refused(value: object) -> None:
-    """A key whose limit cannot be read is not an unlimited key; JSON null is no limit."""
+    """A key whose limit cannot be read is not an unlimited key; JSON null is not a limit."""
     assert limited(requests_a_minute=value)[0] == (204 if value is None else 500)
 
 

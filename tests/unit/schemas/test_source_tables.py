@@ -265,7 +265,7 @@ INFINITE = {
 @pytest.mark.kills(guard="cdc.infinity")
 @pytest.mark.parametrize(("kind", "number"), [(kind, each) for kind, numbers in INFINITE.items() for each in numbers])
 def test_infinite_time_counts_as_null(kind: str, number: int) -> None:
-    """A user whose membership has no end is no row to refuse."""
+    """A user whose membership has no end is not a row to refuse."""
     assert value_of({"column": "c", "format": kind}, {"c": number}) is None
     assert value_of({"column": "c", "format": kind, "default": "9999-12-31"}, {"c": number}) == "9999-12-31"
 

@@ -25,7 +25,7 @@ export class Unreachable extends Error {}
 /** Return whether it is unknown if a request had an effect: its answer was lost, or the server failed. */
 export const isLost = (failure: unknown): boolean => failure instanceof Unreachable || (failure instanceof Problem && failure.status >= 500);
 
-/** Return the JSON body of a response. An answer that breaks off, or is no JSON, is one of an API that cannot be reached. */
+/** Return the JSON body of a response. An answer that breaks off, or is not JSON, is one of an API that cannot be reached. */
 export async function bodyOf<T>(response: Response): Promise<T> {
   try {
     return readJson(await response.text()) as T;

@@ -123,7 +123,7 @@ async function readEvents(response: Response, hear: () => void, take: (event: Se
 
 /**
  * Repeat the steps of a connection until no more is needed or the component is closed. While the page is hidden, there
- * is no connection. `begin` returns the step of a new connection.
+ * is not a connection. `begin` returns the step of a new connection.
  */
 function useConnection(begin: () => Step): Live {
   const error = ref<unknown>(null);

@@ -19,7 +19,7 @@ function halves(address: string): [string, string] {
   return [address.slice(0, Math.max(0, at)), address.slice(at + 1)];
 }
 
-/** Return a domain without characters beyond ASCII. A text that is no domain stays as it is. */
+/** Return a domain without characters beyond ASCII. A text that is not a domain stays as it is. */
 function ascii(domain: string): string {
   try {
     return new URL(`http://${domain}`).hostname || domain;

@@ -17,7 +17,7 @@ export function idOf(text: string): Id | null {
   return isId(id) ? id : null;
 }
 
-/** Return the ids in a text with commas between them; null if a part of it is no id. */
+/** Return the ids in a text with commas between them; null if a part of it is not an id. */
 export function idsOf(text: string): Id[] | null {
   const ids = text.split(",").filter((part) => part.trim()).map(idOf);
   return ids.every(isId) ? ids : null;

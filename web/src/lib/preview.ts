@@ -7,7 +7,7 @@ export type Message = Preview["messages"][number];
 /**
  * Return the request for the messages of a draft; null if its category or its club is missing.
  *
- * @param userId The user who would get the messages; a text that is no id stands for a user of `locale`.
+ * @param userId The user who would get the messages; a text that is not an id stands for a user of `locale`.
  */
 export function previewRequestOf(draft: Draft, userId: string, locale: string | null = null): PreviewRequest | null {
   if (!/^[A-Za-z0-9_.:-]{1,128}$/.test(draft.type.trim()) || idOf(draft.club) === null) return null;

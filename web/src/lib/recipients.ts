@@ -8,7 +8,7 @@ export interface Recipients {
   /** The distinct user ids, in the order of their first occurrence. */
   ids: Id[];
   duplicates: number;
-  /** Parts of the text that are no user id, at most twenty. */
+  /** Parts of the text that are not user ids, at most twenty. */
   invalid: string[];
   /** Whether the text names more than MAX_RECIPIENTS users; `ids` then has only the first ones. */
   tooMany: boolean;

@@ -47,7 +47,7 @@ export function likelyColumn(table: Table): number {
   return table.columns.reduce((best, column, index) => (score(column) > score(table.columns[best]!) ? index : best), 0);
 }
 
-/** Return the cells of a column as a list; cells that are no user id are in it, so that they are refused by name. */
+/** Return the cells of a column as a list; cells that are not user ids are in it, so that they are refused by name. */
 export function listOf(table: Table, index: number): string {
   return table.rows.map((row) => row[index]!).filter(Boolean).join("\n");
 }
