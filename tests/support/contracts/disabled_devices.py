@@ -16,7 +16,7 @@ type Made = Callable[[Sequence[DisabledDevice]], DisabledDevices]
 def device(
     device_id: int, club_id: int | None = 7, reason: str = "takes_nothing", at_ms: int = NOW_MS
 ) -> DisabledDevice:
-    """Return a device of a user of its own; without a club, the monolith's row is gone."""
+    """Return a disabled device, each of another user. Without a club, the monolith has deleted its row."""
     is_gone = club_id is None
     return DisabledDevice(
         device_id=device_id,
