@@ -70,7 +70,7 @@ def test_a_million_by_use_costs_the_same_at_every_rate(times: ServiceTimes, plan
     assert paid == pytest.approx([paid[0]] * len(paid))
 
 
-def test_the_environment_s_share_of_a_million_falls_with_use(times: ServiceTimes, plan: Plan) -> None:
+def test_fixed_costs_of_a_million_fall_with_use(times: ServiceTimes, plan: Plan) -> None:
     shares = [
         total(by_the_hour(Workload(notifications_s=rate), plan, times, PROVIDER_S, hours_a_day=hours))
         for rate, hours in ((1_000, 1), (1_000, 24), (10_000, 24))

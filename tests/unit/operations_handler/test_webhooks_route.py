@@ -274,7 +274,7 @@ def test_creation_repeated_by_another_principal_is_refused(setting: Setting) -> 
     assert setting.create_under("k")[1]
 
 
-def test_a_repeated_creation_needs_no_room(setting: Setting) -> None:
+def test_creation_is_repeated_at_the_maximum_of_endpoints(setting: Setting) -> None:
     for number in range(MAX_ENDPOINTS):
         setting.create_under(f"k{number}")
     assert setting.create_under("k0")[1]
