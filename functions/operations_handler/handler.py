@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 from functions.operations_handler.routes.alarms import AlarmsRoute
+from functions.operations_handler.routes.audit import AuditRoute
 from functions.operations_handler.routes.categories import categories_body
 from functions.operations_handler.routes.dead_letters import DeadLettersRoute
 from functions.operations_handler.routes.devices import DevicesRoute
@@ -57,11 +58,21 @@ class UseCases:
 
 
 @cache
-def audit() -> Callable[[str], Audit]:
-    """Return a function that returns the audit of a principal."""
+def audit_log() -> AuditLog:
     from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
 
-    return audits(DynamoDbAuditLog.from_environment(), SystemClock())
+    return DynamoDbAuditLog.from_environment()
+
+
+@cache
+def audit() -> Callable[[str], Audit]:
+    """Return a function that returns the audit of a principal."""
+    return audits(audit_log(), SystemClock())
+
+
+@cache
+def audit_route() -> AuditRoute:
+    return AuditRoute(audit_log(), SystemClock())
 
 
 @cache
@@ -115,6 +126,13 @@ def bootstrap() -> UseCases:
 def audits(audit_log: AuditLog, clock: Clock) -> Callable[[str], Audit]:
     """Return a function that returns the audit of a principal."""
     return lambda principal: PrincipalAudit(audit_log=audit_log, clock=clock, logger=logger, principal=principal)
+
+
+@api.get("/v1/audit")
+def get_audit(asked: rest.Request) -> Response:
+    """The audit log of a club: which principal did what."""
+    negotiated(asked.header("accept"), JSON)
+    return uncached(audit_route().answer(asked.parameters, asked.clubs))
 
 
 @api.get("/v1/categories")

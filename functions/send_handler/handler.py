@@ -1,8 +1,8 @@
 """The send_handler function: POST /v1/sends produces the chunks of a send to the topic send.api and returns 202,
 POST /v1/sends/batch those of several small sends. A repeated request with the same Idempotency-Key is executed once.
 
-The previews function, from the same package: POST /v1/previews renders messages, and POST /v1/dry-runs forecasts
-a send. They read the directory, need no Kafka, and send nothing.
+The previews function, from the same package: POST /v1/previews renders messages, POST /v1/dry-runs forecasts a send,
+and GET /v1/templates lists templates. They read the directory, need no Kafka, and send nothing.
 """
 
 import json
@@ -208,6 +208,21 @@ def _dry_run(request: rest.Request) -> Response:
     return rest.uncached(body)
 
 
+@api.get("/v1/templates")
+def get_templates(request: rest.Request) -> Response:
+    """The templates of the caller's clubs and those for every club."""
+    with costly().one(Kind.TEMPLATES, request):  # guard: costly_requests.templates
+        return _templates(request)
+
+
+def _templates(request: rest.Request) -> Response:
+    from functions.send_handler.list_templates import TemplatesRoute
+    from masscomm.http.read_request import ReadRequest
+
+    asked = ReadRequest.of(request, JSON)
+    return asked.answer(TemplatesRoute(directory()).answer(asked.parameters, asked.clubs))
+
+
 @api.post("/v1/sends/batch")
 def post_batch(request: rest.Request) -> Response:
     """Request up to 1,000 small sends, with a result for each."""
@@ -322,6 +337,7 @@ def _accepted(send_id: str, body: str, further: Mapping[str, str]) -> Response:
         *ON_KAFKA,
         "functions.send_handler.accepted_sends",
         "functions.send_handler.dry_run",
+        "functions.send_handler.list_templates",
         "functions.send_handler.request_once",
         "functions.send_handler.preview_messages",
         "functions.send_handler.request_batch",

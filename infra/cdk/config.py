@@ -244,9 +244,11 @@ class ConcurrencyConfig:
     # The account's quota in the region (L-B99A9384 in Service Quotas). A new account has less than 1,000.
     account: int = 1_000
     metrics_stream: int = 30
-    metrics_handler: int = 24
+    metrics_handler: int = 18
     send_handler: int = 60
-    previews: int = 10
+    sends_api: int = 12
+    sends_stream: int = 16
+    previews: int = 12
     operations_handler: int = 16
     key_revocation: int = 5
     preferences_handler: int = 20
@@ -271,6 +273,8 @@ class ConcurrencyConfig:
             "metrics_stream": self.metrics_stream,
             "metrics_handler": self.metrics_handler,
             "send_handler": self.send_handler,
+            "sends_api": self.sends_api,
+            "sends_stream": self.sends_stream,
             "previews": self.previews,
             "operations_handler": self.operations_handler,
             "key_revocation": self.key_revocation,
@@ -453,7 +457,9 @@ PROD = Environment(
         domain="masscomm.example",
         certificate_arn=f"arn:aws:acm:{EDGE_REGION}:000000000000:certificate/00000000-0000-0000-0000-000000000000",
     ),
-    concurrency=ConcurrencyConfig(metrics_stream=80, metrics_handler=45, send_handler=90, authorizer=50),
+    concurrency=ConcurrencyConfig(
+        metrics_stream=40, metrics_handler=25, send_handler=90, sends_api=24, sends_stream=40, authorizer=50
+    ),
 )
 
 

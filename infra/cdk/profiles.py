@@ -7,7 +7,7 @@ Each function of functions/functions.yaml has one profile; tests/unit/infra chec
 from dataclasses import dataclass
 from enum import Enum
 
-from masscomm.cdc.captured_tables import TEMPLATES, captured_tables, personal_tables
+from masscomm.cdc.captured_tables import captured_tables, personal_tables
 from masscomm.kafka.topics import BUILD, DELIVERY, RECHECK, SEND_API, SEND_MONOLITH
 
 
@@ -269,16 +269,16 @@ PROFILES = {
         requests=("POST _mget", "POST devices/_search", *_USERS_OF_CLUB),
         tables=(USAGE, POLLS),
     ),
-    "metrics_handler": Profile(
+    "metrics_handler": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER, tables=(USAGE,)),
+    "metrics_stream": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER, tables=(POLLS, USAGE)),
+    "sends_api": Profile(
         warmth=Warmth.SNAPSTART,
-        indices=(TEMPLATES,),
-        requests=("POST notification_templates/_search",),
         database=METRICS_READER,
-        tables=(CONTROLS, WAITING, USAGE, AUDIT, CHANGES, POLLS),
+        tables=(CONTROLS, WAITING, USAGE, AUDIT, CHANGES),
         tables_read=(EXPANSIONS,),
         table_indices=((WAITING, BY_SEND),),
     ),
-    "metrics_stream": Profile(
+    "sends_stream": Profile(
         warmth=Warmth.SNAPSTART,
         database=METRICS_READER,
         tables=(POLLS, USAGE),

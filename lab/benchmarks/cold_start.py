@@ -101,6 +101,8 @@ def _event(function: str) -> dict[str, object]:
         "preferences_handler": ("GET", "/v1/users/1/preferences"),
         "metrics_handler": ("GET", "/v1/metrics"),
         "metrics_stream": ("GET", "/v1/metrics"),
+        "sends_api": ("GET", "/v1/sends"),
+        "sends_stream": ("GET", "/v1/sends"),
     }
     if function not in refused:
         return {"records": {}, "eventSource": "aws:kafka"}

@@ -36,7 +36,6 @@ from typing import Any
 import boto3
 from pydantic import BaseModel, ConfigDict, DirectoryPath, Field
 
-from functions.metrics_handler.store.postgres import PostgresMetricsStore
 from local.emulators.event_source import EventSourceMapping
 from local.emulators.event_source.kafka import KafkaDestination, KafkaSource
 from local.emulators.event_source.record import EventEnvelope
@@ -51,6 +50,7 @@ from local.emulators.sign_in import SignIn
 from masscomm.clock import SystemClock
 from masscomm.http.access_tokens import AccessTokens
 from masscomm.stores.api_keys.dynamodb import ApiKeys
+from masscomm.stores.metrics.postgres import PostgresMetricsStore
 from masscomm.stores.metrics_database import connection_pool
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 schemas/tables.
 """
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 
@@ -38,3 +38,14 @@ _LENGTHS = {
 # The metrics job counts in time buckets of the smallest grain, and computes the larger ones as sums.
 SMALLEST = Grain.MINUTE
 EVERY_GRAIN = ", ".join(Grain)
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def floor(moment: datetime, length: timedelta) -> datetime:
+    """Return the beginning of the bucket (UTC) that contains a moment."""
+    return _EPOCH + (moment - _EPOCH) // length * length
+
+
+def ceiling(moment: datetime, length: timedelta) -> datetime:
+    """Return the first beginning of a bucket (UTC) at or after a moment."""
+    return _EPOCH - (_EPOCH - moment) // length * length

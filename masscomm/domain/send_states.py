@@ -1,6 +1,6 @@
 """The states of a send, and the rule that derives them from its counts and its controls.
 
-The list of sends applies the rule of `counted_state` in SQL (functions/metrics_handler/store/postgres.py); a test
+The list of sends applies the rule of `counted_state` in SQL (masscomm/stores/metrics/postgres.py); a test
 compares both over all combinations of counts.
 """
 

@@ -371,7 +371,7 @@ RULES: Mapping[str, str] = {
         "an endpoint has more time than one delivery, and its deliveries can be requested again"
     ),
     "WEBHOOK_FAILING_DELIVERY_S < sum(WEBHOOK_RETRY_DELAYS_S[:-1])": "a delivery reaches it while it is tried",
-    "max(timeout_s('metrics_handler'), timeout_s('audience_expander')) < CHANGED_SENDS_SETTLE_S": (
+    "max(timeout_s('sends_api'), timeout_s('audience_expander')) < CHANGED_SENDS_SETTLE_S": (
         "a send is examined after its change"
     ),
     "CHANGED_SENDS_SETTLE_S < CHANGED_SENDS_KEPT_S < 2 * EXPANSIONS_KEPT_S": "an outage loses no change",

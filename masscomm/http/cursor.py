@@ -70,3 +70,11 @@ def position_in[Position](
 
 def _fingerprint(query: object) -> str:
     return hashlib.sha256(repr(query).encode()).hexdigest()[:16]
+
+
+def checked_text(text: str) -> str:
+    """Return a text of a key. Raises ValueError if Postgres refuses it: it has NUL or half of a surrogate pair."""
+    if "\0" in text:
+        raise ValueError("a text with NUL")
+    text.encode()  # Half of a surrogate pair raises ValueError.
+    return text

@@ -219,7 +219,6 @@ UNREADABLE_ITEMS = _counter(
     "audiences",
     "builder",
     "delivery",
-    "metrics_handler",
     "operations_handler",
     "preference_checker",
     "preferences_handler",
@@ -227,6 +226,8 @@ UNREADABLE_ITEMS = _counter(
     "receipts",
     "scheduler",
     "send_handler",
+    "sends_api",
+    "sends_stream",
     "webhook_events",
 )
 
@@ -250,7 +251,8 @@ WEBHOOK_OLDEST_DUE = _gauge(
 POLLS_UNCOUNTED = _counter(
     "OpenPollsUncounted",
     "requests of the stream that were answered without waiting, because open polls could not be counted",
-    "metrics_handler",
+    "metrics_stream",
+    "sends_stream",
 )
 
 # --- freshness --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ type Connection = psycopg.Connection[tuple[Any, ...]]
 type Pool = ConnectionPool[Connection]
 
 
-def connection_pool(database_url: str | Callable[[], str], function: str = "metrics_handler") -> Pool:
+def connection_pool(database_url: str | Callable[[], str], function: str = "masscomm") -> Pool:
     """Return a connection pool for one Lambda environment. It holds one connection, because the environment serves
     one request at a time.
 

@@ -14,6 +14,7 @@ from functions.metrics_handler import handler as metrics_handler
 from functions.operations_handler import handler as operations_handler
 from functions.preferences_handler import handler as preferences_handler
 from functions.send_handler import handler as send_handler
+from functions.sends_api import handler as sends_api
 from masscomm.http.problem import CONTENT_TYPE, ProblemBody
 from masscomm.http.rate_limits import POLICY, REMAINING
 from masscomm.http.rest import JSON, Api, Route
@@ -27,6 +28,7 @@ APIS: tuple[Api, ...] = (
     send_handler.api,
     audiences_handler.api,
     metrics_handler.api,
+    sends_api.api,
     preferences_handler.api,
     operations_handler.api,
 )

@@ -3,26 +3,18 @@
 from dataclasses import replace
 from typing import Any
 
-from functions.metrics_handler.http.parameters import parse_measure, parse_measures
-from functions.metrics_handler.routes import (
-    audit,
-    metrics,
-    recipients,
-    send_events,
-    sends,
-    stream,
-    templates,
-    trending,
-    user_notifications,
-)
-from functions.metrics_handler.routes.cancel import CancelBody
-from functions.metrics_handler.routes.notification import NotificationBody
-from functions.metrics_handler.routes.pause import PauseBody, ResumeBody
-from functions.metrics_handler.routes.reschedule import RescheduleBody, RescheduleRequest
-from functions.metrics_handler.routes.send import SendBody
-from functions.metrics_handler.routes.words import STATUS_WORDS
-from functions.metrics_handler.store import buckets
-from functions.metrics_handler.store.port import Dimension, Order
+from functions.metrics_handler import buckets
+from functions.metrics_handler.measures import parse_measure, parse_measures
+from functions.metrics_handler.routes import metrics, stream, trending
+from functions.operations_handler.routes import audit
+from functions.send_handler import list_templates as templates
+from functions.sends_api.routes import recipients, send_events, sends, user_notifications
+from functions.sends_api.routes.cancel import CancelBody
+from functions.sends_api.routes.notification import NotificationBody
+from functions.sends_api.routes.pause import PauseBody, ResumeBody
+from functions.sends_api.routes.reschedule import RescheduleBody, RescheduleRequest
+from functions.sends_api.routes.send import SendBody
+from functions.sends_api.routes.words import STATUS_WORDS
 from masscomm.domain.grains import EVERY_GRAIN, Grain
 from masscomm.domain.ids import notification_id
 from masscomm.domain.measures import MEASURES
@@ -31,6 +23,7 @@ from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import STREAM_WAIT_S
 from masscomm.http import parameters as parse
 from masscomm.http.tenant import parse_club_id
+from masscomm.stores.metrics.port import Dimension, Order
 from ops.openapi.operation import DATE_TIME, ID, Operation, Parameter, number, several
 
 _SEND_ID = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"

@@ -1,4 +1,4 @@
--- The state of each send. Written by spark_metrics only, read by metrics_handler.
+-- The state of each send. Written by spark_metrics only, read by sends_api.
 
 -- One row a send, created by the first of its records that is counted.
 --

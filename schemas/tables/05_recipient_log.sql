@@ -1,5 +1,5 @@
 -- The log of recipients: a row a recipient of each counted outcome record, if SPARK_RECIPIENT_LOG is on (recorded in stream_views).
--- Written by spark_metrics in the transaction that counts the record, read by metrics_handler.
+-- Written by spark_metrics in the transaction that counts the record, read by sends_api.
 --
 -- user_id, send_id, channel  the notification; it has a row for each of its statuses
 -- at                         time of this status: the record's own timestamp

@@ -882,7 +882,7 @@ MUTANTS = (
     Mutant(
         "costly_requests.templates",
         "Pages of templates have slots.",
-        Replaced("return request.answer(templates_route().answer(request.parameters, request.clubs))"),
+        Replaced("return _templates(request)"),
     ),
     Mutant("costly_requests.large_send", "Sends with a large body have slots.", Replaced("return _send(request)")),
     Mutant("costly_requests.large_batch", "Batches with a large body have slots.", Replaced("return _batch(request)")),

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from functions.metrics_handler import handler as metrics_handler
 from functions.send_handler import handler as send_handler
+from functions.sends_api import handler as sends_api
 from masscomm.domain.outcomes import RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
 from masscomm.domain.provider_errors import ProviderError, Rejected, TargetGone, Transient
@@ -274,7 +274,7 @@ def test_unreadable_record_reveals_no_canary(value: bytes, written: Callable[[],
 
 
 @pytest.mark.parametrize("error", [Retry(TEXT), Stop(TEXT), KeyError(TEXT)], ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("module", [metrics_handler, send_handler], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [sends_api, send_handler], ids=lambda module: module.__name__)
 def test_error_of_a_rest_function_reveals_no_canary(
     module: Any, error: Exception, monkeypatch: pytest.MonkeyPatch, written: Callable[[], str]
 ) -> None:

@@ -26,11 +26,9 @@ from examples.monolith.seed import User as SeedUser
 from examples.monolith.seed import generate
 from examples.monolith.templates import TEMPLATES
 from examples.read_outcomes import read_outcomes
-from functions.metrics_handler.routes.send import SendRoute
-from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
-from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from functions.preferences_handler.preferences_body import wishes_in
 from functions.send_handler import handler as send_handler
+from functions.sends_api.routes.send import SendRoute
 from infra.cdk import config
 from local.devstack.commands import FIRST_COMMAND
 from local.devstack.demo.oracle import Ask, World, expect
@@ -62,6 +60,8 @@ from masscomm.rendering.compiler import (
     render,
 )
 from masscomm.rendering.templates import by_locale, choose, context_of, fields_of, literal_fields
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
+from masscomm.stores.metrics.port import ChannelTotals, SendTotals
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support import prose
 from tests.support.harness.send_api import SendApi

@@ -15,9 +15,9 @@ import json
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 from ops.openapi.document import document
-from functions.metrics_handler.store import statements
-from functions.metrics_handler.store.buckets import utc_buckets, zone_days
-from functions.metrics_handler.store.port import MetricsQuery
+from masscomm.stores.metrics import statements
+from functions.metrics_handler.buckets import utc_buckets, zone_days
+from masscomm.stores.metrics.port import MetricsQuery
 from functions.metrics_handler.routes import metrics
 from masscomm.domain.grains import Grain
 from spark_metrics import job

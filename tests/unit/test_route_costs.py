@@ -17,15 +17,16 @@ from unittest.mock import Mock
 import pytest
 
 from functions.metrics_handler import handler as metrics_handler
-from functions.metrics_handler.store.in_memory import StoredCount
 from functions.operations_handler import handler as operations_handler
 from functions.send_handler import handler as send_handler
+from functions.sends_api import handler as sends_api
 from masscomm.domain.grains import Grain
 from masscomm.domain.limits import LARGE_BODY, MAX_RECIPIENTS
 from masscomm.domain.users import Device, Template, User
 from masscomm.http.rest import WITH_LARGE_BODIES
 from masscomm.http.scopes import PUBLIC_ROUTES
 from masscomm.operations.route_costs import PLAIN_S, ROUTE_COSTS
+from masscomm.stores.metrics.in_memory import StoredCount
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.request_slots.port import Kind
 from tests.support.harness import operations_api, rest_api
@@ -143,7 +144,7 @@ class Replaying:
 
 def _metrics() -> Iterator[Ask]:
     """Yield pages of the greatest length."""
-    cases = metrics_handler.bootstrap()
+    metrics_route, cases = metrics_handler.bootstrap().metrics_route, sends_api.bootstrap()
     store: Any = cases.sends_route.store
     store.stored = [
         StoredCount(
@@ -163,11 +164,11 @@ def _metrics() -> Iterator[Ask]:
     ((user_id, row),) = store.recipients
     store.recipients += [(user_id, replace(row, key=replace(row.key, send_id=each))) for each in ids]
     store.recipients += [(user_id + 1 + number, row) for number in range(1_200)]
-    log: Any = cases.audit_route.audit_log
+    log: Any = operations_handler.audit_route().audit_log
     log.entries = [replace(log.entries[0], id=str(number), detail="d" * 200) for number in range(250)]
-    for route in (cases.metrics_route, cases.sends_route, cases.recipients_route, cases.user_notifications_route):
+    for route in (metrics_route, cases.sends_route, cases.recipients_route, cases.user_notifications_route):
         object.__setattr__(route, "store", Replaying(store))
-    object.__setattr__(cases.audit_route, "audit_log", Replaying(log))
+    object.__setattr__(operations_handler.audit_route(), "audit_log", Replaying(log))
     counts = COUNTED | {"limit": 10_000, "dimensions": "club_id,type,channel,measure"}
     for accept in ("application/json", "text/csv"):
         yield Ask("GET", "/v1/metrics", accept=accept, parameters=counts)
@@ -176,10 +177,10 @@ def _metrics() -> Iterator[Ask]:
     yield Ask("GET", "/v1/sends/{send_id}/recipients", parameters={"limit": 1_000})
     yield Ask("GET", "/v1/users/{user_id}/notifications", parameters={"limit": 1_000})
     yield Ask("GET", "/v1/audit", parameters={"limit": 200, "club_id": 1})
-    directory: Any = metrics_handler.templates_route().directory
+    directory: Any = send_handler.directory()
     slow = "{{ ('" + "a " * 9_000 + "') | title | length }}"
     directory.put(*(Template(2_000 + number, 1, f"t{number}", "push", "en", slow, slow) for number in range(100)))
-    object.__setattr__(metrics_handler.templates_route(), "directory", Replaying(directory))
+    directory.list_templates = Replaying(directory).list_templates
     yield Ask("GET", "/v1/templates", parameters={"limit": 100})
 
 

@@ -12,12 +12,10 @@ import yaml
 from functions.audiences import handler as audiences
 from functions.audiences.count_audience import CountAudience
 from functions.metrics_handler import handler as metrics_handler
-from functions.metrics_handler.routes.templates import TemplatesRoute
-from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
 from functions.operations_handler import handler as operations_handler
 from functions.preferences_handler import handler as preferences_handler
 from functions.send_handler import handler as send_handler
+from functions.sends_api import handler as sends_api
 from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.audit import Action, audit_entry
@@ -28,9 +26,12 @@ from masscomm.http import single_users
 from masscomm.http.parameters import rfc3339
 from masscomm.http.scopes import ALL_SCOPES, PUBLIC_ROUTES, ROUTE_SCOPES, Scope
 from masscomm.operations.costly_requests import CostlyRequests
+from masscomm.operations.waiting import Waiting
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
+from masscomm.stores.metrics.port import ChannelTotals, LogKey, LogRow, SendTotals
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.harness import operations_api
@@ -42,7 +43,14 @@ from tests.support.inputs.api_gateway_events import EVERY_CLUB, EVERY_SCOPE, get
 from tests.support.inputs.unusable_tenants import UNUSABLE
 
 FUNCTIONS = Path(__file__).parents[2] / "functions" / "functions.yaml"
-HANDLERS: tuple[ModuleType, ...] = (metrics_handler, send_handler, preferences_handler, operations_handler, audiences)
+HANDLERS: tuple[ModuleType, ...] = (
+    metrics_handler,
+    send_handler,
+    sends_api,
+    preferences_handler,
+    operations_handler,
+    audiences,
+)
 ROUTES = [
     (module, method, path)
     for module in HANDLERS
@@ -63,7 +71,7 @@ SECRETS = (str(CLUB), "canary")
 
 @pytest.fixture(autouse=True)
 def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
-    """send_handler and metrics_handler over stores that hold a club's send, user and counts."""
+    """The functions of the API over stores that hold a club's send, user and counts."""
     chain = Chain()
     clock = FixedClock()
     count = StoredCount(
@@ -96,10 +104,11 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     # The send can be moved and resumed.
     send_at_ms = clock.now_ms() + 3_600_000
     controls.controls[key] = SendControl(send=key, paused_at_ms=clock.now_ms(), send_at_ms=send_at_ms, revision=1)
-    cases = metrics_handler.use_cases(
-        store, clock, timedelta(), InMemoryRequestSlots(), controls, InMemoryDelayStore(), audit_log
-    )
-    monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
+    waiting = Waiting(clock, InMemoryRequestSlots())
+    counted = metrics_handler.use_cases(store, clock, timedelta(), waiting)
+    monkeypatch.setattr(metrics_handler, "bootstrap", lambda: counted)
+    cases = sends_api.use_cases(store, clock, timedelta(), waiting, controls, InMemoryDelayStore(), audit_log)
+    monkeypatch.setattr(sends_api, "bootstrap", lambda: cases)
     operations_api.build(monkeypatch, clock=clock, audit_log=audit_log, club_id=CLUB)
     directory = InMemoryDirectory()
     directory.put(
@@ -107,7 +116,6 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
         Template(1, CLUB, "canary", "push", "en", "canary", "{{ user.first_name }}"),
         Template(2, None, "news", "push", "en", "News", "Hello"),
     )
-    monkeypatch.setattr(metrics_handler, "templates_route", lambda: TemplatesRoute(directory))
     monkeypatch.setattr(send_handler, "directory", lambda: directory)
     requests = send_api_use_cases(chain, InMemoryIdempotencyKeys(), directory=directory)
     monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
@@ -119,7 +127,6 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
     costly = CostlyRequests(slots=InMemoryRequestSlots(), clock=clock)
     monkeypatch.setattr(send_handler, "costly", lambda: costly)
-    monkeypatch.setattr(metrics_handler, "costly", lambda: costly)
     counts = audiences.UseCases(counts=CountAudience(directory=directory), costly=costly)
     monkeypatch.setattr(audiences, "bootstrap", lambda: counts)
     return chain
@@ -237,13 +244,13 @@ def test_a_route_is_open_to_its_scope_alone(
 def test_another_tenants_send_and_user_are_as_unknown_ones() -> None:
     """Status, headers and body are the same: an id cannot be probed."""
     other = EVERY_SCOPE | {"club_ids": str(OTHER)}
-    theirs = asked(metrics_handler, "GET", "/v1/sends/s", other)
-    assert theirs == asked(metrics_handler, "GET", "/v1/sends/none", other)
+    theirs = asked(sends_api, "GET", "/v1/sends/s", other)
+    assert theirs == asked(sends_api, "GET", "/v1/sends/none", other)
     assert theirs[0] == 404
-    assert theirs == asked(metrics_handler, "POST", "/v1/sends/s/cancel", other)
-    assert theirs == asked(metrics_handler, "POST", "/v1/sends/none/cancel", other)
-    status, headers, body = asked(metrics_handler, "GET", "/v1/users/7/notifications", other)
-    unknown = asked(metrics_handler, "GET", "/v1/users/9/notifications", other)
+    assert theirs == asked(sends_api, "POST", "/v1/sends/s/cancel", other)
+    assert theirs == asked(sends_api, "POST", "/v1/sends/none/cancel", other)
+    status, headers, body = asked(sends_api, "GET", "/v1/users/7/notifications", other)
+    unknown = asked(sends_api, "GET", "/v1/users/9/notifications", other)
     assert (status, json.loads(body) | {"user_id": 9}) == (200, json.loads(unknown[2]))
     assert headers.keys() == unknown[1].keys()
 
@@ -264,22 +271,22 @@ def test_a_test_key_reads_and_changes_nothing(route: tuple[ModuleType, str, str]
 @pytest.mark.kills(guard="tenancy.audit_log")
 def test_the_audit_log_of_another_tenant_is_refused() -> None:
     other = EVERY_SCOPE | {"club_ids": str(OTHER)}
-    status, _, body = asked(metrics_handler, "GET", "/v1/audit", other)
+    status, _, body = asked(operations_handler, "GET", "/v1/audit", other)
     assert (status, json.loads(body)["rows"]) == (200, [])
     event = get("/v1/audit", club_id=[str(CLUB)])
     event["requestContext"]["authorizer"] = other
-    answer = metrics_handler.handler(event, lambda_context())
+    answer = operations_handler.handler(event, lambda_context())
     assert answer["statusCode"] == 403
     assert "canary" not in answer["body"]
 
 
 def test_templates_of_another_tenant_are_not_listed() -> None:
     other = EVERY_SCOPE | {"club_ids": str(OTHER)}
-    status, _, body = asked(metrics_handler, "GET", "/v1/templates", other)
+    status, _, body = asked(send_handler, "GET", "/v1/templates", other)
     assert (status, [row["id"] for row in json.loads(body)["rows"]]) == (200, [2])
     event = get("/v1/templates", club_id=[str(CLUB)])
     event["requestContext"]["authorizer"] = other
-    answer = metrics_handler.handler(event, lambda_context())
+    answer = send_handler.handler(event, lambda_context())
     assert answer["statusCode"] == 403
     assert "canary" not in answer["body"]
 

@@ -45,7 +45,7 @@ OF_ONE_MODULE = {
     "masscomm/operations/dead_letter_replays.py": {"TIMEOUT_S"},
     "masscomm/operations/keys.py": {"HOUR_S"},
     "masscomm/operations/route_costs.py": {"PLAIN_S"},
-    "functions/metrics_handler/store/buckets.py": {"MAX_ZONE_DAYS"},
+    "functions/metrics_handler/buckets.py": {"MAX_ZONE_DAYS"},
     "functions/metrics_handler/routes/trending.py": {"DEFAULT_WINDOW_MIN", "MAX_WINDOW_MIN"},
     # Lifetimes of a connection and of a signer, each used in one module.
     "masscomm/aws/async_http.py": {"_FRESH_S"},

@@ -28,10 +28,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict, cast
 from zoneinfo import ZoneInfo
 
-from functions.metrics_handler.http.cursor import checked_text
-from functions.metrics_handler.http.parameters import parse_measure, parse_measures
-from functions.metrics_handler.store.buckets import Buckets, ceiling, floor, time_zone, utc_buckets, zone_days
-from functions.metrics_handler.store.port import (
+from functions.metrics_handler.buckets import Buckets, time_zone, utc_buckets, zone_days
+from functions.metrics_handler.measures import parse_measure, parse_measures
+from masscomm.clock import Clock
+from masscomm.domain.grains import Grain, ceiling, floor
+from masscomm.http import parameters as parse
+from masscomm.http.cursor import checked_text, encode_cursor, position_in
+from masscomm.http.parameters import Reader, rfc3339, time_of_ms
+from masscomm.http.problem import FieldError, Problem
+from masscomm.http.requested_clubs import seen
+from masscomm.http.tenant import Clubs, parse_club_id
+from masscomm.stores.metrics.port import (
     Bounds,
     Count,
     Counts,
@@ -41,15 +48,8 @@ from functions.metrics_handler.store.port import (
     Order,
     TooMuch,
     check_filled,
+    is_complete,
 )
-from masscomm.clock import Clock
-from masscomm.domain.grains import Grain
-from masscomm.http import parameters as parse
-from masscomm.http.cursor import encode_cursor, position_in
-from masscomm.http.parameters import Reader, rfc3339, time_of_ms
-from masscomm.http.problem import FieldError, Problem
-from masscomm.http.requested_clubs import seen
-from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.texts import Text, text_of
 
 DEFAULT_LIMIT = 1_000
@@ -198,11 +198,6 @@ class MetricsRoute:
             "kept_since": rfc3339(counts.kept_since),
             "generated_at": time_of_ms(self.clock.now_ms()),
         }
-
-
-def is_complete(watermark: datetime | None, end: datetime, *graces: timedelta) -> bool:
-    """Return whether the watermark is later than `end` by the longest grace."""
-    return watermark is not None and watermark >= end + max(graces)
 
 
 def too_much(error: TooMuch) -> Problem:

@@ -23,15 +23,14 @@ from typing import TypedDict
 
 from functions.metrics_handler.routes.metrics import PARAMETERS as QUERY_PARAMETERS
 from functions.metrics_handler.routes.metrics import MetricsBody, MetricsRoute, parse_query
-from functions.metrics_handler.routes.waiting import Waiting, parse_wait
-from functions.metrics_handler.store.buckets import floor
-from functions.metrics_handler.store.port import MetricsStore, StreamPosition
 from masscomm.clock import Clock
-from masscomm.domain.grains import Grain
+from masscomm.domain.grains import Grain, floor
 from masscomm.http import parameters as parse
 from masscomm.http.parameters import Reader, rfc3339
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs
+from masscomm.operations.waiting import Waiting, parse_wait
+from masscomm.stores.metrics.port import MetricsStore, StreamPosition
 from masscomm.texts import Text
 
 PARAMETERS = ("since", "wait", *QUERY_PARAMETERS)

@@ -15,17 +15,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypedDict, cast
 
-from functions.metrics_handler.http.parameters import parse_measure
-from functions.metrics_handler.routes.metrics import is_complete, too_much
-from functions.metrics_handler.store.buckets import floor
-from functions.metrics_handler.store.port import Dimension, MetricsQuery, MetricsStore, TooMuch
+from functions.metrics_handler.measures import parse_measure
+from functions.metrics_handler.routes.metrics import too_much
 from masscomm.clock import Clock
-from masscomm.domain.grains import Grain
+from masscomm.domain.grains import Grain, floor
 from masscomm.domain.measures import REQUESTED
 from masscomm.http import parameters as parse
 from masscomm.http.parameters import Reader, rfc3339
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
+from masscomm.stores.metrics.port import Dimension, MetricsQuery, MetricsStore, TooMuch, is_complete
 
 DEFAULT_WINDOW_MIN, MAX_WINDOW_MIN = 15, 1_440
 DEFAULT_TOP, MAX_TOP = 10, 100

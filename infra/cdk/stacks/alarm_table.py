@@ -343,9 +343,10 @@ def of_api(environment: Environment, api: ApiStack) -> Iterator[Watch]:
     route = {**name, "Stage": STAGE, "Method": "GET", "Resource": "/v1/metrics"}
     description = "One in a hundred metrics requests takes more than three seconds; long polls are not included."
     yield Watch("api-slow", "api-errors", description, metric("AWS/ApiGateway", "Latency", "p99", route), 3000)
-    uncounted = ours(environment, POLLS_UNCOUNTED, "metrics_handler")
     description = "Open polls cannot be counted: long polls return at once, and dashboards repeat them at once."
-    yield Watch("polls-uncounted", "throttles", description, uncounted, 10, most=3)
+    for function in POLLS_UNCOUNTED.emitted_by:
+        uncounted = ours(environment, POLLS_UNCOUNTED, function)
+        yield Watch(f"polls-uncounted-{function}", "throttles", description, uncounted, 10, most=3)
 
 
 def of_providers(environment: Environment) -> Iterator[Watch]:

@@ -190,7 +190,7 @@ class FunctionsStack(Stack):
             variables |= {
                 f"PLATFORM_APPLICATION_ARN_{platform.upper()}": arn for platform, arn in self._applications().items()
             }
-        if entry.name == "metrics_stream":
+        if entry.name in ("metrics_stream", "sends_stream"):
             variables["METRICS_OPEN_POLLS"] = str(environment.api.open_polls)
         if profile.database:
             variables |= {

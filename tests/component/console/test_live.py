@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Route, expect
 
-from functions.metrics_handler import handler as metrics_handler
-from functions.metrics_handler.store.port import ChannelTotals
+from functions.sends_api import handler as sends_api
 from local.devstack.services.lambda_host import CONSOLE
+from masscomm.stores.metrics.port import ChannelTotals
 from tests.support.harness import rest_api
 from tests.support.harness.console import Console, open_console
 
@@ -25,7 +25,7 @@ def console(monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
 
 
 def end_the_send() -> None:
-    store: Any = metrics_handler.bootstrap().send_route.store
+    store: Any = sends_api.bootstrap().send_route.store
     sent = ChannelTotals(3, 0, 3, {"sent": {"": 3}})
     store.sends[SEND_ID] = replace(store.sends[SEND_ID], channels={"push": sent})
 

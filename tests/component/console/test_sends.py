@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import Locator, Request, Route, expect
 
-from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
-from functions.metrics_handler.store.port import ChannelTotals
 from local.devstack.services.lambda_host import CONSOLE
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
+from masscomm.stores.metrics.port import ChannelTotals
 from tests.support.harness import console_pictures, rest_api
 from tests.support.harness.console import Console, open_console
 from tests.support.harness.console_pictures import LIVE, SCHEDULED

@@ -11,14 +11,11 @@ import psycopg
 import pytest
 
 from functions.metrics_handler import handler as module
-from functions.metrics_handler.store.postgres import PostgresMetricsStore
 from local.devstack.config import ROOT, StackConfig
 from local.devstack.stack import Stack
+from masscomm.stores.metrics.postgres import PostgresMetricsStore
 from tests.support.inputs.api_gateway_events import get, lambda_context
-from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 from tests.support.servers.metrics_database import metrics_database
-
-__all__ = ["functions_client"]
 
 ASKED = {"granularity": ["minute"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T12:05:00Z"]}
 
@@ -30,7 +27,7 @@ def handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     yield monkeypatch
     if module.bootstrap.cache_info().currsize:
-        store = module.bootstrap().send_route.store
+        store = module.bootstrap().metrics_route.store
         assert isinstance(store, PostgresMetricsStore)
         store.close()
     module.bootstrap.cache_clear()
@@ -52,17 +49,10 @@ def test_importing_connects_to_nothing() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.usefixtures("functions_client")
-def test_rows_sends_and_watermark_come_from_the_tables(
-    handler: pytest.MonkeyPatch, postgres: StackConfig, localstack: StackConfig
-) -> None:
-    handler.setenv("CANCELLED_SENDS_TABLE", new_table(dynamodb(localstack), "cancelled_sends"))
+def test_rows_and_watermark_come_from_the_tables(handler: pytest.MonkeyPatch, postgres: StackConfig) -> None:
     with metrics_database(postgres) as url:
         with psycopg.connect(url) as connection:
             connection.execute("insert into counts_minute values ('2026-11-21T12:01Z', 7, 'news', 'push', 'sent', 3)")
-            connection.execute("insert into sends values ('s', 7, 'news', '2026-11-21T12:01Z', 1, 1)")
-            connection.execute("insert into send_channels values ('s', 'push', 3, 0, 3)")
-            connection.execute("insert into send_totals values ('s', 'push', 'sent', '', 3)")
             connection.execute("insert into stream_watermark values ('metrics', '2026-11-21T12:05:05Z', now())")
         handler.setenv("METRICS_DATABASE_URL", url)
         status, body = ask(get("/v1/metrics", **ASKED))
@@ -78,10 +68,6 @@ def test_rows_sends_and_watermark_come_from_the_tables(
             }
         ]
         assert (body["watermark"], body["complete"]) == ("2026-11-21T12:05:05Z", True)
-        status, body = ask(get("/v1/sends/s"))
-        assert (status, body["complete"], body["conservation"]["ok"]) == (200, True, True)
-        assert body["channels"]["push"]["sent"] == 3
-        assert ask(get("/v1/sends/other"))[0] == 404
 
 
 @pytest.mark.guarantee("metrics_api_answer.no_database")

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from functions.metrics_handler.routes.metrics import MetricsRoute
-from functions.metrics_handler.store.postgres import PostgresMetricsStore
 from local.devstack.config import StackConfig
 from masscomm.clock import FixedClock
 from masscomm.http.tenant import ALL_CLUBS
+from masscomm.stores.metrics.postgres import PostgresMetricsStore
 from masscomm.stores.metrics_database import connection_pool
 from tests.support.inputs.metrics_queries import Event, events, expected, queries, rows_of, stored
 from tests.support.servers.metrics_database import metrics_database

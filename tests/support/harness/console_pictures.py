@@ -16,16 +16,19 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from functions.metrics_handler import handler as metrics_handler
-from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
+from functions.operations_handler import handler as operations_handler
 from functions.send_handler import handler as send_handler
+from functions.sends_api import handler as sends_api
 from local.devstack.services.lambda_host import CONSOLE
 from masscomm.clock import SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.grains import Grain
 from masscomm.domain.send_controls import SendKey
 from masscomm.domain.users import Device, User, UserSettings
+from masscomm.operations.waiting import Waiting
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
+from masscomm.stores.metrics.port import ChannelTotals, LogKey, LogRow, SendTotals
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls
 from tests.support.harness import rest_api
@@ -144,17 +147,13 @@ def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
         ]
         + [AcceptedSend(send=SendKey(1, SCHEDULED), accepted_at_ms=0, send_at_ms=send_at_ms, reference="Open day")]
     )
-    cases = metrics_handler.use_cases(
-        store,
-        SystemClock(),
-        timedelta(seconds=5),
-        InMemoryRequestSlots(),
-        controls,
-        InMemoryDelayStore(),
-        metrics_handler.bootstrap().audit_route.audit_log,
-        open_polls=100,
-    )
-    monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
+    clock, grace = SystemClock(), timedelta(seconds=5)
+    waiting = Waiting(clock, InMemoryRequestSlots(), open_polls=100)
+    counted = metrics_handler.use_cases(store, clock, grace, waiting)
+    monkeypatch.setattr(metrics_handler, "bootstrap", lambda: counted)
+    audit_log = operations_handler.audit_route().audit_log
+    cases = sends_api.use_cases(store, clock, grace, waiting, controls, InMemoryDelayStore(), audit_log)
+    monkeypatch.setattr(sends_api, "bootstrap", lambda: cases)
     directory = send_handler.directory()
     assert isinstance(directory, InMemoryDirectory)
     directory.put(*_people())

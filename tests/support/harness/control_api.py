@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from functions.metrics_handler.routes.cancel import CancelRoute
-from functions.metrics_handler.routes.controllable import Control
-from functions.metrics_handler.routes.pause import PauseRoute, ResumeRoute
-from functions.metrics_handler.routes.reschedule import RescheduleRoute
-from functions.metrics_handler.routes.send import SendRoute
-from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
-from functions.metrics_handler.store.port import ChannelTotals, SendTotals
+from functions.sends_api.routes.cancel import CancelRoute
+from functions.sends_api.routes.controllable import Control
+from functions.sends_api.routes.pause import PauseRoute, ResumeRoute
+from functions.sends_api.routes.reschedule import RescheduleRoute
+from functions.sends_api.routes.send import SendRoute
 from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.changed_sends import InMemoryChangedSends
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
+from masscomm.stores.metrics.port import ChannelTotals, SendTotals
 from masscomm.stores.send_controls import InMemorySendControls
 
 OWN = Clubs(frozenset({7}))

@@ -9,6 +9,7 @@ import pytest
 
 from functions.operations_handler import handler as operations_handler
 from functions.operations_handler.routes.alarms import AlarmsRoute
+from functions.operations_handler.routes.audit import AuditRoute
 from functions.operations_handler.routes.dead_letters import DeadLettersRoute
 from functions.operations_handler.routes.devices import DevicesRoute
 from functions.operations_handler.routes.health import HealthRoute
@@ -101,6 +102,8 @@ def build(
     monkeypatch.setattr(operations_handler, "bootstrap", lambda: cases)
     monkeypatch.setattr(operations_handler, "keys", lambda: keys_route)
     monkeypatch.setattr(operations_handler, "audit", lambda: audit)
+    audit_route = AuditRoute(audit_log, clock)
+    monkeypatch.setattr(operations_handler, "audit_route", lambda: audit_route)
     costly = CostlyRequests(slots=slots or InMemoryRequestSlots(), clock=clock)
     monkeypatch.setattr(operations_handler, "costly", lambda: costly)
 

@@ -18,7 +18,7 @@ from tests.support.schemathesis_run import DOCUMENT
 # The problems that a caller cannot cause on the stack, and the reason and the tests of each.
 NOT_CAUSED = {
     ("404", "The log of recipients is disabled"): (
-        "the stack has the log; tests/unit/metrics_handler/test_user_notifications_route.py"
+        "the stack has the log; tests/unit/sends_api/test_user_notifications_route.py"
     ),
     ("429", "The key has as many requests waiting as it may; Retry-After has the seconds until a retry"): (
         "the stack has fewer environments than a key may have polls; tests/unit/metrics_handler/test_stream_route.py"

@@ -17,12 +17,10 @@ import pytest
 from functions.audiences import handler as audiences
 from functions.audiences.count_audience import CountAudience
 from functions.metrics_handler import handler as metrics_handler
-from functions.metrics_handler.routes.templates import TemplatesRoute
-from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.store.port import ChannelTotals, LogKey, LogRow, SendTotals
 from functions.preferences_handler import handler as preferences_handler
 from functions.preferences_handler.unsubscribe import Unsubscribe
 from functions.send_handler import handler as send_handler
+from functions.sends_api import handler as sends_api
 from local.emulators.gateway import Gateway, Route
 from local.emulators.sign_in import SignIn
 from masscomm.channels.signing_keys import SigningKeys
@@ -37,10 +35,13 @@ from masscomm.http.access_tokens import AccessTokens, InvalidToken, bearer_token
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.observability import logs
 from masscomm.operations.costly_requests import CostlyRequests
+from masscomm.operations.waiting import Waiting
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
+from masscomm.stores.metrics.port import ChannelTotals, LogKey, LogRow, SendTotals
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.send_controls import InMemorySendControls
 from ops.openapi.document import APIS
@@ -97,9 +98,12 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
     # The send can be moved and resumed.
     later_ms = clock.now_ms() + 86_400_000
     controls.controls[key] = SendControl(send=key, paused_at_ms=clock.now_ms(), send_at_ms=later_ms, revision=1)
-    stores = (InMemoryRequestSlots(), controls, InMemoryDelayStore(), audit_log)
-    cases = metrics_handler.use_cases(store, clock, timedelta(), *stores)
-    monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
+    waiting = Waiting(clock, InMemoryRequestSlots())
+    counted = metrics_handler.use_cases(store, clock, timedelta(), waiting)
+    monkeypatch.setattr(metrics_handler, "bootstrap", lambda: counted)
+    stores = (controls, InMemoryDelayStore(), audit_log)
+    cases = sends_api.use_cases(store, clock, timedelta(), waiting, *stores)
+    monkeypatch.setattr(sends_api, "bootstrap", lambda: cases)
     operations_api.build(monkeypatch, clock=clock, audit_log=audit_log)
     chain = Chain()
     directory = InMemoryDirectory()
@@ -107,7 +111,6 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
         User(user_id=42, club_id=1, first_name="Ada", email="ada@club.example"),
         Template(1001, 1, "match_reminder", "push", "de", "{{ data.opponent }}", "{{ data.kick_off }}"),
     )
-    monkeypatch.setattr(metrics_handler, "templates_route", lambda: TemplatesRoute(directory))
     monkeypatch.setattr(send_handler, "directory", lambda: directory)
     requests = use_cases(chain, InMemoryIdempotencyKeys(), directory=directory)
     monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
@@ -125,7 +128,6 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
     monkeypatch.setattr(preferences_handler, "unsubscribe", lambda: pages)
     costly = CostlyRequests(slots=InMemoryRequestSlots(), clock=clock)
     monkeypatch.setattr(send_handler, "costly", lambda: costly)
-    monkeypatch.setattr(metrics_handler, "costly", lambda: costly)
     counting = audiences.UseCases(counts=CountAudience(directory=directory), costly=costly)
     monkeypatch.setattr(audiences, "bootstrap", lambda: counting)
     return chain

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
 
-from functions.metrics_handler.store.in_memory import StoredCount
-from functions.metrics_handler.store.port import Dimension
 from masscomm.domain.grains import Grain
+from masscomm.stores.metrics.in_memory import StoredCount
+from masscomm.stores.metrics.port import Dimension
 
 # The events' days include the end of summer time in Madrid; there are so few buckets that events share them.
 FIRST = datetime(2026, 10, 24, 20, tzinfo=UTC)

@@ -36,6 +36,8 @@ OF_THE_API = {
     "metrics_stream",
     "metrics_handler",
     "send_handler",
+    "sends_api",
+    "sends_stream",
     "previews",
     "preferences_handler",
     "operations_handler",

@@ -166,7 +166,7 @@ def test_every_connection_to_the_metrics_database_is_verified() -> None:
                 assert isinstance(address, ast.Call), path
                 assert ast.unparse(address.func) in _VERIFIED, path
     assert found == {
-        *("functions/metrics_handler/handler.py", "functions/webhook_events/handler.py"),
+        *("functions/webhook_events/handler.py", "masscomm/stores/metrics/postgres.py"),
         *("masscomm/stores/metrics_database.py", "spark_metrics/common/database.py"),
     }
 

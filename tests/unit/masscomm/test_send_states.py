@@ -1,4 +1,4 @@
-"""The states of a send; tests/component/metrics_handler/test_send_list.py compares them with the list's SQL."""
+"""The states of a send; tests/component/sends_api/test_send_list.py compares them with the list's SQL."""
 
 import pytest
 

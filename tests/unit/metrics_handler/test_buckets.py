@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from functions.metrics_handler.store.buckets import InexactError, zone_days
+from functions.metrics_handler.buckets import InexactError, zone_days
 from masscomm.domain.grains import Grain
 
 

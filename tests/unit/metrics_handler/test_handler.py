@@ -8,25 +8,24 @@ from typing import Any
 import pytest
 
 from functions.metrics_handler import handler as module
-from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry
-from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
-from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.operations.waiting import Waiting
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
+from masscomm.stores.metrics.port import MetricsQuery
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
-from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.inputs.api_gateway_events import get, lambda_context
 
 ASKED = {"granularity": ["day"], "start": ["2026-11-21T00:00:00Z"], "end": ["2026-11-22T00:00:00Z"]}
 
 
 class AwayStore(InMemoryMetricsStore):
-    def send(self, send_id: str) -> Any:
+    def counts(self, query: MetricsQuery) -> Any:
         raise Retry("the metrics database does not answer")
 
 
 class BrokenStore(InMemoryMetricsStore):
-    def send(self, send_id: str) -> Any:
+    def counts(self, query: MetricsQuery) -> Any:
         raise ZeroDivisionError("secret detail")
 
 
@@ -40,15 +39,8 @@ def _nothing_is_kept() -> Iterator[None]:
 def answer(
     monkeypatch: pytest.MonkeyPatch, store: InMemoryMetricsStore, event: dict[str, Any]
 ) -> tuple[int, dict[str, list[str]], dict[str, Any]]:
-    cases = module.use_cases(
-        store,
-        FixedClock(),
-        timedelta(),
-        InMemoryRequestSlots(),
-        InMemorySendControls(),
-        InMemoryDelayStore(),
-        InMemoryAuditLog(),
-    )
+    clock = FixedClock()
+    cases = module.use_cases(store, clock, timedelta(), Waiting(clock, InMemoryRequestSlots()))
     monkeypatch.setattr(module, "bootstrap", lambda: cases)
     found = module.handler(event, lambda_context())
     return found["statusCode"], found["multiValueHeaders"], json.loads(found["body"])
@@ -70,24 +62,23 @@ def test_a_wrong_parameter_is_problem_json(monkeypatch: pytest.MonkeyPatch) -> N
     assert body["errors"][0]["field"] == "colour"
 
 
-@pytest.mark.parametrize("path", ["/v1/sends/unknown", "/v1/nothing"])
-def test_unknown_path_or_send_is_problem_json(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    status, headers, body = answer(monkeypatch, InMemoryMetricsStore(), get(path))
+def test_unknown_path_is_problem_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    status, headers, body = answer(monkeypatch, InMemoryMetricsStore(), get("/v1/nothing"))
     assert (status, headers["Content-Type"], body["status"]) == (404, ["application/problem+json"], 404)
 
 
 def test_database_down_is_503_with_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    status, headers, body = answer(monkeypatch, AwayStore(), get("/v1/sends/s"))
+    status, headers, body = answer(monkeypatch, AwayStore(), get("/v1/metrics", **ASKED))
     assert (status, headers["Retry-After"], body["title"]) == (503, ["2"], "Service Unavailable")
 
 
 def test_internal_error_reveals_no_details(monkeypatch: pytest.MonkeyPatch) -> None:
-    status, headers, body = answer(monkeypatch, BrokenStore(), get("/v1/sends/s"))
+    status, headers, body = answer(monkeypatch, BrokenStore(), get("/v1/metrics", **ASKED))
     assert (status, headers["Content-Type"]) == (500, ["application/problem+json"])
     assert "secret" not in json.dumps(body)
 
 
 def test_a_missing_setting_is_500(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("METRICS_DATABASE_URL", raising=False)
-    found = module.handler(get("/v1/sends/s"), lambda_context())
+    found = module.handler(get("/v1/metrics", **ASKED), lambda_context())
     assert found["statusCode"] == 500

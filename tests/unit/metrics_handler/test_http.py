@@ -11,16 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from functions.metrics_handler import handler as module
-from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.store.port import SendTotals
 from masscomm.clock import FixedClock
 from masscomm.domain.grains import Grain
 from masscomm.http.rest import Request
-from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
-from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.operations.waiting import Waiting
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.request_slots.port import Kind
-from masscomm.stores.send_controls import InMemorySendControls
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE, get, lambda_context
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -33,20 +30,9 @@ class Api:
     def __init__(self) -> None:
         self.clock = FixedClock()
         self.store = InMemoryMetricsStore([row(1, 3), row(2, 4), row(2, 5, "=cmd()")], watermark=NOON)
-        self.store.sends["s"] = SendTotals(
-            send_id="s", club_id=2, type="news", requested_at=NOON, chunk_count=1, chunks=1, channels={}, watermark=None
-        )
         self.slots = InMemoryRequestSlots()
-        self.cases = module.use_cases(
-            self.store,
-            self.clock,
-            timedelta(),
-            self.slots,
-            InMemorySendControls(),
-            InMemoryDelayStore(),
-            InMemoryAuditLog(),
-            1,
-        )
+        waiting = Waiting(self.clock, self.slots, open_polls=1)
+        self.cases = module.use_cases(self.store, self.clock, timedelta(), waiting)
 
     def get(
         self,
@@ -104,7 +90,7 @@ def test_rows_are_csv_if_accepted(api: Api) -> None:
     assert f'cursor={headers["Masscomm-Next-Cursor"]}>; rel="next"' in headers["Link"]
 
 
-@pytest.mark.parametrize("path", ["/v1/metrics", "/v1/metrics/trending", "/v1/metrics/stream", "/v1/sends/s"])
+@pytest.mark.parametrize("path", ["/v1/metrics", "/v1/metrics/trending", "/v1/metrics/stream"])
 def test_unsupported_media_type_is_406(api: Api, path: str) -> None:
     status, headers, body = api.get(path, headers={"Accept": "application/xml"})
     assert (status, headers["Content-Type"]) == (406, "application/problem+json")
@@ -150,13 +136,6 @@ def test_cursor_reads_no_other_tenants_rows(api: Api) -> None:
     _, _, body = api.get("/v1/metrics", ASKED | {"limit": ["1"]})
     cursor = json.loads(body)["next_cursor"]
     assert api.get("/v1/metrics", ASKED | {"cursor": [cursor]}, club_ids="1")[0] == 400
-
-
-def test_another_tenants_send_is_not_found(api: Api) -> None:
-    assert api.get("/v1/sends/s", club_ids="2")[0] == 200
-    theirs, none = api.get("/v1/sends/s", club_ids="1"), api.get("/v1/sends/none", club_ids="1")
-    assert theirs == none
-    assert theirs[0] == 404
 
 
 _strange = st.text(max_size=30)

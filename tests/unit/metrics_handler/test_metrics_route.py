@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from functions.metrics_handler.routes.metrics import MetricsRoute, parse_query
-from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.store.port import Bounds, Dimension
 from masscomm.clock import FixedClock
 from masscomm.domain.grains import Grain
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
+from masscomm.stores.metrics.port import Bounds, Dimension
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ASKED = {"granularity": ["minute"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T12:02:00Z"]}

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.metrics_handler.routes.metrics import PARAMETERS, MetricsBody, MetricsRoute
-from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from tests.support.inputs.metrics_queries import Event, events, expected, queries, rows_of, stored
 
 

@@ -8,9 +8,6 @@ import pytest
 
 from functions.metrics_handler.routes.metrics import MetricsRoute
 from functions.metrics_handler.routes.stream import StreamRoute
-from functions.metrics_handler.routes.waiting import Waiting
-from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.store.port import StreamPosition
 from masscomm.clock import FixedClock
 from masscomm.domain.grains import Grain
 from masscomm.domain.time_limits import STREAM_RESERVE_S, STREAM_RETRY_AFTER_S
@@ -19,6 +16,9 @@ from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import POLLS_UNCOUNTED
+from masscomm.operations.waiting import Waiting
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
+from masscomm.stores.metrics.port import StreamPosition
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.request_slots.port import Kind
 

@@ -4,12 +4,12 @@ from typing import Any
 import pytest
 
 from functions.metrics_handler.routes.trending import TrendingRoute
-from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.store.port import Bounds
 from masscomm.clock import FixedClock
 from masscomm.domain.grains import Grain
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
+from masscomm.stores.metrics.port import Bounds
 
 NOW = datetime(2026, 11, 21, 12, 30, 20, tzinfo=UTC)
 MINUTE = NOW.replace(second=0)

@@ -9,18 +9,10 @@ import jsonschema_rs
 import pytest
 
 from functions.catalogue import read_catalogue
-from functions.metrics_handler.routes import (
-    audit,
-    metrics,
-    recipients,
-    send_events,
-    sends,
-    stream,
-    trending,
-    user_notifications,
-)
-from functions.operations_handler.routes import dead_letters, keys, suppressions
+from functions.metrics_handler.routes import metrics, stream, trending
+from functions.operations_handler.routes import audit, dead_letters, keys, suppressions
 from functions.send_handler.send_request import SendRequest
+from functions.sends_api.routes import recipients, send_events, sends, user_notifications
 from local.devstack.config import ROOT
 from masscomm.http.scopes import ALL_SCOPES, PUBLIC_ROUTES
 from ops.openapi.document import OPERATIONS

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from functions.metrics_handler import handler as metrics_handler
 from functions.operations_handler import handler as operations_handler
+from functions.send_handler import handler as send_handler
+from functions.sends_api import handler as sends_api
 from masscomm.domain.users import Template
 from masscomm.http import cursor
 from tests.support.harness import operations_api, rest_api
@@ -122,15 +123,15 @@ def compared(event: dict[str, Any], *probed: object) -> tuple[int, str]:
 def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     """Each list of club 1 has two rows, so that it has a cursor."""
     chain = rest_api.build(monkeypatch)
-    metrics, operations = metrics_handler.bootstrap(), operations_handler.bootstrap()
-    store: Any = metrics.sends_route.store
+    store: Any = sends_api.bootstrap().sends_route.store
+    operations = operations_handler.bootstrap()
     ((send_id, send),) = store.sends.items()
     store.sends["second"] = replace(send, send_id="second")
     store.stored += [replace(row, type="offer") for row in store.stored]
     ((user_id, row),) = store.recipients
     store.recipients += [(user_id, replace(row, key=replace(row.key, send_id="second")))]
     store.recipients += [(43, row)]
-    log: Any = metrics.audit_route.audit_log
+    log: Any = operations_handler.audit_route().audit_log
     log.record(replace(log.entries[0], id="another", subject="second"))
     keys: Any = operations_handler.keys().keys
     keys.put(operations_api.key(key_id="8" * 16))
@@ -144,7 +145,7 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     deliveries: Any = operations.webhooks.deliveries
     (delivery,) = list(deliveries.stored.values())
     deliveries.add(replace(delivery, event_id=f"evt_{'8' * 32}"))
-    templates: Any = metrics_handler.templates_route().directory
+    templates: Any = send_handler.directory()
     templates.put(Template(1002, 1, "match_reminder", "push", "en", "a", "b"))
     assert send_id
     return chain

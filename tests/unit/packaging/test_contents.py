@@ -5,7 +5,7 @@ from infra.packaging.contents import Contents, all_contents, library_contents
 # botocore and urllib3 fetch the role's credentials (masscomm.aws.authentication).
 _EVERY = {"aws-lambda-powertools", "botocore", "orjson", "pyyaml", "urllib3"}
 _CHAIN = _EVERY | {"confluent-kafka", "fastavro"}
-_METRICS = _EVERY | {"psycopg", "psycopg-pool"}
+_METRICS = _EVERY - {"pyyaml"} | {"psycopg", "psycopg-pool"}
 
 # Package → the distributions that its own modules import; these distributions' requirements are not listed.
 DIRECT = {
@@ -15,8 +15,8 @@ DIRECT = {
     "cdc_consumer": _CHAIN | {"babel", "jinja2", "regex"},
     "delivery": _CHAIN | {"tzdata"},
     "device_registrar": _CHAIN | {"boto3"},
-    "metrics_handler": _METRICS | {"babel", "confluent-kafka", "jinja2", "regex", "tzdata"},
-    "metrics_stream": _METRICS | {"babel", "confluent-kafka", "jinja2", "regex", "tzdata"},
+    "metrics_handler": _METRICS | {"tzdata"},
+    "metrics_stream": _METRICS | {"tzdata"},
     "key_revocation": _CHAIN | {"boto3"},
     "operations_handler": _CHAIN | {"boto3"},
     "preference_checker": _CHAIN | {"tzdata"},
@@ -24,8 +24,10 @@ DIRECT = {
     "preferences_handler": _CHAIN | {"tzdata"},
     "receipts": _CHAIN,
     "scheduler": _CHAIN,
-    "webhook_events": _METRICS - {"pyyaml"},
+    "webhook_events": _METRICS,
     "webhook_delivery": _EVERY - {"pyyaml"},
+    "sends_api": _METRICS | {"pyyaml"},
+    "sends_stream": _METRICS | {"pyyaml"},
     "send_handler": _CHAIN | {"babel", "jinja2", "pydantic", "pydantic-core", "regex", "tzdata"},
 }
 

@@ -1,0 +1,131 @@
+"""PATCH /v1/sends/{send_id}: move a scheduled send to another time.
+
+The new time replaces the send_at of the send's records: preference_checker reads it with each batch, and the scheduler
+releases the records that wait for the previous time, so that they are delayed until the new one. A repeated request
+gets the same response, also after the new time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal, TypedDict
+
+from functions.sends_api.routes.controllable import Control
+from masscomm.domain.audit import Action
+from masscomm.domain.delays import SEND_AT
+from masscomm.domain.limits import MAX_REQUEST_AHEAD_MS
+from masscomm.domain.send_controls import SendControl, SendKey
+from masscomm.domain.time_limits import RESCHEDULE_MARGIN_S
+from masscomm.http import parameters as parse
+from masscomm.http.body import as_object, read_fields, unknown_fields
+from masscomm.http.parameters import time_of_ms
+from masscomm.http.problem import FieldError, Problem, invalid
+from masscomm.http.rest import Links
+from masscomm.http.tenant import Clubs
+from masscomm.stores.delayed_records.port import DelayedRecord
+from masscomm.stores.send_controls import accepted_of, change
+from masscomm.texts import CodedText, Text
+
+
+class RescheduleRequest(TypedDict):
+    """The body of a request to move a scheduled send."""
+
+    send_at: str
+    """The new time, in RFC 3339 with an offset."""
+
+
+class RescheduleBody(TypedDict):
+    """A scheduled send after its move."""
+
+    send_id: str
+    status: Literal["scheduled"]
+    send_at: str
+    links: Links
+
+
+@dataclass(frozen=True)
+class RescheduleRoute:
+    control: Control
+
+    def answer(
+        self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs, content: str | None, principal: str = ""
+    ) -> RescheduleBody:
+        """Record the new time and return the response body.
+
+        Raises Problem (400 for an invalid time, 404, 409 for a send that is not scheduled, is cancelled, or is released
+        already or within seconds) or Retry.
+        """
+        send_at_ms = round(_send_at(content).timestamp() * 1000)
+        send = self.control.send(send_id, parameters, clubs)
+        # guard: send_controls.repeated_move
+        if send.key.is_valid and self._is_moved(send.key, send_at_ms):
+            return _body(send_id, send_at_ms)
+        if send.has_ended:
+            raise Problem(409, Text.SEND_ENDED.filled())
+        accepted = accepted_of(self.control.controls, send.key)
+        self._check_time(send_at_ms, None if accepted is None else accepted.expires_at_ms)
+        first_ms = self._stored_send_at_ms(send.key) if accepted is None else accepted.send_at_ms
+
+        def moved(stored: SendControl) -> SendControl:
+            self.control.check_not_cancelled(stored)
+            previous_ms = first_ms if stored.send_at_ms is None else stored.send_at_ms
+            if previous_ms is None:
+                raise Problem(409, Text.SEND_NOT_SCHEDULED.filled())
+            # guard: send_controls.released_send
+            if previous_ms < self.control.clock.now_ms() + RESCHEDULE_MARGIN_S * 1000:
+                raise Problem(409, Text.SEND_RELEASED.filled(send_at=time_of_ms(previous_ms)))
+            return replace(stored, send_at_ms=send_at_ms)
+
+        if send.key.is_valid:
+            self.control.release_records(send.key)
+        change(self.control.controls, send.key, moved, now_ms=self.control.clock.now_ms())
+        self.control.audit(Action.SEND_MOVED, send, principal, detail=time_of_ms(send_at_ms))
+        return _body(send_id, send_at_ms)
+
+    def _is_moved(self, key: SendKey, send_at_ms: int) -> bool:
+        """Return whether an earlier request has moved a send to this time. Raises Problem (409) if it is cancelled."""
+        stored = self.control.controls.read([key])[key]
+        if stored.send_at_ms != send_at_ms:
+            return False
+        self.control.check_not_cancelled(stored)
+        return True
+
+    def _check_time(self, send_at_ms: int, expires_at_ms: int | None) -> None:
+        if not self.control.clock.now_ms() < send_at_ms <= self.control.clock.now_ms() + MAX_REQUEST_AHEAD_MS:
+            problem = Text.TIME_TOO_FAR.filled(days=MAX_REQUEST_AHEAD_MS // 86_400_000)
+        elif expires_at_ms is not None and expires_at_ms <= send_at_ms:
+            problem = Text.SEND_AT_AFTER_KNOWN_END.filled(expires_at=time_of_ms(expires_at_ms))
+        else:
+            return
+        raise _invalid(problem)
+
+    def _stored_send_at_ms(self, key: SendKey) -> int | None:
+        """Return the time for which the records of a send wait that send_handler did not accept."""
+        waiting = self.control.delay_store.of_send(key, SEND_AT)
+        return next((item.due_ms for item in waiting if isinstance(item, DelayedRecord)), None)
+
+
+def _body(send_id: str, send_at_ms: int) -> RescheduleBody:
+    return {
+        "send_id": send_id,
+        "status": "scheduled",
+        "send_at": time_of_ms(send_at_ms),
+        "links": {"self": f"/v1/sends/{send_id}"},
+    }
+
+
+def _send_at(content: str | None) -> datetime:
+    """Return the time in a body. Raises Problem with status 400."""
+    fields = as_object(read_fields(content))
+    errors = unknown_fields(fields, "send_at")
+    try:
+        send_at = parse.time(fields["send_at"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise invalid([FieldError("send_at", Text.MUST_BE.filled(form=parse.time.form)), *errors]) from error
+    if errors:
+        raise invalid(errors)
+    return send_at
+
+
+def _invalid(problem: CodedText) -> Problem:
+    return invalid([FieldError("send_at", problem)])

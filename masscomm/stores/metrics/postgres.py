@@ -1,0 +1,393 @@
+"""The metrics store in Postgres (schemas/tables)."""
+
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from math import prod
+from typing import Any, Self
+
+from psycopg.sql import Composed
+
+from masscomm import environment
+from masscomm.aws.authentication import database_url
+from masscomm.domain.send_states import BY_COUNTS, SendState
+from masscomm.domain.statuses import PUBLISHED, RANK, TERMINAL, Status
+from masscomm.stores.metrics import statements
+from masscomm.stores.metrics.port import (
+    Bounds,
+    ChannelTotals,
+    Count,
+    Counts,
+    Log,
+    LogKey,
+    LogQuery,
+    LogRow,
+    MetricsQuery,
+    RecipientKey,
+    RecipientQuery,
+    RecipientRow,
+    Recipients,
+    SendList,
+    SendListKey,
+    SendListQuery,
+    SendRow,
+    SendTotals,
+    StreamPosition,
+    Trend,
+    Trends,
+    check_filled,
+    check_read,
+)
+from masscomm.stores.metrics_database import Connection, Pool, connected, connection_pool
+
+
+class PostgresMetricsStore:
+    """Implements MetricsStore over a connection pool. `bounds` is the maximum cost of one query."""
+
+    def __init__(self, pool: Pool, bounds: Bounds | None = None) -> None:
+        self._pool = pool
+        self._bounds = bounds or Bounds()
+
+    @classmethod
+    def from_environment(cls, function: str) -> Self:
+        """Return the store of METRICS_DATABASE_URL for a function. Raises Stop if the variable is missing."""
+        return cls(connection_pool(database_url(environment.required("METRICS_DATABASE_URL")), function))
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def counts(self, query: MetricsQuery) -> Counts:
+        values = statements.values_of(query, self._bounds)
+        with self._connection() as connection:
+            watermark, grace = _watermark(connection)
+            kept = _kept_since(connection, query.granularity.table)
+            if query.buckets == ():
+                return Counts([], more=False, watermark=watermark, grace=grace, kept_since=kept)
+            check_read(_number(connection, statements.rows_read(query), values), self._bounds)
+            if query.fill:
+                check_filled(self._combinations(connection, query, values) * len(query.buckets or ()), self._bounds)
+            rows = connection.execute(statements.rows(query), values).fetchall()
+            revised: dict[datetime, datetime] = dict(connection.execute(statements.revised(query), values).fetchall())
+        counts = [Count(bucket, tuple(dimensions), int(total)) for bucket, *dimensions, total in rows]
+        return Counts(counts[: query.limit], len(counts) > query.limit, watermark, grace, revised, kept)
+
+    def trends(self, query: MetricsQuery, middle: datetime) -> Trends:
+        values = statements.values_of(query, self._bounds) | {"middle": middle, "top": query.limit}
+        with self._connection() as connection:
+            watermark, grace = _watermark(connection)
+            check_read(_number(connection, statements.rows_read(query), values), self._bounds)
+            rows = connection.execute(statements.trends(query), values).fetchall()
+        return Trends([Trend(value, int(within), int(before)) for value, within, before in rows], watermark, grace)
+
+    def position(self) -> StreamPosition:
+        with self._connection() as connection:
+            row = connection.execute(_POSITION).fetchone()
+        if row is None:
+            return StreamPosition(None, None, None)
+        batch_id, finished_at, watermark, grace_ms = row
+        return StreamPosition(batch_id, finished_at, watermark, timedelta(milliseconds=grace_ms))
+
+    def states(self, start: datetime, limit: int) -> dict[SendState, int]:
+        """Return the number of sends by state, of the latest `limit` sends since a time, without their controls."""
+        values = {**_STATUSES, "start": start, "limit": limit}
+        with self._connection() as connection:
+            found: dict[str, int] = dict(connection.execute(_STATES, values).fetchall())
+        return {state: int(found.get(state, 0)) for state in BY_COUNTS}
+
+    def log(self, query: LogQuery) -> Log | None:
+        key = query.after
+        values = {
+            "user_id": query.user_id,
+            "start": query.start,
+            "end": query.end,
+            "club_id": list(query.club_id) or None,
+            "channel": list(query.channel) or None,
+            "at": key and key.at,
+            "send_id": key and key.send_id,
+            "after_channel": key and key.channel,
+            "limit": query.limit + 1,
+            "by_rank": sorted(RANK, key=lambda status: RANK[status]),
+        }
+        with self._connection() as connection:
+            switched_on = connection.execute(_LOG_SINCE).fetchone()
+            if switched_on is None:
+                return None
+            found = connection.execute(_LOG, values).fetchall()
+            watermark, grace = _watermark(connection)
+        rows = [LogRow(LogKey(at, send_id, channel), *rest) for at, send_id, channel, *rest in found]
+        return Log(rows[: query.limit], len(rows) > query.limit, watermark, switched_on[0], grace)
+
+    def list_recipients(self, query: RecipientQuery) -> Recipients | None:
+        key = query.after
+        values = {
+            "send_id": query.send_id,
+            "club_id": query.club_id,
+            "status": list(query.status) or None,
+            "channel": list(query.channel) or None,
+            "user_id": key and key.user_id,
+            "after_channel": key and key.channel,
+            "limit": query.limit + 1,
+            "by_rank": sorted(RANK, key=lambda status: RANK[status]),
+        }
+        with self._connection() as connection:
+            switched_on = connection.execute(_LOG_SINCE).fetchone()
+            if switched_on is None:
+                return None
+            found = connection.execute(_RECIPIENTS, values).fetchall()
+            watermark, _ = _watermark(connection)
+        rows = [RecipientRow(RecipientKey(user_id, channel), *rest) for user_id, channel, *rest in found]
+        return Recipients(rows[: query.limit], len(rows) > query.limit, watermark, switched_on[0])
+
+    def timeline(self, send_id: str, club_id: int, key: RecipientKey) -> Log | None:
+        values = {"send_id": send_id, "club_id": club_id, "user_id": key.user_id, "channel": key.channel}
+        with self._connection() as connection:
+            switched_on = connection.execute(_LOG_SINCE).fetchone()
+            if switched_on is None:
+                return None
+            found = connection.execute(_TIMELINE, values).fetchall() if _is_text(key.channel) else []
+            watermark, grace = _watermark(connection)
+        rows = [LogRow(LogKey(at, send_id, channel), *rest) for at, send_id, channel, *rest in found]
+        return Log(rows, more=False, watermark=watermark, since=switched_on[0], grace=grace)
+
+    def published_since(self, send_id: str, club_id: int, at: datetime) -> int | None:
+        values = {"send_id": send_id, "club_id": club_id, "sent": Status.SENT, "at": at}
+        with self._connection() as connection:
+            switched_on = connection.execute(_LOG_SINCE).fetchone()
+            if switched_on is None or (switched_on[0] is not None and switched_on[0] > at):
+                return None
+            row = connection.execute(_PUBLISHED_SINCE, values).fetchone()
+        return int(row[0]) if row else 0
+
+    def send(self, send_id: str) -> SendTotals | None:
+        if not _is_text(send_id):
+            return None  # Postgres cannot store the text, so no send has this id.
+        with self._connection() as connection:
+            send = connection.execute(
+                "select club_id, type, requested_at, chunk_count, chunks from sends where send_id = %s", [send_id]
+            ).fetchone()
+            if send is None:
+                return None
+            channels: dict[str, ChannelTotals] = {}
+            for channel, requested, duplicates, queued in connection.execute(
+                "select channel, requested, duplicates, queued from send_channels where send_id = %s order by channel",
+                [send_id],
+            ):
+                channels[channel] = ChannelTotals(requested, duplicates, queued)
+            for channel, status, reason, count in connection.execute(
+                "select channel, status, reason, count_total from send_totals where send_id = %s order by 1, 2, 3",
+                [send_id],
+            ):
+                channels.setdefault(channel, ChannelTotals()).by_status.setdefault(status, {})[reason] = count
+            watermark, _ = _watermark(connection)
+        club_id, category, requested_at, chunk_count, chunks = send
+        return SendTotals(
+            send_id=send_id,
+            club_id=club_id,
+            type=category,
+            requested_at=requested_at,
+            chunk_count=chunk_count,
+            chunks=chunks,
+            channels=channels,
+            watermark=watermark,
+        )
+
+    def list_sends(self, query: SendListQuery) -> SendList:
+        key = query.after
+        values = {
+            "club_id": list(dict.fromkeys(query.club_id)),
+            "start": query.start,
+            "end": query.end,
+            "type": list(query.type) or None,
+            "state": list(query.state) or None,
+            "at": key and key.requested_at,
+            "send_id": key and key.send_id,
+            "limit": query.limit + 1,
+            **_STATUSES,
+        }
+        with self._connection() as connection:
+            found = connection.execute(_SENDS, values).fetchall()
+            watermark, _ = _watermark(connection)
+            kept = _kept_since(connection, "sends")
+        rows = [
+            SendRow(
+                key=SendListKey(requested_at, send_id),
+                club_id=club_id,
+                type=category,
+                state=SendState(state),
+                requested=int(requested),
+                terminal=int(terminal),
+                published=int(published),
+                cancelled=int(cancelled),
+            )
+            for requested_at, send_id, club_id, category, state, requested, terminal, published, cancelled in found
+        ]
+        return SendList(rows[: query.limit], len(rows) > query.limit, watermark, kept)
+
+    def _combinations(self, connection: Connection, query: MetricsQuery, values: dict[str, Any]) -> int:
+        if query.named_combinations:
+            return prod(len(getattr(query, dimension)) for dimension in query.dimensions)
+        return _number(connection, statements.combinations(query), values)
+
+    def _connection(self) -> AbstractContextManager[Connection]:
+        return connected(self._pool)
+
+
+def _number(connection: Connection, statement: Composed, values: dict[str, Any]) -> int:
+    row = connection.execute(statement, values).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _is_text(text: str) -> bool:
+    """Return whether Postgres can store the text: it has no NUL and no half of a surrogate pair."""
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+_LOG_SINCE = """
+select nullif(greatest(since, kept_since), '-infinity') from stream_views where view = 'recipient_log'
+"""
+
+# One statement serves every combination of filters: a user has few rows, and the index of each day finds them. The
+# status with the highest rank is the notification's status (masscomm.domain.statuses.merge).
+_LOG = """
+with notifications as (
+    select distinct on (send_id, channel) at, send_id, channel, club_id, type, status, reason, decision
+    from recipient_log
+    where user_id = %(user_id)s
+        and (%(club_id)s::bigint[] is null or club_id = any(%(club_id)s))
+        and (%(channel)s::text[] is null or channel = any(%(channel)s))
+    order by send_id, channel, array_position(%(by_rank)s::text[], status) desc nulls last, at, reason
+)
+select at, send_id, channel, club_id, type, status, reason, decision
+from notifications
+where (%(start)s::timestamptz is null or at >= %(start)s)
+    and (%(end)s::timestamptz is null or at < %(end)s)
+    and (
+        %(at)s::timestamptz is null
+        or (at, send_id collate "C", channel collate "C") < (%(at)s, %(send_id)s::text, %(after_channel)s::text)
+    )
+order by at desc, send_id collate "C" desc, channel collate "C" desc
+limit %(limit)s
+"""
+
+# The index of a send's rows returns them by user, so that a page reads no earlier user.
+_RECIPIENTS = """
+with notifications as (
+    select distinct on (user_id, channel collate "C")
+        user_id, channel, status, reason, at, decision
+    from recipient_log
+    where send_id = %(send_id)s
+        and club_id = %(club_id)s
+        and (%(channel)s::text[] is null or channel = any(%(channel)s))
+        and (%(user_id)s::bigint is null or user_id >= %(user_id)s)
+    order by user_id, channel collate "C", array_position(%(by_rank)s::text[], status) desc nulls last, at, reason
+)
+select user_id, channel, status, reason, at, decision
+from notifications
+where (%(status)s::text[] is null or status = any(%(status)s))
+    and (
+        %(user_id)s::bigint is null
+        or (user_id, channel collate "C") > (%(user_id)s, %(after_channel)s::text)
+    )
+order by user_id, channel collate "C"
+limit %(limit)s
+"""
+
+_PUBLISHED_SINCE = """
+select count(*)
+from (
+    select distinct user_id, channel
+    from recipient_log
+    where send_id = %(send_id)s and club_id = %(club_id)s and status = %(sent)s and at >= %(at)s
+) as late
+"""
+
+_TIMELINE = """
+select at, send_id, channel, club_id, type, status, reason, decision
+from recipient_log
+where send_id = %(send_id)s and user_id = %(user_id)s and club_id = %(club_id)s and channel = %(channel)s
+order by at, status, reason
+"""
+
+# The parameters of the statements below.
+_STATUSES = {
+    "terminal": sorted(TERMINAL),
+    "published": sorted(PUBLISHED),
+    "cancelled": Status.CANCELLED,
+    "scheduled": Status.SCHEDULED,
+}
+# The counts of a send `s` and its state by them: the rule of masscomm.domain.send_states.counted_state.
+_STATE = """cross join lateral (
+        select coalesce(sum(c.requested), 0) as requested, coalesce(sum(c.queued), 0) as queued
+        from send_channels c where c.send_id = s.send_id
+    ) as channels
+    cross join lateral (
+        select coalesce(sum(t.count_total) filter (where t.status = any(%(terminal)s)), 0) as terminal,
+            coalesce(sum(t.count_total) filter (where t.status = any(%(published)s)), 0) as published,
+            coalesce(sum(t.count_total) filter (where t.status = %(cancelled)s), 0) as cancelled,
+            coalesce(sum(t.count_total) filter (where t.status = %(scheduled)s), 0) as scheduled,
+            coalesce(sum(t.count_total), 0) as decided
+        from send_totals t where t.send_id = s.send_id
+    ) as totals
+    cross join lateral (
+        select case
+            when s.chunks >= s.chunk_count and terminal = requested
+            then case when cancelled > 0 then 'cancelled' else 'ended' end
+            when queued = 0 and decided = 0 then 'accepted'
+            when queued = 0 and scheduled > 0 and decided - terminal = scheduled then 'scheduled'
+            else 'in_progress'
+        end as name
+    ) as state"""
+
+# For each club, the query reads the first rows in the order of the index sends_of_club, so that a page reads no other
+# club's sends.
+_SENDS = """
+select page.*
+from unnest(%(club_id)s::bigint[]) as club
+cross join lateral (
+    select s.requested_at, s.send_id, s.club_id, s.type, state.name, requested, terminal, published, cancelled
+    from sends s
+    {state}
+    where s.club_id = club
+        and s.requested_at is not null
+        and (%(start)s::timestamptz is null or s.requested_at >= %(start)s)
+        and (%(end)s::timestamptz is null or s.requested_at < %(end)s)
+        and (%(type)s::text[] is null or s.type = any(%(type)s))
+        and (%(state)s::text[] is null or state.name = any(%(state)s))
+        and (
+            %(at)s::timestamptz is null
+            or (s.requested_at, s.send_id collate "C") < (%(at)s, %(send_id)s::text)
+        )
+    order by s.requested_at desc, s.send_id collate "C" desc
+    limit %(limit)s
+) as page
+order by page.requested_at desc, page.send_id collate "C" desc
+limit %(limit)s
+""".replace("{state}", _STATE)
+
+# The latest sends since a time, by state.
+_STATES = """
+select state.name, count(*)
+from (
+    select * from sends where requested_at >= %(start)s order by requested_at desc limit %(limit)s
+) as s
+    {state}
+group by state.name
+""".replace("{state}", _STATE)
+
+_POSITION = """
+select s.batch_id, s.finished_at, w.watermark, coalesce(w.grace_ms, 0)
+from (values ('metrics')) as of (stream)
+left join stream_status s using (stream)
+left join stream_watermark w using (stream)
+"""
+
+
+def _watermark(connection: Connection) -> tuple[datetime | None, timedelta]:
+    """Return the watermark (the time up to which records are counted), and the grace after the end of a time bucket."""
+    row = connection.execute("select watermark, grace_ms from stream_watermark where stream = 'metrics'").fetchone()
+    return (row[0], timedelta(milliseconds=row[1])) if row else (None, timedelta(0))
+
+
+def _kept_since(connection: Connection, name: str) -> datetime | None:
+    """Return the time since which rows are kept of a table from which some were deleted."""
+    row = connection.execute("select kept_since from stream_retention where name = %s", [name]).fetchone()
+    return row[0] if row else None

@@ -1,0 +1,219 @@
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from functions.sends_api.routes.known_sends import KnownSends
+from functions.sends_api.routes.send import SendBody, SendRoute
+from masscomm.clock import FixedClock
+from masscomm.domain.send_controls import SendKey
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import ALL_CLUBS, Clubs
+from masscomm.stores.expansions import Expansion, InMemoryExpansions
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
+from masscomm.stores.metrics.port import ChannelTotals, SendTotals
+from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls
+
+WATERMARK = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
+
+
+def route_of(store: InMemoryMetricsStore) -> SendRoute:
+    return SendRoute(store, InMemorySendControls(), FixedClock())
+
+
+def answer_of(chunks: int = 2, chunk_count: int | None = 2, **channels: ChannelTotals) -> Any:
+    send = SendTotals(
+        send_id="s",
+        club_id=7,
+        type="news",
+        requested_at=WATERMARK,
+        chunk_count=chunk_count,
+        chunks=chunks,
+        channels=channels,
+        watermark=None,
+    )
+    return route_of(InMemoryMetricsStore(sends={"s": send}, watermark=WATERMARK)).answer("s", {}, ALL_CLUBS)
+
+
+def test_each_recipient_of_a_send_is_accounted_for() -> None:
+    answer = answer_of(
+        push=ChannelTotals(
+            requested=100,
+            duplicates=4,
+            queued=60,
+            by_status={
+                "suppressed": {"opted_out": 20, "no_device": 10},
+                "failed": {"no_template": 3},
+                "expired": {"expired": 2},
+                "held": {"": 6},
+                "sent": {"": 50},
+            },
+        ),
+        email=ChannelTotals(requested=100, by_status={"sent": {"": 9}, "delivered": {"": 90}, "bounced": {"": 1}}),
+    )
+    push = answer["channels"]["push"]
+    assert push["suppressed"] == {"opted_out": 20, "no_device": 10}
+    assert push["failed"] == {"no_template": 3}
+    assert (push["sent"], push["expired"], push["held"], push["queued"], push["duplicates"]) == (50, 2, 6, 60, 4)
+    assert push["in_flight"] == 15
+    assert answer["channels"]["email"]["in_flight"] == 0
+    assert answer["requested"] == 200
+    assert answer["totals"]["sent"] == 59
+    assert answer["conservation"] == {"terminal": 185, "in_flight": 15, "ok": True}
+    assert not answer["complete"]
+    assert answer["watermark"] == "2026-11-21T12:00:00.250Z"
+
+
+def test_send_is_complete_once_all_chunks_ended() -> None:
+    done = ChannelTotals(requested=1, by_status={"sent": {"": 1}})
+    assert answer_of(push=done)["complete"]
+    assert not answer_of(chunks=1, push=done)["complete"]
+    assert not answer_of(chunks=0, chunk_count=None, push=done)["complete"]
+    assert not answer_of(push=ChannelTotals(requested=1))["complete"]
+
+
+class Followed:
+    """A send by REST on one channel, in several states of its counts."""
+
+    def __init__(self, users: int | None, *, ended: Expansion | None = None, by_kafka: bool = False) -> None:
+        self.controls, self.expansions = InMemorySendControls(), InMemoryExpansions()
+        send = AcceptedSend(send=SendKey(7, "s"), accepted_at_ms=1_000, channels=("push",), users=users)
+        self.controls.accept([replace(send, by_kafka=by_kafka, type=None if by_kafka else "news")])
+        if ended is not None:
+            self.expansions.end(ended, now_ms=1_000)
+
+    def answer(self, chunks: int = 0, requested: int = 0, *, sent: int = 0, chunk_count: int = 4) -> SendBody:
+        push = ChannelTotals(requested=requested, by_status={"sent": {"": sent}})
+        counted = SendTotals(
+            send_id="s",
+            club_id=7,
+            type="news",
+            requested_at=WATERMARK,
+            chunk_count=chunk_count,
+            chunks=chunks,
+            channels={"push": push},
+            watermark=None,
+        )
+        store = InMemoryMetricsStore(sends={"s": counted} if chunks or sent else {}, watermark=WATERMARK)
+        return SendRoute(store, self.controls, FixedClock(), self.expansions).answer("s", {}, ALL_CLUBS)
+
+
+@pytest.mark.guarantee("conservation.requested_does_not_fall")
+@pytest.mark.kills(guard="sends.requested_does_not_fall")
+def test_requested_does_not_fall_while_chunks_are_counted() -> None:
+    send = Followed(20)
+    answers = [send.answer(), send.answer(sent=2), *(send.answer(n, 5 * n, sent=4 * n) for n in range(1, 5))]
+    assert [answer["requested"] for answer in answers] == [20] * 6
+    assert [answer["channels"]["push"]["in_flight"] for answer in answers] == [20, 18, 16, 12, 8, 4]
+    assert all(answer["conservation"]["ok"] for answer in answers)
+    assert answers[-1]["totals"]["requested"] == 20
+
+
+@pytest.mark.kills(guard="tenancy.accepted_send")
+def test_another_tenants_send_with_the_same_id_adds_nothing() -> None:
+    send = Followed(20)
+    send.controls.sends["s"] = replace(send.controls.sends["s"], send=SendKey(8, "s"))
+    assert send.answer(1, 5)["requested"] == 5
+
+
+def test_counts_of_all_chunks_replace_the_request() -> None:
+    """The channels of a category may have changed after the request."""
+    assert Followed(20).answer(4, 12, sent=12)["complete"]
+
+
+@pytest.mark.kills(guard="sends.ended_is_requested")
+def test_ended_notifications_are_requested() -> None:
+    """The outcomes of a send by Kafka may be counted before its chunks."""
+    answer = Followed(None, by_kafka=True).answer(1, 5, sent=7)
+    assert (answer["requested"], answer["totals"]["requested"], answer["conservation"]["terminal"]) == (7, 7, 7)
+    assert not answer["conservation"]["ok"]
+
+
+@pytest.mark.kills(guard="sends.registered_by_kafka")
+def test_a_registered_send_by_kafka_is_unknown_until_counted() -> None:
+    send = Followed(None, by_kafka=True)
+    with pytest.raises(Problem) as raised:
+        KnownSends(InMemoryMetricsStore(), send.controls).find("s", ALL_CLUBS)
+    assert raised.value.status == 404
+
+
+def test_an_audience_keeps_its_expansion_and_requested() -> None:
+    ended = Expansion(send=SendKey(7, "s"), chunks=4, users=20, requested=20)
+    before, send = Followed(None).answer(), Followed(None, ended=ended)
+    assert (before["requested"], before["status"]) == (None, "expanding")
+    answers = [send.answer(), send.answer(1, 5), send.answer(4, 20, sent=20)]
+    assert [answer["requested"] for answer in answers] == [20] * 3
+    assert [answer["status"] for answer in answers] == ["accepted", "accepted", "ended"]
+    assert {str(answer["expansion"]) for answer in answers} == {str(answers[0]["expansion"])}
+    assert answers[0]["expansion"] == {"status": "ended", "users": 20, "requested": 20, "error": None}
+
+
+def test_surplus_outcomes_of_one_channel_break_conservation() -> None:
+    """Missing outcomes of e-mail do not compensate for surplus outcomes of push."""
+    answer = answer_of(push=ChannelTotals(requested=1, by_status={"sent": {"": 2}}), email=ChannelTotals(requested=1))
+    assert not answer["conservation"]["ok"]
+    assert answer["channels"]["push"]["in_flight"] == 0
+
+
+def test_uncounted_send_is_not_found() -> None:
+    with pytest.raises(Problem) as raised:
+        route_of(InMemoryMetricsStore()).answer("s", {}, ALL_CLUBS)
+    assert raised.value.status == 404
+
+
+def test_parameters_are_refused_by_name() -> None:
+    with pytest.raises(Problem) as raised:
+        route_of(InMemoryMetricsStore()).answer("s", {"verbose": ["1"]}, ALL_CLUBS)
+    assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, ["verbose"])
+
+
+def expanding(clubs: Clubs = ALL_CLUBS, *, ended: Expansion | None = None, of_audience: bool = True) -> SendBody:
+    """Return the response about a send of club 7 of which nothing is counted yet."""
+    controls, expansions = InMemorySendControls(), InMemoryExpansions()
+    accepted = AcceptedSend(send=SendKey(7, "s"), accepted_at_ms=1_000, type="news", channels=("push", "email"))
+    controls.accept([accepted if of_audience else replace(accepted, users=3)])
+    if ended is not None:
+        expansions.end(ended, now_ms=1_000)
+    return SendRoute(InMemoryMetricsStore(), controls, FixedClock(), expansions).answer("s", {}, clubs)
+
+
+def test_send_to_an_expanding_audience_is_known() -> None:
+    body = expanding()
+    assert body["expansion"] == {"status": "expanding", "users": None, "requested": None, "error": None}
+    assert (body["club_id"], body["type"], body["requested_at"]) == (7, "news", "1970-01-01T00:00:01Z")
+    assert (body["requested"], body["complete"], body["conservation"]["ok"]) == (None, False, True)
+
+
+@pytest.mark.parametrize(
+    ("requested", "error", "status"), [(6, None, "ended"), (0, None, "ended"), (0, "invalid", "failed")]
+)
+def test_end_of_an_expansion_is_shown(requested: int, error: str | None, status: str) -> None:
+    """A send without notifications is complete."""
+    users = requested // 2
+    ended = Expansion(send=SendKey(7, "s"), chunks=1, users=users, requested=requested, error=error)
+    body = expanding(ended=ended)
+    assert body["expansion"] == {"status": status, "users": users, "requested": requested, "error": error}
+    assert body["complete"] is (requested == 0)
+    assert body["requested"] == requested
+
+
+def test_accepted_send_is_known_before_it_is_counted() -> None:
+    body = expanding(of_audience=False)
+    assert (body["status"], body["complete"], body["expansion"]) == ("accepted", False, None)
+    assert (body["requested"], body["conservation"]["in_flight"], list(body["channels"])) == (6, 6, ["push", "email"])
+    assert body["chunks"] == {"expected": None, "counted": 0}
+
+
+def test_send_of_an_earlier_version_is_unknown_until_counted() -> None:
+    controls = InMemorySendControls()
+    controls.accept([AcceptedSend(send=SendKey(7, "s"), accepted_at_ms=1_000)])
+    with pytest.raises(Problem) as raised:
+        SendRoute(InMemoryMetricsStore(), controls, FixedClock()).answer("s", {}, ALL_CLUBS)
+    assert raised.value.status == 404
+
+
+def test_expanding_send_of_another_club_is_unknown() -> None:
+    with pytest.raises(Problem) as raised:
+        expanding(Clubs(frozenset({8})))
+    assert raised.value.status == 404

@@ -1,0 +1,241 @@
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from functions.sends_api.routes.sends import SendsRoute
+from masscomm.clock import FixedClock
+from masscomm.domain.send_controls import SendControl, SendKey
+from masscomm.domain.send_states import SendState
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import ALL_CLUBS, Clubs
+from masscomm.stores.expansions import InMemoryExpansions, ListedExpansion
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
+from masscomm.stores.metrics.port import ChannelTotals, SendTotals
+from masscomm.stores.send_controls import AcceptedSend, Cancellation, InMemorySendControls, SendControls
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+OWN = Clubs(frozenset({1}))
+
+
+def a_send(send_id: str, minute: int, club_id: int = 1, **by_status: int) -> SendTotals:
+    totals = ChannelTotals(10, 0, 10, {status: {"": number} for status, number in by_status.items()})
+    return SendTotals(
+        send_id=send_id,
+        club_id=club_id,
+        type="news",
+        requested_at=NOON + timedelta(minutes=minute),
+        chunk_count=1,
+        chunks=1,
+        channels={"push": totals},
+        watermark=NOON,
+    )
+
+
+SENDS = [a_send("a", 0, sent=10), a_send("b", 1, sent=4, cancelled=6), a_send("c", 2, sent=3), a_send("d", 3, 2)]
+
+
+def answer(clubs: Clubs = OWN, controls: SendControls | None = None, /, **parameters: str) -> Any:
+    store = InMemoryMetricsStore(sends={send.send_id: send for send in SENDS}, watermark=NOON)
+    route = SendsRoute(store, controls or InMemorySendControls(), FixedClock())
+    return route.answer({name: value.split("|") for name, value in parameters.items()}, clubs)
+
+
+def listed(clubs: Clubs = OWN, /, **parameters: str) -> list[str]:
+    return [row["send_id"] for row in answer(clubs, **parameters)["rows"]]
+
+
+def refused(clubs: Clubs = OWN, /, **parameters: str) -> tuple[int, list[str]]:
+    with pytest.raises(Problem) as raised:
+        answer(clubs, **parameters)
+    return raised.value.status, [error.field for error in raised.value.errors]
+
+
+def test_sends_of_the_callers_clubs_are_listed_latest_first() -> None:
+    body = answer()
+    assert [row["send_id"] for row in body["rows"]] == ["c", "b", "a"]
+    assert body["rows"][1] == {
+        "send_id": "b",
+        "club_id": 1,
+        "type": "news",
+        "reference": None,
+        "requested_at": "2026-11-21T12:01:00Z",
+        "status": "cancelled",
+        "requested": 10,
+        "published": 4,
+        "cancelled": 6,
+        "in_flight": 0,
+        "links": {"self": "/v1/sends/b"},
+    }
+    assert (body["truncated"], body["next_cursor"], body["watermark"]) == (False, None, "2026-11-21T12:00:00Z")
+
+
+@pytest.mark.kills(guard="sends.unreadable_control_in_a_list")
+def test_control_that_cannot_be_read_hides_no_send() -> None:
+    controls = InMemorySendControls()
+    key = SendKey(1, "c")
+    controls.controls[key] = SendControl(send=key, fault="damaged")
+    assert [row["status"] for row in answer(OWN, controls)["rows"]] == ["in_progress", "cancelled", "ended"]
+
+
+def test_listed_send_has_the_reference_of_its_own_club() -> None:
+    controls = InMemorySendControls()
+    controls.accept(
+        [
+            AcceptedSend(send=SendKey(1, "a"), accepted_at_ms=0, reference="derby"),
+            AcceptedSend(send=SendKey(2, "b"), accepted_at_ms=0, reference="of another club"),
+        ]
+    )
+    rows = {row["send_id"]: row["reference"] for row in answer(OWN, controls)["rows"]}
+    assert rows == {"a": "derby", "b": None, "c": None}
+
+
+@pytest.mark.kills(guard="tenancy.listed_sends")
+def test_another_clubs_sends_are_refused() -> None:
+    assert refused(club_id="2") == (403, ["club_id"])
+    assert listed(Clubs(frozenset({1, 2}))) == ["d", "c", "b", "a"]
+    assert listed(Clubs(frozenset({3}))) == []
+
+
+def test_an_operator_names_the_clubs() -> None:
+    assert refused(ALL_CLUBS) == (400, ["club_id"])
+    assert listed(ALL_CLUBS, club_id="1|2") == ["d", "c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({"status": "cancelled"}, ["b"]),
+        ({"status": "ended|in_progress"}, ["c", "a"]),
+        ({"type": "offers"}, []),
+        ({"start": "2026-11-21T12:01:00Z", "end": "2026-11-21T12:02:00Z"}, ["b"]),
+    ],
+)
+def test_filters_select_sends(parameters: dict[str, str], expected: list[str]) -> None:
+    assert listed(**parameters) == expected
+
+
+def test_a_controlled_send_has_the_state_of_its_control() -> None:
+    """Ended sends have no further state; a filter by status selects by the state that is shown."""
+    controls = InMemorySendControls()
+    controls.controls[SendKey(1, "c")] = SendControl(send=SendKey(1, "c"), paused_at_ms=FixedClock().now_ms())
+    controls.controls[SendKey(1, "a")] = SendControl(send=SendKey(1, "a"), paused_at_ms=FixedClock().now_ms())
+    assert [row["status"] for row in answer(OWN, controls)["rows"]] == ["paused", "cancelled", "ended"]
+    assert controls.reads == [{SendKey(1, "c")}]
+    for status, expected in (("paused", ["c"]), ("in_progress", []), ("paused|ended", ["c", "a"])):
+        assert [row["send_id"] for row in answer(OWN, controls, status=status)["rows"]] == expected
+    controls.record(Cancellation(send=SendKey(1, "c"), requested_at_ms=0, published_before=0))
+    assert [row["send_id"] for row in answer(OWN, controls, status="cancelling")["rows"]] == ["c"]
+
+
+def test_pages_by_status_reach_every_send() -> None:
+    """A page may be empty: the cursor leads on."""
+    first = answer(limit="1", status="in_progress|paused")
+    assert [row["send_id"] for row in first["rows"]] == ["c"]
+    controls = InMemorySendControls()
+    controls.controls[SendKey(1, "c")] = SendControl(send=SendKey(1, "c"), paused_at_ms=FixedClock().now_ms())
+    page = answer(OWN, controls, limit="1", status="in_progress|ended")
+    assert (page["rows"], page["truncated"]) == ([], True)
+    page = answer(OWN, controls, limit="1", status="in_progress|ended", cursor=page["next_cursor"])
+    assert [row["send_id"] for row in page["rows"]] == ["a"]
+
+
+def test_pages_follow_the_cursor() -> None:
+    first = answer(limit="2")
+    assert (first["truncated"], len(first["rows"])) == (True, 2)
+    second = answer(limit="1", cursor=first["next_cursor"])
+    assert [row["send_id"] for row in second["rows"]] == ["a"]
+    assert not second["truncated"]
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "a" * 2_000, "W10", "ä"])
+def test_an_invalid_cursor_is_refused(cursor: str) -> None:
+    assert refused(cursor=cursor) == (400, ["cursor"])
+
+
+def test_a_cursor_of_another_query_is_refused() -> None:
+    cursor = answer(limit="1")["next_cursor"]
+    assert refused(cursor=cursor, status="ended") == (400, ["cursor"])
+    assert refused(Clubs(frozenset({1, 2})), cursor=cursor) == (400, ["cursor"])
+
+
+def test_each_wrong_parameter_is_named() -> None:
+    assert refused(status="sent", limit="0", start="now", page="2") == (400, ["page", "start", "limit", "status"])
+
+
+class WithExpansions:
+    """The counted sends b and c of club 1, and a listed expansion before, between and after them."""
+
+    def __init__(self) -> None:
+        self.expansions, self.controls = InMemoryExpansions(), InMemorySendControls()
+        at_ms = round(NOON.timestamp() * 1000)
+        for send_id, minute, club_id, state in (
+            ("x", 0, 1, SendState.FAILED),
+            ("y", 1, 1, SendState.EXPANDING),
+            ("z", 5, 1, SendState.ENDED),
+            ("other", 5, 2, SendState.EXPANDING),
+        ):
+            send = SendKey(club_id, send_id)
+            listed = ListedExpansion(send=send, requested_at_ms=at_ms + minute * 60_000, type="news", state=state)
+            self.expansions.enlist(listed, now_ms=at_ms)
+
+    def rows(self, **parameters: str) -> list[Any]:
+        """Return the rows of all pages."""
+        sends = {send.send_id: send for send in SENDS[1:3]}
+        route = SendsRoute(
+            InMemoryMetricsStore(sends=sends, watermark=NOON), self.controls, FixedClock(), self.expansions
+        )
+        rows: list[Any] = []
+        while True:
+            body = route.answer({name: value.split("|") for name, value in parameters.items()}, OWN)
+            rows += body["rows"]
+            if body["next_cursor"] is None:
+                assert not body["truncated"]
+                return rows
+            parameters["cursor"] = body["next_cursor"]
+
+    def listed(self, **parameters: str) -> list[tuple[str, str]]:
+        return [(row["send_id"], row["status"]) for row in self.rows(**parameters)]
+
+
+@pytest.mark.parametrize("limit", ["1", "2", "3", "50"])
+def test_expansions_are_listed_among_counted_sends(limit: str) -> None:
+    """Whatever the size of a page: of equal times, the greater id comes first."""
+    expected = [("z", "ended"), ("c", "in_progress"), ("y", "expanding"), ("b", "cancelled"), ("x", "failed")]
+    assert WithExpansions().listed(limit=limit) == expected
+
+
+def test_an_expanding_send_has_no_requested_number() -> None:
+    rows = {row["send_id"]: row for row in WithExpansions().rows()}
+    assert [rows[send_id]["requested"] for send_id in ("x", "y", "z", "b")] == [0, None, 0, 10]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({"status": "expanding"}, ["y"]),
+        ({"status": "expanding|failed"}, ["y", "x"]),
+        ({"status": "ended"}, ["z"]),
+        ({"status": "cancelled"}, ["b"]),
+        ({"type": "offer"}, []),
+        ({"start": "2026-11-21T12:01:00Z", "end": "2026-11-21T12:05:00Z"}, ["c", "y", "b"]),
+    ],
+)
+def test_filters_apply_to_expansions(parameters: dict[str, str], expected: list[str]) -> None:
+    assert [send_id for send_id, _ in WithExpansions().listed(**parameters)] == expected
+
+
+def test_the_controls_of_an_expansion_count() -> None:
+    sends = WithExpansions()
+    sends.controls.controls[SendKey(1, "y")] = SendControl(
+        send=SendKey(1, "y"), paused_at_ms=FixedClock().now_ms(), revision=1
+    )
+    assert sends.listed(status="paused") == [("y", "paused")]
+
+
+def test_a_counted_expansion_is_listed_once() -> None:
+    sends = WithExpansions()
+    at_ms = round((NOON + timedelta(minutes=2)).timestamp() * 1000)
+    listed = ListedExpansion(send=SendKey(1, "c"), requested_at_ms=at_ms, type="news", state=SendState.EXPANDING)
+    sends.expansions.enlist(listed, now_ms=at_ms)
+    assert [status for send_id, status in sends.listed() if send_id == "c"] == ["in_progress"]
