@@ -9,7 +9,7 @@ any chunk are included only if the span is open on both sides.
 The command merges the archived records as the stream merges those of the topics: by the same task in lanes, on
 executors, but into the tables of the schema `recompute`, one part of the hours after the other. It counts the records
 that the stream has counted: those below its offsets that are neither in `quarantine` nor in `redelivered`. It reads the
-records of the span's days and, for the sends of the span, all later ones and those up to two days earlier, by their own
+records of the span's days and, for the sends of the span, all later ones and those up to 25 hours earlier, by their own
 time or by the time of their production. It compares the results with the served tables; the stream may run
 concurrently. The command prints the rows that differ, and the ids that were counted twice within the redelivery window.
 Its status is 0 if there are none, 1 if rows differ, and 2 after an error.

@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from local.devstack.config import StackConfig
 from masscomm.errors import Stop
 from masscomm.kafka.avro import InMemorySchemaRegistry
-from ops.provisioning.database import TABLES, apply_sql
 from spark_metrics.archive.archiver import Archiver
 from spark_metrics.archive.iceberg import OtherWriter
 from spark_metrics.archive.mark import check_table, claim_table
@@ -76,29 +75,6 @@ def test_table_is_found_through_another_address(writing: Writing, postgres: Stac
             connection.execute(sql.SQL("drop role {user}").format(**names))
     writing.table.append(writing.rows(a_send(1)), writing.table.appended(), {SENDS: 2})
     assert writing.offsets() == [0, 1]
-
-
-def test_table_of_an_earlier_catalog_name_is_found(writing: Writing) -> None:
-    """A server whose address had changed has the table of each address; the longest used one is the archive."""
-    url = writing.settings.database_url
-    with connect(url, "test") as connection:
-        [(created,)] = connection.execute("select previous_metadata_location from archive_catalog.iceberg_tables")
-        writing.table.append(writing.rows(a_send(0), a_send(1)), writing.table.appended(), {SENDS: 2})
-        connection.execute("update archive_catalog.iceberg_tables set catalog_name = 'archive_0a1b2c3d'")
-        connection.execute(
-            "insert into archive_catalog.iceberg_tables (catalog_name, table_namespace, table_name, metadata_location)"
-            " select 'archive_ffffffff', table_namespace, table_name, %s from archive_catalog.iceberg_tables",
-            [created],
-        )
-        with pytest.raises(Stop, match="has no table"):
-            check_table(connection, writing.table)
-        for _ in range(2):
-            apply_sql(url, TABLES)
-            check_table(connection, writing.table)
-        stored = connection.execute("select catalog_name from archive_catalog.iceberg_tables order by 1").fetchall()
-    assert stored == [("archive",), ("archive_ffffffff",)]
-    writing.table.append(writing.rows(a_send(2)), writing.table.appended(), {SENDS: 3})
-    assert writing.offsets() == [0, 1, 2]
 
 
 def test_archive_and_database_that_do_not_match_are_refused(
