@@ -14,7 +14,7 @@ from cli.terminal import Terminal, print_json
 from masscomm.integers import integer
 from masscomm_client import Client
 from masscomm_client.calls import UNKNOWN_S
-from masscomm_client.types import DryRunBody, FieldErrorBody, SendBody
+from masscomm_client.types import DryRunBody, FieldErrorBody, SendBody, Totals
 
 WAIT_S = 120.0
 POLL_S = 0.3
@@ -79,7 +79,7 @@ def follow(
             live.update(_progress(last))
     if not console.is_terminal:
         console.print(_progress(last))
-    held = 0 if last is None else last["totals"]["held"]
+    held = 0 if last is None or last["totals"] is None else last["totals"]["held"]
     if held:
         console.print(
             f"{held:,} held until the end of their users' quiet hours; `masscomm sends recipients {send_id}` names it.",
@@ -92,8 +92,8 @@ def _reads(followed: Iterator[SendBody], *, through_quiet_hours: bool) -> Iterat
     try:
         for send in followed:
             yield send
-            held = send["totals"]["held"]
-            if held and held == send["totals"]["in_flight"] and not through_quiet_hours:
+            totals = send["totals"]
+            if totals and 0 < totals["held"] == totals["in_flight"] and not through_quiet_hours:
                 return
     except TimeoutError as error:
         raise CommandError(str(error)) from error
@@ -129,22 +129,24 @@ def show_warnings(warnings: Iterable[FieldErrorBody], console: Terminal) -> None
 
 def _progress(send: SendBody | None) -> Group:
     """Return the share of a send's notifications with a final status as a bar, and its counts."""
-    requested = 0 if send is None else send["totals"]["requested"]
-    ended = 0 if send is None else requested - send["totals"]["in_flight"]
+    if send is not None and send["totals"] is None:
+        return Group(Text(f"{send['status']}; the counts are not available now"))
+    totals = None if send is None else send["totals"]
+    requested = 0 if totals is None else totals["requested"]
+    ended = 0 if totals is None else requested - totals["in_flight"]
     share = f"{ended / requested:.0%} of {requested:,} notifications have ended" if requested else "not counted yet"
     bar = ProgressBar(total=max(1, requested), completed=ended, width=40)
-    return Group(Columns([bar, Text(share)]), _table(send))
+    return Group(Columns([bar, Text(share)]), _table(totals))
 
 
-def _table(send: SendBody | None) -> Table:
+def _table(totals: Totals | None) -> Table:
     """Return the counts of a send on all channels; None is a send of which nothing is counted yet."""
     table = Table()
     for name in ("requested", "suppressed", "sent", "failed", "in flight"):
         table.add_column(name, justify="right")
-    if send is None:
+    if totals is None:
         table.add_row(*"00000")
         return table
-    totals = send["totals"]
     suppressed = "\n".join(f"{count:,} {reason}" for reason, count in totals["suppressed"].items())
     failed = sum(totals["failed"].values())
     numbers = (f"{number:,}" for number in (totals["sent"], failed, totals["in_flight"]))

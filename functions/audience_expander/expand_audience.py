@@ -9,7 +9,6 @@ of its own topic. So the records of other tenants in the partition wait for one 
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import batched
@@ -30,13 +29,13 @@ from masscomm.domain.key_limits import Window
 from masscomm.domain.known_fields import known_fields
 from masscomm.domain.lanes import Lane
 from masscomm.domain.records import AudienceRequested, SendRequested
-from masscomm.domain.send_controls import SendKey
-from masscomm.domain.send_states import SendState
+from masscomm.domain.send_content import content_of_send, described
+from masscomm.domain.sends import Expansion, Send, SendKey, Source
 from masscomm.domain.simulator import AUDIENCE as SIMULATORS
 from masscomm.domain.simulator import RECIPIENTS as SIMULATOR_RECIPIENTS
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import EXPANSION_HANDED_ON_S
-from masscomm.errors import DeadLetter, Retry
+from masscomm.errors import DeadLetter, MasscommError, Retry
 from masscomm.http.rate_limits import KeyUsage
 from masscomm.json_reader import InvalidJson, read_json
 from masscomm.kafka import topics
@@ -44,8 +43,7 @@ from masscomm.kafka.avro import Codec, mismatch
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECIPIENTS
-from masscomm.stores.changed_sends import ChangedSend, ChangedSends
-from masscomm.stores.expansions import ExpandedChunk, Expansion, Expansions, ListedExpansion, Progress
+from masscomm.stores.sends.port import ExpandedChunk, Progress, Sends
 
 # The chunks that the producer holds before it is flushed, each of some 50 kB.
 _CHUNKS_A_FLUSH = 50
@@ -67,12 +65,10 @@ class ExpandAudience:
     """The use case that expands audiences. Each function environment has one instance."""
 
     directory: Directory
-    expansions: Expansions
+    sends: Sends
     usage: KeyUsage
     clock: Clock
     logger: Logger
-    # None: no change is recorded for webhooks.
-    changed: ChangedSends | None = None
     # The chunks that one record records and produces before it hands the rest on.
     share_chunks: int = CHUNKS
 
@@ -85,56 +81,59 @@ class ExpandAudience:
             batch.attempt(item, partial(self._expand, batch, item))
 
     def dead_lettered(self, batch: Batch[AudienceRequested], item: Item[AudienceRequested], why: DeadLetter) -> None:  # noqa: ARG002
-        """Record that the send has no recipients."""
-        ended = Expansion(send=_key(item.value), chunks=0, users=0, requested=0, error=str(why)[:_ERROR_CHARACTERS])
-        ended = self.expansions.end(ended, now_ms=self.clock.now_ms())
-        if ended.error is not None:
-            # The send may be unreadable, and its category with it.
-            self._enlist(item.value, _type_of(item.value), SendState.FAILED)
+        """Record that the send has no recipients. The letter can be replayed: then the expansion begins again."""
+        send = self.sends.find(item.value.send_id)
+        # guard: audiences.failure_of_another_send
+        if send is not None and send.expansion is None and _is_about(item.value, send):
+            error, now_ms = str(why)[:_ERROR_CHARACTERS], self.clock.now_ms()
+            failed = Expansion(chunks=0, users=0, requested=0, ended_at_ms=now_ms, error=error, can_begin_again=True)
+            self._store_end(send, failed)
 
     def _expand(self, batch: Batch[AudienceRequested], item: Item[AudienceRequested]) -> None:
         request = item.value
-        send = _read_send(request)
-        if (fault := fault_of_send(send, item.record, self.clock.now_ms())) is not None:
+        record = _read_send(request)
+        if (fault := fault_of_send(record, item.record, self.clock.now_ms())) is not None:
             raise fault
-        progress = self.expansions.progress(_key(request))
+        send = self._registered(request, record)
+        progress = self.sends.progress(request.send_id)
         if request.share < progress.share:  # guard: audiences.handed_on
             return
         share = Share(batch.remaining_s, self.share_chunks)
-        ended = self.expansions.find(_key(request))
-        if ended is None:
-            audience = _read_audience(request)
-            self._enlist(request, send.type, SendState.EXPANDING)
-            recorded = self._record_users(request, audience, share)
+        if send.expansion is not None and send.expansion.can_begin_again:  # guard: audiences.replayed_letter
+            send = self._store_end(send, None)
+        if send.expansion is None:
+            recorded = self._record_users(request, send, _read_audience(request), share)
             if recorded is None:
-                self._hand_on(batch, item, progress)
+                self._hand_on(batch, item, send, progress)
                 return
-            ended = self._end(request, send, *recorded)
-        if ended.error is not None:
-            self._enlist(request, send.type, SendState.FAILED)
-        elif ended.users == 0:
-            self._enlist(request, send.type, SendState.ENDED)
-        elif self._produce(batch, item, send, ended, progress, share):
-            # Metrics list the send once they have counted a chunk.
-            self.expansions.strike(_listed(request, send.type, SendState.EXPANDING))
+            send = self._end(request, record, send, *recorded)
+        if send.expansion is not None and send.expansion.error is None and send.expansion.users > 0:
+            self._produce(batch, item, record, send, send.expansion, progress, share)
 
-    def _enlist(self, request: AudienceRequested, category: str, state: SendState) -> None:
-        self.expansions.enlist(_listed(request, category, state), now_ms=self.clock.now_ms())
+    def _registered(self, request: AudienceRequested, record: SendRequested) -> Send:
+        """Return the send of a request, which is registered if send_handler could not. Raises DeadLetter or Retry."""
+        wanted = _described(request, record)
+        stored = self.sends.find(request.send_id) or self.sends.register([wanted])[request.send_id]
+        if isinstance(stored, MasscommError):
+            raise stored
+        if not stored.is_same(wanted):  # guard: audiences.registered_send
+            raise DeadLetter("invalid", "the send_id belongs to a send with another content, or of another tenant")
+        return stored
 
     def _record_users(
-        self, request: AudienceRequested, audience: Audience | None, share: Share
+        self, request: AudienceRequested, send: Send, audience: Audience | None, share: Share
     ) -> tuple[int, int] | None:
         """Record all users of the audience; return the numbers of chunks and of users, or None if the share is used
         first. Raises Retry.
         """
         # Users that were created before the request are found.
         self.directory.confirm(min(request.timestamp, self.clock.now_ms()))  # guard: audiences.confirmed_directory
-        key, last = _key(request), self.expansions.last(_key(request))
+        last = self.sends.last(request.send_id)
         index, recorded = (-1, ExpandedChunk(user_ids=[], up_to=0, users_before=0)) if last is None else last
         for found in self._found(request, audience, recorded.up_to, share):
             index += 1
             chunk = ExpandedChunk(user_ids=found.user_ids, up_to=found.up_to, users_before=recorded.users)
-            recorded = self.expansions.record(key, index, chunk, now_ms=self.clock.now_ms())
+            recorded = self.sends.record(send, index, chunk)
             # Another invocation may still work on a record that was redelivered, and read the directory earlier.
             if recorded != chunk:  # guard: audiences.concurrent_expansion
                 raise Retry("another invocation expands the audience")
@@ -143,18 +142,24 @@ class ExpandAudience:
                 return None
         return index + 1, recorded.users
 
-    def _end(self, request: AudienceRequested, send: SendRequested, chunks: int, users: int) -> Expansion:
+    def _end(self, request: AudienceRequested, record: SendRequested, send: Send, chunks: int, users: int) -> Send:
         """Record the end of the expansion, after the users are counted in the use of the API key. Raises Retry."""
-        channels = resolve_channels(send.type, send.channels, send.club_id)
-        ended = Expansion(send=_key(request), chunks=chunks, users=users, requested=users * len(channels))
+        channels = resolve_channels(record.type, record.channels, record.club_id)
+        now_ms = self.clock.now_ms()
+        ended = Expansion(chunks=chunks, users=users, requested=users * len(channels), ended_at_ms=now_ms)
         if (refusal := self._refusal(request, users)) is not None:  # guard: limits.audience
             ended = replace(ended, chunks=0, requested=0, error=refusal)
-        if self.changed is not None:
-            self.changed.put(ChangedSend(send=ended.send, changed_at_ms=self.clock.now_ms()))
-        ended = self.expansions.end(ended, now_ms=self.clock.now_ms())
+        send = self._store_end(send, ended)
         metrics.add(RECIPIENTS[Status.ACCEPTED], ended.requested)
         self.logger.info("audience expanded", send_id=request.send_id, users=ended.users, requested=ended.requested)
-        return ended
+        return send
+
+    def _store_end(self, send: Send, ended: Expansion | None) -> Send:
+        """Store the end of an expansion, or that it begins again. Raises Retry."""
+        changed = replace(send, expansion=ended)
+        if not self.sends.end_expansion(changed, send):
+            raise Retry("another request changes the send")
+        return changed
 
     def _refusal(self, request: AudienceRequested, users: int) -> str | None:
         """Count the users in the use of the API key, once for the send. Return the reason why the send is refused; None
@@ -198,47 +203,54 @@ class ExpandAudience:
         self,
         batch: Batch[AudienceRequested],
         item: Item[AudienceRequested],
-        send: SendRequested,
+        record: SendRequested,
+        send: Send,
         ended: Expansion,
         progress: Progress,
         share: Share,
-    ) -> bool:
-        """Produce the recorded chunks that are not produced yet; return whether none remains. An expansion that was
-        interrupted has chunks without users, which are not produced.
+    ) -> None:
+        """Produce the recorded chunks that are not produced yet. An expansion that was interrupted has chunks without
+        users, which are not produced.
         """
-        topic, key = topics.in_lane(topics.SEND_API, Lane.BULK), ended.send
-        count = self.expansions.records(ended) if progress.record_count is None else progress.record_count
+        topic, send_id = topics.in_lane(topics.SEND_API, Lane.BULK), send.key.send_id
+        count = self.sends.records(send_id, ended) if progress.record_count is None else progress.record_count
         progress = replace(progress, record_count=count)
-        for chunk in self.expansions.chunks(key, progress.chunks, ended.chunks):
+        for chunk in self.sends.chunks(send_id, progress.chunks, ended.chunks):
             if chunk.user_ids:
-                record = replace(send, to_users=list(chunk.user_ids), chunk_index=progress.records, chunk_count=count)
-                batch.produce(item, topic, chunk_id(key.send_id, progress.records), record)
+                chunk_record = replace(
+                    record, to_users=list(chunk.user_ids), chunk_index=progress.records, chunk_count=count
+                )
+                batch.produce(item, topic, chunk_id(send_id, progress.records), chunk_record)
             progress = progress.after(chunk)
             share.chunks -= 1
             if share.is_used and progress.chunks < ended.chunks:  # guard: audiences.share_of_producing
-                self._hand_on(batch, item, progress)
-                return False
-            if progress.chunks % _CHUNKS_A_FLUSH == 0 and not self._advance(batch, item, progress):
-                return False
-        return self._advance(batch, item, progress)
+                self._hand_on(batch, item, send, progress)
+                return
+            if progress.chunks % _CHUNKS_A_FLUSH == 0 and not self._advance(batch, item, send, progress):
+                return
+        self._advance(batch, item, send, progress)
 
-    def _hand_on(self, batch: Batch[AudienceRequested], item: Item[AudienceRequested], progress: Progress) -> None:
+    def _hand_on(
+        self, batch: Batch[AudienceRequested], item: Item[AudienceRequested], send: Send, progress: Progress
+    ) -> None:
         """Produce the record that continues, behind the records of other tenants. Raises Retry."""
         request = item.value
         age_s = (self.clock.now_ms() - request.timestamp) // 1000
         if age_s > EXPANSION_HANDED_ON_S:  # guard: audiences.age_of_the_last_share
-            self._advance(batch, item, progress)
+            self._advance(batch, item, send, progress)
             raise Retry("the send is too old to be handed on: its last record would outlive the recorded chunks")
         following = replace(request, share=request.share + 1)
         batch.produce(item, topics.AUDIENCE, request.send_id, following)
-        self._advance(batch, item, replace(progress, share=following.share))
+        self._advance(batch, item, send, replace(progress, share=following.share))
 
-    def _advance(self, batch: Batch[AudienceRequested], item: Item[AudienceRequested], progress: Progress) -> bool:
+    def _advance(
+        self, batch: Batch[AudienceRequested], item: Item[AudienceRequested], send: Send, progress: Progress
+    ) -> bool:
         """Flush the producer. Record the progress, and return whether Kafka has acknowledged all records."""
         batch.producer.flush(max(0.1, batch.remaining_s()))
         if item.error is not None:  # guard: audiences.acknowledged_progress
             return False
-        self.expansions.advance(_key(item.value), progress, now_ms=self.clock.now_ms())
+        self.sends.advance(send, progress)
         return True
 
 
@@ -246,15 +258,18 @@ def _key(request: AudienceRequested) -> SendKey:
     return SendKey(request.club_id, request.send_id)
 
 
-def _listed(request: AudienceRequested, category: str, state: SendState) -> ListedExpansion:
-    return ListedExpansion(send=_key(request), requested_at_ms=max(0, request.timestamp), type=category, state=state)
+def _described(request: AudienceRequested, record: SendRequested) -> Send:
+    channels = tuple(resolve_channels(record.type, record.channels, record.club_id))
+    content = content_of_send(record)
+    return described(record, _key(request), Source.REST, content=content, channels=channels, is_to_audience=True)
 
 
-def _type_of(request: AudienceRequested) -> str:
-    """Return the category of a send to an audience; "" if the send is malformed."""
-    with suppress(DeadLetter):
-        return _read_send(request).type
-    return ""
+def _is_about(request: AudienceRequested, send: Send) -> bool:
+    """Return whether a request is about a stored send. One that cannot be read has its id at least."""
+    try:
+        return send.is_same(_described(request, _read_send(request)))
+    except DeadLetter:
+        return send.of(_key(request)) is not None and send.is_to_audience
 
 
 def _read_send(request: AudienceRequested) -> SendRequested:

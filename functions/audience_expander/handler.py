@@ -13,9 +13,8 @@ from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
-from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
 from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
+from masscomm.stores.sends.dynamodb import DynamoDbSends
 
 logger = logs.logger("audience_expander")
 
@@ -25,11 +24,10 @@ def bootstrap() -> tuple[BatchDriver, ExpandAudience]:
     driver = batch_driver("audience_expander", logger, endless=True)
     use_case = ExpandAudience(
         directory=OpenSearchDirectory.from_environment(),
-        expansions=DynamoDbExpansions.from_environment(),
+        sends=DynamoDbSends.from_environment(),
         usage=DynamoDbKeyUsage.from_environment(),
         clock=SystemClock(),
         logger=logger,
-        changed=DynamoDbChangedSends.from_environment(),
         share_chunks=environment.whole_number("EXPANSION_SHARE_CHUNKS", CHUNKS, lowest=1),
     )
     return driver, use_case

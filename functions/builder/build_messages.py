@@ -18,7 +18,7 @@ from masscomm.domain.channels import CHANNELS
 from masscomm.domain.outcomes import CANCELLED, DEAD_LETTERED, RecipientOutcome
 from masscomm.domain.preferences import Decision, is_member
 from masscomm.domain.records import BuildRequested
-from masscomm.domain.send_controls import SendControl, SendKey
+from masscomm.domain.sends import SendControl, SendKey
 from masscomm.domain.users import Template, User
 from masscomm.errors import DeadLetter
 from masscomm.kafka import topics
@@ -26,7 +26,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.rendering.templates import TemplateCache, literal_fields
 from masscomm.stores.decision_log.port import DecisionLog, Decisions, record_decisions
-from masscomm.stores.send_controls import SendControls, send_of
+from masscomm.stores.sends.port import Sends, send_of
 
 # The number of threads for concurrent look-ups and writes: recording a whole batch takes the time of one or two writes.
 _THREADS = 10
@@ -40,7 +40,7 @@ class BuildMessages:
     templates: TemplateCache
     clock: Clock
     decision_log: DecisionLog
-    controls: SendControls
+    sends: Sends
     pool: Executor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS))
 
     def decode(self, record: KafkaRecord, codec: Codec) -> BuildRequested:
@@ -71,7 +71,7 @@ class BuildMessages:
 
         Raises Retry.
         """
-        controls = self.pool.submit(self.controls.read, {send_of(build) for build in builds if _is_ended_here(build)})
+        controls = self.pool.submit(self.sends.controls, {send_of(build) for build in builds if _is_ended_here(build)})
         templates = self.pool.submit(self.templates.load, [_key(build) for build in builds])
         users = self.directory.users(list(dict.fromkeys(user for build in builds for user in build.user_ids)))
         return users, templates.result(), controls.result()

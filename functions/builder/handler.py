@@ -13,7 +13,7 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
-from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
+from masscomm.stores.sends.dynamodb import DynamoDbSends
 
 if TYPE_CHECKING:
     from functions.builder.build_messages import BuildMessages
@@ -33,7 +33,7 @@ def bootstrap() -> "tuple[BatchDriver, BuildMessages]":
         templates=TemplateCache(directory, clock),
         clock=clock,
         decision_log=DynamoDbDecisionLog.from_environment(clock=clock),
-        controls=DynamoDbSendControls.from_environment(),
+        sends=DynamoDbSends.from_environment(),
     )
 
 

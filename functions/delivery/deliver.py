@@ -42,7 +42,7 @@ from masscomm.domain.ids import others_id
 from masscomm.domain.outcomes import DEAD_LETTERED
 from masscomm.domain.provider_errors import TargetGone
 from masscomm.domain.records import ContentColumn, DeliveryRequested
-from masscomm.domain.send_controls import SendControl
+from masscomm.domain.sends import SendControl
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import LEASE_POLL_FIRST_S, LEASE_POLL_LAST_S, REGISTRAR_POLL_S
 from masscomm.domain.users import Device
@@ -57,11 +57,10 @@ from masscomm.stores.delivery_ledger.port import (
     Lease,
     LeasedElsewhere,
     RenewingLease,
-    claim_of,
     final_results,
     results_for_recipients,
 )
-from masscomm.stores.send_controls import SendControls
+from masscomm.stores.sends.port import Sends
 
 _STATUSES = frozenset(Status)
 _REASONS = frozenset({None, *Reason})
@@ -106,7 +105,7 @@ class Deliver:
     """The use case of the delivery function. Each function environment has one instance."""
 
     directory: Directory
-    controls: SendControls
+    sends: Sends
     ledger: DeliveryLedger
     gateway: ProviderGateway
     caller: Caller
@@ -179,9 +178,7 @@ class Deliver:
 
     def _begin(self, items: Sequence[Item[DeliveryRequested]]) -> list[_Started]:
         """Acquire the leases of records, and read the recorded results of those that are not new."""
-        deliveries = [item.value for item in items]
-        claims = {delivery.record_id: claim for delivery in deliveries if (claim := claim_of(delivery)) is not None}
-        leases = self.ledger.acquire_all([delivery.record_id for delivery in deliveries], claims)
+        leases = self.ledger.acquire_all([item.value.record_id for item in items])
         started = [self._start(item, leases[item.value.record_id]) for item in items]
         return [each.result() if isinstance(each, Future) else each for each in started]
 
@@ -263,7 +260,7 @@ class Deliver:
     def _directory_look_up(self) -> LookUp:
         return LookUp(
             directory=self.directory,
-            controls=self.controls,
+            sends=self.sends,
             clock=self.clock,
             retry_schedule=self.retry_scheduler.retry_schedule,
             pool=self.pool,

@@ -30,7 +30,7 @@ from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
-from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
+from masscomm.stores.sends.dynamodb import DynamoDbSends
 
 logger = logs.logger("delivery")
 
@@ -48,7 +48,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
     sender, clock = environment.required("SES_SENDER"), SystemClock()
     use_case = Deliver(
         directory=OpenSearchDirectory.from_environment(),
-        controls=DynamoDbSendControls.from_environment(),
+        sends=DynamoDbSends.from_environment(),
         ledger=DynamoDbDeliveryLedger(
             table=os.environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"), owner=str(uuid4()), clock=clock
         ),

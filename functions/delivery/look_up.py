@@ -14,10 +14,10 @@ from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.lanes import Lane
 from masscomm.domain.records import DeliveryRequested
-from masscomm.domain.send_controls import SendControl
+from masscomm.domain.sends import SendControl
 from masscomm.domain.users import User
 from masscomm.errors import Retry
-from masscomm.stores.send_controls import SendControls, send_of
+from masscomm.stores.sends.port import Sends, send_of
 
 # The number of users that one thread looks up: two requests of the directory's size.
 _USERS_A_LOOK_UP = 500
@@ -43,7 +43,7 @@ class LookUp:
     """Looks up the directory's rows for the records of a batch. Each function environment has one instance."""
 
     directory: Directory
-    controls: SendControls
+    sends: Sends
     clock: Clock
     retry_schedule: RetrySchedule
     # The threads in which requests are sent concurrently.
@@ -63,7 +63,7 @@ class LookUp:
         pushed = _user_ids(each for each in questions if CHANNELS[each.delivery.channel].to_devices)
         direct = _user_ids(each for each in questions if not each.is_late)
         late = _user_ids(each for each in questions if each.is_late)
-        sends_controlled = self.pool.submit(self.controls.read, {send_of(each.delivery) for each in questions})
+        sends_controlled = self.pool.submit(self.sends.controls, {send_of(each.delivery) for each in questions})
         # The requests run concurrently, because round trips add to the latency of one-time passwords.
         late_users = self._begin(self.directory.users_and_settings, late)
         direct_settings = self._begin(self.directory.user_settings, direct)

@@ -11,7 +11,7 @@ from functions.delivery.time_budget import TimeBudget
 from masscomm.chain.batch import Item
 from masscomm.domain.call_results import RecipientResult
 from masscomm.domain.records import DeliveryRequested
-from masscomm.domain.send_controls import SendControl
+from masscomm.domain.sends import SendControl
 
 
 @dataclass(kw_only=True, eq=False)

@@ -26,7 +26,7 @@ from masscomm.domain.statuses import Status
 from masscomm.kafka.avro import Codec
 from masscomm.observability import traces
 from masscomm.stores.delayed_records.port import DelayedRecord, DelayStore
-from masscomm.stores.send_controls import send_of
+from masscomm.stores.sends.port import send_of
 
 DELAY_REASON = "back_off"
 # The size limit of a retry record in bytes, with room for the headers.

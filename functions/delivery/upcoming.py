@@ -16,7 +16,7 @@ from masscomm.clock import Clock
 from masscomm.decisions.delivery import DirectoryView, Recipient, decide
 from masscomm.domain.call_results import accepted_before_delay
 from masscomm.domain.records import DeliveryRequested
-from masscomm.domain.send_controls import SendControl
+from masscomm.domain.sends import SendControl
 from masscomm.domain.time_limits import DELIVERY_RESERVE_S, LOOK_UP_VALID_S
 from masscomm.errors import Retry
 

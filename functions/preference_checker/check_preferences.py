@@ -2,12 +2,15 @@
 the decisions, produce.
 """
 
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
 from functions.preference_checker.look_up import LookUp
 from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.plan_emitter import PlanEmitter
+from functions.preference_checker.register import Register, StoredSends
 from functions.preference_checker.unreadable_settings import count_malformed, count_unknown_zones
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunk_reader import read_chunk
@@ -19,15 +22,14 @@ from masscomm.directory.port import Directory
 from masscomm.domain.delays import SEND_AT, RetrySchedule
 from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED
-from masscomm.domain.send_controls import SendControl
-from masscomm.errors import DeadLetter, OtherContent, OtherRecipients, Retry
+from masscomm.domain.sends import SendControl
+from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
-from masscomm.observability.unreadable_items import UnreadableItem
-from masscomm.stores.decision_log.port import DecisionLog, Decisions, record_decisions, unpack_decisions
+from masscomm.stores.decision_log.port import DecisionLog, Decisions, record_decisions
 from masscomm.stores.delayed_records.port import DelayStore
-from masscomm.stores.send_controls import AcceptedSend, SendControls, send_of
+from masscomm.stores.sends.port import Sends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +40,14 @@ class CheckPreferences:
     clock: Clock
     delay_store: DelayStore
     decision_log: DecisionLog
-    controls: SendControls
+    sends: Sends
+    pool: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="register"))
     retry_schedule: RetrySchedule = field(default_factory=RetrySchedule)
     lanes: OutputLanes = field(default_factory=OutputLanes)
+
+    @property
+    def register(self) -> Register:
+        return Register(sends=self.sends, decision_log=self.decision_log)
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Chunk:
         """Return the recipients to decide about in a record of the topics send.* or recheck. Raises DeadLetter or
@@ -49,20 +56,31 @@ class CheckPreferences:
         return read_chunk(record, codec, self.clock.now_ms())
 
     def handle(self, batch: Batch[Chunk]) -> None:
-        pending: list[Item[Chunk]] = []
-        # Records are produced while the batch runs: small sends must not wait for the broadcasts in their batch.
-        items = sorted(batch.active(), key=_priority)
         # A send that is due at this time cannot be moved to another time any more by a later request.
         read_ms = self.clock.now_ms()
-        sends = {send_of(item.value.request) for item in items}
-        named = {item.value.request.send_id for item in items if item.value.is_named and item.value.fault is None}
-        controls, registered = self.controls.read_with_registered(sends, named)
-        accepted = dict(registered)
-        for item in items:
-            control = controls[send_of(item.value.request)]
-            batch.attempt(item, partial(self._admit, batch, item, pending, control, read_ms, accepted))
-        for item, view in LookUp(directory=self.directory, clock=self.clock).views(pending, batch.remaining_s):
-            batch.attempt(item, partial(self._check, batch, item, view))
+        items = batch.active()
+        # Records are produced while the batch runs: small sends must not wait for the broadcasts in their batch.
+        urgent = sorted((item for item in items if _is_urgent(item.value, read_ms)), key=_priority)
+        others = sorted((item for item in items if not _is_urgent(item.value, read_ms)), key=_priority)
+        # Nothing about a send is produced or stored before its registration is known. A one-time password waits for the
+        # slower of this and of the look-up, not for both.
+        if urgent:
+            sends = self._registering(urgent)
+            for item, view in self._views(urgent, batch):
+                batch.attempt(item, partial(self._decide, batch, item, view, sends, read_ms))
+        if others:
+            pending, sends = list[Item[Chunk]](), self._registering(others)
+            for item in others:
+                batch.attempt(item, partial(self._admit, batch, item, pending, sends, read_ms))
+            for item, view in self._views(pending, batch):
+                batch.attempt(item, partial(self._check, batch, item, view))
+
+    def _registering(self, items: list[Item[Chunk]]) -> Callable[[], StoredSends]:
+        """Begin to register the sends of items. Return a function that waits for them, and raises Retry or Stop."""
+        return self.pool.submit(self.register.sends_of, [item.value for item in items]).result
+
+    def _views(self, items: list[Item[Chunk]], batch: Batch[Chunk]) -> Iterator[tuple[Item[Chunk], plan.DirectoryView]]:
+        return LookUp(directory=self.directory, clock=self.clock).views(items, batch.remaining_s)
 
     def dead_lettered(self, batch: Batch[Chunk], item: Item[Chunk], why: DeadLetter) -> None:
         """Produce outcome records with the status failed for all recipients of a dead-lettered record."""
@@ -72,23 +90,34 @@ class CheckPreferences:
             item.value = item.value.with_others_id()
         self._emit(batch, item, plan.Plan(outcomes=plan.outcomes_for_all(item.value.request, DEAD_LETTERED)))
 
+    def _decide(
+        self,
+        batch: Batch[Chunk],
+        item: Item[Chunk],
+        view: plan.DirectoryView,
+        sends: Callable[[], StoredSends],
+        read_ms: int,
+    ) -> None:
+        """Decide about a request whose users are looked up already."""
+        pending: list[Item[Chunk]] = []
+        self._admit(batch, item, pending, sends, read_ms)
+        if pending:
+            self._check(batch, item, view)
+
     def _admit(
         self,
         batch: Batch[Chunk],
         item: Item[Chunk],
         pending: list[Item[Chunk]],
-        sends_control: SendControl,
+        sends: Callable[[], StoredSends],
         read_ms: int,
-        accepted: dict[str, AcceptedSend | UnreadableItem],
     ) -> None:
-        """Finish a request that needs no look-up, or append it to `pending`. The control of its send, and the accepted
-        sends by id, were read at `read_ms`.
-        """
-        item.value = item.value.under(sends_control, read_ms)
+        """Finish a request that needs no look-up, or append it to `pending`. The sends were read at `read_ms`."""
+        stored = sends()
+        item.value = item.value.under(stored.control(item.value), read_ms)
         if item.value.fault is not None:
             raise item.value.fault
-        if item.value.is_named:
-            self._check_send(item.value, accepted)
+        self.register.check(item.value, stored)
         now_ms = self.clock.now_ms()
         item.value = plan.continue_at_send_at(item.value, read_ms)
         if (planned := plan.plan_without_look_up(item.value, read_ms)) is not None:
@@ -99,46 +128,6 @@ class CheckPreferences:
             self._record(batch, item, decisions)
         else:
             pending.append(item)
-
-    def _check_send(self, chunk: Chunk, accepted: dict[str, AcceptedSend | UnreadableItem]) -> None:
-        """Check that the send under the id in a new chunk by Kafka has its content; register the send if the chunk is
-        one of several, or not decided at once.
-
-        Raises:
-            DeadLetter: The id belongs to another send. OtherRecipients or OtherContent if a chunk with this index was
-                decided about.
-        """
-        request = chunk.request
-        send = AcceptedSend(
-            send=send_of(request),
-            accepted_at_ms=request.timestamp,
-            send_at_ms=chunk.send_at,
-            content=chunk.content,
-            by_kafka=True,
-        )
-        stored = accepted.get(request.send_id)
-        if isinstance(stored, UnreadableItem):
-            raise Retry(f"the item of an accepted send is malformed: {stored.error}")
-        if stored is None and chunk.is_registered:
-            # A small send is not registered: its only chunk may have been decided about.
-            self._check_decided(chunk)  # guard: named_sends.unregistered_send
-            # One write for each batch and send: later batches read the stored send together with the controls.
-            stored = accepted[request.send_id] = self.controls.register(send)
-        if stored is None or stored.is_same(send):  # guard: named_sends.chunk_of_another_send
-            return
-        if self._check_decided(chunk):  # guard: named_sends.decided_chunk
-            raise OtherContent
-        raise DeadLetter("invalid", "the send_id belongs to a send with another content, or of another tenant")
-
-    def _check_decided(self, chunk: Chunk) -> bool:
-        """Return whether a chunk with this index was decided about. Raises OtherRecipients or OtherContent if it was
-        another one.
-        """
-        request = chunk.request
-        packed = self.decision_log.find(request.record_id)
-        if packed is not None:
-            unpack_decisions(packed, positions=request.positions, user_ids=request.user_ids, send=chunk.content)
-        return packed is not None
 
     def _is_decided(self, chunk: Chunk) -> bool:
         """Return whether decisions about a request are recorded, and records that follow from them may be on their way:
@@ -186,7 +175,6 @@ class CheckPreferences:
             by_channel=decisions,
             # A single decision is not recorded.
             content=content_of(request) if len(request.positions) > 1 else "",
-            send=item.value.content,
         )
         first = record_decisions(self.decision_log, request.record_id, now)  # guard: decisions.held_stays_held
         now_ms = self.clock.now_ms()
@@ -201,3 +189,13 @@ class CheckPreferences:
 def _priority(item: Item[Chunk]) -> int:
     """Return the sort key of a request: critical requests come first, then small sends, then all others."""
     return {Lane.CRITICAL: 0, Lane.SMALL: 1}.get(item.value.lane, 2)
+
+
+def _is_urgent(chunk: Chunk, now_ms: int) -> bool:
+    """Return whether a request is critical or small, and its users are to be looked up now."""
+    return (
+        chunk.lane in (Lane.CRITICAL, Lane.SMALL)
+        and chunk.fault is None
+        and plan.plan_without_look_up(chunk, now_ms) is None
+        and plan.decide_without_look_up(chunk, now_ms) is None
+    )

@@ -20,7 +20,7 @@ from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
-from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
+from masscomm.stores.sends.dynamodb import DynamoDbSends
 
 logger = logs.logger("preference_checker")
 
@@ -34,7 +34,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
         delay_store=DynamoDbDelayStore.from_environment(),
         retry_schedule=retry_schedule(),
         decision_log=DynamoDbDecisionLog.from_environment(clock=clock),
-        controls=DynamoDbSendControls.from_environment(),
+        sends=DynamoDbSends.from_environment(),
         lanes=OutputLanes(
             small_sends=SmallSends(
                 per_s=environment.number("SMALL_SENDS_PER_S", PER_S),

@@ -19,7 +19,7 @@ from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
-from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
+from masscomm.stores.sends.dynamodb import DynamoDbSends
 
 logger = logs.logger("scheduler")
 
@@ -30,7 +30,7 @@ def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords]:
     store, clock = DynamoDbDelayStore.from_environment(), SystemClock()
     release_due_records = ReleaseDueRecords(
         store=store,
-        controls=DynamoDbSendControls.from_environment(),
+        sends=DynamoDbSends.from_environment(),
         producer=driver.producer,
         clock=clock,
         logger=logger,

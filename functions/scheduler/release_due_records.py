@@ -24,7 +24,7 @@ from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import BACKLOG, NOT_RELEASED, OLDEST_DUE, RELEASED
 from masscomm.observability.unreadable_items import UnreadableItem, readable
 from masscomm.stores.delayed_records.port import ControlledSend, DelayedRecord, DelayStore, releasable
-from masscomm.stores.send_controls import SendControls
+from masscomm.stores.sends.port import Sends
 
 # The number of records that are claimed, produced and flushed together: few round trips, and little repeated work after
 # a crash.
@@ -67,7 +67,7 @@ class ReleaseDueRecords:
     """
 
     store: DelayStore
-    controls: SendControls
+    sends: Sends
     producer: Producer
     clock: Clock
     logger: Logger
@@ -149,7 +149,7 @@ class ReleaseDueRecords:
 
     def _due_by_control(self, controlled: ControlledSend) -> Iterator[DelayedRecord | UnreadableItem]:
         """Yield the delayed records of a send that do not wait any longer under its present control."""
-        control, now_ms = self.controls.read([controlled.send])[controlled.send], self.clock.now_ms()
+        control, now_ms = self.sends.controls([controlled.send])[controlled.send], self.clock.now_ms()
         if control.is_cancelled(now_ms):
             yield from self.store.of_send(controlled.send)
             return

@@ -54,7 +54,7 @@ from masscomm.kafka.source_records import SourceRecords
 from masscomm.observability.traces import Headers
 from masscomm.stores.delayed_records.port import DelayStore, releasable
 from masscomm.stores.delivery_ledger.port import DeliveryLedger, final_results
-from masscomm.stores.send_controls import send_of
+from masscomm.stores.sends.port import send_of
 
 DELAY_REASON = "on_failure"
 UNKNOWN_SCHEMA = "unknown_schema"

@@ -13,8 +13,8 @@ from itertools import batched
 from typing import Literal, TypedDict
 from uuid import uuid4
 
-from functions.send_handler.accepted_sends import check_possible
-from functions.send_handler.send_records import SendIdentity, record_of
+from functions.send_handler.registration import check_possible
+from functions.send_handler.send_records import ANONYMOUS, SendIdentity, record_of
 from functions.send_handler.send_request import SendRequest
 from masscomm.chain.dry_run import DryRun, End, Forecast
 from masscomm.clock import Clock
@@ -37,7 +37,7 @@ from masscomm.http.single_users import check_group, sees_single_users
 from masscomm.http.unused_content import unused_content
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
-from masscomm.stores.send_controls import SendControls
+from masscomm.stores.sends.port import Sends
 from masscomm.texts import Text
 
 # The largest number of recipients of which each one is decided about.
@@ -118,13 +118,12 @@ class DryRunSend:
     directory: Directory
     templates: TemplateCache
     clock: Clock
-    # The store of accepted sends, which it reads.
-    controls: SendControls
+    sends: Sends
 
     def identify(self, send: SendRequest) -> SendIdentity:
         """Return the identity that the send would have now. Raises the errors of check_possible."""
         now_ms = self.clock.now_ms()
-        check_possible(send, now_ms, self.controls)
+        check_possible(send, now_ms, self.sends)
         return SendIdentity(send_id=send.send_id or str(uuid4()), requested_at_ms=now_ms, chunk_size=CHUNK_SIZE)
 
     def answer(
@@ -211,7 +210,7 @@ def _records(send: SendRequest, identity: SendIdentity, recipients: _Recipients)
     """Yield the records of the send, each with the recipients that are decided about together in the chain, too."""
     small = recipients.total <= RANGE_SIZE
     for index, users in enumerate(batched(recipients.user_ids, RANGE_SIZE, strict=False)):
-        record = record_of(send, identity, "", index, 1, users)
+        record = record_of(send, identity, ANONYMOUS, index, 1, users)
         yield record if small else replace(record, chunk_count=-(-recipients.total // RANGE_SIZE))
 
 

@@ -6,7 +6,6 @@ and GET /v1/templates lists templates. They read the directory, need no Kafka, a
 """
 
 import json
-import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -35,8 +34,8 @@ from masscomm.stores.request_slots.port import Kind
 if TYPE_CHECKING:
     from functions.send_handler.dry_run import DryRunSend
     from functions.send_handler.request_once import Answer, RequestOnce
-    from functions.send_handler.request_send import Caller, RequestSend
-    from functions.send_handler.send_records import SendIdentity
+    from functions.send_handler.request_send import RequestSend
+    from functions.send_handler.send_records import Caller, SendIdentity
     from functions.send_handler.send_request import SendRequest
     from functions.send_handler.send_warnings import SendWarnings
     from masscomm.directory.port import Directory
@@ -78,8 +77,8 @@ def cached_templates() -> "TemplateCache":
 
 @cache
 def dry_runs() -> "DryRunSend":
-    from functions.send_handler.accepted_sends import DynamoDbAcceptedSends
     from functions.send_handler.dry_run import DryRunSend
+    from functions.send_handler.registration import DynamoDbRequestedSends
     from masscomm.rendering.templates import TemplateCache
 
     clock = SystemClock()
@@ -88,7 +87,7 @@ def dry_runs() -> "DryRunSend":
         # Another thread uses the cache of the warnings.
         templates=TemplateCache(directory(), clock, keep_empty=True),
         clock=clock,
-        controls=DynamoDbAcceptedSends.from_environment(),
+        sends=DynamoDbRequestedSends.from_environment(),
     )
 
 
@@ -99,14 +98,12 @@ def costly() -> CostlyRequests:
 
 @cache
 def bootstrap() -> UseCases:
-    from functions.send_handler.accepted_sends import AcceptedSends, DynamoDbAcceptedSends
+    from functions.send_handler.registration import DynamoDbRequestedSends, Registration
     from functions.send_handler.request_once import RequestOnce
     from functions.send_handler.request_send import RequestSend
     from functions.send_handler.send_warnings import SendWarnings
     from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
-    from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
-    from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
-    from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys
+    from masscomm.stores.idempotency_keys.dynamodb import DynamoDbIdempotencyKeys
 
     traces.check_config()
     clock = SystemClock()
@@ -116,15 +113,7 @@ def bootstrap() -> UseCases:
             producer=KafkaProducer.from_environment(),
             clock=clock,
             audit_log=DynamoDbAuditLog.from_environment(),
-            accepted_sends=AcceptedSends(controls=DynamoDbAcceptedSends.from_environment()),
-            decision_log=DynamoDbDecisionLog.from_environment(clock=clock),
-            # It reads leases, and acquires none.
-            ledger=DynamoDbDeliveryLedger(
-                table=os.environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"),
-                owner="send_handler",
-                clock=clock,
-                connections=2,
-            ),
+            registration=Registration(sends=DynamoDbRequestedSends.from_environment()),
             chunk_size=environment.whole_number("SEND_CHUNK_SIZE", CHUNK_SIZE, lowest=1),
         ),
         once=RequestOnce(keys=DynamoDbIdempotencyKeys.from_environment(), clock=clock),
@@ -172,6 +161,7 @@ def _send(request: rest.Request) -> Response:
         KeyedRequest(
             club_id=send.club_id,
             key=key,
+            is_test=request.is_test,
             digest=idempotency.digest_of("POST", "/v1/sends", document),
             remaining_ms=round(request.remaining_s() * 1000),
             identify=lambda: requests.identify(send),
@@ -257,14 +247,15 @@ def _batch(request: rest.Request) -> Response:
         KeyedRequest(
             club_id=batch.club_id,
             key=key,
+            is_test=request.is_test,
             digest=idempotency.digest_of("POST", "/v1/sends/batch", document),
             remaining_ms=round(request.remaining_s() * 1000),
             identify=requests.new_identity,
             execute=execute,
         )
     )
-    stored = unpack_results(answer.body) if answer.replayed else None
-    body = json.dumps(stored or batch.body(answer.identity), ensure_ascii=False)  # guard: idempotency.stored_results
+    results = unpack_results(answer.body) if answer.replayed else batch.body(answer.identity)
+    body = json.dumps(results, ensure_ascii=False)  # guard: idempotency.stored_results
     return Response(HTTPStatus.OK, JSON, body, limits | _replayed(answer))
 
 
@@ -306,7 +297,7 @@ def _check(request: rest.Request, send: "SendRequest") -> None:
 
 
 def _caller(request: rest.Request) -> "Caller":
-    from functions.send_handler.request_send import Caller
+    from functions.send_handler.send_records import Caller
 
     # The trace of the caller, if the request has valid trace headers.
     trace = traces.parse(request.header(traces.PARENT), request.header(traces.STATE))
@@ -335,9 +326,9 @@ def _accepted(send_id: str, body: str, further: Mapping[str, str]) -> Response:
     logger,
     ahead=(
         *ON_KAFKA,
-        "functions.send_handler.accepted_sends",
         "functions.send_handler.dry_run",
         "functions.send_handler.list_templates",
+        "functions.send_handler.registration",
         "functions.send_handler.request_once",
         "functions.send_handler.preview_messages",
         "functions.send_handler.request_batch",
@@ -345,9 +336,7 @@ def _accepted(send_id: str, body: str, further: Mapping[str, str]) -> Response:
         "masscomm.directory.opensearch",
         "masscomm.http.unused_content",
         "masscomm.stores.audit_log.dynamodb",
-        "masscomm.stores.decision_log.dynamodb",
-        "masscomm.stores.delivery_ledger.dynamodb",
-        "masscomm.stores.idempotency_keys_dynamodb",
+        "masscomm.stores.idempotency_keys.dynamodb",
         "masscomm.stores.request_slots.dynamodb",
     ),
 )

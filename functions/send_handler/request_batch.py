@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from functions.send_handler.request_send import ANONYMOUS, AcceptedBody, Caller, RequestSend, accepted_of
-from functions.send_handler.send_records import SendIdentity
+from functions.send_handler.request_send import AcceptedBody, RequestSend, accepted_of
+from functions.send_handler.send_records import ANONYMOUS, Caller, SendIdentity
 from functions.send_handler.send_request import SendRequest, check_times, invalid_fields, parse_request
 from masscomm.aws.dynamodb import PART_BYTES
 from masscomm.clock import Clock
@@ -31,8 +31,6 @@ logger = logs.logger("send_handler")
 # Bounds of the errors of all sends, so that the response to the worst batch is below Lambda's limit of 6 MB.
 _ERRORS_A_BATCH = 5_000
 _LONGEST_NAME = 100
-# The stored results of earlier versions: they follow from the request and the identity of its first attempt.
-_NOT_STORED = "{}"
 
 
 class SmallSend(SendRequest):
@@ -163,10 +161,8 @@ def _packed(body: BatchBody) -> str:
     return b64encode(zlib.compress(json.dumps(body).encode())).decode()
 
 
-def unpack_results(stored: str) -> BatchBody | None:
-    """Return the stored results of a batch; None if an earlier version stored none."""
-    if stored == _NOT_STORED:
-        return None
+def unpack_results(stored: str) -> BatchBody:
+    """Return the stored results of a batch."""
     body: BatchBody = json.loads(zlib.decompress(b64decode(stored)))
     return body
 

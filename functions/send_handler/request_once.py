@@ -12,7 +12,7 @@ from masscomm.errors import MasscommError
 from masscomm.http.idempotency import other_request
 from masscomm.http.problem import Problem
 from masscomm.observability import logs
-from masscomm.stores.idempotency_keys import Claim, IdempotencyKeys, claim_id
+from masscomm.stores.idempotency_keys.port import Claim, IdempotencyKeys, claim_id
 from masscomm.texts import Text
 
 logger = logs.logger("send_handler")
@@ -26,6 +26,8 @@ class PartlyExecuted(Problem):
 class KeyedRequest:
     club_id: int
     key: str
+    # Whether it was requested with a test key.
+    is_test: bool
     # The digest of the request (masscomm.http.idempotency.digest_of).
     digest: str
     # The milliseconds within which Lambda certainly ends the attempt.
@@ -106,7 +108,7 @@ class RequestOnce:
 
     def _stored(self, keyed: KeyedRequest, owner: str, now_ms: int, until_ms: int) -> Claim:
         """Return the claim of the key: a new one of this attempt, or that of an earlier request."""
-        id_ = claim_id(keyed.club_id, keyed.key)
+        id_ = claim_id(keyed.club_id, keyed.key, is_test=keyed.is_test)
         try:
             new = keyed.identify()
         except Problem:

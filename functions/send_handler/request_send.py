@@ -4,29 +4,33 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, Literal, NotRequired, TypedDict
 from uuid import uuid4
 
-from functions.send_handler.accepted_sends import AcceptedSends, check_possible
+from functions.send_handler.registration import Registration, check_possible
 from functions.send_handler.request_once import PartlyExecuted
-from functions.send_handler.send_records import SendIdentity, chunks_of, record_of
+from functions.send_handler.send_records import (
+    ANONYMOUS,
+    Caller,
+    SendIdentity,
+    chunks_of,
+    count_chunks,
+    record_of,
+)
 from functions.send_handler.send_request import SendRequest
-from masscomm.chain.chunks import SMALL_SEND
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action, Result, audit_entry
 from masscomm.domain.categories import resolve_channels
-from masscomm.domain.channels import CHANNELS
-from masscomm.domain.ids import chunk_id, id_of_single_delivery
+from masscomm.domain.ids import chunk_id
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.domain.records import AudienceRequested
-from masscomm.domain.send_content import content_of_chunk, content_of_send
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.send_content import content_of_send, described
+from masscomm.domain.sends import Parts, Send, SendKey, Source
 from masscomm.domain.simulator import AUDIENCE as SIMULATORS
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import SEND_FLUSH_S, TOO_OLD_S
-from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
+from masscomm.errors import DeadLetter
 from masscomm.http.problem import FieldError, FieldErrorBody, Problem
 from masscomm.http.rest import Links
 from masscomm.kafka import topics
@@ -35,9 +39,7 @@ from masscomm.kafka.producer import Headers, Producer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import RECIPIENTS, SENDS_ACCEPTED
 from masscomm.stores.audit_log.port import AuditLog, record_or_log
-from masscomm.stores.decision_log.port import DecisionLog, unpack_decisions
-from masscomm.stores.delivery_ledger.port import DeliveryLedger, claim_for, refusal
-from masscomm.stores.send_controls import AcceptedSend, NamedSend, OtherSend, check_part, place_part
+from masscomm.stores.sends.port import OtherSend, check_part, place_part
 from masscomm.texts import Text
 
 logger = logs.logger("send_handler")
@@ -47,8 +49,9 @@ class AcceptedBody(TypedDict):
     """An accepted send."""
 
     send_id: str
-    status: Literal["accepted", "expanding"]
-    """expanding: the users of the audience are sought, so that `requested` is not known yet."""
+    status: Literal["accepted", "expanding", "failed"]
+    """expanding: the users of the audience are sought, so that `requested` is not known yet. failed: of a repeated
+    request whose audience could not be expanded."""
     requested: int | None
     """Distinct notifications: a user on a channel. Null while an audience is expanded."""
     duplicates: int
@@ -68,11 +71,13 @@ class Accepted:
     # None: the audience of the send is not expanded yet.
     requested: int | None
     duplicates: int
+    # Whether the audience of a send that is requested again could not be expanded.
+    has_failed: bool = False
 
     def body(self, warnings: Sequence[FieldError] = ()) -> AcceptedBody:
         body: AcceptedBody = {
             "send_id": self.send_id,
-            "status": "expanding" if self.requested is None else "accepted",
+            "status": "failed" if self.has_failed else "expanding" if self.requested is None else "accepted",
             "requested": self.requested,
             "duplicates": self.duplicates,
             "links": {"self": f"/v1/sends/{self.send_id}"},
@@ -83,24 +88,6 @@ class Accepted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Caller:
-    """The caller of the REST API."""
-
-    # The id of the API key, or another principal that the authorizer set.
-    principal: str = ""
-    trace: traces.Trace | None = None
-    # The principal with whose use the limit is counted.
-    counted_under: str = ""
-    # The limit of the API key; None: it has none.
-    recipients_a_day: int | None = None
-    # Whether the API key sends to simulator recipients only.
-    is_test: bool = False
-
-
-ANONYMOUS = Caller()
-
-
-@dataclass(frozen=True, kw_only=True)
 class RequestSend:
     """The use case that produces sends. Each function environment has one instance."""
 
@@ -108,54 +95,29 @@ class RequestSend:
     producer: Producer
     clock: Clock
     audit_log: AuditLog
-    accepted_sends: AcceptedSends
-    decision_log: DecisionLog
-    ledger: DeliveryLedger
+    registration: Registration
     # The number of recipients in each chunk of a new send.
     chunk_size: int = CHUNK_SIZE
 
     def identify(self, send: SendRequest) -> SendIdentity:
         """Return the identity of a new send. Raises the errors of check_possible."""
         identity = self.new_identity() if send.send_id is None else replace(self.new_identity(), send_id=send.send_id)
-        check_possible(send, identity.requested_at_ms, self.accepted_sends.controls)
+        check_possible(send, identity.requested_at_ms, self.registration.sends)
         return identity
 
     def check_id(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> None:
         """Check that a send may have the id that its caller chose. Nothing is stored: a request that is refused
         afterwards leaves the id free.
 
-        Raises Problem with status 409 if the id belongs to another send, and Retry or Stop from the store.
+        Raises Problem with status 409 if the id belongs to another send, and Retry or Stop from the register.
         """
         if send.send_id is None:
             return
+        sends = self.registration.sends
         with _other_send():
-            stored = self.accepted_sends.controls.registered(send.send_id)
-            if stored is not None:
-                check_part(stored, self._named(send, identity, caller), send.part_index, send.part_digest())
-                return
-            # A small send by Kafka is not registered: its first chunk has the first decisions.
-            packed = self.decision_log.find(chunk_id(send.send_id, 0))
-            if packed is not None:  # guard: named_sends.decided_send
-                chunk = list(islice(chunks_of(_users(send), send.recipient_data, identity.chunk_size), 1))
-                users = list(chunk[0]) if chunk else []
-                content = _content(send, identity)
-                unpack_decisions(packed, positions=list(range(len(users))), user_ids=users, send=content)
-            else:
-                self._check_leased(send, identity)
-
-    def _check_leased(self, send: SendRequest, identity: SendIdentity) -> None:
-        """Check that no send by Kafka to a single user has the id: without first decisions, the leases of its delivery
-        have its content. Raises OtherContent, OtherRecipients, Retry or Stop.
-        """
-        chunk = chunk_id(send.send_id or "", 0)
-        stored = self.ledger.claims([id_of_single_delivery(chunk, channel) for channel in CHANNELS])
-        if not stored:
-            return
-        record = record_of(send, identity, "", 0, 1, _users(send))
-        claim = claim_for(record.to_users, content_of_chunk(record, content_of_send(record)))
-        for other in stored.values():
-            if (refused := refusal(claim, other)) is not None:  # guard: named_sends.leased_send
-                raise refused
+            if (stored := sends.find(send.send_id)) is not None:
+                part = sends.part(send.send_id, send.part_index)
+                check_part(stored, _described(send, identity, caller), part, send.part_digest())
 
     def placed(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> SendIdentity:
         """Return the identity of a part of a send whose id the caller chose, which is the same for each repetition; of
@@ -167,26 +129,23 @@ class RequestSend:
             return identity
         with _other_send():
             stored, part = place_part(
-                self.accepted_sends.controls,
-                self._named(send, identity, caller),
+                self.registration.sends,
+                _described(send, identity, caller),
                 send.part_index,
                 send.part_digest(),
-                lambda size: sum(1 for _ in chunks_of(_users(send), send.recipient_data, size)),
+                lambda size: count_chunks(send, size),
             )
         return replace(
             identity,
             # A part may be requested until the send's send_at, next year; chunks of an earlier time are not counted.
             # guard: sends.late_part
-            requested_at_ms=max(stored.accepted_at_ms, identity.requested_at_ms - TOO_OLD_S * 1000 // 2),
-            chunk_size=identity.chunk_size if stored.named is None else stored.named.chunk_size,
+            requested_at_ms=max(stored.requested_at_ms, identity.requested_at_ms - TOO_OLD_S * 1000 // 2),
+            chunk_size=identity.chunk_size if stored.parts is None else stored.parts.chunk_size,
             first_chunk=part.first_chunk,
             chunk_count=part.chunk_count,
+            stored=stored,
+            is_produced=part.is_produced,
         )
-
-    def _named(self, send: SendRequest, identity: SendIdentity, caller: Caller) -> AcceptedSend:
-        """Return the send of a part, without parts."""
-        named = NamedSend(chunk_size=identity.chunk_size, part_count=send.part_count, parts={})
-        return replace(_accepted_send(send, identity, caller), named=named)
 
     def new_identity(self) -> SendIdentity:
         """Return an identity with a new id and the present time."""
@@ -195,14 +154,18 @@ class RequestSend:
     def produce(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> Accepted:
         """Produce the chunks of a send to send.api, and return when the broker has all of them.
 
-        A repeated call with the same identity produces the same records.
+        A repeated call with the same identity produces the same records, or none if the broker has them all.
 
-        Raises Problem with status 503 if Kafka did not accept every chunk (the accepted ones are processed) or 413, and
-        Retry or Stop from the schema registry.
+        Raises Problem with status 503 if Kafka did not accept every chunk (the accepted ones are processed), 413 or
+        409, and Retry or Stop from the schema registry or the register.
         """
         logs.note(send_id=identity.send_id)
+        if identity.is_produced:  # guard: named_sends.produced_part
+            return accepted_of(send, identity)
         with self.audited([send], identity.send_id, caller):
             self.produce_all([(send, identity)], caller)
+        if identity.stored is not None:
+            self.registration.mark_produced(identity.stored, send.part_index)
         accepted = accepted_of(send, identity)
         logger.info("send accepted", requested=accepted.requested)
         return accepted
@@ -239,10 +202,11 @@ class RequestSend:
         `produce`.
         """
         errors: list[Exception] = []
-        recorded = self.accepted_sends.begin([_accepted_send(*each, caller) for each in sends])
-        recorded_first = any(_is_recorded_first(send) for send, _ in sends)
-        if recorded_first:
-            recorded()
+        new = [_described(*each, caller) for each in sends if each[1].stored is None]
+        first = [each for each in new if each.is_listed]
+        with _other_send():
+            if first:  # guard: sends.registered_first
+                self.registration.register(first)
         spans = [
             traces.begin(
                 "send_handler",
@@ -257,9 +221,8 @@ class RequestSend:
                 self._queue(send, identity, caller, span.trace.headers, errors)
                 for (send, identity), span in zip(sends, spans, strict=True)
             )
+            self.registration.try_to_register([each for each in new if not each.is_listed])
             self.producer.flush(SEND_FLUSH_S)
-            if not recorded_first:
-                recorded()
             if errors:
                 _refuse(errors, records, sends[0][1].send_id)
         except Exception as error:
@@ -280,9 +243,8 @@ class RequestSend:
         if send.audience is not None:
             self._queue_audience(send, send.audience, identity, caller, headers, errors)
             return 1
-        users = _users(send)
         topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
-        chunks = list(chunks_of(users, send.recipient_data, identity.chunk_size))
+        chunks = list(chunks_of(send, identity.chunk_size))
         encoded = [
             self._encoded(send, identity, caller, topic, index, identity.chunk_count or len(chunks), chunk)
             for index, chunk in enumerate(chunks, identity.first_chunk)
@@ -308,7 +270,7 @@ class RequestSend:
             timestamp=identity.requested_at_ms,
             chunk_size=identity.chunk_size,
             audience=json.dumps(dict(SIMULATORS) if caller.is_test else audience),  # guard: simulator.audience
-            send=json.dumps(record_of(send, identity, caller.principal, 0, 1, []).to_avro()),
+            send=json.dumps(record_of(send, identity, caller, 0, 1, []).to_avro()),
             key_id=None if caller.recipients_a_day is None else caller.counted_under,
             recipients_a_day=caller.recipients_a_day,
         )
@@ -325,37 +287,26 @@ class RequestSend:
         count: int,
         users: Sequence[int],
     ) -> bytes:
-        record = record_of(send, identity, caller.principal, index, count, users)
+        record = record_of(send, identity, caller, index, count, users)
         return self.codec.encode(topic, "SendRequested", record.to_avro())
 
 
-def _is_recorded_first(send: SendRequest) -> bool:
-    return send.last_send_at_ms is not None or len(send.to_users) > SMALL_SEND or send.audience is not None
-
-
-def _accepted_send(send: SendRequest, identity: SendIdentity, caller: Caller) -> AcceptedSend:
-    return AcceptedSend(
-        send=SendKey(send.club_id, identity.send_id),
-        accepted_at_ms=identity.requested_at_ms,
-        send_at_ms=send.last_send_at_ms,
-        send_at_local=send.send_at_local,
-        expires_at_ms=send.expires_at_ms,
-        type=send.type,
-        users=send.recipients if send.audience is None else None,
+def _described(send: SendRequest, identity: SendIdentity, caller: Caller) -> Send:
+    """Return a requested send as it is registered; of one with parts, before any part is."""
+    parts = None if send.send_id is None else Parts(count=send.part_count, chunk_size=identity.chunk_size)
+    is_to_audience = send.audience is not None
+    record = record_of(send, identity, caller, 0, 1, [])
+    return described(
+        record,
+        SendKey(send.club_id, identity.send_id),
+        Source.REST,
+        content=content_of_send(record),
+        chunks=None if is_to_audience or parts is not None else count_chunks(send, identity.chunk_size),
+        users=None if is_to_audience else send.recipients,
         channels=tuple(resolve_channels(send.type, send.channels, send.club_id)),
-        reference=send.reference,
-        is_test=caller.is_test,
-        content=_content(send, identity),
+        parts=parts,
+        is_to_audience=is_to_audience,
     )
-
-
-def _users(send: SendRequest) -> list[int]:
-    return list(dict.fromkeys(send.to_users))
-
-
-def _content(send: SendRequest, identity: SendIdentity) -> str:
-    """Return the digest of the content of the send's records."""
-    return content_of_send(record_of(send, identity, "", 0, 1, []))
 
 
 @contextmanager
@@ -365,7 +316,7 @@ def _other_send() -> Iterator[None]:
     """
     try:
         yield
-    except (OtherSend, OtherRecipients, OtherContent) as error:
+    except OtherSend as error:
         message = Text.SEND_ID_OF_OTHERS.filled()
         raise Problem(409, Text.SEND_ID_IN_USE.filled(), errors=[FieldError("send_id", message)]) from error
 
@@ -373,12 +324,13 @@ def _other_send() -> Iterator[None]:
 def accepted_of(send: SendRequest, identity: SendIdentity) -> Accepted:
     """Return the counts of an accepted send."""
     users = send.recipients
+    requested: int | None = users * len(resolve_channels(send.type, send.channels, send.club_id))
+    expansion = None if identity.stored is None else identity.stored.expansion
+    if send.audience is not None:
+        requested = None if expansion is None else expansion.requested
+    failed = expansion is not None and expansion.error is not None
     return Accepted(
-        send_id=identity.send_id,
-        requested=None
-        if send.audience is not None
-        else users * len(resolve_channels(send.type, send.channels, send.club_id)),
-        duplicates=len(send.to_users) - users,
+        send_id=identity.send_id, requested=requested, duplicates=len(send.to_users) - users, has_failed=failed
     )
 
 

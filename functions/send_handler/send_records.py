@@ -1,15 +1,35 @@
 """The records of a send, made from its request. Their ids are the same in every attempt to request it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import batched
 
 from functions.send_handler.send_request import SendRequest, bytes_of
 from masscomm.domain.limits import CHUNK_RECIPIENT_DATA_BYTES, CHUNK_SIZE
 from masscomm.domain.records import SendRequested
+from masscomm.domain.sends import Send
+from masscomm.observability import traces
 
 # In a record, the position of each recipient is added, with at most four digits.
 _CHUNK_BYTES = CHUNK_RECIPIENT_DATA_BYTES - 4 * CHUNK_SIZE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caller:
+    """The caller of the REST API."""
+
+    # The id of the API key, or another principal that the authorizer set.
+    principal: str = ""
+    trace: traces.Trace | None = None
+    # The principal with whose use the limit is counted.
+    counted_under: str = ""
+    # The limit of the API key; None: it has none.
+    recipients_a_day: int | None = None
+    # Whether the API key sends to simulator recipients only.
+    is_test: bool = False
+
+
+ANONYMOUS = Caller()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +47,13 @@ class SendIdentity:
     # the first record of the part.
     first_chunk: int = 0
     chunk_count: int | None = None
+    # Of a part: the registered send, and whether the broker has all records of the part.
+    stored: Send | None = None
+    is_produced: bool = False
 
 
 def record_of(
-    send: SendRequest, identity: SendIdentity, principal: str, index: int, count: int, users: Sequence[int]
+    send: SendRequest, identity: SendIdentity, caller: Caller, index: int, count: int, users: Sequence[int]
 ) -> SendRequested:
     """Return a record of a send. It has no recipients if audience_expander adds them."""
     return SendRequested(
@@ -58,16 +81,21 @@ def record_of(
         send_at_local=send.send_at_local,
         collapse_key=send.collapse_key,
         reference=send.reference,
-        principal=principal or None,
+        principal=caller.principal or None,
+        is_test=caller.is_test,
     )
 
 
-def chunks_of(
-    users: Sequence[int], recipient_data: Mapping[str, Mapping[str, str]], size: int
-) -> Iterator[Sequence[int]]:
+def count_chunks(send: SendRequest, size: int) -> int:
+    """Return the number of a send's chunks."""
+    return sum(1 for _ in chunks_of(send, size))
+
+
+def chunks_of(send: SendRequest, size: int) -> Iterator[Sequence[int]]:
     """Yield the recipients of each chunk: at most `size`, with at most CHUNK_RECIPIENT_DATA_BYTES of own variables. A
     repeated request has the same chunks.
     """
+    users, recipient_data = list(dict.fromkeys(send.to_users)), send.recipient_data
     if not recipient_data:
         yield from batched(users, size, strict=False)
         return

@@ -21,6 +21,7 @@ from functions.sends_api.routes.sends import SendsRoute
 from functions.sends_api.routes.user_notifications import UserNotificationsRoute
 from masscomm import environment
 from masscomm.clock import Clock, SystemClock
+from masscomm.domain.time_limits import COUNTS_WAIT_S
 from masscomm.http import rest
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.read_request import ReadRequest
@@ -30,11 +31,9 @@ from masscomm.observability import logs
 from masscomm.observability.invocation import observed
 from masscomm.operations.waiting import Waiting
 from masscomm.stores.audit_log.port import AuditLog
-from masscomm.stores.changed_sends import ChangedSends
 from masscomm.stores.delayed_records.port import DelayStore
-from masscomm.stores.expansions import Expansions
 from masscomm.stores.metrics.port import MetricsStore
-from masscomm.stores.send_controls import SendControls
+from masscomm.stores.sends.port import Sends
 
 logger = logs.logger("sends_api")
 
@@ -66,23 +65,20 @@ class UseCases:
 @cache
 def bootstrap() -> UseCases:
     from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
-    from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
     from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
-    from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
     from masscomm.stores.metrics.postgres import PostgresMetricsStore
-    from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
+    from masscomm.stores.sends.dynamodb import DynamoDbSends
 
     clock = SystemClock()
     return use_cases(
-        PostgresMetricsStore.from_environment("sends_api"),
+        # A send is answered without its counts within a second.
+        PostgresMetricsStore.from_environment("sends_api", wait_s=COUNTS_WAIT_S),
         clock,
         timedelta(seconds=environment.number("METRICS_GRACE_S", 5)),
         Waiting.from_environment(clock),
-        DynamoDbSendControls.from_environment(),
+        DynamoDbSends.from_environment(),
         DynamoDbDelayStore.from_environment(),
         DynamoDbAuditLog.from_environment(),
-        DynamoDbExpansions.from_environment(),
-        DynamoDbChangedSends.from_environment(),
     )
 
 
@@ -91,25 +87,23 @@ def use_cases(
     clock: Clock,
     grace: timedelta,
     waiting: Waiting,
-    controls: SendControls,
+    sends: Sends,
     delay_store: DelayStore,
     audit_log: AuditLog,
-    expansions: Expansions | None = None,
-    changed: ChangedSends | None = None,
 ) -> UseCases:
     """Return the use cases over one metrics store. `waiting` limits the long polls."""
-    send_route = SendRoute(store, controls, clock, expansions)
-    control = Control(store, controls, delay_store, clock, audit_log, changed)
+    send_route = SendRoute(store, sends, clock)
+    control = Control(store, sends, delay_store, clock, audit_log)
     return UseCases(
         send_route,
         SendEventsRoute(send_route, waiting),
-        SendsRoute(store, controls, clock, expansions),
+        SendsRoute(store, sends, clock),
         CancelRoute(control),
         PauseRoute(control),
         ResumeRoute(control),
         RescheduleRoute(control),
-        RecipientsRoute(store, controls, clock),
-        NotificationRoute(store, controls, clock),
+        RecipientsRoute(store, sends, clock),
+        NotificationRoute(store, sends, clock),
         UserNotificationsRoute(store, clock, grace),
     )
 

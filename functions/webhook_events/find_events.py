@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 
 from functions.webhook_events.send_counts import ChangedCounts, CountedSend
 from masscomm.clock import Clock
-from masscomm.domain.send_controls import SendControl, SendKey
-from masscomm.domain.send_states import NO_RECIPIENTS, SendState, send_state
-from masscomm.domain.time_limits import CHANGED_SENDS_SETTLE_S, WEBHOOK_EVENTS_RESERVE_S
+from masscomm.domain.send_states import SendState, send_state
+from masscomm.domain.sends import Send, SendKey, Source
+from masscomm.domain.time_limits import WEBHOOK_EVENTS_FOUND_S, WEBHOOK_EVENTS_RESERVE_S
 from masscomm.domain.webhooks import Delivery, Endpoint, Event, EventType, event_id, payload
-from masscomm.http.parameters import rfc3339, time_of_ms
-from masscomm.stores.changed_sends import ChangedSend, ChangedSends, Position
-from masscomm.stores.expansions import Expansion, Expansions
-from masscomm.stores.send_controls import AcceptedSend, SendControls, accepted_of
+from masscomm.errors import Retry
+from masscomm.http.parameters import time_of_ms
+from masscomm.stores.sends.port import Announcement, Position, Sends
 from masscomm.stores.webhook_deliveries.port import WebhookDeliveries
 from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
 
@@ -34,6 +33,9 @@ _ENDS = {
     SendState.CANCELLED: EventType.CANCELLED,
     SendState.FAILED: EventType.FAILED,
 }
+
+
+type _Find = Callable[[SendKey], CountedSend | None]
 
 
 class Transition(NamedTuple):
@@ -52,11 +54,18 @@ class Transition(NamedTuple):
 class _Seen:
     """A send as it is now."""
 
-    send: SendKey
+    send: Send
     state: SendState
+    # None: no record is counted, or the counts are unknown.
     counted: CountedSend | None
-    control: SendControl
-    expansion: Expansion | None
+    counts_known: bool = True
+
+    @property
+    def requested_ms(self) -> int | None:
+        """Return the time of the request in milliseconds since the epoch; None if it is unknown."""
+        if self.counted is not None and self.counted.requested_at is not None:
+            return round(self.counted.requested_at.timestamp() * 1000)
+        return self.send.requested_at_ms if self.send.is_known else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +73,7 @@ class FindEvents:
     """The use case. Each function environment has one instance. Methods raise Retry or Stop."""
 
     counts: ChangedCounts
-    changed: ChangedSends
-    controls: SendControls
-    expansions: Expansions
+    sends: Sends
     endpoints: WebhookEndpoints
     deliveries: WebhookDeliveries
     clock: Clock
@@ -77,10 +84,16 @@ class FindEvents:
         """Record the events since the last sweep. Return the number of examined sends and of new deliveries.
 
         Each source has half of the invocation's time, so that neither delays the other; the next sweep continues.
+        Without the metrics database, changes of sends are found, with unknown counts; then its error is raised.
         """
         half_s = remaining_s() / 2
+        find: _Find | None = self.counts.find
+        try:
+            self.counts.end()
+        except Retry:
+            find = None
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="events") as pool:
-            controlled = self._examine_controlled(pool, self._receiving(pool), lambda: remaining_s() > half_s)
+            controlled = self._examine_controlled(pool, self._receiving(pool), find, lambda: remaining_s() > half_s)
             # The end is read before the endpoints: the changes up to it have no endpoint that is not read.
             end = self.counts.end()
             receiving = self._receiving(pool)
@@ -94,31 +107,41 @@ class FindEvents:
         return {club_id: each for club_id, each in found if any(one.enabled for one in each)}
 
     def _examine_controlled(
-        self, pool: ThreadPoolExecutor, receiving: Mapping[int, Sequence[Endpoint]], has_time: Callable[[], bool]
+        self,
+        pool: ThreadPoolExecutor,
+        receiving: Mapping[int, Sequence[Endpoint]],
+        find: _Find | None,
+        has_time: Callable[[], bool],
     ) -> tuple[int, int]:
         """Record the events of the sends whose control or expansion changes. Returns the numbers of examined sends and
         of new deliveries.
         """
         sends, deliveries = 0, 0
-        for some in batched(self.changed.all(), _BATCH, strict=False):
+        for some in batched(self.sends.announced(), _BATCH, strict=False):
             if not has_time():
                 break
-            added = pool.map(lambda each: self._examine_changed(each, receiving), some)
+            added = pool.map(lambda each: self._examine_changed(each, receiving, find), some)
             sends, deliveries = sends + len(some), deliveries + sum(added)
         return sends, deliveries
 
-    def _examine_changed(self, changed: ChangedSend, receiving: Mapping[int, Sequence[Endpoint]]) -> int:
+    def _examine_changed(
+        self,
+        changed: Announcement,
+        receiving: Mapping[int, Sequence[Endpoint]],
+        find: _Find | None,
+    ) -> int:
         """Record the events of a send. Return the number of new deliveries."""
-        send, added = changed.send, 0
-        began_ms = self.clock.now_ms()
-        if send.club_id in receiving:
-            counted, control = self.counts.find(send), self.controls.read([send])[send]
-            if control.fault is not None:  # guard: webhooks.unreadable_control
-                return added  # The change stays recorded, so that its events follow once the control can be read.
-            added = self._examine(send, counted, control, self.expansions.find(send), receiving)
-        # A request that recorded the change may not have stored it yet.
-        if changed.changed_at_ms <= began_ms - CHANGED_SENDS_SETTLE_S * 1000:  # guard: webhooks.change_may_follow
-            self.changed.remove(changed)
+        added = 0
+        if changed.send.club_id in receiving:
+            send = self.sends.read([changed.send]).get(changed.send, Send(key=changed.send))
+            # The announcement stays, so that its events follow once the send is known.
+            if send.control.fault is not None:  # guard: webhooks.unreadable_control
+                return added
+            if find is None and not send.is_known:  # guard: webhooks.unknown_send
+                return added
+            counted = None if find is None else find(changed.send)
+            added = self._examine(send, counted, receiving, counts_known=find is not None)
+        self.sends.forget(changed)
         return added
 
     def _examine_counted(
@@ -133,57 +156,52 @@ class FindEvents:
         """
         sends, deliveries = 0, 0
         while True:
-            position = self.changed.position()
+            position = self.sends.position()
             found = self.counts.since(position, end, receiving, limit=_BATCH)
-            controls = self.controls.read([each.send for each in found.sends]) if found.sends else {}
-            for each in found.sends:
-                if controls[each.send].fault is not None:
-                    self.changed.put(ChangedSend(send=each.send, changed_at_ms=self.clock.now_ms()))
-            readable = [each for each in found.sends if controls[each.send].fault is None]
-            added = pool.map(
-                lambda each, of=controls: self._examine(each.send, each, of[each.send], None, receiving), readable
-            )
+            stored = self.sends.read([each.send for each in found.sends]) if found.sends else {}
+            seen = [(stored.get(each.send, Send(key=each.send)), each) for each in found.sends]
+            for send, _ in seen:
+                if send.control.fault is not None:  # It is examined again once it can be read.
+                    self.sends.announce(send.key)
+            readable = [each for each in seen if each[0].control.fault is None]
+            added = pool.map(lambda pair: self._examine(pair[0], pair[1], receiving), readable)
             sends, deliveries = sends + len(found.sends), deliveries + sum(added)
             if found.position != position:
-                self.changed.move(found.position)
+                self.sends.move(found.position)
             if not found.more or not has_time():
                 return sends, deliveries
 
     def _examine(
         self,
-        send: SendKey,
+        send: Send,
         counted: CountedSend | None,
-        control: SendControl,
-        expansion: Expansion | None,
         receiving: Mapping[int, Sequence[Endpoint]],
+        *,
+        counts_known: bool = True,
     ) -> int:
         """Record the events of a send. Return the number of new deliveries."""
-        state = self._state(counted, control, expansion)
-        seen = _Seen(send=send, state=state, counted=counted, control=control, expansion=expansion)
-        added, at_ms = 0, 0
+        if counted is None and not send.is_known:
+            return 0  # Only its control is left.
+        now_ms = self.clock.now_ms()
+        state = send_state(send, None if counted is None else counted.counts, now_ms)
+        seen = _Seen(send=send, state=state, counted=counted, counts_known=counts_known)
+        added, at_ms, key = 0, 0, send.key
         for transition in _transitions(seen):
-            id_ = event_id(send.club_id, send.send_id, transition.name)
+            id_ = event_id(key.club_id, key.send_id, transition.name)
             if id_ in self._recorded:
                 at_ms = self._recorded[id_]
                 continue
+            # The record of an older event has expired: it would be announced again.
+            if transition.at_ms is not None and transition.at_ms < now_ms - WEBHOOK_EVENTS_FOUND_S * 1000:
+                continue  # guard: webhooks.expired_event
             # The deliveries of an endpoint are attempted in the order of their times.
             at_ms = max(self.clock.now_ms(), at_ms + 1)
             occurred_ms = at_ms if transition.at_ms is None else min(transition.at_ms, at_ms)
-            receivers = [each for each in receiving[send.club_id] if each.receives(transition.type, occurred_ms)]
+            receivers = [each for each in receiving[key.club_id] if each.receives(transition.type, occurred_ms)]
             if receivers:
                 at_ms, number = self._record(id_, transition, seen, receivers, at_ms)
                 added += number
         return added
-
-    def _state(self, counted: CountedSend | None, control: SendControl, expansion: Expansion | None) -> SendState:
-        now_ms = self.clock.now_ms()
-        is_empty = expansion is not None and expansion.requested == 0
-        return send_state(
-            counted.counts if counted is not None else NO_RECIPIENTS if is_empty else None,
-            cancelled=control.is_cancelled(now_ms),
-            paused=control.is_paused(now_ms),
-            failed=expansion is not None and expansion.error is not None,
-        )
 
     def _record(
         self, id_: str, transition: Transition, seen: _Seen, receivers: Sequence[Endpoint], at_ms: int
@@ -191,10 +209,10 @@ class FindEvents:
         """Record an event and its deliveries. Return the time of the recorded event and the number of new
         deliveries.
         """
-        data = _data(seen, transition, accepted_of(self.controls, seen.send))
+        data = _data(seen, transition)
         body = payload(id_, transition.type, time_of_ms(at_ms), data)
         event = self.deliveries.record(
-            Event(id=id_, type=transition.type, club_id=seen.send.club_id, at_ms=at_ms, body=body)
+            Event(id=id_, type=transition.type, club_id=seen.send.key.club_id, at_ms=at_ms, body=body)
         )
         for endpoint in receivers:
             # An event that an earlier sweep recorded is older than an endpoint that was created since then.
@@ -216,12 +234,10 @@ class FindEvents:
 
 def _transitions(seen: _Seen) -> Iterator[Transition]:
     """Yield the transitions that a send in this state has had, in order."""
-    counted, control = seen.counted, seen.control
-    requested_at = None if counted is None else counted.requested_at
-    requested_ms = None if requested_at is None else round(requested_at.timestamp() * 1000)
-    yield Transition(EventType.ACCEPTED, EventType.ACCEPTED, 1, requested_ms)
-    if seen.expansion is not None and seen.expansion.error is None:
-        yield Transition(EventType.EXPANDED, EventType.EXPANDED, 2)
+    control, expansion = seen.send.control, seen.send.expansion
+    yield Transition(EventType.ACCEPTED, EventType.ACCEPTED, 1, seen.requested_ms)
+    if expansion is not None and expansion.error is None:
+        yield Transition(EventType.EXPANDED, EventType.EXPANDED, 2, expansion.ended_at_ms)
     # A control has two numbers for each of its changes, so that the end is above a pause that was requested while the
     # end was not counted yet.
     number, paused_ms, resumed_ms = 2 * control.revision + 1, control.paused_at_ms, control.resumed_at_ms
@@ -230,29 +246,29 @@ def _transitions(seen: _Seen) -> Iterator[Transition]:
     elif resumed_ms is not None:
         yield Transition(EventType.RESUMED, f"{EventType.RESUMED}/{resumed_ms}", number, resumed_ms)
     if seen.state in _ENDS:
-        yield Transition(_ENDS[seen.state], _ENDS[seen.state], number + 3)
+        failed_ms = None if seen.state is not SendState.FAILED or expansion is None else expansion.ended_at_ms
+        # An expansion that failed can begin again, and fail again.
+        name = _ENDS[seen.state] if failed_ms is None else f"{EventType.FAILED}/{failed_ms}"
+        yield Transition(_ENDS[seen.state], name, number + 3, failed_ms)
 
 
-def _data(seen: _Seen, transition: Transition, accepted: AcceptedSend | None) -> Mapping[str, Any]:
+def _data(seen: _Seen, transition: Transition) -> Mapping[str, Any]:
     """Return the field `data` of an event: the send as it is counted now."""
-    counted, expansion = seen.counted, seen.expansion
+    send, counted = seen.send, seen.counted
     counts = None if counted is None else counted.counts
-    requested = counts.requested if counts is not None else None if expansion is None else expansion.requested
-    type_ = counted.type if counted is not None else None if accepted is None else accepted.type
-    requested_at = None if counted is None or counted.requested_at is None else rfc3339(counted.requested_at)
-    if requested_at is None and accepted is not None:
-        requested_at = time_of_ms(accepted.accepted_at_ms)
+    expanded = None if send.expansion is None else send.expansion.requested
     return {
-        "send_id": seen.send.send_id,
-        "club_id": seen.send.club_id,
-        "reference": None if accepted is None else accepted.reference,
-        "mode": None if accepted is None else "test" if accepted.is_test else "live",
-        "type": type_,
+        "send_id": send.key.send_id,
+        "club_id": send.key.club_id,
+        "reference": send.reference,
+        "mode": None if send.source is not Source.REST else "test" if send.is_test else "live",
+        "type": send.type if counted is None else counted.type,
         "status": seen.state,
         "sequence": transition.sequence,
-        "requested_at": requested_at,
-        "requested": requested,
+        "requested_at": None if seen.requested_ms is None else time_of_ms(seen.requested_ms),
+        "requested": expanded if counts is None else counts.requested,
         "duplicates": None if counted is None else counted.duplicates,
-        "totals": {} if counts is None else dict(sorted(counts.by_status.items())),
-        "links": {"self": f"/v1/sends/{seen.send.send_id}"},
+        "counts_known": seen.counts_known,
+        "totals": dict(sorted(counts.by_status.items())) if counts else {} if seen.counts_known else None,
+        "links": {"self": f"/v1/sends/{send.key.send_id}"},
     }

@@ -20,19 +20,15 @@ def bootstrap() -> "FindEvents":
     from functions.webhook_events.find_events import FindEvents
     from functions.webhook_events.send_counts import PostgresChangedCounts
     from masscomm.aws.authentication import database_url
-    from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
-    from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
     from masscomm.stores.metrics_database import connection_pool
-    from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
+    from masscomm.stores.sends.dynamodb import DynamoDbSends
     from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
     from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 
     counts = connection_pool(database_url(environment.required("METRICS_DATABASE_URL")), "webhook_events")
     return FindEvents(
         counts=PostgresChangedCounts(counts),
-        changed=DynamoDbChangedSends.from_environment(),
-        controls=DynamoDbSendControls.from_environment(),
-        expansions=DynamoDbExpansions.from_environment(),
+        sends=DynamoDbSends.from_environment(),
         endpoints=DynamoDbWebhookEndpoints.from_environment(),
         deliveries=DynamoDbWebhookDeliveries.from_environment(),
         clock=SystemClock(),

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from masscomm.domain.send_controls import SendKey
 from masscomm.domain.send_states import SendCounts
-from masscomm.stores.changed_sends import Position
+from masscomm.domain.sends import SendKey
 from masscomm.stores.metrics_database import Pool, connected
+from masscomm.stores.sends.port import Position
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,11 +111,11 @@ ERASURE_REQUESTS = (
 CONNECT_OFFSETS_TOPIC = "connect.offsets"
 LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
 QUEUES, POLLS, KEYS = "broadcast_queues", "open_polls", "idempotency_keys"
-CONTROLS, USAGE, AUDIT = "cancelled_sends", "key_usage", "audit_log"
-EXPANSIONS = "audience_expansions"
-ENDPOINTS, WEBHOOKS, CHANGES = "webhook_endpoints", "webhook_deliveries", "changed_sends"
+SENDS, USAGE, AUDIT = "sends", "key_usage", "audit_log"
+ENDPOINTS, WEBHOOKS = "webhook_endpoints", "webhook_deliveries"
 # The index of the delayed records by their sends.
 BY_SEND = "by_send"
+LISTED = "listed"
 # The table of API keys, which the authorizer uses, too.
 API_KEYS = "api_keys"
 # The index of that table that lists the keys.
@@ -177,7 +177,7 @@ PROFILES = {
         warmth=Warmth.SNAPSTART,
         indices=DIRECTORY,
         requests=_LOOK_UPS,
-        tables=(WAITING, DECISIONS, QUEUES, CONTROLS),
+        tables=(WAITING, DECISIONS, QUEUES, SENDS),
         asks_cdc=True,
     ),
     "builder": Profile(
@@ -185,7 +185,7 @@ PROFILES = {
         indices=DIRECTORY,
         requests=_LOOK_UPS,
         tables=(DECISIONS,),
-        tables_read=(CONTROLS,),
+        tables_read=(SENDS,),
         asks_cdc=True,
     ),
     "delivery": Profile(
@@ -193,7 +193,7 @@ PROFILES = {
         indices=(*DIRECTORY, "suppressions"),
         requests=_LOOK_UPS,
         tables=(LEDGER, WAITING),
-        tables_read=(CONTROLS,),
+        tables_read=(SENDS,),
         asks_cdc=True,
         push=True,
         email=True,
@@ -224,7 +224,7 @@ PROFILES = {
     "scheduler": Profile(
         warmth=Warmth.NOTHING,
         tables=(WAITING,),
-        tables_read=(LEDGER, CONTROLS),
+        tables_read=(LEDGER, SENDS),
         table_indices=((WAITING, BY_SEND),),
         reads=(SEND_MONOLITH, SEND_API, RECHECK, BUILD, DELIVERY),
     ),
@@ -233,8 +233,7 @@ PROFILES = {
         # For the warnings about a send's texts.
         indices=("notification_templates",),
         requests=("POST notification_templates/_search",),
-        tables=(KEYS, CONTROLS, USAGE, AUDIT, POLLS),
-        tables_read=(DECISIONS, LEDGER),
+        tables=(KEYS, SENDS, USAGE, AUDIT, POLLS),
     ),
     "previews": Profile(
         warmth=Warmth.SNAPSTART,
@@ -245,7 +244,7 @@ PROFILES = {
             *_USERS_OF_CLUB,
         ),
         tables=(USAGE, POLLS),
-        tables_read=(CONTROLS,),
+        tables_read=(SENDS,),
     ),
     "preferences_handler": Profile(
         warmth=Warmth.SNAPSTART,
@@ -260,7 +259,7 @@ PROFILES = {
         warmth=Warmth.NOTHING,
         indices=DIRECTORY,
         requests=(*_LOOK_UPS, *_USERS_OF_CLUB),
-        tables=(EXPANSIONS, USAGE, CHANGES),
+        tables=(SENDS, USAGE),
         asks_cdc=True,
     ),
     "audiences": Profile(
@@ -274,15 +273,14 @@ PROFILES = {
     "sends_api": Profile(
         warmth=Warmth.SNAPSTART,
         database=METRICS_READER,
-        tables=(CONTROLS, WAITING, USAGE, AUDIT, CHANGES),
-        tables_read=(EXPANSIONS,),
-        table_indices=((WAITING, BY_SEND),),
+        tables=(SENDS, WAITING, USAGE, AUDIT),
+        table_indices=((WAITING, BY_SEND), (SENDS, LISTED)),
     ),
     "sends_stream": Profile(
         warmth=Warmth.SNAPSTART,
         database=METRICS_READER,
         tables=(POLLS, USAGE),
-        tables_read=(CONTROLS, EXPANSIONS),
+        tables_read=(SENDS,),
     ),
     "operations_handler": Profile(
         warmth=Warmth.SNAPSTART,
@@ -297,8 +295,8 @@ PROFILES = {
     "key_revocation": Profile(warmth=Warmth.SNAPSTART, tables=(API_KEYS, AUDIT, USAGE, POLLS)),
     "webhook_events": Profile(
         warmth=Warmth.NOTHING,
-        tables=(WEBHOOKS, CHANGES),
-        tables_read=(ENDPOINTS, CONTROLS, EXPANSIONS),
+        tables=(WEBHOOKS, SENDS),
+        tables_read=(ENDPOINTS,),
         database=METRICS_READER,
     ),
     "webhook_delivery": Profile(

@@ -46,7 +46,7 @@ from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import InMemoryProducer
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import delivery, entry
 
 APPLICATION = "arn:aws:sns:eu-central-1:000000000000:app/GCM/pacing"
@@ -94,7 +94,7 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
     os.environ |= {"AWS_ENDPOINT_URL_SNS": url}
     use_case = Deliver(
         directory=DirectoryWithDevices(),
-        controls=InMemorySendControls(),
+        sends=InMemorySends(),
         ledger=InMemoryDeliveryLedger(clock=clock),
         gateway=ProviderGateway(clock=clock, rate_limiters={"push": RateLimiter(clock, per_s=per_s)}),
         caller=Caller(

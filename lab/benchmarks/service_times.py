@@ -65,7 +65,7 @@ from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
-from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
+from masscomm.stores.sends.dynamodb import DynamoDbSends
 from tests.support.harness.chain import build, delivery, entry, registry_with_all_schemas, send
 from tests.support.servers.directory_tables import OpenSearchTables
 from tests.support.servers.opensearch_client import TestClient
@@ -125,7 +125,7 @@ class Chain:
                 clock=clock,
                 delay_store=InMemoryDelayStore(),
                 decision_log=decisions,
-                controls=DynamoDbSendControls(),
+                sends=DynamoDbSends(),
             ),
         )
         self.build = self._step(
@@ -136,7 +136,7 @@ class Chain:
                 templates=TemplateCache(self.directory, clock),
                 clock=clock,
                 decision_log=decisions,
-                controls=DynamoDbSendControls(),
+                sends=DynamoDbSends(),
             ),
         )
         self.deliver = self._step(
@@ -144,7 +144,7 @@ class Chain:
             topics.DELIVERY,
             Deliver(
                 directory=self.directory,
-                controls=DynamoDbSendControls(),
+                sends=DynamoDbSends(),
                 ledger=DynamoDbDeliveryLedger(table="delivery_ledger", owner=str(uuid4()), clock=clock),
                 gateway=ProviderGateway(
                     clock=clock,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from math import inf
+from math import ceil, inf
 from pathlib import Path
 
 from infra.cdk.config import ENVIRONMENTS, PROD, Environment
@@ -26,10 +26,11 @@ from lab.capacity.costs import a_month, by_the_hour, for_a_million, total
 from lab.capacity.figures import Figure, Trust
 from lab.capacity.limits import Change, Limit, environments_used, limits, raised_for
 from lab.capacity.plan import Plan
-from lab.capacity.prices import PRICES
-from lab.capacity.quotas import QUOTAS, sns_publish
+from lab.capacity.prices import PRICES, price
+from lab.capacity.quotas import QUOTAS, quota, sns_publish
 from lab.capacity.service_times import VCPU_MB, ServiceTimes, measured
-from lab.capacity.workload import Workload, sizes
+from lab.capacity.workload import Workload, register_item, sizes
+from masscomm.domain.time_limits import REGISTERED_SENDS_KEPT_S
 
 PAGE = Path(__file__).parents[2] / "docs" / "capacity.md"
 RATES = (1_000, 10_000, 50_000)
@@ -317,6 +318,26 @@ def _critical(plan: Plan, *, recipients: int = 0) -> list[str]:
     return [f"{played.critical.result.percentile(share) * 1000:,.0f} ms" for share in (0.5, 0.99)]
 
 
+def register() -> str:
+    """Return the table of what single sends by Kafka cost in the register of sends."""
+    item, most = register_item(), quota("dynamodb_new_table_writes")
+    units = 2 * ceil(item / 1_024)  # A transaction writes each item twice.
+    million = units * 1e6 * price("dynamodb_write_unit")
+    rows = []
+    for rate in (50, 1_000):
+        kept_gb = rate * REGISTERED_SENDS_KEPT_S * item / 1e9
+        rows.append(
+            [
+                f"{rate:,}/s",
+                f"{item} bytes",
+                f"{rate * units:,} write units/s, {rate * units / most:.0%} of a new table",
+                _dollars(million),
+                f"{kept_gb:,.0f} GB, {_dollars(kept_gb * price('dynamodb_gb_month'))} a month",
+            ]
+        )
+    return _table(("single sends", "an item", "writes", "a million", "kept for eight days"), rows)
+
+
 def prices() -> str:
     """Return the table of every price with its source."""
     return _sources(PRICES.values())
@@ -354,6 +375,7 @@ _MODEL: Mapping[str, Callable[[], str]] = {
     "changes": changes,
     "delivery": delivery,
     "slices": slices,
+    "register": register,
     "prices": prices,
     "quotas": quotas,
 }

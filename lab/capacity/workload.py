@@ -24,12 +24,14 @@ from masscomm.domain.records import (
     DeliveryRequested,
     SendRequested,
 )
+from masscomm.domain.sends import Send, SendKey, Source
 from masscomm.domain.statuses import Reason, Status
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.decision_log.port import Decisions, record_decisions
 from masscomm.stores.delivery_ledger.port import to_document
+from masscomm.stores.sends.dynamodb import item_of
 
 KB = 1024
 # Realistically large values of a user id, a time and a club id, because Avro encodes smaller numbers in fewer bytes.
@@ -167,6 +169,22 @@ def _delivery(build: BuildRequested) -> DeliveryRequested:
 
 def _outcome(parent: BuildRequested | DeliveryRequested, outcomes: Sequence[RecipientOutcome], step: str) -> AvroRecord:
     return outcome(parent, outcomes, channel="push", step=step, start=0, end=RANGE_SIZE, now_ms=_NOW_MS, directory=None)
+
+
+def register_item() -> int:
+    """Return the bytes of a single send by Kafka in the register of sends."""
+    send = Send(
+        key=SendKey(1_000_000, _ID),
+        source=Source.KAFKA,
+        requested_at_ms=10**12,
+        content="0" * 32,
+        recipients="0" * 16,
+        chunks=1,
+        type="match_reminder",
+        users=1,
+        channels=("push",),
+    )
+    return sum(len(name) + len(str(next(iter(value.values())))) for name, value in item_of(send, 10**9).items())
 
 
 def _ledger_item(workload: Workload) -> int:

@@ -121,6 +121,18 @@ def transact(client: Any, what: str, puts: Sequence[Mapping[str, Any]]) -> dict[
     return {}
 
 
+def write_together(client: Any, what: str, actions: Sequence[Mapping[str, Any]]) -> None:
+    """Carry out all actions (Put, Update) in one transaction, or none.
+
+    Raises:
+        ConditionFailed: The condition of an action is not met.
+        ItemRefused, Stop, Retry: as `answering`.
+    """
+    with answering(what):
+        # The token is that of `transact`.
+        client.transact_write_items(TransactItems=list(actions), ClientRequestToken=str(uuid4()))
+
+
 def read_items(client: Any, what: str, table: str, keys: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the items that exist under these distinct keys, in any order. Each read of 100 keys is consistent.
 

@@ -31,6 +31,7 @@ from masscomm.domain.records import (
     RecheckRequested,
     SendRequested,
 )
+from masscomm.domain.sends import SMALL_SEND
 from masscomm.domain.time_limits import TOO_OLD_S
 from masscomm.domain.units import unit_problem
 from masscomm.errors import DeadLetter
@@ -38,11 +39,8 @@ from masscomm.kafka.dead_letters import original_position
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.topics import lane_of
 
-# The largest number of recipients of a small send.
-SMALL_SEND = 100
 
-
-def chunk_of(send: SendRequested, record: KafkaRecord, content_digest: str | None = None) -> RecheckRequested:
+def chunk_of(send: SendRequested, record: KafkaRecord) -> RecheckRequested:
     """Return a request with the distinct recipients of a chunk (one record of a send), each at its first position in
     the list.
 
@@ -51,8 +49,6 @@ def chunk_of(send: SendRequested, record: KafkaRecord, content_digest: str | Non
     Args:
         record: The Kafka record of the chunk. If the send has no id, its id is derived from the record's original
             position.
-        content_digest: The digest of the chunk's content. The records derived from a chunk with a single recipient have
-            it, because the decision log, which compares the content of others, has no entry for it.
 
     Raises:
         DeadLetter: The headers with the original position are invalid.
@@ -73,8 +69,7 @@ def chunk_of(send: SendRequested, record: KafkaRecord, content_digest: str | Non
         user_ids=list(positions),
     )
     channels = resolve_channels(send.type, send.channels, send.club_id) if _is_countable(send, record) else []
-    own = RecheckFields(why="send", channels=channels, content_digest=content_digest if len(positions) == 1 else None)
-    return own.added_to(RecheckRequested, send, recipients)
+    return RecheckFields(why="send", channels=channels).added_to(RecheckRequested, send, recipients)
 
 
 def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> DeadLetter | None:

@@ -7,11 +7,11 @@ from masscomm.clock import Clock
 from masscomm.domain.delays import PAUSED
 from masscomm.domain.ids import envelope_id
 from masscomm.domain.records import BuildRequested, DeliveryRequested, ReceiptReceived, RecheckRequested
-from masscomm.domain.send_controls import SendControl, SendKey
+from masscomm.domain.sends import SendControl, SendKey
 from masscomm.kafka.avro import Codec
 from masscomm.observability.traces import Headers
 from masscomm.stores.delayed_records.port import DelayedRecord, DelayStore
-from masscomm.stores.send_controls import send_of
+from masscomm.stores.sends.port import send_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from masscomm.domain.ids import others_id
 from masscomm.domain.lanes import Lane
 from masscomm.domain.records import CARRIED, RecheckRequested
 from masscomm.domain.send_content import digest_of_fields
-from masscomm.domain.send_controls import SendControl
+from masscomm.domain.sends import Send, SendControl
 from masscomm.errors import DeadLetter
 
 # The fields that make up the content of a request. A producer that repeats a chunk of a send may set its times anew;
@@ -27,12 +27,8 @@ class Chunk(NamedTuple):
     # Whether the lane is already the broadcast queue to which derived records are produced.
     queued: bool = True
     send_at: int | None = None
-    # The digest of the content of a new send; "" for a recheck record, whose chunk was compared before.
-    content: str = ""
-    # Whether a producer of Kafka chose the id of the new send.
-    is_named: bool = False
-    # Whether the content of the send is registered, because it is compared with that of other records.
-    is_registered: bool = False
+    # The send as its new record describes it; None for a recheck record, whose chunk was compared before.
+    send: Send | None = None
     # Whether the send of these recipients is cancelled.
     cancelled: bool = False
     # The control of the send if the send is paused.
@@ -77,6 +73,6 @@ class Chunk(NamedTuple):
 
 def content_of(request: RecheckRequested) -> str:
     """Return a digest of the request's content. Channels are omitted, because the channels of a category may change
-    before a redelivery; those that a new send names are in `Chunk.content`.
+    before a redelivery; those that a new send names are in the content of the send.
     """
     return digest_of_fields(request, _CONTENT)

@@ -16,7 +16,7 @@ from masscomm.domain.outcomes import CANCELLED, EXPIRED
 from masscomm.domain.preferences import Decision, decide_by_user_settings
 from masscomm.domain.preferences import decide as decide_by_user
 from masscomm.domain.records import DeliveryRequested, Withdrawn
-from masscomm.domain.send_controls import SendControl
+from masscomm.domain.sends import SendControl
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import REGISTRAR_WAIT_S
 from masscomm.domain.users import Device, User, UserSettings

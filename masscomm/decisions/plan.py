@@ -22,7 +22,7 @@ from masscomm.domain.preferences import Decision, decide, needs_confirmation
 from masscomm.domain.quiet_hours import DELAY_REASON as _QUIET_HOURS
 from masscomm.domain.quiet_hours import decide_by_hours, group_by_end
 from masscomm.domain.records import BuildRequested, RecheckRequested
-from masscomm.domain.send_controls import SendControl
+from masscomm.domain.sends import SendControl
 from masscomm.domain.simulator import is_simulated, simulate
 from masscomm.domain.statuses import Status
 from masscomm.domain.users import User, UserSettings

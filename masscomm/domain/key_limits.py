@@ -42,6 +42,10 @@ class Window:
     def id(self) -> str:
         return f"{self.key_id}#{self.kind.name}#{self.start_s}"  # guard: limits.own_key
 
+    def use_id(self, amount: int, send_id: str) -> str:
+        """Return the id of the use for a send: another key or another amount is counted, too."""
+        return f"send#{self.key_id}#{send_id}#{amount}"  # guard: limits.use_of_a_key
+
     @property
     def end_s(self) -> int:
         return self.start_s + self.kind.window_s

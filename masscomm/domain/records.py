@@ -149,6 +149,8 @@ class SendRequested(ContentFields):
     principal: str | None = None
     # Instead of send_at, a date and time in each recipient's own time zone (masscomm.domain.local_times).
     send_at_local: str | None = None
+    # Whether it was requested with a test key.
+    is_test: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,8 +243,6 @@ class RecheckFields(OwnFields["RecheckRequested"]):
     waited_until: int | None = None
     waits: int = 0
     held: int = 0
-    # The digest of the content of a chunk with a single recipient (masscomm.domain.send_content).
-    content_digest: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,7 +273,6 @@ class BuildRequested(ContentFields, ChannelRecord):
     """
 
     waited_until: int | None = None
-    content_digest: str | None = None
 
     @property
     def since_ms(self) -> int:
@@ -335,8 +334,6 @@ class DeliveryFields(OwnFields["DeliveryRequested"]):
 @dataclass(frozen=True, kw_only=True)
 class DeliveryRequested(DeliveryFields, SendFields, ChannelRecord):
     """The messages for recipients at positions [range_start, range_end) on one channel."""
-
-    content_digest: str | None = None
 
     @property
     def since_ms(self) -> int:

@@ -3,14 +3,17 @@
 import json
 from collections.abc import Iterable
 from hashlib import blake2b
+from typing import Any
 
+from masscomm.domain.local_times import last_ms
 from masscomm.domain.records import SendRequested
+from masscomm.domain.sends import Send, SendKey, Source
 
 # The fields that differ between the chunks or the requests of one send. A producer that repeats a chunk may set its
 # times anew, and the topic decides the lane.
 _OF_A_CHUNK = (
     *("to_users", "recipient_data", "send_id", "chunk_index", "chunk_count"),
-    *("timestamp", "expires_at", "priority", "principal"),
+    *("timestamp", "expires_at", "priority", "principal", "is_test"),
 )
 _CONTENT = tuple(name for name in SendRequested.__dataclass_fields__ if name not in _OF_A_CHUNK)
 
@@ -26,6 +29,21 @@ def digest_of_fields(record: object, names: Iterable[str]) -> str:
 def content_of_send(send: SendRequested) -> str:
     """Return a digest of the content of a send, the same for each of its chunks and for each spelling of its times."""
     return digest_of_fields(send, _CONTENT)
+
+
+def described(record: SendRequested, key: SendKey, source: Source, **more: Any) -> Send:
+    """Return the send as one of its records describes it, with further values: its content at least."""
+    known = {
+        "requested_at_ms": record.timestamp,
+        "is_test": record.is_test and source is Source.REST,
+        "principal": record.principal,
+        "type": record.type,
+        "reference": record.reference,
+        "send_at_ms": record.send_at if record.send_at_local is None else last_ms(record.send_at_local),
+        "send_at_local": record.send_at_local,
+        "expires_at_ms": record.expires_at,
+    }
+    return Send(key=key, source=source, **(known | more))
 
 
 def content_of_chunk(send: SendRequested, content: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from masscomm.domain.sends import Send
 from masscomm.domain.statuses import TERMINAL, Status
 
 
@@ -54,9 +55,6 @@ BY_COUNTS: frozenset[SendState] = frozenset(
     {SendState.ACCEPTED, SendState.SCHEDULED, SendState.IN_PROGRESS, SendState.CANCELLED, SendState.ENDED}
 )
 
-# The counts of a send to an audience that has no users.
-NO_RECIPIENTS = SendCounts(chunk_count=0, chunks=0, requested=0, queued=0)
-
 
 def counted_state(counts: SendCounts) -> SendState:
     """Return the state of a send that is neither paused nor being cancelled: accepted, scheduled, in_progress,
@@ -89,30 +87,39 @@ def states_by_counts(states: Iterable[SendState]) -> tuple[SendState, ...]:
     wanted = set(states)
     if wanted & controlled:
         wanted |= (BY_COUNTS - FINAL) | {SendState.EXPANDING}
+    if SendState.FAILED in wanted:
+        # Chunks of a failed expansion may be counted.
+        wanted |= BY_COUNTS
     return tuple(sorted(wanted - controlled))
 
 
-def send_state(
-    counts: SendCounts | None,
-    *,
-    cancelled: bool = False,
-    paused: bool = False,
-    expanding: bool = False,
-    failed: bool = False,
-) -> SendState:
+def send_state(send: Send, counts: SendCounts | None, now_ms: int) -> SendState:
     """Return the state of a send.
 
     Args:
-        counts: The counts of the send; None if none of its records is counted.
-        cancelled: Whether its cancellation is recorded.
-        paused: Whether it is paused at present.
-        expanding: Whether the users of its audience are still sought.
-        failed: Whether its audience could not be expanded.
+        send: The send in the register.
+        counts: Its counts; None if none of its records is counted, or if the counts are unknown.
+        now_ms: The present time in milliseconds since the epoch.
+
+    Raises:
+        Retry: The item of the send cannot be read.
     """
-    if failed:
+    return state_by_register(send, None if counts is None else counted_state(counts), now_ms)
+
+
+def state_by_register(send: Send, counted: SendState | None, now_ms: int) -> SendState:
+    """Return the state of a send, given its state by counts; None if none of its records is counted, or if the counts
+    are unknown. Raises Retry if the item of the send cannot be read.
+    """
+    control, expansion = send.control, send.expansion
+    if expansion is not None and expansion.error is not None:
         state = SendState.FAILED
-    elif counts is not None:
-        state = counted_state(counts)
+    elif counted is not None:
+        state = counted
+    elif expansion is not None and expansion.requested == 0:
+        state = SendState.ENDED
+    elif send.is_to_audience and expansion is None:
+        state = SendState.EXPANDING
     else:
-        state = SendState.EXPANDING if expanding else SendState.ACCEPTED
-    return controlled_state(state, cancelled=cancelled, paused=paused)
+        state = SendState.SCHEDULED if send.waits(now_ms) else SendState.ACCEPTED
+    return controlled_state(state, cancelled=control.is_cancelled(now_ms), paused=control.is_paused(now_ms))

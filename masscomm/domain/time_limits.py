@@ -180,10 +180,11 @@ WEBHOOK_FAILING_DELIVERY_S = 12 * _HOUR_S
 WEBHOOK_EVENTS_RESERVE_S = 15.0
 # How long events and deliveries are kept.
 WEBHOOK_DELIVERIES_KEPT_S = 30 * _DAY_S
+# How long after it an event is found: an older one may have been recorded, and its record have expired.
+WEBHOOK_EVENTS_FOUND_S = 29 * _DAY_S
 
-# How long a changed send is examined again: the request that recorded it has ended. How long it is kept.
-CHANGED_SENDS_SETTLE_S = 90
-CHANGED_SENDS_KEPT_S = 8 * _DAY_S
+# How long the announcement of a changed send is kept.
+ANNOUNCEMENTS_KEPT_S = 8 * _DAY_S
 
 # --- broadcast queues -------------------------------------------------------------------------------------------------
 # How long an environment caches the queue of a tenant; the ages at which the queue lease of a broadcasting tenant is
@@ -201,6 +202,8 @@ QUEUE_PAUSE_S = 30.0
 # --- metrics requests -------------------------------------------------------------------------------------------------
 METRICS_CONNECT_S = 3
 METRICS_RECONNECT_S = 1
+# How long a request about a send waits for a connection: it can be answered without counts.
+COUNTS_WAIT_S = 0.8
 METRICS_STATEMENT_S = 10
 # Limits of the stream of changed metrics: the longest wait, the interval of its polls (each reads one row by its key),
 # the time reserved for the query after the wait, and the pause of a caller that gets no slot.
@@ -225,11 +228,11 @@ EXPANSION_HANDED_ON_S = _DAY_S // 2
 
 # --- retentions -------------------------------------------------------------------------------------------------------
 # How long the results of delivery are kept: a record that is replayed after this time is published again.
-LEDGER_KEPT_S = 7 * _DAY_S
+LEDGER_KEPT_S = 16 * _DAY_S
 # The item of a lease is kept longer than the recorded slices, so that a record without a lease item has no slices.
 LEASE_KEPT_S = LEDGER_KEPT_S + _DAY_S
 # How long decisions are kept: a record that is replayed after this time may get other decisions.
-DECISIONS_KEPT_S = 8 * _DAY_S
+DECISIONS_KEPT_S = 16 * _DAY_S
 # An event that is older than this when its record is produced is not counted: the clock of its producer is wrong.
 TOO_OLD_S = 40 * _DAY_S
 # How long the metrics job keeps the ids of counted records at least: a record that is produced again after this time is
@@ -242,18 +245,20 @@ DELAYED_KEPT_S = 30 * _DAY_S
 QUEUE_LEASES_KEPT_S = 7 * _DAY_S
 # How long an idempotency key is kept; afterwards it may be used for another request.
 IDEMPOTENCY_KEPT_S = _DAY_S
-# How long the cancellation of a send is kept: longer than any record of the send, whose send_at may be a year ahead.
-CANCELLATIONS_KEPT_S = 450 * _DAY_S
+# How long a send with a control is kept: longer than any record of the send, whose send_at may be a year ahead.
+CONTROLLED_SENDS_KEPT_S = 450 * _DAY_S
 # How long an entry of the audit log is kept.
 AUDIT_KEPT_S = 400 * _DAY_S
 # How long the use of a window of a key's limit is kept after its end: longer than a request with a key is repeated.
 KEY_USAGE_KEPT_S = 2 * _DAY_S
 # How long expired slots of polls are kept; DynamoDB deletes them later.
 POLL_SLOTS_KEPT_S = _HOUR_S
-# How long an accepted send is kept for requests that control it; metrics count it seconds after it was accepted.
-ACCEPTED_SENDS_KEPT_S = 8 * _DAY_S
-# How long expansions of audiences are kept: longer than the records that may be redelivered or replayed.
-EXPANSIONS_KEPT_S = 8 * _DAY_S
+# How long a send is registered after the latest of its times (masscomm.domain.sends): for as long its id is compared.
+REGISTERED_SENDS_KEPT_S = 8 * _DAY_S
+# How far back the register is searched for sends that are not counted.
+LISTED_SENDS_S = 8 * _DAY_S
+# How much longer than the send the chunks of its audience are kept: records may be redelivered or replayed until then.
+EXPANSIONS_OUTLIVE_S = 8 * _DAY_S
 # How long sent messages are kept for receipts: twice the longest delay of a receipt from a carrier or a mail server.
 SENT_MESSAGES_KEPT_S = 7 * _DAY_S
 SENT_MESSAGES_PURGE_S = float(_HOUR_S)
@@ -301,16 +306,17 @@ RULES: Mapping[str, str] = {
     "PRODUCER_MESSAGE_S <= SWEEP_FLUSH_S < SWEEP_RESERVE_S < timeout_s('scheduler')": (
         "the flush and the writes end before the function does"
     ),
-    "(366 + 3) * 86_400 + RETRY_LIFETIME_S + DELAYED_KEPT_S + kept_s('dead-letter') < CANCELLATIONS_KEPT_S": (
+    "(366 + 3) * 86_400 + RETRY_LIFETIME_S + DELAYED_KEPT_S + kept_s('dead-letter') < CONTROLLED_SENDS_KEPT_S": (
         "a cancelled send's last record finds the cancellation: after send_at, quiet hours, retries and a replay"
     ),
     "CLAIM_S + timeout_s('scheduler') + CHAIN_TIMEOUT_S < CONTROL_SWEPT_S": (
         "no record is stored under the earlier control after the last sweep for the send"
     ),
-    "PAUSE_LIMIT_S + RETRY_LIFETIME_S + DELAYED_KEPT_S < CANCELLATIONS_KEPT_S": "a pause reaches its limit",
+    "PAUSE_LIMIT_S + RETRY_LIFETIME_S + DELAYED_KEPT_S < CONTROLLED_SENDS_KEPT_S": "a pause reaches its limit",
     "CLOCK_SKEW_S < RESCHEDULE_MARGIN_S": "a send that can be moved is not released yet",
-    "kept_s('send.api') <= ACCEPTED_SENDS_KEPT_S": "a send is known until it is counted",
-    "CANCELLATIONS_KEPT_S < 2 * 366 * 86_400": "the table does not grow for ever",
+    "kept_s('send.api') <= REGISTERED_SENDS_KEPT_S": "a send is known until it is counted",
+    "LISTED_SENDS_S <= REGISTERED_SENDS_KEPT_S": "a listed send has its item",
+    "CONTROLLED_SENDS_KEPT_S < 2 * 366 * 86_400": "the table does not grow for ever",
     "366 * 86_400 < AUDIT_KEPT_S < 2 * 366 * 86_400": "the log covers a year, and does not grow for ever",
     "IDEMPOTENCY_KEPT_S + timeout_s('send_handler') < KEY_USAGE_KEPT_S": "a repeated request is not counted again",
     "timeout_s('scheduler') < CLAIM_S": "no second sweep claims a record while the first still releases it",
@@ -371,10 +377,8 @@ RULES: Mapping[str, str] = {
         "an endpoint has more time than one delivery, and its deliveries can be requested again"
     ),
     "WEBHOOK_FAILING_DELIVERY_S < sum(WEBHOOK_RETRY_DELAYS_S[:-1])": "a delivery reaches it while it is tried",
-    "max(timeout_s('sends_api'), timeout_s('audience_expander')) < CHANGED_SENDS_SETTLE_S": (
-        "a send is examined after its change"
-    ),
-    "CHANGED_SENDS_SETTLE_S < CHANGED_SENDS_KEPT_S < 2 * EXPANSIONS_KEPT_S": "an outage loses no change",
+    "WEBHOOK_EVENTS_FOUND_S < WEBHOOK_DELIVERIES_KEPT_S": "no event is recorded twice",
+    "86_400 < ANNOUNCEMENTS_KEPT_S <= REGISTERED_SENDS_KEPT_S": "an outage loses no change",
     "timeout_s('webhook_delivery') < WEBHOOK_SECRET_OVERLAP_S < WEBHOOK_DISABLED_AFTER_S": (
         "a receiver has time to change its secret, and the previous one ends"
     ),
@@ -392,6 +396,7 @@ RULES: Mapping[str, str] = {
     ),
     "QUEUE_SLOW_S < QUEUE_PAUSE_S < QUEUE_LEASE_MS / 1000": "the store is used again before a lease has ended",
     "QUEUE_LEASE_MS / 1000 < QUEUE_LEASES_KEPT_S": "a lease is kept until it has ended",
+    "COUNTS_WAIT_S < METRICS_CONNECT_S": "a send is answered sooner than its counts",
     "METRICS_RECONNECT_S <= METRICS_CONNECT_S < METRICS_STATEMENT_S": "a connection costs less than a query",
     "METRICS_CONNECT_S + METRICS_STATEMENT_S < timeout_s('metrics_handler')": "a slow query has an answer: 503",
     "STREAM_POLL_S < STREAM_RETRY_AFTER_S < STREAM_WAIT_S": "a poll asks several times",
@@ -407,13 +412,13 @@ RULES: Mapping[str, str] = {
     "REGISTRY_REQUEST_S + DIRECTORY_WAIT_S + EXPANSION_SHARE_S + 2 * OPENSEARCH_REQUEST_S + PRODUCER_MESSAGE_S "
     "< timeout_s('audience_expander') - FLUSH_RESERVE_S": "a share ends with a page of users, and is handed on",
     "EXPANSION_HANDED_ON_S + max(kept_s('audience'), kept_s('send.api'), REPLAYED_WITHIN_S + 86_400) "
-    "< EXPANSIONS_KEPT_S": "the last record of an audience finds its chunks, also if it is replayed",
+    "< EXPANSIONS_OUTLIVE_S": "the last record of an audience finds its chunks, also if it is replayed",
     "max(kept_s('send.monolith'), kept_s('send.api')) + RETRY_LIFETIME_S + kept_s('dead-letter') <= TOO_OLD_S": (
         "a record that comes again from its topic, by a retry or as a replayed letter is not too old to be counted"
     ),
     "2 * (SENT_MESSAGES_KEPT_S + sum(RECEIPT_RETRY_DELAYS_S)) < TOO_OLD_S": "nor is the outcome of a receipt",
     "TOO_OLD_S < ARCHIVE_KEPT_DAYS * 86_400": "an event that is counted is archived before its day is deleted",
-    "REPLAYED_WITHIN_S + 86_400 <= min(COUNTED_IDS_KEPT_S, LEDGER_KEPT_S, DECISIONS_KEPT_S, EXPANSIONS_KEPT_S)": (
+    "REPLAYED_WITHIN_S + 86_400 <= min(COUNTED_IDS_KEPT_S, LEDGER_KEPT_S, DECISIONS_KEPT_S, EXPANSIONS_OUTLIVE_S)": (
         "a replayed record is neither counted nor published again, also if its function is down for a day"
     ),
     "max(kept_s('send.monolith'), kept_s('send.api'), kept_s('delivery'), kept_s('outcome')) <= COUNTED_IDS_KEPT_S": (
@@ -442,8 +447,9 @@ RULES: Mapping[str, str] = {
         "the principal of a send is known until its last notification: after send_at, quiet hours and retries"
     ),
     "kept_s('delivery') < LEDGER_KEPT_S < LEASE_KEPT_S": "a replayed delivery record finds its results",
-    "max(kept_s('send.monolith'), kept_s('send.api'), kept_s('recheck'), kept_s('build')) < DECISIONS_KEPT_S": (
-        "a replayed record finds its decisions"
+    "REGISTERED_SENDS_KEPT_S + max(kept_s('send.monolith'), kept_s('send.api'), kept_s('audience'), kept_s('recheck')) "
+    "< min(DECISIONS_KEPT_S, LEDGER_KEPT_S, REGISTERED_SENDS_KEPT_S + EXPANSIONS_OUTLIVE_S)": (
+        "a send that is requested again while its id is compared finds its chunks, decisions and results"
     ),
     "max(kept_s('outcome'), kept_s('receipt')) <= SENT_MESSAGES_KEPT_S": "a replayed receipt finds its message",
     "kept_s('outcome') < RECIPIENT_LOG_KEPT_DAYS * 86_400 <= QUARANTINE_KEPT_DAYS * 86_400": (
@@ -455,7 +461,7 @@ RULES: Mapping[str, str] = {
     "ARCHIVE_KEPT_DAYS + 31 < REDELIVERED_KEPT_DAYS < 2 * 366": (
         "an archived record that was refused is not counted again, also if it was produced before its time"
     ),
-    "CANCELLATIONS_KEPT_S <= SENDS_KEPT_DAYS * 86_400 < 2 * 366 * 86_400": (
+    "CONTROLLED_SENDS_KEPT_S <= SENDS_KEPT_DAYS * 86_400 < 2 * 366 * 86_400": (
         "no record of a deleted send follows: not after send_at, quiet hours, retries and a replay"
     ),
     "RECIPIENT_LOG_KEPT_DAYS < ARCHIVE_KEPT_DAYS < 2 * 366": (

@@ -17,18 +17,20 @@ type Connection = psycopg.Connection[tuple[Any, ...]]
 type Pool = ConnectionPool[Connection]
 
 
-def connection_pool(database_url: str | Callable[[], str], function: str = "masscomm") -> Pool:
+def connection_pool(
+    database_url: str | Callable[[], str], function: str = "masscomm", *, wait_s: float = METRICS_CONNECT_S
+) -> Pool:
     """Return a connection pool for one Lambda environment. It holds one connection, because the environment serves
     one request at a time.
 
     The pool connects at the first request. A connection that was lost while the environment was frozen is replaced at
-    its next use.
+    its next use. A request waits `wait_s` for a connection.
     """
     return ConnectionPool(
         database_url,
         min_size=0,
         max_size=1,
-        timeout=METRICS_CONNECT_S,
+        timeout=wait_s,
         # By default, failed reconnections are repeated in the background with delays of up to minutes, while the
         # environment is frozen or even after the database has recovered. With a short time-out, each request connects
         # again instead.

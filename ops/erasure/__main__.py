@@ -105,11 +105,13 @@ def _stores(
         DynamoDb(Limits(connect_s=2, read_s=10, attempts=5)),
         ledger=environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"),
         waiting=environ.get("WAITING_TABLE", "waiting"),
+        sends=environ.get("SENDS_TABLE", "sends"),
         records=DelayedRecords(HttpSchemaRegistry(settings.registry_url)),
     )
     return {
         "delayed records": tables.erase_delayed,
         "delivery ledger": tables.erase_ledger,
+        "register of sends": tables.erase_sends,
         "log of recipients": partial(metrics_store.erase_log, connection),
         "archived records": partial(_erase_records, settings, connection, resources),
         "provider messages": indices.erase_messages,

@@ -1,4 +1,4 @@
-"""Erases a person from DynamoDB: from delayed records, and from the delivery ledger.
+"""Erases a person from DynamoDB: from delayed records, the delivery ledger and the register of sends.
 
 The decision log contains no user ids, only digests of a record's recipients and content, and decisions by position. The
 tables of broadcast queues and of idempotency keys contain no user ids either.
@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of
+from masscomm.domain.sends import digest_of_users
 from masscomm.errors import Retry
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
-from masscomm.stores.delivery_ledger.dynamodb import LEASE, SLICE, part_key
+from masscomm.stores.delivery_ledger.dynamodb import SLICE, part_key
 from ops.erasure.delayed_records import DelayedRecords
 from ops.erasure.person import ERASED_USER, Person
 
@@ -26,6 +27,7 @@ class ItemTables:
         client: A client of class masscomm.aws.client.DynamoDb, or boto3's client.
         ledger: The name of the table of the delivery ledger.
         waiting: The name of the table of delayed records.
+        sends: The name of the table of the register of sends.
         records: Removes a person's data from a record.
         now_ms: The time in milliseconds since the epoch.
     """
@@ -36,12 +38,14 @@ class ItemTables:
         *,
         ledger: str,
         waiting: str,
+        sends: str,
         records: DelayedRecords,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._client = client
         self._ledger = ledger
         self._waiting = waiting
+        self._sends = sends
         self._delayed = DynamoDbDelayStore(table=waiting, client=client)
         self._records = records
         self._now_ms = now_ms
@@ -77,6 +81,30 @@ class ItemTables:
                 erased += sum(self._erase_slice(person, item) for item in page["Items"])
         return erased
 
+    def erase_sends(self, person: Person) -> int:
+        """Remove the digest of the recipients of each registered send to the person alone: it reveals the user id.
+        Return the number of changed items.
+        """
+        erased = 0
+        with answering("the register of sends"):
+            pages = self._client.get_paginator("scan").paginate(
+                TableName=self._sends,
+                FilterExpression="recipients = :alone",
+                ExpressionAttributeValues={":alone": {"S": digest_of_users([person.user_id])}},
+                ProjectionExpression="send_id, part",
+            )
+            for page in pages:
+                for item in page["Items"]:
+                    with suppress(ConditionFailed), answering("the register of sends"):
+                        self._client.update_item(
+                            TableName=self._sends,
+                            Key={name: item[name] for name in ("send_id", "part")},
+                            UpdateExpression="REMOVE recipients",
+                            ConditionExpression="attribute_exists(recipients)",
+                        )
+                        erased += 1
+        return erased
+
     def _erase_slice(self, person: Person, item: dict[str, Any]) -> bool:
         position, keys = int(item["part"]["S"].removeprefix(SLICE)), self._further_parts(item)
         texts = [item["decided"]["S"]]
@@ -89,7 +117,6 @@ class ItemTables:
         rows = [row for row, user_id in enumerate(document["user_ids"]) if user_id == person.user_id]
         if not rows:
             return False
-        self._erase_claim(item["record_id"])
         for row in rows:
             document["user_ids"][row] = ERASED_USER
             document["answers"][row] = [["erased", *answer[1:]] for answer in document["answers"][row]]
@@ -118,16 +145,6 @@ class ItemTables:
         for key in keys:
             self._client.delete_item(TableName=self._ledger, Key=key)
         return True
-
-    def _erase_claim(self, record_id: dict[str, Any]) -> None:
-        """Remove the claim of a record with a single recipient, which has a digest of the user id."""
-        with suppress(ConditionFailed), answering("the delivery ledger"):
-            self._client.update_item(
-                TableName=self._ledger,
-                Key={"record_id": record_id, "part": {"S": LEASE}},
-                UpdateExpression="REMOVE claim",
-                ConditionExpression="attribute_exists(claim)",
-            )
 
     @staticmethod
     def _further_parts(item: dict[str, Any]) -> list[dict[str, Any]]:

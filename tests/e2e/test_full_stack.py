@@ -244,7 +244,7 @@ def test_first_request_of_the_rest_page_works_as_pasted(config: StackConfig) -> 
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True)
     accepted = json.loads(done.stdout)
     with Client(config.gateway_url, key=config.api_key) as api:
-        *_, ended = api.follow(accepted["send_id"])
+        ended: Any = [*api.follow(accepted["send_id"])][-1]
     assert ended["totals"]["sent"] + ended["totals"]["delivered"] == accepted["requested"] > 0
     assert masscomm(config, "inbox", "--user", "42").count("It works.") > before
 
@@ -260,6 +260,7 @@ def test_audience_send_reaches_exactly_its_users(stack: RunningStack, config: St
     with Client(config.gateway_url, key=config.api_key) as api:
         accepted = api.send(type="announcement", club_id=1, channels=["push"], audience=audience, data=data)
         assert (accepted["status"], accepted["requested"]) == ("expanding", None)
+        ended: Any
         *earlier, ended = api.follow(accepted["send_id"], poll_s=0.1)
         recipients = list(api.recipients(accepted["send_id"]))
     expanding = [each for each in earlier if each["expansion"] is None or each["expansion"]["status"] != "ended"]
@@ -346,7 +347,7 @@ async def test_asynchronous_client_follows_a_send_of_the_stack(config: StackConf
     body: dict[str, Any] = {"type": "announcement", "club_id": 1, "data": {"title": "t", "body": "b"}}
     async with AsyncClient(config.gateway_url, key=config.api_key, attempts=1) as api:
         sent = await api.send(**body, to_users=[42])
-        ended = [send async for send in api.follow(sent["send_id"])][-1]
+        ended: Any = [send async for send in api.follow(sent["send_id"])][-1]
         assert ended["conservation"]["terminal"] == sent["requested"]
         assert {each["user_id"] async for each in api.recipients(sent["send_id"])} == {42}
         assert (await api.health())["lag"]

@@ -32,7 +32,7 @@ def expander_killed(bench: Bench, _: Send) -> None:
         lambda: kafka.fault(HoldAnswer(), when=produce_to(topics.AUDIENCE), after=1),
         lambda: store.fault(Hold(), when=_puts("progress"), after=1),
         lambda: store.fault(HoldAnswer(), when=_puts("progress"), after=1),
-        lambda: store.fault(HoldAnswer(), when=_puts("end")),
+        lambda: store.fault(HoldAnswer(), when=_ends),
         lambda: kafka.fault(Hold(), when=produce_to(topics.SEND_API), after=2),
         lambda: kafka.fault(HoldAnswer(), when=produce_to(topics.SEND_API), after=1),
         lambda: store.fault(Hold(), when=_puts("progress"), after=1),
@@ -82,7 +82,12 @@ def _send_to_all(bench: Bench) -> str:
     return send_id
 
 
+def _ends(request: Request) -> bool:
+    """Return whether a request stores the end of an expansion, which is announced in the same transaction."""
+    return dynamodb("sends", "TransactWriteItems")(request) and b'"expansion"' in request.body
+
+
 def _puts(part: str) -> Callable[[Request], bool]:
     """Return a condition for writes of items of an expansion, by the beginning of their sort key."""
-    is_put, name = dynamodb("audience_expansions", "PutItem"), f'"{part}'.encode()
+    is_put, name = dynamodb("sends", "PutItem"), f'"{part}'.encode()
     return lambda request: is_put(request) and name in request.body

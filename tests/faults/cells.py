@@ -320,6 +320,11 @@ CELLS = (
     Cell(name="Postgres killed", fault=processes.server_killed("postgres")),
     Cell(name="Spark killed", fault=processes.server_killed("spark")),
     Cell(
+        name="a send is controlled while Postgres and Spark are down",
+        fault=requesting.controlled_without_counts,
+        ci=True,
+    ),
+    Cell(
         name="a driver of the metrics job hangs while another one takes over",
         fault=counting.driver_is_replaced,
         load=Load(users=60),

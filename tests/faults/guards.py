@@ -163,11 +163,6 @@ MUTANTS = (
         Always(),
         cell="an opt-out between two deliveries of one batch",
     ),
-    Mutant(
-        "delivery_ledger.other_recipients",
-        "Other recipients under a recorded id have outcomes, also without a claim.",
-        Never(),
-    ),
     Mutant("integers.canonical", "An integer from outside has one spelling.", Becomes("decoded is None")),
     Mutant(
         "tokens.time_of_any_size",
@@ -178,11 +173,6 @@ MUTANTS = (
         "dead_letters.marked_topic",
         "A mark concerns no dead letter of a topic that was created again.",
         Becomes("True"),
-    ),
-    Mutant(
-        "delivery_ledger.other_claim",
-        "Another content for a single user under a used send_id is dead-lettered.",
-        Never(),
     ),
     Mutant(
         "delivery_ledger.write_retry",
@@ -259,7 +249,7 @@ MUTANTS = (
     Mutant(
         "sends.late_part",
         "A part of a send that was requested weeks after its first part is counted.",
-        Becomes("stored.accepted_at_ms"),
+        Becomes("stored.requested_at_ms"),
     ),
     Mutant(
         "receipts.too_old",
@@ -709,7 +699,6 @@ MUTANTS = (
     Mutant("delay_store.parts_of_a_copy", "The parts of a delayed record belong to one copy.", Becomes("item.id")),
     Mutant("delay_store.unreadable_item", "An unreadable item is skipped.", Never()),
     Mutant("send_controls.damaged_item", "A stored control that cannot be read concerns its send alone.", Never()),
-    Mutant("send_controls.damaged_send", "A stored acceptance that cannot be read concerns its send alone.", Never()),
     Mutant(
         "send_controls.unreadable", "Nothing is decided or published for a send whose control cannot be read.", Never()
     ),
@@ -909,7 +898,6 @@ MUTANTS = (
         "A template from which no message can be rendered does not replace the previous version.",
         Becomes("None"),
     ),
-    Mutant("accepted_sends.do_not_queue", "While DynamoDB hangs, only one send waits for its record.", Never()),
     Mutant(
         "templates.warnings_do_not_queue", "While the directory hangs, only one send waits for its warnings.", Never()
     ),
@@ -1033,18 +1021,6 @@ MUTANTS = (
         "sends.requested_does_not_fall", "The number of requested notifications does not fall.", Becomes("(name, each)")
     ),
     Mutant("sends.ended_is_requested", "No more notifications have ended than were requested.", Returns("totals")),
-    Mutant("sends.registered_by_kafka", "A send by Kafka is unknown until a record of it is counted.", Returns("send")),
-    Mutant(
-        "named_sends.content_of_chunks", "A send has one content, over REST and by Kafka.", Becomes("own == others")
-    ),
-    Mutant(
-        "named_sends.chunk_of_another_send",
-        "A chunk by Kafka with another content than its send is dead-lettered.",
-        Always(),
-    ),
-    Mutant("named_sends.decided_chunk", "Recipients of a chunk that was decided about get no second outcome.", Never()),
-    Mutant("named_sends.unregistered_send", "The first decisions of a small send are its content.", Removed()),
-    Mutant("named_sends.decided_send", "The id of a small send by Kafka is refused over REST.", Never()),
     Mutant("idempotency.refused_request", "A refused request leaves its idempotency key free.", Never()),
     Mutant("sends.unknown_category", "An unknown category over REST is refused.", Never()),
     Mutant("templates.unknown_template", "A template that does not exist is refused.", Never()),
@@ -1056,9 +1032,6 @@ MUTANTS = (
     ),
     Mutant("idempotency.partly_refused", "The key of a request with a part on Kafka stays bound.", Becomes("Problem")),
     Mutant("named_sends.other_content", "Other content under the id of a send is refused.", Never()),
-    Mutant(
-        "named_sends.leased_send", "A request under the id of a send by Kafka to a single user is refused.", Never()
-    ),
     Mutant("named_sends.other_recipients", "Other recipients of a part are refused.", Never()),
     Mutant(
         "named_sends.whole_with_its_last_part",
@@ -1101,8 +1074,6 @@ MUTANTS = (
         Becomes("chunk.cancelled"),
     ),
     Mutant("cancellations.ended_send", "A send that has ended is not cancelled.", Never()),
-    Mutant("cancellations.tenants_send", "A tenant cancels its own sends only.", Returns("send.send_id")),
-    Mutant("cancellations.hostile_send_id", "An id that no send has stops no batch.", Becomes("list(asked)")),
     Mutant(
         "dynamodb.consistent_read",
         "A cancellation takes effect with the next batch.",
@@ -1243,11 +1214,6 @@ MUTANTS = (
         "audiences.exceptions",
         "A user that an audience leaves out is not notified.",
         Returns("self.condition(user, settings)"),
-    ),
-    Mutant(
-        "audiences.recorded_chunk",
-        "The users of a chunk are recorded once.",
-        Becomes('"attribute_exists(part) OR attribute_not_exists(part)"'),
     ),
     Mutant("audiences.confirmed_directory", "A user who was created before the request is in the audience.", Removed()),
     Mutant("audiences.concurrent_expansion", "Of two concurrent expansions of an audience one continues.", Never()),
@@ -1593,13 +1559,6 @@ MUTANTS = (
     ),
     Mutant("client.removed_before", "The client takes a 404 after its own removal for success.", Never()),
     Mutant("client.unknown_send", "Following an unknown send ends.", Returns("error.status == httpx.codes.NOT_FOUND")),
-    Mutant("webhooks.announced_pause", "A pause of a send whose counts do not change is an event.", Removed()),
-    Mutant("webhooks.change_may_follow", "A send whose change may not be stored yet is examined again.", Always()),
-    Mutant(
-        "tenancy.accepted_send",
-        "A response or an event has nothing of another tenant's send with the same id.",
-        Becomes("accepted"),
-    ),
     Mutant("webhooks.random_order", "No endpoint is the last one in every sweep.", Removed()),
     Mutant(
         "webhooks.changed_again",
@@ -1616,5 +1575,35 @@ MUTANTS = (
         "unsubscribe.mandatory_category",
         "E-mails of mandatory categories have no unsubscribe header.",
         Becomes("False"),
+    ),
+    Mutant(
+        "sends.completed_registration", "A send whose registration was lost is registered with its record.", Never()
+    ),
+    Mutant("sends.record_of_another_send", "A record of another send under a used id is dead-lettered.", Never()),
+    Mutant("sends.same_send", "A send has one content, over REST and by Kafka.", Returns("self.key == other.key")),
+    Mutant("sends.hostile_send_id", "An id that no send has stops no batch.", Always()),
+    Mutant("sends.expired_item", "An expired send frees its id.", Becomes('"attribute_not_exists(send_id)"')),
+    Mutant("tenancy.registered_send", "A tenant reads and controls its own sends only.", Returns("self")),
+    Mutant("webhooks.unknown_send", "The events of a send that only counts know wait for the counts.", Never()),
+    Mutant("webhooks.expired_event", "An event is not announced again after its record has expired.", Removed()),
+    Mutant("tenancy.counted_send", "Counts of another tenant's send with the same id are not shown.", Removed()),
+    Mutant(
+        "audiences.failure_of_another_send",
+        "A dead-lettered record of another send does not mark a send as failed.",
+        Becomes("send is not None"),
+    ),
+    Mutant("audiences.registered_send", "A record of another send under a used id expands nothing.", Never()),
+    Mutant("audiences.replayed_letter", "The replay of a dead-lettered audience expands it.", Never()),
+    Mutant("idempotency.mode_of_a_key", "A rehearsal leaves the key of the live send free.", Becomes('""')),
+    Mutant("limits.use_of_a_key", "Another key and another amount are counted.", Returns("f'send#{send_id}'")),
+    Mutant("named_sends.produced_part", "A repeated part that the broker has produces nothing.", Never()),
+    Mutant("sends.registered_first", "A send that can be controlled is registered before it is produced.", Never()),
+    Mutant(
+        "delivery_ledger.other_recipients", "Other recipients under a recorded id have outcomes of their own.", Never()
+    ),
+    Mutant(
+        "audiences.recorded_chunk",
+        "The users of a chunk are recorded once.",
+        Becomes('self._put({"TableName": self._table, "Item": item})'),
     ),
 )

@@ -7,7 +7,7 @@ import httpx
 from functions.delivery.publish import UNRECORDED
 from local.emulators.sns_stand_in import Rule
 from masscomm.domain.delays import PAUSED
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import SendKey
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import LOOK_UP_VALID_S
 from masscomm.kafka import topics
@@ -174,3 +174,35 @@ def paused_while_killed(bench: Bench, send: Send) -> None:
     bench.kill("scheduler")
     bench.settle()
     assert list(store.of_send(held)) == []
+
+
+def controlled_without_counts(bench: Bench, send: Send) -> None:
+    """Pause, resume and cancel a send while neither its counts can be read nor the metrics job runs.
+
+    Each request succeeds, and says that the counts are unknown. Once both are back, the send ends as cancelled.
+    """
+    for server in ("spark", "postgres"):
+        bench.stack.stack.kill(server)
+    bench.stack.sns.answer(Rule(code="slow", delay_s=3.0))
+    send()
+    [sent] = bench.sends
+    sent.fates = {user_id: fate | {Status.CANCELLED.value} for user_id, fate in sent.fates.items()}
+    url, key = f"{bench.stack.config.gateway_url}/v1/sends", {"x-api-key": bench.stack.config.api_key}
+    with httpx.Client(headers=key, timeout=30, trust_env=False) as client:
+        one = f"{url}/{sent.send_id}"
+        until("the send is registered", lambda: client.get(one).status_code == httpx.codes.OK, every_s=0.1)
+        found = client.get(one).json()
+        assert (found["counts_known"], found["totals"]) == (False, None), found
+        for action in ("pause", "resume", "cancel"):
+            answer = client.post(f"{one}/{action}")
+            assert answer.status_code == httpx.codes.ACCEPTED, (action, answer.text)
+            assert answer.json().get("published_before") is None
+        assert client.get(one).json()["status"] == "cancelling"
+        listed = client.get(url, params={"club_id": str(CLUB)}).json()
+        assert listed["counts_known"] is False
+        assert sent.send_id in {row["send_id"] for row in listed["rows"]}
+        bench.stack.sns.clear()
+        for server in ("postgres", "spark"):
+            bench.stack.stack.restart(server)
+        until("the send has ended", lambda: bool(client.get(one).json()["complete"]), every_s=0.1)
+    bench.settle()

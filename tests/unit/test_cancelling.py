@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from functions.preference_checker import look_up
 from masscomm.decisions import messages, parts, plan
 from masscomm.domain.records import RecheckRequested, Taken
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import SendControl, SendKey
 from masscomm.domain.statuses import Reason, Status, merge
 from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry, Stop
 from masscomm.kafka import topics
-from masscomm.stores.send_controls import Cancellation
 from tests.support.harness.builder import Builder
 from tests.support.harness.chain import NOW, SEND_ID, build, delivery, ends, recheck, results_of, send
 from tests.support.harness.delivery import Delivery
@@ -27,7 +26,7 @@ from tests.support.harness.preference_checker import Checker
 from tests.support.harness.whole_chain import CHANNELS, USERS, WholeChain
 
 KEY = SendKey(7, SEND_ID)
-CANCELLATION = Cancellation(send=KEY, requested_at_ms=NOW, published_before=0)
+CANCELLED = SendControl(send=KEY, cancelled_at_ms=NOW, published_before=0)
 ENDED = ("cancelled", "cancelled")
 HOUR = 3_600_000
 
@@ -89,13 +88,14 @@ def test_chunks_that_arrive_after_the_cancellation_end() -> None:
 @pytest.fixture
 def checker() -> Checker:
     made = Checker()
-    made.controls.record(CANCELLATION)
+    made.register.control(CANCELLED)
     return made
 
 
 def test_one_read_serves_all_records_of_a_batch(checker: Checker) -> None:
-    checker.check(send([1, 2]), send([1, 2], send_id="other"), send([1, 2, 3], chunk_index=1, chunk_count=2))
-    assert checker.controls.reads == [{KEY, SendKey(7, "other")}]
+    chunks = [send([1, 2], chunk_index=index, chunk_count=9) for index in range(9)]
+    checker.check(*chunks, send([1, 2], send_id="other"))
+    assert checker.register.reads == [{KEY}]
     assert {each.send_id for each in checker.builds()} == {"other"}
 
 
@@ -106,9 +106,9 @@ def test_a_scheduled_send_does_not_wait_for_its_time(checker: Checker) -> None:
 
 
 def test_a_scheduled_part_is_cancelled_when_it_is_released(checker: Checker) -> None:
-    checker.controls.recorded.clear()
+    checker.register.sends.clear()
     assert checker.check(send([1, 2], send_at=NOW + HOUR)) == []
-    checker.controls.record(CANCELLATION)
+    checker.register.control(CANCELLED)
     checker.forget()
     checker.clock.advance(3_600)
     (item,) = checker.delay_store.items.values()
@@ -122,10 +122,10 @@ def test_a_scheduled_part_is_cancelled_when_it_is_released(checker: Checker) -> 
 
 def test_recorded_decisions_count_after_the_cancellation(checker: Checker) -> None:
     """The first delivery allowed both users: the second produces the same build record, and delivery cancels it."""
-    checker.controls.recorded.clear()
+    checker.register.sends.clear()
     checker.check(send([1, 2]))
     first = checker.builds()
-    checker.controls.record(CANCELLATION)
+    checker.register.control(CANCELLED)
     checker.check(send([1, 2]))
     assert checker.builds() == first * 2
     assert checker.outcomes() == []
@@ -150,13 +150,13 @@ def test_records_are_redelivered_while_the_store_is_down(error: Exception) -> No
     """While the store is down it is unknown whether the send is cancelled, so the records are redelivered."""
     checker, builder, deliverer = Checker(), Builder(), Delivery()
     for chain in (checker, builder, deliverer):
-        chain.controls.failing = error
+        chain.register.failing = error
     assert checker.check(send([1, 2])) == [0]
     assert builder.build(build([1, 2])) == [0]
     assert deliverer.deliver(delivery([1, 2])) == [0]
     assert checker.produced() == builder.produced() == deliverer.produced() == []
     assert deliverer.push.published == []
-    deliverer.controls.failing = None
+    deliverer.register.failing = None
     assert deliverer.deliver(delivery([1, 2])) == []
     assert len(deliverer.push.published) == 2
 
@@ -172,7 +172,7 @@ def builder() -> Builder:
 
 
 def test_a_build_record_of_a_cancelled_send_is_not_rendered(builder: Builder) -> None:
-    builder.controls.record(CANCELLATION)
+    builder.register.control(CANCELLED)
     assert builder.build(build([1, 2])) == []
     assert builder.deliveries() == []
     assert results_of(builder.outcomes()) == {(user_id, "push"): ENDED for user_id in (1, 2)}
@@ -183,7 +183,7 @@ def test_messages_written_before_the_cancellation_are_withdrawn(builder: Builder
     builder.build(build([1, 2]))
     (first,) = builder.deliveries()
     builder.forget()
-    builder.controls.record(CANCELLATION)
+    builder.register.control(CANCELLED)
     builder.build(build([1, 2]))
     (second,) = builder.deliveries()
     assert (second.record_id, second.positions) == (first.record_id, first.positions)
@@ -195,7 +195,7 @@ def test_messages_written_before_the_cancellation_are_withdrawn(builder: Builder
 
 
 def test_a_single_recipients_message_is_left_to_delivery(builder: Builder) -> None:
-    builder.controls.record(CANCELLATION)
+    builder.register.control(CANCELLED)
     builder.build(build([1]))
     assert [each.user_ids for each in builder.deliveries()] == [[1]]
 
@@ -210,7 +210,7 @@ def deliverer() -> Delivery:
 
 @pytest.mark.guarantee("cancelling.nothing_is_published_afterwards")
 def test_a_delivery_record_of_a_cancelled_send_is_not_published(deliverer: Delivery) -> None:
-    deliverer.controls.record(CANCELLATION)
+    deliverer.register.control(CANCELLED)
     other = replace(delivery([3]), record_id="other", send_id="other")
     assert deliverer.deliver(delivery([1, 2]), other) == []
     assert deliverer.published_arns() == ["arn-3"]
@@ -219,7 +219,7 @@ def test_a_delivery_record_of_a_cancelled_send_is_not_published(deliverer: Deliv
         (2, "push"): ENDED,
         (3, "push"): ("sent", None),
     }
-    assert len(deliverer.controls.reads) == 1
+    assert len(deliverer.register.reads) == 1
 
 
 def test_published_notifications_stay_sent(deliverer: Delivery) -> None:
@@ -229,7 +229,7 @@ def test_published_notifications_stay_sent(deliverer: Delivery) -> None:
     assert deliverer.deliver(delivery([1, 2]), environment=environment) == [0]
     deliverer.producer.fail = lambda *_: None
     deliverer.forget()
-    deliverer.controls.record(CANCELLATION)
+    deliverer.register.control(CANCELLED)
     assert deliverer.deliver(delivery([1, 2])) == []
     assert deliverer.published_arns() == ["arn-1", "arn-2"]
     assert results_of(deliverer.outcomes()) == {(1, "push"): ("sent", None), (2, "push"): ("sent", None)}
@@ -239,7 +239,7 @@ def test_a_partly_published_notification_stays_sent(deliverer: Delivery) -> None
     """The provider accepted the message for one of the first user's two devices before the record was delayed."""
     deliverer.put_device(11, 1)
     deliverer.put_user(2)
-    deliverer.controls.record(CANCELLATION)
+    deliverer.register.control(CANCELLED)
     delayed = delivery([1, 2], waits=1, taken=[Taken(position=0, target="11", message_id="m")])
     assert deliverer.deliver(delayed) == []
     assert deliverer.push.published == []

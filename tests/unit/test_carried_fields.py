@@ -39,6 +39,7 @@ OWN = {
     "channels",
     "priority",
     "send_at",
+    "is_test",
     "send_at_local",
     "principal",
 }

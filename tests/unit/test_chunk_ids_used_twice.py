@@ -1,8 +1,4 @@
-"""If a chunk index is used for several users, the first user is notified and the others fail, each with an outcome.
-
-With one recipient in a record, only the delivery ledger reveals this (docs/decisions/036): the decision log has no
-entry.
-"""
+"""If a chunk index is used for several users, the first user is notified and the others fail, each with an outcome."""
 
 import random
 from collections.abc import Iterable
@@ -14,15 +10,10 @@ import pytest
 from masscomm.domain.ids import ERASED_USER
 from masscomm.domain.outcomes import DEAD_LETTERED
 from masscomm.domain.records import SendRequested
-from masscomm.domain.send_content import content_of_send
-from masscomm.domain.send_controls import SendKey
 from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
-from masscomm.stores.decision_log.port import Decisions, record_decisions
-from masscomm.stores.send_controls import AcceptedSend
-from tests.support.harness.chain import NOW, SEND_ID, delivery, results_of, send
+from tests.support.harness.chain import NOW, delivery, results_of, send
 from tests.support.harness.delivery import Delivery
 from tests.support.harness.whole_chain import WholeChain
 
@@ -147,16 +138,6 @@ def test_a_chunk_repeated_at_another_time_is_no_dead_letter() -> None:
     assert len({record.record_id for record in chain.builds()}) == 1
 
 
-def test_decisions_recorded_without_content_count() -> None:
-    """Earlier versions recorded decisions without the send's content, so the content is not compared."""
-    positions, users = [0, 1], [1, 2]
-    log = InMemoryDecisionLog()
-    recorded = Decisions(positions=positions, user_ids=users, by_channel={"push": {0: DEAD_LETTERED}})
-    record_decisions(log, "r", recorded)
-    now = Decisions(positions=positions, user_ids=users, by_channel={}, content="c")
-    assert record_decisions(log, "r", now).by_channel == recorded.by_channel
-
-
 def _checked(chain: WholeChain, *sends: SendRequested, topic: str = topics.SEND_MONOLITH) -> None:
     """Process each send in a batch of its own."""
     for each in sends:
@@ -164,7 +145,7 @@ def _checked(chain: WholeChain, *sends: SendRequested, topic: str = topics.SEND_
 
 
 @pytest.mark.guarantee("send_ids.kafka_and_rest_are_one_send")
-@pytest.mark.kills(guard="named_sends.chunk_of_another_send")
+@pytest.mark.kills(guard="sends.same_send")
 @pytest.mark.parametrize(
     "other",
     [
@@ -189,7 +170,6 @@ def test_another_chunk_with_other_content_is_a_dead_letter(other: dict[str, Any]
     assert [record.user_ids for record in chain.builds()] == [[1], [3, 4]]
 
 
-@pytest.mark.kills(guard="named_sends.decided_chunk")
 def test_another_content_of_a_decided_chunk_has_no_outcome() -> None:
     """Its users have the outcomes of the first content; users of another chunk under its id have outcomes of their
     own.
@@ -202,7 +182,6 @@ def test_another_content_of_a_decided_chunk_has_no_outcome() -> None:
     assert results_of(chain.outcomes()) == {(3, "push"): FAILED, (4, "push"): FAILED}
 
 
-@pytest.mark.kills(guard="named_sends.unregistered_send")
 @pytest.mark.parametrize("users", [[1, 2], range(1, 201)])
 def test_other_channels_or_times_of_a_chunk_are_refused(users: Iterable[int]) -> None:
     chain = _chain()
@@ -217,9 +196,6 @@ def test_a_chunk_by_kafka_under_the_id_of_rest_is_refused() -> None:
     """A send over REST has the chunks of its requests only."""
     chain = _chain()
     by_rest = send([1, 2])
-    chain.controls.accept(
-        [AcceptedSend(send=SendKey(7, SEND_ID), accepted_at_ms=NOW, content=content_of_send(by_rest))]
-    )
     _checked(chain, by_rest, topic=topics.SEND_API)
     _checked(chain, replace(by_rest, chunk_index=1, chunk_count=2, to_users=[3]))
     assert len(chain.dead_letters()) == 1
@@ -233,23 +209,3 @@ def test_a_replayed_dead_letter_keeps_its_send() -> None:
     _checked(chain, *chunks, *chunks)
     assert chain.dead_letters() == []
     assert len({record.record_id for record in chain.builds()}) == 3
-
-
-def test_a_small_send_by_kafka_costs_no_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its content is in the decision log, or it has one recipient. Larger sends are registered once for a batch."""
-    chain = _chain()
-    sends = [send([1], send_id=f"s{number}") for number in range(3)] + [send([1, 2], send_id="s3")]
-    assert chain.run(chain.checker, *(chain.encoded(each, topics.SEND_MONOLITH) for each in sends)) == []
-    assert chain.controls.sends == {}
-    assert len(chain.controls.reads) == 1
-    chunks = [send([number + 1], chunk_index=number, chunk_count=9, send_id="s4") for number in range(9)]
-    registered, register = list[str](), chain.controls.register
-
-    def registering(asked: AcceptedSend) -> AcceptedSend:
-        registered.append(asked.send.send_id)
-        return register(asked)
-
-    monkeypatch.setattr(chain.controls, "register", registering)
-    for batch in (chunks[:5], chunks[5:]):
-        assert chain.run(chain.checker, *(chain.encoded(each, topics.SEND_MONOLITH) for each in batch)) == []
-    assert registered == ["s4"]

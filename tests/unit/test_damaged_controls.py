@@ -2,8 +2,8 @@
 
 import pytest
 
-from masscomm.domain.send_controls import SendControl, SendKey
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.domain.sends import SendControl, SendKey
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.builder import Builder
 from tests.support.harness.chain import SEND_ID, build, delivery, send
 from tests.support.harness.delivery import Delivery
@@ -13,8 +13,8 @@ OTHER_ID = "0b1c2d3e-0000-4000-8000-000000000007"
 DAMAGED = SendKey(7, SEND_ID)
 
 
-def damage(controls: InMemorySendControls) -> None:
-    controls.controls[DAMAGED] = SendControl(send=DAMAGED, fault="KeyError('revision')")
+def damage(controls: InMemorySends) -> None:
+    controls.control(SendControl(send=DAMAGED, fault="KeyError('revision')"))
 
 
 @pytest.mark.guarantee("controls.damaged_control_stops_its_send_alone")
@@ -22,11 +22,11 @@ def damage(controls: InMemorySendControls) -> None:
 @pytest.mark.kills(guard="send_controls.unreadable_delivery")
 def test_delivery_publishes_the_other_sends_of_its_batch() -> None:
     chain = Delivery()
-    damage(chain.controls)
+    damage(chain.register)
     other = delivery([2], record_id="33333333-3333-5333-8333-000000000002", send_id=OTHER_ID)
     assert chain.deliver(delivery([1]), other) == [0]
     assert chain.published_arns() == ["arn-2"]
-    del chain.controls.controls[DAMAGED]
+    del chain.register.sends[SEND_ID]
     assert chain.deliver(delivery([1])) == []
     assert chain.published_arns() == ["arn-1", "arn-2"]
 
@@ -37,7 +37,7 @@ def test_results_wait_until_the_control_can_be_read() -> None:
     chain = Delivery()
     assert chain.deliver(delivery([1])) == []
     chain.producer.produced.clear()
-    damage(chain.controls)
+    damage(chain.register)
     assert chain.deliver(delivery([1])) == [0]
     assert chain.outcomes() == []
 
@@ -45,7 +45,7 @@ def test_results_wait_until_the_control_can_be_read() -> None:
 @pytest.mark.guarantee("controls.damaged_control_stops_its_send_alone")
 def test_preference_checker_decides_about_other_sends() -> None:
     checker = Checker()
-    damage(checker.controls)
+    damage(checker.register)
     assert checker.check(send([1]), send([2], send_id=OTHER_ID)) == [0]
     assert {each.send_id for each in checker.builds()} == {OTHER_ID}
 
@@ -54,7 +54,7 @@ def test_preference_checker_decides_about_other_sends() -> None:
 def test_builder_builds_the_messages_of_other_sends() -> None:
     builder = Builder()
     builder.put_template("Hi", "There")
-    damage(builder.controls)
+    damage(builder.register)
     other = build([1, 2], record_id="11111111-1111-5111-8111-000000000002", send_id=OTHER_ID)
     assert builder.build(build([1, 2]), other) == [0]
     assert {each.send_id for each in builder.deliveries()} == {OTHER_ID}

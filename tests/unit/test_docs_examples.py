@@ -62,7 +62,7 @@ from masscomm.rendering.compiler import (
 from masscomm.rendering.templates import by_locale, choose, context_of, fields_of, literal_fields
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.metrics.port import ChannelTotals, SendTotals
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support import prose
 from tests.support.harness.send_api import SendApi
 from tests.support.servers.registry_server import ConfluentRegistry, serving
@@ -526,10 +526,10 @@ def totals_of(totals: ChannelTotals) -> dict[str, Any]:
         channels={"push": totals},
         watermark=at,
     )
-    route = SendRoute(InMemoryMetricsStore(sends={"s": send}, watermark=at), InMemorySendControls(), FixedClock())
+    route = SendRoute(InMemoryMetricsStore(sends={"s": send}, watermark=at), InMemorySends(), FixedClock())
     answer = route.answer("s", {}, ALL_CLUBS)
     assert answer["complete"]
-    return dict(answer["totals"])
+    return dict(answer["totals"] or {})
 
 
 # --- README.md, docs/production.md and docs/comparison.md -------------------------------------------------------------

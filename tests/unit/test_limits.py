@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from functions.preference_checker.check_preferences import CheckPreferences
-from functions.send_handler.accepted_sends import AcceptedSends
+from functions.send_handler.registration import Registration
 from functions.send_handler.request_send import RequestSend
 from functions.send_handler.send_request import SendRequest, parse_request
 from masscomm.chain.chunks import fault_of_send
@@ -24,8 +24,7 @@ from masscomm.observability import logs
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
-from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import NOW, Chain, entry
 
 VALID: dict[str, Any] = {"type": "news", "club_id": 7, "to_users": [1]}
@@ -111,21 +110,20 @@ class Path(Chain):
 
     def __init__(self) -> None:
         super().__init__()
+        self.register = InMemorySends(self.clock)
         self.handler = RequestSend(
             codec=self.codec,
             producer=self.producer,
             clock=self.clock,
             audit_log=InMemoryAuditLog(),
-            accepted_sends=AcceptedSends(controls=InMemorySendControls()),
-            decision_log=InMemoryDecisionLog(),
-            ledger=InMemoryDeliveryLedger(clock=self.clock),
+            registration=Registration(sends=self.register),
         )
         self.checker = CheckPreferences(
             directory=InMemoryDirectory(),
             clock=self.clock,
             delay_store=InMemoryDelayStore(),
             decision_log=InMemoryDecisionLog(),
-            controls=InMemorySendControls(),
+            sends=self.register,
         )
 
     def accepted(self, request: dict[str, Any]) -> bool:
@@ -180,7 +178,8 @@ def test_accepted_send_at_is_valid_for_a_skewed_clock(hours: int) -> None:
 
 
 def test_each_field_of_a_send_has_a_limit() -> None:
-    assert {field["name"] for field in own_schema("SendRequested")["fields"]} == set(limits.FIELDS_OF_SEND)
+    fields = {field["name"] for field in own_schema("SendRequested")["fields"] if field["type"] != "boolean"}
+    assert fields == set(limits.FIELDS_OF_SEND)
     unbounded = limits.FieldLimit()
     assert [name for name, limit in limits.FIELDS_OF_SEND.items() if limit == unbounded] == []
     texts = [each.name for each in dataclasses.fields(records.ContentFields) if "str" in str(each.type)]

@@ -1,7 +1,6 @@
 """A paused send: nothing is published during the pause, and each notification ends once after it."""
 
 import random
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -14,13 +13,13 @@ from functions.scheduler.release_due_records import ReleaseDueRecords, SweepResu
 from masscomm.decisions import messages, parts, plan
 from masscomm.domain.delays import PAUSED, RESUMED_AT_HEADER, RetrySchedule
 from masscomm.domain.records import RecheckRequested
-from masscomm.domain.send_controls import SendControl, SendKey
+from masscomm.domain.sends import Send, SendControl, SendKey, controlled
 from masscomm.domain.time_limits import CONTROL_SWEPT_S, LEDGER_KEPT_S, PAUSE_LIMIT_S, RETRY_LIFETIME_S
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.event import parse
 from masscomm.stores.delayed_records.port import ControlledSend
-from masscomm.stores.send_controls import Cancellation, change
+from masscomm.stores.sends.port import change
 from tests.support.contracts.delay_store import delayed_record
 from tests.support.harness.chain import NOW, SEND_ID, delivery, ends, entry, event, recheck, results_of, send
 from tests.support.harness.delivery import Delivery
@@ -31,36 +30,34 @@ KEY = SendKey(7, SEND_ID)
 HOUR = 3_600_000
 
 
+def set_control(chain: Checker | Delivery, **values: int | None) -> SendControl:
+    send = chain.register.find(SEND_ID) or Send(key=KEY)
+    return change(chain.register, send, lambda each: controlled(each, **values)).control
+
+
 def pause(chain: Checker | Delivery) -> SendControl:
-    now_ms = chain.clock.now_ms()
-    return change(chain.controls, KEY, lambda control: replace(control, paused_at_ms=now_ms), now_ms=now_ms)
+    return set_control(chain, paused_at_ms=chain.clock.now_ms())
 
 
 def resume(chain: Checker | Delivery) -> None:
     now_ms = chain.clock.now_ms()
-    change(
-        chain.controls,
-        KEY,
-        lambda control: replace(control, paused_at_ms=None, resumed_at_ms=now_ms),
-        now_ms=now_ms,
-    )
+    set_control(chain, paused_at_ms=None, resumed_at_ms=now_ms)
     chain.delay_store.put_controlled(ControlledSend(KEY, now_ms))
 
 
 def cancel(chain: Checker | Delivery) -> None:
-    chain.controls.record(Cancellation(send=KEY, requested_at_ms=NOW, published_before=0))
+    set_control(chain, cancelled_at_ms=NOW, published_before=0)
     chain.delay_store.put_controlled(ControlledSend(KEY, chain.clock.now_ms()))
 
 
 def move(chain: Checker, send_at_ms: int) -> None:
-    now_ms = chain.clock.now_ms()
-    change(chain.controls, KEY, lambda control: replace(control, send_at_ms=send_at_ms), now_ms=now_ms)
-    chain.delay_store.put_controlled(ControlledSend(KEY, now_ms))
+    set_control(chain, send_at_ms=send_at_ms)
+    chain.delay_store.put_controlled(ControlledSend(KEY, chain.clock.now_ms()))
 
 
 def sweep(chain: Checker | Delivery) -> SweepResult:
     scheduler = ReleaseDueRecords(
-        store=chain.delay_store, controls=chain.controls, producer=chain.producer, clock=chain.clock, logger=Logger()
+        store=chain.delay_store, sends=chain.register, producer=chain.producer, clock=chain.clock, logger=Logger()
     )
     return scheduler.sweep(lambda: 60)
 
@@ -374,7 +371,7 @@ def test_a_sweep_out_of_time_continues_later(checker: Checker) -> None:
     resume(checker)
     scheduler = ReleaseDueRecords(
         store=checker.delay_store,
-        controls=checker.controls,
+        sends=checker.register,
         producer=checker.producer,
         clock=checker.clock,
         logger=Logger(),
@@ -391,7 +388,7 @@ def _backlog(chain: Checker, due_ms: int, **values: object) -> None:
 def _sweep_in_part(chain: Checker) -> list[str]:
     """Sweep with time for a part of the records. Return the ids of the released records."""
     scheduler = ReleaseDueRecords(
-        store=chain.delay_store, controls=chain.controls, producer=chain.producer, clock=chain.clock, logger=Logger()
+        store=chain.delay_store, sends=chain.register, producer=chain.producer, clock=chain.clock, logger=Logger()
     )
     seconds = iter(range(25, 0, -1))
     assert not scheduler.sweep(lambda: next(seconds)).complete
@@ -419,18 +416,11 @@ def test_a_large_resumed_send_delays_no_due_record(checker: Checker) -> None:
 
 @pytest.mark.kills(guard="send_controls.error_of_one_send")
 def test_an_error_of_one_controlled_send_delays_no_other(checker: Checker) -> None:
-    bad, good = SendKey(6, SEND_ID), delayed_record(NOW + HOUR, send=KEY, delay_reason=PAUSED)
+    bad, good = SendKey(6, "bad"), delayed_record(NOW + HOUR, send=KEY, delay_reason=PAUSED)
     checker.delay_store.put_controlled(ControlledSend(bad, NOW))
     checker.delay_store.put(good, NOW)
     resume(checker)
-    read = checker.controls.read
-
-    def malformed(sends: Iterable[SendKey]) -> Mapping[SendKey, SendControl]:
-        if bad in (asked := list(sends)):
-            raise Retry("the control of a send is malformed")
-        return read(asked)
-
-    checker.controls.read = malformed  # type: ignore[method-assign]
+    checker.register.control(SendControl(send=bad, fault="KeyError"))
     with pytest.raises(Retry, match="malformed"):
         sweep(checker)
     assert [key for _, key, _, _ in checker.producer.produced] == [good.id.encode()]

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 import yaml
@@ -36,7 +37,8 @@ def stored() -> Iterator[str]:
 
 def test_documented_stores_are_the_existing_ones() -> None:
     named = [name for row in rows() for name in re.findall(r"`([^`]+)`", row[0])]
-    assert len(named) == len(set(named)), "a place has two rows"
+    twice = [name for name, rows_of in Counter(named).items() if rows_of > 1]
+    assert twice == ["sends"], "a place has two rows; DynamoDB and Postgres have a table of this name"
     assert set(named) == set(stored())
     assert {"archive", "access-log"} < set(named), "the buckets must be found"
 

@@ -1,5 +1,5 @@
-"""Two contents under one send_id for the same single user: the one that delivery claims first is delivered, and the
-other one is dead-lettered. Nothing else about a send is ever taken for another content.
+"""Two contents under one send_id for the same single user: the one that came first is delivered, and the other one is
+dead-lettered. Nothing else about a send is ever taken for another content.
 """
 
 import random
@@ -8,18 +8,12 @@ from typing import Any
 
 import pytest
 
-from masscomm.domain.ids import chunk_id, id_of_single_delivery
 from masscomm.domain.provider_errors import Transient
 from masscomm.domain.records import SendRequested
-from masscomm.domain.send_content import content_of_send
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import SendControl, SendKey
 from masscomm.domain.users import Template, User, UserSettings
-from masscomm.errors import Retry
 from masscomm.kafka import topics
-from masscomm.stores.delivery_ledger.port import claim_for
-from masscomm.stores.send_controls import change
-from tests.support.harness.chain import NOW, SEND_ID, delivery, results_of, send
-from tests.support.harness.delivery import Delivery
+from tests.support.harness.chain import NOW, SEND_ID, results_of, send
 from tests.support.harness.whole_chain import ThreeSteps, WholeChain
 
 SENT = ("sent", None)
@@ -39,7 +33,7 @@ def _bodies(chain: ThreeSteps) -> list[str]:
 
 
 @pytest.mark.guarantee("send_ids.one_content_of_a_single_user")
-@pytest.mark.kills(guard="delivery_ledger.other_claim")
+@pytest.mark.kills(guard="sends.record_of_another_send")
 @pytest.mark.parametrize(
     "other",
     [
@@ -64,20 +58,6 @@ def test_another_content_for_a_single_user_is_a_dead_letter(other: dict[str, Any
     assert {result.status for outcome in chain.outcomes() for result in outcome.results} == {"sent"}
 
 
-def test_another_content_over_rest_is_a_dead_letter() -> None:
-    chain = _chain()
-    assert chain.drive(FIRST, topics.SEND_MONOLITH) == []
-    assert chain.drive(replace(FIRST, reference="r", principal="key"), topics.SEND_API) == []
-    assert (_bodies(chain), len(chain.dead_letters())) == (["first"], 1)
-
-
-def test_send_handler_finds_the_claim_of_a_delivery() -> None:
-    chain = _chain()
-    assert chain.drive(FIRST, topics.SEND_MONOLITH) == []
-    record_id = id_of_single_delivery(chunk_id(SEND_ID, 0), "push")
-    assert chain.ledger.claims([record_id, "other"]) == {record_id: claim_for([1], content_of_send(FIRST))}
-
-
 def test_two_contents_in_one_batch_are_one_delivery() -> None:
     chain = _chain()
     sends = [chain.encoded(each, topics.SEND_MONOLITH, offset=n) for n, each in enumerate((FIRST, _other(), FIRST))]
@@ -95,49 +75,6 @@ def test_another_user_with_another_content_has_an_outcome() -> None:
     assert results_of(outcomes.values()) == {(1, "push"): SENT, (2, "push"): ("failed", "dead_letter")}
 
 
-def test_a_claim_of_a_killed_invocation_counts() -> None:
-    """Delivery was killed before it published the first content: a redelivery publishes it, and no other content."""
-    chain = _chain()
-    chain.ledger.fail = lambda method: Retry("killed") if method in ("record", "record_all") else None
-    chain.push.fail = lambda _: Transient("throttled", throttled=True)
-    assert chain.drive(FIRST, topics.SEND_MONOLITH) != []
-    chain.ledger.fail, chain.push.fail = lambda _: None, lambda _: None
-    first = chain.entries(topics.DELIVERY)
-    chain.clock.advance(60)
-    assert chain.run(chain.checker, chain.encoded(_other(), topics.SEND_MONOLITH)) == []
-    assert chain.run(chain.builder, *chain.entries(topics.BUILD)[1:]) == []
-    assert chain.run(chain.use_case, *chain.entries(topics.DELIVERY)[1:]) == []
-    assert (_bodies(chain), len(chain.dead_letters())) == ([], 1)
-    # An outcome of the dead letter would be that of the user's notification.
-    assert chain.outcomes() == []
-    assert chain.run(chain.use_case, *first) == []
-    assert _bodies(chain) == ["first"]
-
-
-def test_a_lease_without_a_claim_is_accepted() -> None:
-    """Earlier versions stored leases without claims, and produced records without digests."""
-    chain = Delivery()
-    assert chain.deliver(delivery([1])) == []
-    assert chain.deliver(delivery([1], content_digest="a")) == []
-    assert chain.deliver(delivery([1], content_digest="b")) == []
-    assert (chain.dead_letters(), chain.published_arns()) == ([], ["arn-1"])
-
-
-def test_a_record_without_a_digest_is_accepted() -> None:
-    chain = Delivery()
-    for digest in ("a", None, "a"):
-        assert chain.deliver(delivery([1], content_digest=digest)) == []
-    assert (chain.dead_letters(), chain.published_arns()) == ([], ["arn-1"])
-
-
-def test_several_recipients_have_no_digest() -> None:
-    """The decision log compares their content."""
-    chain = _chain()
-    assert chain.drive(send([1, 2], data=FIRST.data), topics.SEND_MONOLITH) == []
-    assert [(build.user_ids, build.content_digest) for build in chain.builds()] == [([1, 2], None)]
-    assert [(record.user_ids, record.content_digest) for record in chain.deliveries()] == [([1, 2], None)]
-
-
 # --- the same content ---
 
 
@@ -150,7 +87,7 @@ def test_a_repeated_chunk_with_other_times_is_accepted() -> None:
 
 
 def test_changes_in_the_directory_are_no_other_content() -> None:
-    """The digest is that of the request, not of the rendered text, the user or the devices."""
+    """The content is that of the request, not the rendered text, the user or the devices."""
     chain = _chain()
     plain = send([1], template="welcome")
     chain.directory.put(_template("one"))
@@ -163,17 +100,15 @@ def test_changes_in_the_directory_are_no_other_content() -> None:
 
 
 def test_a_delayed_recipient_keeps_the_content() -> None:
-    """Each delay produces a record with the same digest: a busy provider, and a pause of the send."""
+    """A busy provider and a pause of the send delay the recipient."""
     chain = _chain()
     chain.push.fail = lambda _: Transient("throttled", throttled=True)
     assert chain.drive(FIRST, topics.SEND_MONOLITH) == []
     chain.push.fail = lambda _: None
     assert chain.release() == []
-    key = SendKey(7, SEND_ID)
-    change(chain.controls, key, lambda control: replace(control, paused_at_ms=NOW), now_ms=NOW)
+    chain.register.control(SendControl(send=SendKey(7, SEND_ID), paused_at_ms=NOW))
     assert chain.drive(FIRST, topics.SEND_MONOLITH) == []
     assert (_bodies(chain), chain.dead_letters()) == (["first"], [])
-    assert {record.content_digest for record in chain.deliveries()} == {chain.builds()[0].content_digest}
 
 
 @pytest.mark.parametrize("seed", range(25))

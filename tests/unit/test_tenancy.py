@@ -20,7 +20,7 @@ from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
-from masscomm.domain.send_controls import SendControl, SendKey
+from masscomm.domain.sends import SendControl, SendKey
 from masscomm.domain.users import Template, User
 from masscomm.http import single_users
 from masscomm.http.parameters import rfc3339
@@ -29,11 +29,11 @@ from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.operations.waiting import Waiting
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
-from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
+from masscomm.stores.idempotency_keys.in_memory import InMemoryIdempotencyKeys
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
 from masscomm.stores.metrics.port import ChannelTotals, LogKey, LogRow, SendTotals
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
 from tests.support.harness.preferences_api import use_case as change_preferences
@@ -100,10 +100,10 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
         audit_log.record(
             audit_entry(Action.SEND_REQUESTED, club_id=club_id, at_ms=1, principal="canary", subject=f"{CLUB}")
         )
-    controls, key = InMemorySendControls(), SendKey(CLUB, "s")
+    controls, key = InMemorySends(), SendKey(CLUB, "s")
     # The send can be moved and resumed.
     send_at_ms = clock.now_ms() + 3_600_000
-    controls.controls[key] = SendControl(send=key, paused_at_ms=clock.now_ms(), send_at_ms=send_at_ms, revision=1)
+    controls.control(SendControl(send=key, paused_at_ms=clock.now_ms(), send_at_ms=send_at_ms))
     waiting = Waiting(clock, InMemoryRequestSlots())
     counted = metrics_handler.use_cases(store, clock, timedelta(), waiting)
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: counted)

@@ -27,7 +27,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.producer import Headers, Report
 from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import Context, send
 from tests.support.harness.delivery import Delivery
 from tests.support.harness.event_source import ENVELOPE, FunctionResponse, until
@@ -54,7 +54,7 @@ class DeliveryToTenants(Delivery):
                 clock=self.clock,
                 delay_store=self.delay_store,
                 decision_log=log,
-                controls=InMemorySendControls(),
+                sends=InMemorySends(),
                 lanes=OutputLanes(small_sends=SmallSends(burst=burst)),
             ),
             "builder": BuildMessages(
@@ -62,7 +62,7 @@ class DeliveryToTenants(Delivery):
                 templates=TemplateCache(self.directory, self.clock),
                 clock=self.clock,
                 decision_log=log,
-                controls=InMemorySendControls(),
+                sends=InMemorySends(),
             ),
             "delivery": self.use_case,
         }

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-from functions.sends_api.routes.controllable import Control
+from functions.sends_api.routes.controllable import Control, published_so_far
 from masscomm.domain.audit import Action
+from masscomm.domain.sends import Send, controlled
 from masscomm.http.body import check_empty
 from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
-from masscomm.stores.send_controls import Cancellation
 from masscomm.texts import Text
 
 
@@ -27,8 +27,8 @@ class CancelBody(TypedDict):
     send_id: str
     status: Literal["cancelling"]
     requested_at: str
-    published_before: int
-    """Notifications that were counted as published at the request."""
+    published_before: int | None
+    """Notifications that were counted as published at the request; null if the counts were unknown."""
     links: Links
 
 
@@ -49,28 +49,27 @@ class CancelRoute:
         Raises Problem (400 for a parameter or content, 404, 409 for a send that has ended) or Retry.
         """
         check_empty(content)
-        send = self.control.send(send_id, parameters, clubs)
-        cancellation = self.control.controls.find(send.key)
-        if cancellation is None:
-            if send.has_ended:  # guard: cancellations.ended_send
+        known = self.control.send(send_id, parameters, clubs)
+        now_ms, before = self.control.clock.now_ms(), published_so_far(known)
+
+        def cancelled(send: Send) -> Send:
+            if send.control.cancelled:
+                return send
+            return controlled(send, cancelled_at_ms=now_ms, published_before=before)
+
+        if not known.send.control.cancelled:
+            if self.control.has_ended(known):  # guard: cancellations.ended_send
                 raise Problem(409, Text.SEND_ENDED_NO_CANCEL.filled())
-            self.control.release_records(send.key)
-            cancellation = self.control.controls.record(
-                Cancellation(
-                    send=send.key, requested_at_ms=self.control.clock.now_ms(), published_before=send.published
-                )
-            )
-            self.control.audit(
-                Action.SEND_CANCELLED, send, principal, detail=f"{cancellation.published_before} published before"
-            )
-        return _body(cancellation)
-
-
-def _body(cancellation: Cancellation) -> CancelBody:
-    return {
-        "send_id": cancellation.send.send_id,
-        "status": "cancelling",
-        "requested_at": time_of_ms(cancellation.requested_at_ms),
-        "published_before": cancellation.published_before,
-        "links": {"self": f"/v1/sends/{cancellation.send.send_id}"},
-    }
+            self.control.release_records(known.key)
+        send = self.control.change(known, cancelled)
+        # A repeated request is no action.
+        if not known.send.control.cancelled and send.control.cancelled_at_ms == now_ms:
+            detail = "an unknown number" if before is None else str(before)
+            self.control.audit(Action.SEND_CANCELLED, known.key, principal, detail=f"{detail} published before")
+        return {
+            "send_id": send_id,
+            "status": "cancelling",
+            "requested_at": time_of_ms(send.control.cancelled_at_ms or now_ms),
+            "published_before": send.control.published_before,
+            "links": {"self": f"/v1/sends/{send_id}"},
+        }

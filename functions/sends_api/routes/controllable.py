@@ -1,38 +1,25 @@
 """The common part of the routes that control sends."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from functions.sends_api.routes.known_sends import KnownSend, KnownSends
 from functions.sends_api.routes.send import published
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action, audit_entry
-from masscomm.domain.send_controls import SendControl, SendKey
-from masscomm.domain.send_states import FINAL, counted_state
+from masscomm.domain.send_states import FINAL
+from masscomm.domain.sends import Send, SendKey
 from masscomm.http.parameters import Reader
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
 from masscomm.observability import logs
 from masscomm.stores.audit_log.port import AuditLog, record_or_log
-from masscomm.stores.changed_sends import ChangedSend, ChangedSends
 from masscomm.stores.delayed_records.port import ControlledSend, DelayStore
 from masscomm.stores.metrics.port import MetricsStore
-from masscomm.stores.send_controls import SendControls
+from masscomm.stores.sends.port import Sends, change
 from masscomm.texts import Text
 
 logger = logs.logger("sends_api")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ControllableSend(KnownSend):
-    @property
-    def has_ended(self) -> bool:
-        # A send with an invalid id was dead-lettered, so that no notification of it can be published.
-        return not self.key.is_valid or (self.counted is not None and counted_state(self.counted.counts) in FINAL)
-
-    @property
-    def published(self) -> int:
-        return 0 if self.counted is None else published(self.counted)
 
 
 @dataclass(frozen=True)
@@ -40,20 +27,26 @@ class Control:
     """The common part of the routes that control sends."""
 
     store: MetricsStore
-    controls: SendControls
+    sends: Sends
     delay_store: DelayStore
     clock: Clock
     audit_log: AuditLog
-    # None: no change is recorded for webhooks.
-    changed: ChangedSends | None = None
 
-    def send(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> ControllableSend:
+    def send(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> KnownSend:
         """Return a send of the caller's clubs. Raises Problem (400 for any parameter, 404) or Retry."""
         read = Reader(parameters, ())
         if read.errors:
             raise read.problem()
-        found = KnownSends(self.store, self.controls).find(send_id, clubs)
-        return ControllableSend(key=found.key, counted=found.counted, accepted=found.accepted)
+        return KnownSends(self.store, self.sends).find(send_id, clubs)
+
+    def has_ended(self, known: KnownSend) -> bool:
+        """Return whether no notification of a send can be published any more, as far as it is known."""
+        # A send with an invalid id was dead-lettered.
+        return not known.key.is_valid or known.state(self.clock.now_ms()) in FINAL
+
+    def change(self, known: KnownSend, make: Callable[[Send], Send]) -> Send:
+        """Store the changed control of a send. Raises the errors of `make`, and Retry."""
+        return change(self.sends, known.send, make)
 
     def release_records(self, key: SendKey) -> None:
         """Make the scheduler release the send's delayed records under the control that is stored next.
@@ -61,26 +54,27 @@ class Control:
         It is called before the control is stored: after a crash in between, sweeps look for the send's records in vain,
         whereas a control without a sweep would leave records in the store.
         """
-        self.announce_change(key)
         self.delay_store.put_controlled(ControlledSend(key, self.clock.now_ms()))
 
-    def announce_change(self, key: SendKey) -> None:
-        """Record for webhooks that the control of a send is stored next."""
-        if self.changed is not None:
-            self.changed.put(ChangedSend(send=key, changed_at_ms=self.clock.now_ms()))
-
-    def audit(self, action: Action, send: ControllableSend, principal: str, detail: str = "") -> None:
+    def audit(self, action: Action, key: SendKey, principal: str, detail: str = "") -> None:
         """Record an action on a send in the audit log."""
         entry = audit_entry(
             action,
-            club_id=send.key.club_id,
+            club_id=key.club_id,
             at_ms=self.clock.now_ms(),
             principal=principal,
-            subject=send.key.send_id,
+            subject=key.send_id,
             detail=detail,
         )
         record_or_log(self.audit_log, entry, logger)  # guard: audit.controlled_send
 
-    def check_not_cancelled(self, control: SendControl) -> None:
-        if control.is_cancelled(self.clock.now_ms()):
+    def check_not_cancelled(self, send: Send) -> None:
+        if send.control.is_cancelled(self.clock.now_ms()):
             raise Problem(409, Text.SEND_CANCELLED.filled())
+
+
+def published_so_far(known: KnownSend) -> int | None:
+    """Return the number of notifications that are counted as published; None if the counts are unknown."""
+    if not known.counts_known:
+        return None
+    return 0 if known.counted is None else published(known.counted)

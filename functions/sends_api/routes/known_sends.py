@@ -1,40 +1,52 @@
-"""Finds a send that a request names: counted by metrics, or accepted by send_handler and not counted yet."""
+"""Finds a send that a request names: in the register, by its counts, or by both.
+
+The register says what the send is, and whether it may go on; it needs no counts. A send whose item has expired is
+known by its counts.
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.send_states import SendState, send_state
+from masscomm.domain.sends import Send, SendKey
+from masscomm.errors import Retry
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
 from masscomm.stores.metrics.port import ChannelTotals, MetricsStore, SendTotals
-from masscomm.stores.send_controls import AcceptedSend, SendControls
+from masscomm.stores.sends.port import Sends
 from masscomm.texts import Text
 
 
 @dataclass(frozen=True, kw_only=True)
 class KnownSend:
-    key: SendKey
-    # The counts; None if no record of the send is counted yet.
+    send: Send
+    # The counts; None if no record of the send is counted yet, or if metrics do not answer.
     counted: SendTotals | None
-    # The entry of send_handler; None if the send is counted.
-    accepted: AcceptedSend | None = None
+    # Whether metrics answer.
+    counts_known: bool = True
+
+    @property
+    def key(self) -> SendKey:
+        return self.send.key
+
+    def state(self, now_ms: int) -> SendState:
+        """Return the send's state. Raises Retry if its item cannot be read."""
+        return send_state(self.send, None if self.counted is None else self.counted.counts, now_ms)
 
     @property
     def totals(self) -> SendTotals:
         """Return the send's totals: before it is counted, each notification that it requests is in flight."""
         if self.counted is not None:
             return self.counted
-        accepted = self.accepted
-        at_ms = 0 if accepted is None else accepted.accepted_at_ms
-        channels = {} if accepted is None else dict.fromkeys(accepted.channels, accepted.users or 0)
+        send = self.send
         return SendTotals(
-            send_id=self.key.send_id,
-            club_id=self.key.club_id,
-            type=(None if accepted is None else accepted.type) or "",
-            requested_at=datetime.fromtimestamp(at_ms / 1000, UTC),
+            send_id=send.key.send_id,
+            club_id=send.key.club_id,
+            type=send.type or "",
+            requested_at=datetime.fromtimestamp(send.requested_at_ms / 1000, UTC),
             chunk_count=None,
             chunks=0,
-            channels={name: ChannelTotals(requested=users) for name, users in channels.items()},
+            channels={name: ChannelTotals(requested=send.users or 0) for name in send.channels},
             watermark=None,
         )
 
@@ -42,30 +54,28 @@ class KnownSend:
 @dataclass(frozen=True)
 class KnownSends:
     store: MetricsStore
-    controls: SendControls
+    sends: Sends
 
     def find(self, send_id: str, clubs: Clubs) -> KnownSend:
         """Return a send of the caller's clubs. Raises Problem with status 404, or Retry."""
-        counted = self.store.send(send_id)
-        accepted = self.controls.accepted(send_id) if counted is None else None
-        if counted is not None:
-            found = KnownSend(key=SendKey(counted.club_id, send_id), counted=counted)
-        elif accepted is not None:
-            found = KnownSend(key=accepted.send, counted=None, accepted=accepted)
-        else:
-            raise _not_found()
+        stored = self.sends.find(send_id)
+        counted, counts_known = None, True
+        try:
+            counted = self.store.send(send_id)
+        except Retry:
+            if stored is None or not stored.is_known:
+                raise
+            counts_known = False
+        if stored is None and counted is not None:
+            stored = Send(key=SendKey(counted.club_id, send_id))
+        if counted is not None and stored is not None and counted.club_id != stored.key.club_id:
+            counted = None  # guard: tenancy.counted_send
         # A send of another club and an unknown send have the same response, so that guessed ids reveal nothing.
-        if found.key.club_id not in clubs:  # guard: tenancy.other_tenants_send
+        if stored is None or stored.key.club_id not in clubs:  # guard: tenancy.other_tenants_send
             raise _not_found()
-        return found
-
-    def read(self, send_id: str, clubs: Clubs) -> KnownSend:
-        """Return a send of the caller's clubs whose category is known. Raises Problem with status 404, or Retry."""
-        found = self.find(send_id, clubs)
-        # An earlier version recorded what is needed to control a send.
-        if found.accepted is not None and found.accepted.type is None:
+        if counted is None and not stored.is_known:  # Only its control is left.
             raise _not_found()
-        return found
+        return KnownSend(send=stored, counted=counted, counts_known=counts_known)
 
 
 def _not_found() -> Problem:

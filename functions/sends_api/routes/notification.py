@@ -21,7 +21,7 @@ from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
 from masscomm.integers import integer_or
 from masscomm.stores.metrics.port import LogRow, MetricsStore, RecipientKey
-from masscomm.stores.send_controls import SendControls
+from masscomm.stores.sends.port import Sends
 from masscomm.texts import Text
 
 _NOTIFICATION = re.compile(r"([A-Za-z0-9-]{1,64})\.(-?[0-9]+)\.([^.]{1,200})")
@@ -68,7 +68,7 @@ class NotificationBody(TypedDict):
 @dataclass(frozen=True)
 class NotificationRoute:
     store: MetricsStore
-    controls: SendControls
+    sends: Sends
     clock: Clock
 
     def answer(self, notification: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> NotificationBody:
@@ -81,7 +81,7 @@ class NotificationRoute:
         if named is None or user_id is None:
             raise _not_found()
         send_id, key = named[1], RecipientKey(user_id, named[3])
-        send = KnownSends(self.store, self.controls).read(send_id, clubs).totals
+        send = KnownSends(self.store, self.sends).find(send_id, clubs).totals
         found = self.store.timeline(send_id, send.club_id, key)
         if found is None:
             raise log_is_off()

@@ -6,18 +6,17 @@ the end of the pause. A repeated request gets the same response.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-from functions.sends_api.routes.controllable import Control
+from functions.sends_api.routes.controllable import Control, published_so_far
 from masscomm.domain.audit import Action
-from masscomm.domain.send_controls import SendControl
+from masscomm.domain.sends import Send, controlled
 from masscomm.http.body import check_empty
 from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
-from masscomm.stores.send_controls import change
 from masscomm.texts import Text
 
 
@@ -27,8 +26,8 @@ class PauseBody(TypedDict):
     send_id: str
     status: Literal["paused"]
     paused_at: str
-    published_before: int
-    """Notifications that are counted as published now."""
+    published_before: int | None
+    """Notifications that are counted as published now; null if the counts are unknown."""
     links: Links
 
 
@@ -53,24 +52,23 @@ class PauseRoute:
         Raises Problem (400 for a parameter or content, 404, 409 for a send that has ended or is cancelled) or Retry.
         """
         check_empty(content)
-        send = self.control.send(send_id, parameters, clubs)
-        if send.has_ended:  # guard: send_controls.pause_of_an_ended_send
+        known = self.control.send(send_id, parameters, clubs)
+        if self.control.has_ended(known):  # guard: send_controls.pause_of_an_ended_send
             raise Problem(409, Text.SEND_ENDED_NO_PAUSE.filled())
 
-        def paused(stored: SendControl) -> SendControl:
-            self.control.check_not_cancelled(stored)
-            return stored if stored.paused_at_ms is not None else replace(stored, paused_at_ms=now_ms)
+        def paused(send: Send) -> Send:
+            self.control.check_not_cancelled(send)
+            return send if send.control.paused_at_ms is not None else controlled(send, paused_at_ms=now_ms)
 
         now_ms = self.control.clock.now_ms()
-        self.control.announce_change(send.key)  # guard: webhooks.announced_pause
-        stored = change(self.control.controls, send.key, paused, now_ms=now_ms)
+        stored = self.control.change(known, paused).control
         if stored.paused_at_ms == now_ms:  # A repeated request is no action.
-            self.control.audit(Action.SEND_PAUSED, send, principal)
+            self.control.audit(Action.SEND_PAUSED, known.key, principal)
         return {
             "send_id": send_id,
             "status": "paused",
             "paused_at": time_of_ms(stored.paused_at_ms or now_ms),
-            "published_before": send.published,
+            "published_before": published_so_far(known),
             "links": {"self": f"/v1/sends/{send_id}"},
         }
 
@@ -88,23 +86,23 @@ class ResumeRoute:
         Retry.
         """
         check_empty(content)
-        send = self.control.send(send_id, parameters, clubs)
-        if not send.key.is_valid:
+        known = self.control.send(send_id, parameters, clubs)
+        if not known.key.is_valid:
             raise Problem(409, Text.SEND_NOT_PAUSED.filled())
 
-        def resumed(stored: SendControl) -> SendControl:
-            self.control.check_not_cancelled(stored)
-            if stored.paused_at_ms is not None:
-                return replace(stored, paused_at_ms=None, resumed_at_ms=now_ms)
-            if stored.resumed_at_ms is None:
+        def resumed(send: Send) -> Send:
+            self.control.check_not_cancelled(send)
+            if send.control.paused_at_ms is not None:
+                return controlled(send, paused_at_ms=None, resumed_at_ms=now_ms)
+            if send.control.resumed_at_ms is None:
                 raise Problem(409, Text.SEND_NOT_PAUSED.filled())
-            return stored
+            return send
 
         now_ms = self.control.clock.now_ms()
-        self.control.release_records(send.key)
-        stored = change(self.control.controls, send.key, resumed, now_ms=now_ms)
+        self.control.release_records(known.key)
+        stored = self.control.change(known, resumed).control
         if stored.resumed_at_ms == now_ms:  # A repeated request is no action.
-            self.control.audit(Action.SEND_RESUMED, send, principal)
+            self.control.audit(Action.SEND_RESUMED, known.key, principal)
         return {
             "send_id": send_id,
             "status": "resumed",

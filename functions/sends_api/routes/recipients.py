@@ -23,7 +23,7 @@ from masscomm.http.problem import Problem
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
 from masscomm.stores.metrics.port import MetricsStore, RecipientKey, RecipientQuery, RecipientRow
-from masscomm.stores.send_controls import SendControls
+from masscomm.stores.sends.port import Sends
 from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1_000
@@ -63,7 +63,7 @@ class RecipientsBody(TypedDict):
 @dataclass(frozen=True)
 class RecipientsRoute:
     store: MetricsStore
-    controls: SendControls
+    sends: Sends
     clock: Clock
 
     def answer(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> RecipientsBody:
@@ -75,7 +75,7 @@ class RecipientsRoute:
         cursor = read.single("cursor", parse.cursor)
         if read.errors:
             raise read.problem()
-        send = KnownSends(self.store, self.controls).read(send_id, clubs).totals
+        send = KnownSends(self.store, self.sends).find(send_id, clubs).totals
         query = RecipientQuery(
             send_id=send_id, club_id=send.club_id, status=status, channel=channel, limit=limit or DEFAULT_LIMIT
         )

@@ -6,7 +6,7 @@ gets the same response, also after the new time.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypedDict
 
@@ -14,7 +14,7 @@ from functions.sends_api.routes.controllable import Control
 from masscomm.domain.audit import Action
 from masscomm.domain.delays import SEND_AT
 from masscomm.domain.limits import MAX_REQUEST_AHEAD_MS
-from masscomm.domain.send_controls import SendControl, SendKey
+from masscomm.domain.sends import Send, SendKey, controlled
 from masscomm.domain.time_limits import RESCHEDULE_MARGIN_S
 from masscomm.http import parameters as parse
 from masscomm.http.body import as_object, read_fields, unknown_fields
@@ -23,7 +23,6 @@ from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs
 from masscomm.stores.delayed_records.port import DelayedRecord
-from masscomm.stores.send_controls import accepted_of, change
 from masscomm.texts import CodedText, Text
 
 
@@ -56,39 +55,29 @@ class RescheduleRoute:
         already or within seconds) or Retry.
         """
         send_at_ms = round(_send_at(content).timestamp() * 1000)
-        send = self.control.send(send_id, parameters, clubs)
-        # guard: send_controls.repeated_move
-        if send.key.is_valid and self._is_moved(send.key, send_at_ms):
+        known = self.control.send(send_id, parameters, clubs)
+        if known.send.control.send_at_ms == send_at_ms:  # guard: send_controls.repeated_move
+            self.control.check_not_cancelled(known.send)
             return _body(send_id, send_at_ms)
-        if send.has_ended:
+        if self.control.has_ended(known):
             raise Problem(409, Text.SEND_ENDED.filled())
-        accepted = accepted_of(self.control.controls, send.key)
-        self._check_time(send_at_ms, None if accepted is None else accepted.expires_at_ms)
-        first_ms = self._stored_send_at_ms(send.key) if accepted is None else accepted.send_at_ms
+        self._check_time(send_at_ms, known.send.expires_at_ms)
+        first_ms = known.send.send_at_ms if known.send.is_known else self._stored_send_at_ms(known.key)
 
-        def moved(stored: SendControl) -> SendControl:
-            self.control.check_not_cancelled(stored)
-            previous_ms = first_ms if stored.send_at_ms is None else stored.send_at_ms
+        def moved(send: Send) -> Send:
+            self.control.check_not_cancelled(send)
+            previous_ms = first_ms if send.control.send_at_ms is None else send.control.send_at_ms
             if previous_ms is None:
                 raise Problem(409, Text.SEND_NOT_SCHEDULED.filled())
             # guard: send_controls.released_send
             if previous_ms < self.control.clock.now_ms() + RESCHEDULE_MARGIN_S * 1000:
                 raise Problem(409, Text.SEND_RELEASED.filled(send_at=time_of_ms(previous_ms)))
-            return replace(stored, send_at_ms=send_at_ms)
+            return controlled(send, send_at_ms=send_at_ms)
 
-        if send.key.is_valid:
-            self.control.release_records(send.key)
-        change(self.control.controls, send.key, moved, now_ms=self.control.clock.now_ms())
-        self.control.audit(Action.SEND_MOVED, send, principal, detail=time_of_ms(send_at_ms))
+        self.control.release_records(known.key)
+        self.control.change(known, moved)
+        self.control.audit(Action.SEND_MOVED, known.key, principal, detail=time_of_ms(send_at_ms))
         return _body(send_id, send_at_ms)
-
-    def _is_moved(self, key: SendKey, send_at_ms: int) -> bool:
-        """Return whether an earlier request has moved a send to this time. Raises Problem (409) if it is cancelled."""
-        stored = self.control.controls.read([key])[key]
-        if stored.send_at_ms != send_at_ms:
-            return False
-        self.control.check_not_cancelled(stored)
-        return True
 
     def _check_time(self, send_at_ms: int, expires_at_ms: int | None) -> None:
         if not self.control.clock.now_ms() < send_at_ms <= self.control.clock.now_ms() + MAX_REQUEST_AHEAD_MS:
@@ -100,7 +89,7 @@ class RescheduleRoute:
         raise _invalid(problem)
 
     def _stored_send_at_ms(self, key: SendKey) -> int | None:
-        """Return the time for which the records of a send wait that send_handler did not accept."""
+        """Return the time for which the records of a send wait whose item has expired."""
         waiting = self.control.delay_store.of_send(key, SEND_AT)
         return next((item.due_ms for item in waiting if isinstance(item, DelayedRecord)), None)
 

@@ -10,8 +10,8 @@ status       the send's state (masscomm/domain/send_states.py)
 control      of a send that was paused or moved to another time
 expansion    of a send to an audience: whether its users are still sought
 
-A send by REST is known when it is accepted, with the notifications that it requests. A send by Kafka is a 404 until a
-record of it is counted.
+A send over REST is known when it is accepted, with the notifications that it requests. A send by Kafka is a 404 until
+a record of it is consumed.
 cancellation   of a cancelled send: the time, and how many notifications were published before and after it
 """
 
@@ -22,17 +22,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal, TypedDict, cast
 
-from functions.sends_api.routes.known_sends import KnownSends
+from functions.sends_api.routes.known_sends import KnownSend, KnownSends
 from masscomm.clock import Clock
-from masscomm.domain.send_controls import SendControl
-from masscomm.domain.send_states import FINAL, NO_RECIPIENTS, SendState, send_state
+from masscomm.domain.send_states import FINAL, SendState
+from masscomm.domain.sends import Expansion, Send, SendControl
 from masscomm.domain.statuses import PUBLISHED, TERMINAL, Status
 from masscomm.errors import Retry
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.tenant import Clubs
-from masscomm.stores.expansions import Expansion, Expansions
 from masscomm.stores.metrics.port import ChannelTotals, MetricsStore, SendTotals
-from masscomm.stores.send_controls import AcceptedSend, Cancellation, SendControls, accepted_of
+from masscomm.stores.sends.port import Sends
 
 _BY_REASON = (Status.SUPPRESSED, Status.FAILED)
 _BY_NUMBER = (
@@ -87,17 +86,17 @@ class Chunks(TypedDict):
     """Numbers of the send's chunks."""
 
     expected: int | None
-    counted: int
+    counted: int | None
 
 
 class CancellationOfSend(TypedDict):
     """The cancellation of a send."""
 
     requested_at: str
-    published_before: int
-    """Notifications that were published before the request."""
-    published_since: int
-    """Notifications that were published between the request and its effect."""
+    published_before: int | None
+    """Notifications that were published before the request; null if the counts were unknown then."""
+    published_since: int | None
+    """Notifications that were published between the request and its effect; null if this is unknown."""
     exact: bool
     """Whether the two numbers follow from the times of the outcomes. Otherwise they follow from the counts at the
     request, which are seconds behind: `published_since` is an upper bound."""
@@ -132,27 +131,29 @@ class SendBody(TypedDict):
     club_id: int
     type: str
     reference: str | None
-    """The caller's own id of a send over REST, for eight days after its request or its `send_at`."""
+    """The requester's own id of the send, while the send is registered."""
     status: SendState
     requested_at: str | None
     send_at: str | None
-    """The time to which the send was moved; otherwise the `send_at` of a send over REST, for eight days after it."""
+    """The time to which the send was moved; otherwise its `send_at`, while the send is registered."""
     send_at_local: str | None
-    """The `send_at_local` of a send over REST that was not moved, for eight days after it."""
+    """The `send_at_local` of a send that was not moved, while the send is registered."""
     chunks: Chunks
     requested: int | None
-    """Null while the users of an audience are sought."""
-    duplicates: int
-    channels: dict[str, Totals]
-    totals: Totals
-    conservation: Conservation
+    """Null while the users of an audience are sought, and if only counts know it and do not answer."""
+    duplicates: int | None
+    counts_known: bool
+    """False: the metrics database does not answer. All counts are null, and the status is what is known without."""
+    channels: dict[str, Totals] | None
+    totals: Totals | None
+    conservation: Conservation | None
     watermark: str | None
     """The counts include all records that were in the topics at this time."""
     complete: bool
     """Whether each notification has a final status: the send's status is cancelled, ended or failed."""
     control: ControlOfSend | None
     expansion: ExpansionOfSend | None
-    """Of a send to an audience, for eight days after its request or its `send_at`."""
+    """Of a send to an audience, while the send is registered."""
     cancellation: CancellationOfSend | None
     generated_at: str
 
@@ -160,120 +161,96 @@ class SendBody(TypedDict):
 @dataclass(frozen=True)
 class SendRoute:
     store: MetricsStore
-    controls: SendControls
+    sends: Sends
     clock: Clock
-    # None: no send has an audience.
-    expansions: Expansions | None = None
-
-    @property
-    def known_sends(self) -> KnownSends:
-        return KnownSends(self.store, self.controls)
 
     def answer(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> SendBody:
         """Return the response body. Raises Problem (400 for any parameter, 404) or Retry."""
         read = Reader(parameters, ())
         if read.errors:
             raise read.problem()
-        send = self.known_sends.read(send_id, clubs)
-        accepted = send.accepted or accepted_of(self.controls, send.key)
-        control = self.controls.read([send.key])[send.key]
-        ended = None
-        if accepted is not None and accepted.is_to_audience and self.expansions is not None:
-            ended = self.expansions.find(send.key)
-        # A pause that has reached its limit has no cancellation of its own.
-        cancellation = self.controls.find(send.key) if control.cancelled else None
-        body = self._body(_with_requested(send.totals, accepted, ended), accepted, control, cancellation)
-        if accepted is None or not accepted.is_to_audience or (ended is None and send.counted is not None):
-            return body
-        body = {**body, "expansion": _expansion(ended)}
-        return body if send.counted is not None else self._uncounted(body, control, ended)
-
-    def _uncounted(self, body: SendBody, control: SendControl, ended: Expansion | None) -> SendBody:
-        """Return the body of a send to an audience of which no chunk is counted."""
-        now_ms = self.clock.now_ms()
-        status = send_state(
-            NO_RECIPIENTS if ended is not None and ended.requested == 0 else None,
-            cancelled=control.is_cancelled(now_ms),
-            paused=control.is_paused(now_ms),
-            expanding=ended is None,
-            failed=ended is not None and ended.error is not None,
-        )
-        requested = None if ended is None else body["requested"]
-        return {**body, "requested": requested, "status": status, "complete": status in FINAL}
-
-    def _body(
-        self,
-        send: SendTotals,
-        accepted: AcceptedSend | None,
-        control: SendControl,
-        cancellation: Cancellation | None,
-    ) -> SendBody:
+        known = KnownSends(self.store, self.sends).find(send_id, clubs)
+        send, totals, now_ms = known.send, _with_requested(known), self.clock.now_ms()
         # Sends and outcomes are read from different topics. While the metrics job catches up, it can count the end of a
         # notification before its beginning, and ok is false until then.
-        ok = all(_terminal(each) <= each.requested for each in send.channels.values())
-        send = replace(send, channels={name: _not_below_terminal(each) for name, each in send.channels.items()})
-        channels = {name: _statuses(totals) for name, totals in send.channels.items()}
-        totals = _statuses(send.together)
-        requested, terminal = totals["requested"], _terminal(send.together)
-        send_at, send_at_local = _times(accepted, control)
-        now_ms = self.clock.now_ms()
-        status = send_state(send.counts, cancelled=control.is_cancelled(now_ms), paused=control.is_paused(now_ms))
+        ok = all(_terminal(each) <= each.requested for each in totals.channels.values())
+        totals = replace(totals, channels={name: _not_below_terminal(each) for name, each in totals.channels.items()})
+        together = _statuses(totals.together)
+        status = known.state(now_ms)
+        send_at, send_at_local = _times(send)
+        counts_known = known.counts_known
         return {
-            "send_id": send.send_id,
-            "club_id": send.club_id,
-            "type": send.type,
-            "reference": None if accepted is None else accepted.reference,
+            "send_id": send_id,
+            "club_id": send.key.club_id,
+            "type": totals.type,
+            "reference": send.reference,
             "status": status,
-            "requested_at": rfc3339(send.requested_at),
+            "requested_at": rfc3339(totals.requested_at),
             "send_at": send_at,
             "send_at_local": send_at_local,
-            "chunks": {"expected": send.chunk_count, "counted": send.chunks},
-            "requested": requested,
-            "duplicates": totals["duplicates"],
-            "channels": channels,
-            "totals": totals,
-            "conservation": {"terminal": terminal, "in_flight": totals["in_flight"], "ok": ok},
-            "watermark": rfc3339(send.watermark),
+            "chunks": {"expected": totals.chunk_count, "counted": totals.chunks if counts_known else None},
+            "requested": together["requested"] if _is_requested_known(known, status) else None,
+            "duplicates": together["duplicates"] if counts_known else None,
+            "counts_known": counts_known,
+            "channels": {name: _statuses(each) for name, each in totals.channels.items()} if counts_known else None,
+            "totals": together if counts_known else None,
+            "conservation": {"terminal": _terminal(totals.together), "in_flight": together["in_flight"], "ok": ok}
+            if counts_known
+            else None,
+            "watermark": rfc3339(totals.watermark),
             "complete": status in FINAL,
-            "control": None if control.revision == 0 else _control(control),
-            "expansion": None,
-            "cancellation": None if cancellation is None else self._cancellation(send, cancellation, status),
+            "control": _control(send.control),
+            "expansion": _expansion(send.expansion) if send.is_to_audience else None,
+            "cancellation": self._cancellation(known, totals, status),
             "generated_at": time_of_ms(now_ms),
         }
 
-    def _cancellation(self, send: SendTotals, cancellation: Cancellation, status: SendState) -> CancellationOfSend:
-        """Return the cancellation. The log of recipients is read once the send has ended, because this takes time for
-        a large send.
+    def _cancellation(self, known: KnownSend, totals: SendTotals, status: SendState) -> CancellationOfSend | None:
+        """Return the cancellation; None if no request cancelled the send. The log of recipients is read once the send
+        has ended, because this takes time for a large send.
         """
-        at, total = datetime.fromtimestamp(cancellation.requested_at_ms / 1000, UTC), published(send)
-        since = None
-        if status in FINAL:
+        cancelled_at_ms, before = known.send.control.cancelled_at_ms, known.send.control.published_before
+        if cancelled_at_ms is None:
+            return None
+        at, total, since = datetime.fromtimestamp(cancelled_at_ms / 1000, UTC), published(totals), None
+        if status in FINAL and known.counts_known:
             with suppress(Retry):  # The log of a large send may take longer than a query may.
-                since = self.store.published_since(send.send_id, send.club_id, at)
-        before = cancellation.published_before if since is None else max(0, total - since)
+                since = self.store.published_since(known.key.send_id, known.key.club_id, at)
+        before = before if since is None else max(0, total - since)
+        is_known = known.counts_known and before is not None
         return {
-            "requested_at": time_of_ms(cancellation.requested_at_ms),
+            "requested_at": time_of_ms(cancelled_at_ms),
             "published_before": before,
-            "published_since": max(0, total - before),
+            "published_since": max(0, total - (before or 0)) if is_known else None,
             "exact": since is not None,
         }
 
 
-def _with_requested(send: SendTotals, accepted: AcceptedSend | None, ended: Expansion | None) -> SendTotals:
+def _is_requested_known(known: KnownSend, status: SendState) -> bool:
+    send = known.send
+    if status is SendState.EXPANDING:
+        return False
+    return known.counts_known or send.users is not None or send.expansion is not None
+
+
+def _with_requested(known: KnownSend) -> SendTotals:
     """Return the totals with all notifications that the send requests, also those of chunks that are not counted yet.
     If all chunks are counted, the counts are complete.
     """
-    is_whole = send.chunk_count is not None and send.chunks >= send.chunk_count
-    if accepted is None or is_whole:
-        return send
+    totals, send = known.totals, known.send
+    is_whole = totals.chunk_count is not None and totals.chunks >= totals.chunk_count
+    # Of a send by Kafka in several chunks, the users are unknown.
+    if not send.is_known or is_whole:
+        return totals
+    ended = send.expansion
     found = ended.users if ended is not None and ended.error is None else 0
-    users = found if accepted.is_to_audience else accepted.users or 0
-    channels = {name: send.channels.get(name, ChannelTotals()) for name in (*send.channels, *accepted.channels)}
+    users = found if send.is_to_audience else send.users or 0
+    channels = {name: totals.channels.get(name, ChannelTotals()) for name in (*totals.channels, *send.channels)}
     return replace(
-        send,
+        totals,
         channels={
             # guard: sends.requested_does_not_fall
-            name: replace(each, requested=max(each.requested, users if name in accepted.channels else 0))
+            name: replace(each, requested=max(each.requested, users if name in send.channels else 0))
             for name, each in channels.items()
         },
     )
@@ -293,16 +270,18 @@ def _expansion(ended: Expansion | None) -> ExpansionOfSend:
     }
 
 
-def _times(accepted: AcceptedSend | None, control: SendControl) -> tuple[str | None, str | None]:
+def _times(send: Send) -> tuple[str | None, str | None]:
     """Return the send's present send_at and send_at_local, at least one of which is None."""
-    if control.send_at_ms is not None or accepted is None:
-        return _time(control.send_at_ms), None
-    if accepted.send_at_local is not None:
-        return None, accepted.send_at_local
-    return _time(accepted.send_at_ms), None
+    moved_to_ms = send.control.send_at_ms
+    if moved_to_ms is None and send.send_at_local is not None:
+        return None, send.send_at_local
+    return _time(send.send_at_ms if moved_to_ms is None else moved_to_ms), None
 
 
-def _control(control: SendControl) -> ControlOfSend:
+def _control(control: SendControl) -> ControlOfSend | None:
+    """Return the control of a send that was paused or moved; None for any other."""
+    if control.paused_at_ms is None and control.resumed_at_ms is None and control.send_at_ms is None:
+        return None
     return {
         "paused_at": _time(control.paused_at_ms),
         "resumed_at": _time(control.resumed_at_ms),

@@ -7,32 +7,32 @@ status       states of sends (masscomm/domain/send_states.py)
 limit        the maximum number of rows, by default 50
 cursor       next_cursor of the previous page
 
-club_id, type and status may be repeated. A send appears seconds after it was requested: once a chunk of it is counted,
-or the expansion of its audience begins.
+club_id, type and status may be repeated. A send appears once a record of it is counted; one that is large, scheduled,
+to an audience or controlled when it is registered.
 
-The store selects sends by their counts. Their controls are in another store, so that a page by status may have fewer
-rows than `limit`, or none; next_cursor continues.
+The metrics database selects sends by their counts. Their controls are in the register, so that a page by status may
+have fewer rows than `limit`, or none; next_cursor continues.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import islice, takewhile
+from itertools import batched, islice
 from typing import TypedDict
 
 from functions.sends_api.cursor import continued, cursor_after
 from masscomm.clock import Clock
-from masscomm.domain.limits import END_OF_TIME_MS
-from masscomm.domain.send_controls import SendControl, SendKey
-from masscomm.domain.send_states import BY_COUNTS, FINAL, SendState, controlled_state, states_by_counts
+from masscomm.domain.send_states import BY_COUNTS, SendState, send_state, state_by_register, states_by_counts
+from masscomm.domain.sends import Send, SendKey
+from masscomm.domain.time_limits import LISTED_SENDS_S
+from masscomm.errors import Retry
 from masscomm.http import parameters as parse
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.requested_clubs import seen
 from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs, parse_club_id
-from masscomm.stores.expansions import Expansions, ListedExpansion
 from masscomm.stores.metrics.port import MetricsStore, SendList, SendListKey, SendListQuery, SendRow
-from masscomm.stores.send_controls import AcceptedSend, SendControls, of_send
+from masscomm.stores.sends.port import Sends
 from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
@@ -47,15 +47,15 @@ class ListedSend(TypedDict):
     club_id: int
     type: str
     reference: str | None
-    """The caller's own id of a send over REST, for eight days after its request or its `send_at`."""
+    """The requester's own id of the send, while the send is registered."""
     requested_at: str
     status: SendState
     requested: int | None
-    """Null while the users of an audience are sought."""
-    published: int
+    """Null while the users of an audience are sought, and if only counts know it and do not answer."""
+    published: int | None
     """Notifications that a provider has accepted."""
-    cancelled: int
-    in_flight: int
+    cancelled: int | None
+    in_flight: int | None
     """Requested notifications without a final status."""
     links: Links
 
@@ -67,6 +67,9 @@ class SendListBody(TypedDict):
     truncated: bool
     """Whether there are more sends."""
     next_cursor: str | None
+    counts_known: bool
+    """False: the metrics database does not answer. Only sends are listed that are large, scheduled, to an audience or
+    controlled, and their counts are null."""
     watermark: str | None
     """The counts include all records that were in the topics at this time."""
     kept_since: str | None
@@ -77,84 +80,98 @@ class SendListBody(TypedDict):
 @dataclass(frozen=True)
 class SendsRoute:
     store: MetricsStore
-    controls: SendControls
+    sends: Sends
     clock: Clock
-    # None: no send has an audience.
-    expansions: Expansions | None = None
 
     def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> SendListBody:
         """Return the response body. Raises Problem with status 400 (with each wrong parameter) or 403, or Retry."""
         query, wanted = _parsed(parameters, clubs)
-        found = self._found(query)
-        keys = [SendKey(row.club_id, row.key.send_id) for row in found.rows]
-        moving = [key for key, row in zip(keys, found.rows, strict=True) if row.state not in FINAL]
-        controls, accepted = self.controls.read_with_registered(moving, [key.send_id for key in keys])
         now_ms = self.clock.now_ms()
-        rows = []
-        for key, row in zip(keys, found.rows, strict=True):
-            state = _state(row, controls.get(key, SendControl(send=key)), now_ms)
-            if not wanted or state in wanted:
-                rows.append(_row(row, state, of_send(accepted.get(key.send_id), key)))
+        try:
+            found, counts_known = self._counted(query), True
+        except Retry:
+            found, counts_known = SendList(rows=[], more=False, watermark=None), False
+        keys = [SendKey(row.club_id, row.key.send_id) for row in found.rows]
+        registered = self.sends.read(keys)
+        page = [(row, registered.get(key, Send(key=key))) for key, row in zip(keys, found.rows, strict=True)]
+        uncounted = list(self._uncounted(query, found, now_ms, counts_known=counts_known))
+        page = sorted([*page, *uncounted], key=lambda each: each[0].key, reverse=True)
+        more, page = found.more or len(page) > query.limit, page[: query.limit]
+        rows = [
+            _row(row, state, send, counts_known=counts_known)
+            for row, send in page
+            if (state := _state(row, send, now_ms)) in (wanted or SendState)
+        ]
         return {
             "rows": rows,
-            "truncated": found.more,
-            "next_cursor": cursor_after(query, found.rows[-1].key) if found.more else None,
+            "truncated": more,
+            "next_cursor": cursor_after(query, page[-1][0].key) if more else None,
+            "counts_known": counts_known,
             "watermark": rfc3339(found.watermark),
             "kept_since": rfc3339(found.kept_since),
             "generated_at": time_of_ms(now_ms),
         }
 
-    def _found(self, query: SendListQuery) -> SendList:
-        """Return the counted sends and the expansions of a page together."""
+    def _counted(self, query: SendListQuery) -> SendList:
+        """Return the counted sends of a page."""
         counted = tuple(sorted(BY_COUNTS.intersection(query.state)))
         if query.state and not counted:
-            found = SendList(rows=[], more=False, watermark=self.store.position().watermark)
-        else:
-            found = self.store.list_sends(replace(query, state=counted))
-        known = {row.key for row in found.rows}
-        expansions = [
-            row for club_id in query.club_id for row in self._expansions(club_id, query) if row.key not in known
-        ]
-        rows = sorted([*found.rows, *expansions], key=lambda row: row.key, reverse=True)
-        return replace(found, rows=rows[: query.limit], more=found.more or len(rows) > query.limit)
+            return SendList(rows=[], more=False, watermark=self.store.position().watermark)
+        return self.store.list_sends(replace(query, state=counted))
 
-    def _expansions(self, club_id: int, query: SendListQuery) -> Iterator[SendRow]:
-        """Yield the first expansions of a club that match a query, up to one more than the page may have."""
-        # The list has whole milliseconds.
+    def _uncounted(
+        self, query: SendListQuery, found: SendList, now_ms: int, *, counts_known: bool
+    ) -> Iterator[tuple[SendRow, Send]]:
+        """Yield the registered sends of a page that are not counted, up to one more than the page may have of each
+        club; if the counts are unknown, all that are listed.
+        """
+        # Below the page's last row, they are on a later page.
+        floor = found.rows[-1].key.requested_at if found.more else query.start
+        start_ms = max(0 if floor is None else _ms(floor), now_ms - LISTED_SENDS_S * 1000)
+        # The register has whole milliseconds.
         limits = [query.end, None if query.after is None else query.after.requested_at]
-        ends_ms = [round(moment.timestamp() * 1000) + 1 for moment in limits if moment is not None]
-        before_ms = min(ends_ms, default=END_OF_TIME_MS)
-        if self.expansions is None:
-            return
-        rows = (_row_of(listed) for listed in self.expansions.listed(club_id, before_ms=before_ms))
-        recent = takewhile(lambda row: query.start is None or row.key.requested_at >= query.start, rows)
-        yield from islice((row for row in recent if _matches(row, query)), query.limit + 1)
+        before_ms = min([_ms(moment) + 1 for moment in limits if moment is not None], default=now_ms + 1)
+        for club_id in query.club_id:
+            listed = self.sends.listed(club_id, start_ms=start_ms, before_ms=before_ms)
+            rows = ((_row_of(send, now_ms), send) for send in listed)
+            matching = ((row, send) for row, send in rows if _matches(row, query))
+            yield from islice(self._without_counted(matching) if counts_known else matching, query.limit + 1)
+
+    def _without_counted(self, found: Iterator[tuple[SendRow, Send]]) -> Iterator[tuple[SendRow, Send]]:
+        for some in batched(found, MAX_LIMIT, strict=False):
+            counted = self.store.counted(row.key.send_id for row, _ in some)
+            yield from (each for each in some if each[0].key.send_id not in counted)
 
 
 send_status = parse.choice(SendState)
 _limit = parse.whole_number(1, MAX_LIMIT)
 
 
-def _row_of(listed: ListedExpansion) -> SendRow:
-    at = datetime.fromtimestamp(listed.requested_at_ms / 1000, UTC)
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def _row_of(send: Send, now_ms: int) -> SendRow:
+    """Return the row of a send without counts, with its state as if it were neither paused nor cancelled."""
+    control = replace(send.control, cancelled_at_ms=None, paused_at_ms=None, fault=None)
     return SendRow(
-        key=SendListKey(at, listed.send.send_id),
-        club_id=listed.send.club_id,
-        type=listed.type,
-        state=listed.state,
-        requested=0,
+        key=SendListKey(datetime.fromtimestamp(send.requested_at_ms / 1000, UTC), send.key.send_id),
+        club_id=send.key.club_id,
+        type=send.type or "",
+        state=send_state(replace(send, control=control), None, now_ms),
+        requested=(send.expansion.requested if send.expansion else (send.users or 0) * len(send.channels)),
         terminal=0,
         published=0,
         cancelled=0,
     )
 
 
-def _state(row: SendRow, control: SendControl, now_ms: int) -> SendState:
+def _state(row: SendRow, send: Send, now_ms: int) -> SendState:
     """Return the state of a send; that by its counts alone if its control cannot be read."""
+    control = send.control
     if control.fault is not None and not control.cancelled:  # guard: sends.unreadable_control_in_a_list
         return row.state
-    cancelled, paused = control.is_cancelled(now_ms), control.is_paused(now_ms)
-    return controlled_state(row.state, cancelled=cancelled, paused=paused)
+    return state_by_register(send, row.state, now_ms)
 
 
 def _matches(row: SendRow, query: SendListQuery) -> bool:
@@ -166,19 +183,21 @@ def _matches(row: SendRow, query: SendListQuery) -> bool:
     )
 
 
-def _row(row: SendRow, state: SendState, accepted: AcceptedSend | None) -> ListedSend:
+def _row(row: SendRow, state: SendState, send: Send, *, counts_known: bool) -> ListedSend:
+    # While the metrics job catches up, it can count the end of a notification before its beginning.
+    is_unknown = not counts_known and send.users is None and send.expansion is None
+    requested = None if is_unknown or row.state is SendState.EXPANDING else max(row.requested, row.terminal)
     return {
         "send_id": row.key.send_id,
         "club_id": row.club_id,
         "type": row.type,
-        "reference": None if accepted is None else accepted.reference,
+        "reference": send.reference,
         "requested_at": rfc3339(row.key.requested_at),
         "status": state,
-        # While the metrics job catches up, it can count the end of a notification before its beginning.
-        "requested": None if row.state is SendState.EXPANDING else max(row.requested, row.terminal),
-        "published": row.published,
-        "cancelled": row.cancelled,
-        "in_flight": max(0, row.requested - row.terminal),
+        "requested": requested,
+        "published": row.published if counts_known else None,
+        "cancelled": row.cancelled if counts_known else None,
+        "in_flight": max(0, row.requested - row.terminal) if counts_known else None,
         "links": {"self": f"/v1/sends/{row.key.send_id}"},
     }
 

@@ -67,7 +67,7 @@ class Tables(Construct):
                 partition_key=keys["HASH"],
                 sort_key=keys.get("RANGE"),
                 projection_type=dynamodb.ProjectionType[index["Projection"]["ProjectionType"]],
-                non_key_attributes=index["Projection"]["NonKeyAttributes"],
+                non_key_attributes=index["Projection"].get("NonKeyAttributes"),
             )
         return made
 

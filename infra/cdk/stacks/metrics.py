@@ -4,7 +4,7 @@ from aws_cdk import Stack
 from constructs import Construct
 
 from infra.cdk.config import Environment
-from infra.cdk.profiles import ERASURE_REQUESTS, LEDGER, METRICS_WRITER, WAITING
+from infra.cdk.profiles import ERASURE_REQUESTS, LEDGER, METRICS_WRITER, SENDS, WAITING
 from infra.cdk.resources.archive_catalog import ArchiveCatalog
 from infra.cdk.resources.archive_runs import HOURS, ArchiveRuns
 from infra.cdk.resources.erase_job import EraseJob
@@ -72,7 +72,7 @@ class MetricsStack(Stack):
             group=network.groups["erasure"],
             archive=archive,
             other_runs=len(HOURS),
-            tables={name: data.tables[name] for name in (LEDGER, WAITING)},
+            tables={name: data.tables[name] for name in (LEDGER, SENDS, WAITING)},
             applications=[
                 self.format_arn(service="sns", resource="app", resource_name=f"{kind}/{environment.prefix}-{platform}")
                 for platform, kind in environment.platforms

@@ -50,6 +50,8 @@ class Api(Client):
             if error.status == httpx.codes.NOT_FOUND:
                 return None
             raise
+        if totals is None:  # The counts cannot be read now.
+            return None
         return SendStatus(
             requested=totals["requested"],
             suppressed=totals["suppressed"],

@@ -33,13 +33,8 @@ class Decisions(NamedTuple):
     # The range [start, end) of positions of each derived record, in which recipients without a final decision continue.
     # Only the builder records these ranges.
     parts: tuple[tuple[int, int], ...] = ()
-    # The digest of the record's content, and of a new send's content with its channels and times. An empty digest is
-    # not compared.
+    # The digest of the record's content. An empty digest is not compared.
     content: str = ""
-    send: str = ""
-
-
-_DIGESTS = ("content", "send")
 
 
 class DecisionLog(Protocol):
@@ -68,11 +63,11 @@ def record_decisions(log: DecisionLog, record_id: str, decisions: Decisions) -> 
     return decisions if recorded == packed else _unpack(recorded, decisions)  # guard: decisions.first_write_wins
 
 
-def unpack_decisions(packed: bytes, *, positions: Sequence[int], user_ids: Sequence[int], send: str = "") -> Decisions:
-    """Return the recorded decisions about a record with these recipients, and with this content of its send if it is
-    given. Raises OtherRecipients or OtherContent if they are about others.
+def unpack_decisions(packed: bytes, *, positions: Sequence[int], user_ids: Sequence[int]) -> Decisions:
+    """Return the recorded decisions about a record with these recipients. Raises OtherRecipients if they are about
+    others.
     """
-    return _unpack(packed, Decisions(positions=positions, user_ids=user_ids, by_channel={}, send=send))
+    return _unpack(packed, Decisions(positions=positions, user_ids=user_ids, by_channel={}))
 
 
 def _pack(decisions: Decisions) -> bytes:
@@ -98,7 +93,7 @@ def _pack(decisions: Decisions) -> bytes:
         "decisions": list(places),
         "channels": channels,
         "parts": decisions.parts,
-        **{name: value for name in _DIGESTS if (value := getattr(decisions, name))},
+        **({"content": decisions.content} if decisions.content else {}),
     }
     return zlib.compress(json.dumps(document, separators=(",", ":")).encode())
 
@@ -107,9 +102,8 @@ def _unpack(packed: bytes, now: Decisions) -> Decisions:
     document = json.loads(zlib.decompress(packed))
     if document["of"] != _recipients(now):
         raise OtherRecipients
-    # Records of earlier versions have no digest of their content.
-    digests = ((getattr(now, name), document.get(name)) for name in _DIGESTS)
-    if any(own and recorded and own != recorded for own, recorded in digests):  # guard: decisions.other_content
+    recorded = document.get("content")
+    if now.content and recorded and now.content != recorded:  # guard: decisions.other_content
         raise OtherContent
     by_channel: dict[str, dict[int, Decision]] = {}
     for channel, (index, versions, changed, *_) in document["channels"].items():

@@ -18,7 +18,7 @@ from uuid import uuid4
 from masscomm.aws.client import DynamoDb
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import SendKey
 from masscomm.domain.time_limits import CLAIM_S, DELAY_BUCKET_CLOSED_MIN, DELAYED_KEPT_S
 from masscomm.observability.unreadable_items import UnreadableItem
 from masscomm.stores.delayed_records.port import (

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from threading import Lock
 
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import SendKey
 from masscomm.domain.time_limits import CLAIM_S
 from masscomm.observability.unreadable_items import UnreadableItem
 from masscomm.stores.delayed_records.port import ControlledSend, DelayedRecord, StoreKey, key_of, unreadable

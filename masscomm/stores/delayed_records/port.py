@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from masscomm.domain.ids import is_record_id
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import MAX_RECORD_ID_BYTES
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import SendKey
 from masscomm.kafka import topics
 from masscomm.observability.unreadable_items import UnreadableItem
 

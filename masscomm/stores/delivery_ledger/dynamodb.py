@@ -13,26 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from masscomm import fast_json
 from masscomm.aws.client import DynamoDb
-from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of, read_items, transact
+from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of, transact
 from masscomm.aws.request import Limits
 from masscomm.clock import Clock
 from masscomm.domain.call_results import RecipientResult
 from masscomm.domain.ids import is_record_id
-from masscomm.domain.time_limits import (
-    CLOCK_SKEW_S,
-    LEASE_KEPT_S,
-    LEASE_S,
-    LEDGER_KEPT_S,
-)
+from masscomm.domain.time_limits import CLOCK_SKEW_S, LEASE_KEPT_S, LEASE_S, LEDGER_KEPT_S
 from masscomm.errors import MasscommError, Retry
 from masscomm.stores.delivery_ledger.port import (
-    NO_CLAIMS,
     Lease,
     LeasedElsewhere,
     SliceConflict,
     first_results,
     from_document,
-    refusal,
     to_document,
 )
 from masscomm.stores.transactions import write_all
@@ -40,8 +33,7 @@ from masscomm.stores.transactions import write_all
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-LEASE = "lease"
-_LEASE = {"S": LEASE}
+_LEASE = {"S": "lease"}
 SLICE = "slice#"
 # The prefix of the sort keys of the further items of a slice. They lie between those of the lease and of the slices, so
 # that one query reads slices and further items.
@@ -66,23 +58,18 @@ class DynamoDbDeliveryLedger:
         # A second attempt is quicker than a redelivery of the record, and both attempts end well within a lease.
         self._client: Any = client or DynamoDb(Limits(connections=connections, connect_s=1, read_s=2, attempts=2))
 
-    def acquire(self, record_id: str, claim: str | None = None) -> Lease | LeasedElsewhere:
+    def acquire(self, record_id: str) -> Lease | LeasedElsewhere:
         began = self._clock.monotonic()
         try:
             with answering("a lease"):
-                item = _lease_item(record_id, claim, self._lease_attributes(self._clock.now_ms()))
+                item = _lease_item(record_id, self._lease_attributes(self._clock.now_ms()))
                 self._client.put_item(**self._put_if_absent(item))
         except ConditionFailed as failed:
-            return self._next_lease(record_id, claim, failed.item)
+            return self._next_lease(record_id, failed.item)
         return Lease(valid_until=began + LEASE_S, fresh=True)
 
-    def _next_lease(self, record_id: str, claim: str | None, stored: Mapping[str, Any]) -> Lease | LeasedElsewhere:
-        """Acquire the lease of a record that has had one, whose item is `stored`. Raises OtherContent or
-        OtherRecipients.
-        """
-        refused = refusal(claim, stored["claim"]["S"] if "claim" in stored else None)
-        if refused is not None:  # guard: delivery_ledger.other_claim
-            raise refused
+    def _next_lease(self, record_id: str, stored: Mapping[str, Any]) -> Lease | LeasedElsewhere:
+        """Acquire the lease of a record that has had one, whose item is `stored`."""
         began, now_ms = self._clock.monotonic(), self._clock.now_ms()
         lapsed_ms = now_ms - round(CLOCK_SKEW_S * 1000)
         if stored["owner"] != {"S": self._owner} and int(stored["until_ms"]["N"]) > lapsed_ms:
@@ -103,44 +90,33 @@ class DynamoDbDeliveryLedger:
             return _leased_elsewhere(failed.item, lapsed_ms)
         return Lease(valid_until=began + LEASE_S)
 
-    def acquire_all(
-        self, record_ids: Sequence[str], claims: Mapping[str, str] = NO_CLAIMS
-    ) -> dict[str, Lease | LeasedElsewhere | MasscommError]:
+    def acquire_all(self, record_ids: Sequence[str]) -> dict[str, Lease | LeasedElsewhere | MasscommError]:
         # DynamoDB refuses the whole request if one key is invalid.
-        rest = _item_bytes(_lease_item("", max(claims.values(), key=len, default=None), self._lease_attributes(0)))
+        rest = _item_bytes(_lease_item("", self._lease_attributes(0)))
         sizes = {each: rest + len(each.encode()) if is_record_id(each) else None for each in record_ids}
         return write_all(
             sizes,
-            transact=partial(self._acquire_together, claims),
-            alone=lambda record_id: self.acquire(record_id, claims.get(record_id)),
+            transact=self._acquire_together,
+            alone=self.acquire,
         )
 
-    def _acquire_together(
-        self, claims: Mapping[str, str], record_ids: Sequence[str]
-    ) -> dict[str, Callable[[], Lease | LeasedElsewhere]]:
+    def _acquire_together(self, record_ids: Sequence[str]) -> dict[str, Callable[[], Lease | LeasedElsewhere]]:
         """Acquire leases of records that have never had one. Other leases need single requests, because a successful
         transaction does not return the previous items.
         """
         began, now_ms = self._clock.monotonic(), self._clock.now_ms()
         attributes = self._lease_attributes(now_ms)
-        items = [_lease_item(record_id, claims.get(record_id), attributes) for record_id in record_ids]
+        items = [_lease_item(record_id, attributes) for record_id in record_ids]
         stored = transact(self._client, "leases", [self._put_if_absent(item) for item in items])
         if not stored:
             lease = Lease(valid_until=began + LEASE_S, fresh=True)
             return dict.fromkeys(record_ids, lambda: lease)
         # Without the stored item, the transaction was cancelled by a conflict, and the record may have no lease.
         return {
-            record_id: partial(self._next_lease, record_id, claims.get(record_id), item)
-            if item
-            else partial(self.acquire, record_id, claims.get(record_id))
+            record_id: partial(self._next_lease, record_id, item) if item else partial(self.acquire, record_id)
             for index, item in stored.items()
             for record_id in [record_ids[index]]
         }
-
-    def claims(self, record_ids: Sequence[str]) -> Mapping[str, str]:
-        keys = [{"record_id": {"S": record_id}, "part": _LEASE} for record_id in record_ids]
-        items = read_items(self._client, "leases", self._table, keys)
-        return {item["record_id"]["S"]: item["claim"]["S"] for item in items if "claim" in item}
 
     def renew(self, record_id: str) -> Lease | None:
         began, now_ms = self._clock.monotonic(), self._clock.now_ms()
@@ -258,7 +234,7 @@ class DynamoDbDeliveryLedger:
         }
 
     def _lease_attributes(self, now_ms: int) -> dict[str, Any]:
-        """Return the item of a lease without its record's id and claim."""
+        """Return the item of a lease without its record's id."""
         lease = self._lease(now_ms)
         return {
             "part": _LEASE,
@@ -275,10 +251,9 @@ class DynamoDbDeliveryLedger:
         }
 
 
-def _lease_item(record_id: str, claim: str | None, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _lease_item(record_id: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the item of a record's first lease."""
-    item = {"record_id": {"S": record_id}, **attributes}
-    return item if claim is None else {**item, "claim": {"S": claim}}
+    return {"record_id": {"S": record_id}, **attributes}
 
 
 def _leased_elsewhere(item: Mapping[str, Any], lapsed_ms: int) -> LeasedElsewhere:

@@ -13,15 +13,7 @@ from masscomm.domain.call_results import RecipientResult
 from masscomm.domain.ids import is_record_id
 from masscomm.domain.time_limits import CLOCK_SKEW_S, LEASE_S
 from masscomm.errors import DeadLetter, MasscommError
-from masscomm.stores.delivery_ledger.port import (
-    NO_CLAIMS,
-    Lease,
-    LeasedElsewhere,
-    SliceConflict,
-    first_results,
-    refusal,
-    to_document,
-)
+from masscomm.stores.delivery_ledger.port import Lease, LeasedElsewhere, SliceConflict, first_results, to_document
 from masscomm.stores.transactions import write_all
 
 # The size in bytes of an item's keys and other attributes.
@@ -34,8 +26,6 @@ class LedgerTable:
 
     # Record id → (owner of the lease, end of the lease in ms).
     leases: dict[str, tuple[str, float]] = field(default_factory=dict)
-    # Record id → the claim of its first lease.
-    claims: dict[str, str | None] = field(default_factory=dict)
     # Record id → first position of a slice → (time of recording in ms, the slice's results).
     slices: dict[str, dict[int, tuple[int, list[RecipientResult]]]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -56,49 +46,37 @@ class InMemoryDeliveryLedger:
         self._clock = clock
         self._owner = owner
 
-    def acquire(self, record_id: str, claim: str | None = None) -> Lease | LeasedElsewhere:
+    def acquire(self, record_id: str) -> Lease | LeasedElsewhere:
         self._called("acquire")
         if not is_record_id(record_id):
             raise DeadLetter("invalid", "the record's id is not a valid key")
         with self.table.lock:
             is_fresh = record_id not in self.table.leases
-            return self._elsewhere(record_id, claim) or self._leased(record_id, claim, fresh=is_fresh)
+            return self._elsewhere(record_id) or self._leased(record_id, fresh=is_fresh)
 
-    def acquire_all(
-        self, record_ids: Sequence[str], claims: Mapping[str, str] = NO_CLAIMS
-    ) -> dict[str, Lease | LeasedElsewhere | MasscommError]:
+    def acquire_all(self, record_ids: Sequence[str]) -> dict[str, Lease | LeasedElsewhere | MasscommError]:
         sizes = {each: len(each.encode()) + _ATTRIBUTES if is_record_id(each) else None for each in record_ids}
         return write_all(
             sizes,
-            transact=partial(self._acquire_together, claims),
-            alone=lambda record_id: self.acquire(record_id, claims.get(record_id)),
+            transact=self._acquire_together,
+            alone=self.acquire,
         )
 
-    def _acquire_together(
-        self, claims: Mapping[str, str], record_ids: Sequence[str]
-    ) -> dict[str, Callable[[], Lease | LeasedElsewhere]]:
+    def _acquire_together(self, record_ids: Sequence[str]) -> dict[str, Callable[[], Lease | LeasedElsewhere]]:
         self._called("acquire_all")
         with self.table.lock:
             failed = [each for each in record_ids if each in self.table.leases]
             if not failed:
-                leases = [self._leased(record_id, claims.get(record_id), fresh=True) for record_id in record_ids]
+                leases = [self._leased(record_id, fresh=True) for record_id in record_ids]
                 return dict.fromkeys(record_ids, lambda: leases[0])
-            return {each: partial(self._next_lease, each, claims.get(each)) for each in failed}
+            return {each: partial(self._next_lease, each) for each in failed}
 
-    def _next_lease(self, record_id: str, claim: str | None) -> Lease | LeasedElsewhere:
+    def _next_lease(self, record_id: str) -> Lease | LeasedElsewhere:
         """Answer for a stored lease; another request is made only to acquire it."""
-        return self._elsewhere(record_id, claim) or self.acquire(record_id, claim)
+        return self._elsewhere(record_id) or self.acquire(record_id)
 
-    def _elsewhere(self, record_id: str, claim: str | None) -> LeasedElsewhere | None:
-        if (refused := refusal(claim, self.table.claims.get(record_id))) is not None:
-            raise refused
+    def _elsewhere(self, record_id: str) -> LeasedElsewhere | None:
         return self._leased_elsewhere(record_id)
-
-    def claims(self, record_ids: Sequence[str]) -> Mapping[str, str]:
-        self._called("claims")
-        with self.table.lock:
-            found = {record_id: self.table.claims.get(record_id) for record_id in record_ids}
-        return {record_id: claim for record_id, claim in found.items() if claim is not None}
 
     def renew(self, record_id: str) -> Lease | None:
         self._called("renew")
@@ -160,9 +138,7 @@ class InMemoryDeliveryLedger:
         free_in_s = until_ms / 1000 + CLOCK_SKEW_S - self._clock.now_ms() / 1000
         return LeasedElsewhere(free_in_s=free_in_s) if owner != self._owner and free_in_s > 0 else None
 
-    def _leased(self, record_id: str, claim: str | None = None, *, fresh: bool = False) -> Lease:
-        if fresh:
-            self.table.claims[record_id] = claim
+    def _leased(self, record_id: str, *, fresh: bool = False) -> Lease:
         self.table.leases[record_id] = (self._owner, self._clock.now_ms() + LEASE_S * 1000)
         return Lease(valid_until=self._clock.monotonic() + LEASE_S, fresh=fresh)
 

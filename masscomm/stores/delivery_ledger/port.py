@@ -5,17 +5,12 @@ For each delivery record there is a short lease, which belongs to the invocation
 slice there are the results of its recipients: the status, and the result of each provider call. A lease separates two
 live invocations, but it cannot stop a provider call that has begun. So duplicates are bounded, not excluded
 (docs/guarantees.md).
-
-The first lease of a record with a single recipient has a claim: digests of the recipient and of the content that the
-producer requested. A record with another claim under the same id is refused.
 """
 
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from operator import itemgetter
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from masscomm.clock import Clock
@@ -25,7 +20,7 @@ from masscomm.domain.outcomes import SENT
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.statuses import Reason, Status
-from masscomm.errors import DeadLetter, MasscommError, OtherContent, OtherRecipients, Retry
+from masscomm.errors import MasscommError, Retry
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import LEASE_LOSSES
 
@@ -54,32 +49,6 @@ class SliceConflict(Retry):
     """Another invocation recorded this slice at the same time; its results count."""
 
 
-NO_CLAIMS: Mapping[str, str] = MappingProxyType({})
-
-
-def claim_of(delivery: DeliveryRequested) -> str | None:
-    """Return the claim of a record with a single recipient: a digest of the recipient, `#`, and the digest of the
-    content that the producer requested. None for any other record: the decision log has compared its content.
-    """
-    return None if delivery.content_digest is None else claim_for(delivery.user_ids, delivery.content_digest)
-
-
-def claim_for(user_ids: Sequence[int], content_digest: str) -> str:
-    """Return the claim of a record with these recipients, and with this digest of the requested content."""
-    recipients = blake2b(str(list(user_ids)).encode(), digest_size=8).hexdigest()
-    return f"{recipients}#{content_digest}"
-
-
-def refusal(claim: str | None, stored: str | None) -> DeadLetter | None:
-    """Return the error of a record whose claim differs from the stored one; None if they are equal, or one is missing:
-    leases and records of earlier versions have none.
-    """
-    if claim is None or stored is None or claim == stored:
-        return None
-    is_same_recipient = claim.partition("#")[0] == stored.partition("#")[0]
-    return OtherContent() if is_same_recipient else OtherRecipients()
-
-
 class DeliveryLedger(Protocol):
     """The interface of the delivery ledger. Each function environment has one instance, which owns its leases. Any
     thread may call its methods.
@@ -87,24 +56,16 @@ class DeliveryLedger(Protocol):
     Every method raises Retry (down, slow, throttled) or Stop (no table, or access denied).
     """
 
-    def acquire(self, record_id: str, claim: str | None = None) -> Lease | LeasedElsewhere:
-        """Acquire the lease of a record if it is free, has expired, or already belongs to this environment. The first
-        lease stores the claim (claim_of). Also raises OtherContent or OtherRecipients if another claim is stored.
-        """
+    def acquire(self, record_id: str) -> Lease | LeasedElsewhere:
+        """Acquire the lease of a record if it is free, has expired, or already belongs to this environment."""
         ...
 
-    def acquire_all(
-        self, record_ids: Sequence[str], claims: Mapping[str, str] = NO_CLAIMS
-    ) -> dict[str, Lease | LeasedElsewhere | MasscommError]:
-        """Acquire the leases of many records under the conditions of `acquire`, with the claims by record id. If one
-        fails, only its record's answer is an error.
+    def acquire_all(self, record_ids: Sequence[str]) -> dict[str, Lease | LeasedElsewhere | MasscommError]:
+        """Acquire the leases of many records under the conditions of `acquire`. If one fails, only its record's answer
+        is an error.
 
         If each record has never had a lease, this takes one round trip for each 100 records.
         """
-        ...
-
-    def claims(self, record_ids: Sequence[str]) -> Mapping[str, str]:
-        """Return the stored claims by record id, in one consistent read for up to 100 records."""
         ...
 
     def renew(self, record_id: str) -> Lease | None:

@@ -37,7 +37,7 @@ class DynamoDbKeyUsage(TableAdapter):
         return Use(counted=True, used=_used_in(answer["Attributes"]))
 
     def _add_once(self, window: Window, amount: int, send_id: str) -> Use:
-        marker = {"id": {"S": f"send#{send_id}"}, "expires_at": {"N": str(window.expires_at)}}
+        marker = {"id": {"S": window.use_id(amount, send_id)}, "expires_at": {"N": str(window.expires_at)}}
         put: dict[str, Any] = {
             "TableName": self._table,
             "Item": marker,

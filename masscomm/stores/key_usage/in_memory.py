@@ -20,11 +20,12 @@ class InMemoryKeyUsage:
             raise self.failing
         with self._lock:
             used = self.used.get(window.id, 0)
-            if send_id is not None and send_id in self.counted:
+            use = None if send_id is None else window.use_id(amount, send_id)
+            if use in self.counted:
                 return Use(counted=True, used=used)
             if used + amount > window.maximum:
                 return Use(counted=False, used=used)
             self.used[window.id] = used + amount
-            if send_id is not None:
-                self.counted.add(send_id)
+            if use is not None:
+                self.counted.add(use)
             return Use(counted=True, used=used + amount)

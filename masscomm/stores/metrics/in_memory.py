@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import product
@@ -171,6 +172,9 @@ class InMemoryMetricsStore:
     def send(self, send_id: str) -> SendTotals | None:
         known = self.sends.get(send_id)
         return replace(known, watermark=self.watermark) if known else None
+
+    def counted(self, send_ids: Iterable[str]) -> frozenset[str]:
+        return frozenset(each for each in send_ids if each in self.sends and self.sends[each].requested_at is not None)
 
     def list_sends(self, query: SendListQuery) -> SendList:
         rows = [_send_row(send, send.requested_at) for send in self.sends.values() if send.requested_at is not None]

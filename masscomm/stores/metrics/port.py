@@ -1,7 +1,7 @@
 """The interface of the metrics store, with its queries and results."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -395,6 +395,10 @@ class MetricsStore(Protocol):
 
     def send(self, send_id: str) -> SendTotals | None:
         """Return a send, from one consistent state of the database; None if no record of it was counted."""
+        ...
+
+    def counted(self, send_ids: Iterable[str]) -> frozenset[str]:
+        """Return those of the given ids of which a chunk is counted."""
         ...
 
     def list_sends(self, query: SendListQuery) -> SendList:

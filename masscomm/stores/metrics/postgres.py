@@ -1,5 +1,6 @@
 """The metrics store in Postgres (schemas/tables)."""
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from math import prod
@@ -11,6 +12,7 @@ from masscomm import environment
 from masscomm.aws.authentication import database_url
 from masscomm.domain.send_states import BY_COUNTS, SendState
 from masscomm.domain.statuses import PUBLISHED, RANK, TERMINAL, Status
+from masscomm.domain.time_limits import METRICS_CONNECT_S
 from masscomm.stores.metrics import statements
 from masscomm.stores.metrics.port import (
     Bounds,
@@ -48,9 +50,11 @@ class PostgresMetricsStore:
         self._bounds = bounds or Bounds()
 
     @classmethod
-    def from_environment(cls, function: str) -> Self:
-        """Return the store of METRICS_DATABASE_URL for a function. Raises Stop if the variable is missing."""
-        return cls(connection_pool(database_url(environment.required("METRICS_DATABASE_URL")), function))
+    def from_environment(cls, function: str, *, wait_s: float = METRICS_CONNECT_S) -> Self:
+        """Return the store of METRICS_DATABASE_URL for a function, whose requests wait `wait_s` for a connection.
+        Raises Stop if the variable is missing.
+        """
+        return cls(connection_pool(database_url(environment.required("METRICS_DATABASE_URL")), function, wait_s=wait_s))
 
     def close(self) -> None:
         self._pool.close()
@@ -189,6 +193,10 @@ class PostgresMetricsStore:
             channels=channels,
             watermark=watermark,
         )
+
+    def counted(self, send_ids: Iterable[str]) -> frozenset[str]:
+        with self._connection() as connection:
+            return frozenset(send_id for (send_id,) in connection.execute(_COUNTED, {"send_ids": list(send_ids)}))
 
     def list_sends(self, query: SendListQuery) -> SendList:
         key = query.after
@@ -339,6 +347,8 @@ _STATE = """cross join lateral (
 
 # For each club, the query reads the first rows in the order of the index sends_of_club, so that a page reads no other
 # club's sends.
+_COUNTED = "select send_id from sends where send_id = any(%(send_ids)s::text[]) and requested_at is not null"
+
 _SENDS = """
 select page.*
 from unnest(%(club_id)s::bigint[]) as club

@@ -12,8 +12,9 @@ class AcceptedBody(TypedDict):
     """An accepted send."""
 
     send_id: str
-    status: Literal["accepted", "expanding"]
-    """expanding: the users of the audience are sought, so that `requested` is not known yet."""
+    status: Literal["accepted", "expanding", "failed"]
+    """expanding: the users of the audience are sought, so that `requested` is not known yet. failed: of a repeated
+request whose audience could not be expanded."""
     requested: int | None
     """Distinct notifications: a user on a channel. Null while an audience is expanded."""
     duplicates: int
@@ -114,8 +115,8 @@ class CancelBody(TypedDict):
     send_id: str
     status: Literal["cancelling"]
     requested_at: str
-    published_before: int
-    """Notifications that were counted as published at the request."""
+    published_before: int | None
+    """Notifications that were counted as published at the request; null if the counts were unknown."""
     links: Links
 
 
@@ -123,10 +124,10 @@ class CancellationOfSend(TypedDict):
     """The cancellation of a send."""
 
     requested_at: str
-    published_before: int
-    """Notifications that were published before the request."""
-    published_since: int
-    """Notifications that were published between the request and its effect."""
+    published_before: int | None
+    """Notifications that were published before the request; null if the counts were unknown then."""
+    published_since: int | None
+    """Notifications that were published between the request and its effect; null if this is unknown."""
     exact: bool
     """Whether the two numbers follow from the times of the outcomes. Otherwise they follow from the counts at the
 request, which are seconds behind: `published_since` is an upper bound."""
@@ -174,7 +175,7 @@ class Chunks(TypedDict):
     """Numbers of the send's chunks."""
 
     expected: int | None
-    counted: int
+    counted: int | None
 
 
 class CodedBody(TypedDict):
@@ -644,15 +645,15 @@ class ListedSend(TypedDict):
     club_id: int
     type: str
     reference: str | None
-    """The caller's own id of a send over REST, for eight days after its request or its `send_at`."""
+    """The requester's own id of the send, while the send is registered."""
     requested_at: str
     status: SendState
     requested: int | None
-    """Null while the users of an audience are sought."""
-    published: int
+    """Null while the users of an audience are sought, and if only counts know it and do not answer."""
+    published: int | None
     """Notifications that a provider has accepted."""
-    cancelled: int
-    in_flight: int
+    cancelled: int | None
+    in_flight: int | None
     """Requested notifications without a final status."""
     links: Links
 
@@ -733,8 +734,8 @@ class PauseBody(TypedDict):
     send_id: str
     status: Literal["paused"]
     paused_at: str
-    published_before: int
-    """Notifications that are counted as published now."""
+    published_before: int | None
+    """Notifications that are counted as published now; null if the counts are unknown."""
     links: Links
 
 
@@ -987,27 +988,29 @@ class SendBody(TypedDict):
     club_id: int
     type: str
     reference: str | None
-    """The caller's own id of a send over REST, for eight days after its request or its `send_at`."""
+    """The requester's own id of the send, while the send is registered."""
     status: SendState
     requested_at: str | None
     send_at: str | None
-    """The time to which the send was moved; otherwise the `send_at` of a send over REST, for eight days after it."""
+    """The time to which the send was moved; otherwise its `send_at`, while the send is registered."""
     send_at_local: str | None
-    """The `send_at_local` of a send over REST that was not moved, for eight days after it."""
+    """The `send_at_local` of a send that was not moved, while the send is registered."""
     chunks: Chunks
     requested: int | None
-    """Null while the users of an audience are sought."""
-    duplicates: int
-    channels: dict[str, Totals]
-    totals: Totals
-    conservation: Conservation
+    """Null while the users of an audience are sought, and if only counts know it and do not answer."""
+    duplicates: int | None
+    counts_known: bool
+    """False: the metrics database does not answer. All counts are null, and the status is what is known without."""
+    channels: dict[str, Totals] | None
+    totals: Totals | None
+    conservation: Conservation | None
     watermark: str | None
     """The counts include all records that were in the topics at this time."""
     complete: bool
     """Whether each notification has a final status: the send's status is cancelled, ended or failed."""
     control: ControlOfSend | None
     expansion: ExpansionOfSend | None
-    """Of a send to an audience, for eight days after its request or its `send_at`."""
+    """Of a send to an audience, while the send is registered."""
     cancellation: CancellationOfSend | None
     generated_at: str
 
@@ -1031,6 +1034,9 @@ class SendListBody(TypedDict):
     truncated: bool
     """Whether there are more sends."""
     next_cursor: str | None
+    counts_known: bool
+    """False: the metrics database does not answer. Only sends are listed that are large, scheduled, to an audience or
+controlled, and their counts are null."""
     watermark: str | None
     """The counts include all records that were in the topics at this time."""
     kept_since: str | None

@@ -38,7 +38,7 @@ from masscomm.operations.dead_letter_replays import Desk
 from masscomm.operations.dead_letters import DeadLetter, Filter, read_letters
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import NOW, Chain, Context, entry, event, failed_offsets, send
 
 
@@ -160,7 +160,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(
         clock=FixedClock(NOW),
         delay_store=InMemoryDelayStore(),
         decision_log=InMemoryDecisionLog(),
-        controls=InMemorySendControls(),
+        sends=InMemorySends(),
     )
 
     def dead_letter(coming: int) -> DeadLetter:

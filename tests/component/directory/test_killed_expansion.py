@@ -61,7 +61,7 @@ def test_a_killed_expansion_is_completed_by_the_next(
     tables: OpenSearchTables, localstack: StackConfig, tmp_path: Path
 ) -> None:
     """While users join and leave, every chunk has one content, and no user is in two."""
-    table = new_table(dynamodb(localstack), "audience_expansions")
+    table = new_table(dynamodb(localstack), "sends")
     tables.put(*map(user, STAYING), *(user(user_id, 8) for user_id in range(1, 10)))
     tables.caught_up_to(NOW + 1)
     file = tmp_path / "record"

@@ -10,10 +10,12 @@ from masscomm.clock import FixedClock
 from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.outcomes import SENT
 from masscomm.domain.records import ContentColumn, DeliveryRequested
+from masscomm.domain.sends import Send, SendKey, Source, digest_of_users
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.sends.dynamodb import DynamoDbSends
 from ops.erasure.delayed_records import DelayedRecords
 from ops.erasure.item_tables import ItemTables
 from ops.erasure.person import ERASED_USER, Person
@@ -31,7 +33,9 @@ class TablesWithItems:
 
     def __init__(self, localstack: StackConfig, client: Any) -> None:
         self.admin = dynamodb(localstack)
-        self.ledger_table, self.waiting_table = (new_table(self.admin, name) for name in ("delivery_ledger", "waiting"))
+        self.ledger_table, self.waiting_table, self.sends_table = (
+            new_table(self.admin, name) for name in ("delivery_ledger", "waiting", "sends")
+        )
         registry = InMemorySchemaRegistry()
         registry.register("delivery-value", own_schema("DeliveryRequested"))
         self.codec = Codec(registry)
@@ -41,6 +45,7 @@ class TablesWithItems:
             client,
             ledger=self.ledger_table,
             waiting=self.waiting_table,
+            sends=self.sends_table,
             records=DelayedRecords(registry),
             now_ms=lambda: NOW,
         )
@@ -116,7 +121,7 @@ def test_ledger_keeps_decisions_and_loses_the_user(tables: TablesWithItems) -> N
             position=1, user_id=8, decision=SENT, call_results=(CallResult(target="device-of-bob", message_id="m2"),)
         ),
     ]
-    tables.ledger.acquire("record", "digest-of-ada#digest-of-content")
+    tables.ledger.acquire("record")
     tables.ledger.record("record", slices)
     tables.ledger.record("of others", slices[1:])
     person = Person(user_id=7, club_id=3)
@@ -146,3 +151,16 @@ def test_large_slice_keeps_decisions_and_leaves_no_part(tables: TablesWithItems)
     assert '"device-of-ada-1"' not in tables.texts()
     assert "device-of-ada-7999" not in tables.texts()
     assert len(tables.admin.scan(TableName=tables.ledger_table)["Items"]) <= parts
+
+
+def test_digest_of_the_only_recipient_is_removed(tables: TablesWithItems, functions_client: Any) -> None:
+    sends = DynamoDbSends(table=tables.sends_table, client=functions_client)
+    registered = [
+        Send(key=SendKey(3, f"s{number}"), source=Source.KAFKA, content="c", recipients=digest_of_users(users))
+        for number, users in enumerate(([7], [8], [7, 8]))
+    ]
+    sends.register(registered)
+    for erased in (1, 0):
+        assert tables.erasing.erase_sends(Person(user_id=7, club_id=3)) == erased
+    found = sends.read([each.key for each in registered])
+    assert [found[each.key].recipients is None for each in registered] == [True, False, False]

@@ -5,8 +5,8 @@ import pytest
 
 from local.devstack.config import StackConfig
 from masscomm.errors import Stop
-from masscomm.stores.idempotency_keys import IdempotencyKeys
-from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys
+from masscomm.stores.idempotency_keys.dynamodb import DynamoDbIdempotencyKeys
+from masscomm.stores.idempotency_keys.port import IdempotencyKeys
 from tests.support.contracts.idempotency_keys import NOW, ConcurrentIdempotencyKeysContract, IdempotencyKeysContract
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 

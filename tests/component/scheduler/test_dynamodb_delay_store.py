@@ -5,7 +5,7 @@ from unittest.mock import patch
 import pytest
 
 from local.devstack.config import StackConfig
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import SendKey
 from masscomm.observability.unreadable_items import UnreadableItem
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delayed_records.port import ControlledSend, DelayedRecord, key_of

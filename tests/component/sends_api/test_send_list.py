@@ -119,6 +119,15 @@ def test_sends_are_listed_latest_first(store: MetricsStore) -> None:
     assert not found.more
 
 
+def test_ids_of_counted_sends_are_found(store: MetricsStore) -> None:
+    """A send of which only outcomes are counted has no counted chunk."""
+    asked = [send.send_id for send in SENDS]
+    expected = {send.send_id for send in SENDS if send.requested_at is not None}
+    assert expected < set(asked)
+    assert store.counted(each for each in [*asked, "none", "' or true --"]) == expected
+    assert store.counted([]) == frozenset()
+
+
 def test_latest_sends_are_counted_by_state(in_postgres: PostgresMetricsStore) -> None:
     since = NOON + 2 * MINUTE
     times = [(send.requested_at, counted_state(send.counts)) for send in SENDS if send.requested_at is not None]

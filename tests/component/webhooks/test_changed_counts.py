@@ -7,10 +7,10 @@ import pytest
 
 from functions.webhook_events.send_counts import PostgresChangedCounts
 from local.devstack.config import StackConfig
-from masscomm.domain.send_controls import SendKey
 from masscomm.domain.send_states import SendState, counted_state
-from masscomm.stores.changed_sends import Position
+from masscomm.domain.sends import SendKey
 from masscomm.stores.metrics_database import connection_pool
+from masscomm.stores.sends.port import Position
 from spark_metrics.sql import read_sql
 from tests.support.servers.metrics_database import metrics_database
 

@@ -23,24 +23,20 @@ from local.devstack.config import ROOT, StackConfig
 from local.devstack.service import AWS_CREDENTIALS
 from local.emulators.local import REGION
 from masscomm.clock import SystemClock
-from masscomm.domain.send_controls import SendControl, SendKey
+from masscomm.domain.sends import Send, SendKey, Source, controlled
 from masscomm.domain.signing_keys import KeySet
-from masscomm.domain.time_limits import CHANGED_SENDS_SETTLE_S, WEBHOOK_CLAIM_S
+from masscomm.domain.time_limits import WEBHOOK_CLAIM_S
 from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import Endpoint, EndpointKey, event_id
-from masscomm.stores.changed_sends import ChangedSend, Position
-from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
-from masscomm.stores.send_controls import AcceptedSend
-from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
+from masscomm.stores.sends.dynamodb import DynamoDbSends
+from masscomm.stores.sends.port import Position
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from tests.support.harness.webhooks import KEYS_TEXT, key
 from tests.support.servers.dynamodb_table import dynamodb, new_table
 from tests.support.servers.metrics_database import metrics_database
 
 TABLES = {
-    "CHANGED_SENDS_TABLE": "changed_sends",
-    "CANCELLED_SENDS_TABLE": "cancelled_sends",
-    "AUDIENCE_EXPANSIONS_TABLE": "audience_expansions",
+    "SENDS_TABLE": "sends",
     "WEBHOOK_ENDPOINTS_TABLE": "webhook_endpoints",
     "WEBHOOK_DELIVERIES_TABLE": "webhook_deliveries",
     "AUDIT_LOG_TABLE": "audit_log",
@@ -51,14 +47,14 @@ STEP_S = WEBHOOK_CLAIM_S + 5
 FIND_STEPS = (
     "deliveries.record:after",
     "counts.since:after",
-    "controls.read:after",
+    "sends.read:after",
     "deliveries.record:before",
     "deliveries._enter:before",
     "deliveries._touch:before",
     "deliveries.add:after",
-    "changed.move:before",
-    "changed.move:after",
-    "changed.remove:before",
+    "sends.move:before",
+    "sends.move:after",
+    "sends.forget:before",
 )
 DELIVER_STEPS = (
     "http.post:after",
@@ -198,13 +194,11 @@ class Sends:
     def __init__(self, servers: Servers) -> None:
         now_ms = SystemClock().now_ms()
         self.keys = [SendKey(7, str(uuid4())), SendKey(7, str(uuid4())), SendKey(8, str(uuid4()))]
-        controls = DynamoDbSendControls(table=servers.table("CANCELLED_SENDS_TABLE"), client=servers.client)
-        changed = DynamoDbChangedSends(table=servers.table("CHANGED_SENDS_TABLE"), client=servers.client)
-        controls.accept([AcceptedSend(send=each, accepted_at_ms=now_ms, reference="order-1") for each in self.keys])
-        resumed = SendControl(send=self.keys[1], revision=1, resumed_at_ms=now_ms)
-        changed.move(Position(1, ""))
-        changed.put(ChangedSend(send=self.keys[1], changed_at_ms=now_ms - CHANGED_SENDS_SETTLE_S * 1000))
-        assert controls.replace(resumed, now_ms=now_ms)
+        register = DynamoDbSends(table=servers.table("SENDS_TABLE"), client=servers.client)
+        sends = [Send(key=each, source=Source.REST, requested_at_ms=now_ms, reference="order-1") for each in self.keys]
+        register.register(sends)
+        register.move(Position(1, ""))
+        assert register.change(controlled(sends[1], resumed_at_ms=now_ms), sends[1])
         with psycopg.connect(servers.url) as connection:
             for send in self.keys:
                 for statement in (COUNTS, CHANNELS, TOTALS):

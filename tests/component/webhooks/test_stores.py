@@ -5,13 +5,10 @@ from typing import Any
 import pytest
 
 from local.devstack.config import StackConfig
-from masscomm.stores.changed_sends import ChangedSends
-from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
 from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
 from masscomm.stores.webhook_deliveries.port import WebhookDeliveries
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
-from tests.support.contracts.changed_sends import ChangedSendsContract
 from tests.support.contracts.webhook_stores import (
     ConcurrentWebhookEndpointsContract,
     WebhookDeliveriesContract,
@@ -34,9 +31,3 @@ class TestDynamoDbWebhookDeliveries(WebhookDeliveriesContract):
     def deliveries(self, localstack: StackConfig, functions_client: Any) -> WebhookDeliveries:
         table = new_table(dynamodb(localstack), "webhook_deliveries")
         return DynamoDbWebhookDeliveries(table=table, client=functions_client)
-
-
-class TestDynamoDbChangedSends(ChangedSendsContract):
-    @pytest.fixture
-    def changes(self, localstack: StackConfig, functions_client: Any) -> ChangedSends:
-        return DynamoDbChangedSends(table=new_table(dynamodb(localstack), "changed_sends"), client=functions_client)

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from masscomm.domain.limits import MAX_RECORD_ID_BYTES
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import SendKey
 from masscomm.domain.time_limits import CLAIM_S
 from masscomm.observability.unreadable_items import UnreadableItem
 from masscomm.stores.delayed_records.port import ControlledSend, DelayedRecord, DelayStore

@@ -15,7 +15,7 @@ from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import CLOCK_SKEW_S, LEASE_S
-from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
+from masscomm.errors import DeadLetter
 from masscomm.stores.delivery_ledger.port import DeliveryLedger, Lease, LeasedElsewhere, SliceConflict
 
 SENT = Decision(Status.SENT, None, "provider")
@@ -151,52 +151,6 @@ class DeliveryLedgerContract:
             ledgers("a").record(record_id, whole[start : start + 100])
         # The results need more than one page of a DynamoDB query (1 MB).
         assert ledgers("a").results(record_id) == whole
-
-    @pytest.mark.kills(guard="delivery_ledger.other_claim")
-    def test_another_claim_is_refused_and_changes_no_lease(
-        self, ledgers: Ledgers, clock: FixedClock, round_trips: RoundTrips, record_ids: list[str]
-    ) -> None:
-        """A claim is a digest of the recipient, `#`, and a digest of the content."""
-        record_id, alone, *more = record_ids[:5]
-        claims = dict.fromkeys([record_id, *more], "u1#a")
-        ledgers("a").acquire_all([record_id, *more], claims)
-        assert round_trips() == 1
-        assert ledgers("a").acquire(alone, "u1#a") == Lease(valid_until=clock.monotonic() + LEASE_S, fresh=True)
-        clock.advance(LEASE_S + CLOCK_SKEW_S)
-        others = ledgers("b").acquire_all([record_id, alone, *more], dict.fromkeys([record_id, alone, *more], "u1#b"))
-        assert {type(error) for error in others.values()} == {OtherContent}
-        with pytest.raises(OtherRecipients):
-            ledgers("b").acquire(record_id, "u2#b")
-        assert ledgers("b").claims([record_id, "unknown"]) == {record_id: "u1#a"}
-        assert ledgers("a").renew(record_id) is not None
-        assert isinstance(ledgers("a").acquire(record_id, "u1#a"), Lease)
-        assert isinstance(ledgers("b").acquire(record_id, "u1#a"), LeasedElsewhere)
-
-    def test_a_missing_claim_is_accepted_and_never_added(
-        self, ledgers: Ledgers, clock: FixedClock, record_ids: list[str]
-    ) -> None:
-        """Leases and records of earlier versions have no claim."""
-        without, with_claim = record_ids[:2]
-        ledgers("a").acquire(without)
-        ledgers("a").acquire_all([with_claim], {with_claim: "u1#a"})
-        for claim in ("u1#a", "u1#b", None):
-            clock.advance(LEASE_S + CLOCK_SKEW_S)
-            assert isinstance(ledgers("b").acquire(without, claim), Lease)
-        assert isinstance(ledgers("b").acquire(with_claim), Lease)
-        with pytest.raises(OtherContent):
-            ledgers("b").acquire(with_claim, "u1#b")
-
-    def test_one_of_two_concurrent_contents_gets_the_lease(self, ledgers: Ledgers, record_ids: list[str]) -> None:
-        """A transaction that conflicts with another one is repeated alone, and stores the claim, too."""
-        contents = {owner: dict.fromkeys(record_ids[:10], f"u1#{owner}") for owner in "abcd"}
-        ledger_of = {owner: ledgers(owner) for owner in contents}
-        with ThreadPoolExecutor(4) as pool:
-            found = list(
-                pool.map(lambda owner: ledger_of[owner].acquire_all(record_ids[:10], contents[owner]), contents)
-            )
-        for record_id in record_ids[:10]:
-            kinds = sorted(type(each[record_id]).__name__ for each in found)
-            assert kinds == ["Lease", "OtherContent", "OtherContent", "OtherContent"]
 
     @pytest.mark.parametrize("record_id", ["", "i" * 2049], ids=["empty", "long"])
     def test_id_that_is_an_invalid_key_is_refused(self, ledgers: Ledgers, record_id: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from functions.device_registrar.endpoints import endpoint_arn
 from functions.send_handler.dry_run import DryRunSend
-from functions.send_handler.send_records import SendIdentity, record_of
+from functions.send_handler.send_records import ANONYMOUS, SendIdentity, record_of
 from functions.send_handler.send_request import SendRequest
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
@@ -17,7 +17,7 @@ from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.http.scopes import ALL_SCOPES
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.contracts.directory import Row
 from tests.support.harness.chain import NOW, SEND_ID
 from tests.support.harness.settled_chain import SettledChain
@@ -145,14 +145,14 @@ def check_dry_run(chain: SettledChain, name: str) -> set[str]:
         directory=chain.read_from,
         templates=TemplateCache(chain.read_from, chain.clock),
         clock=chain.clock,
-        controls=InMemorySendControls(),
+        sends=InMemorySends(),
     )
     body = dry_run.answer(send, identity, lambda: 29.0, is_test=False, scopes=ALL_SCOPES)
     assert chain.producer.produced == []
     assert chain.push.calls == chain.email.calls == []
     users = list(dict.fromkeys(send.to_users))
     topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
-    ends = chain.settle([record_of(send, identity, "", 0, 1, users)], topic)
+    ends = chain.settle([record_of(send, identity, ANONYMOUS, 0, 1, users)], topic)
     assert (body["estimated"], body["requested"]) == (False, len(ends))
     for channel in body["channels"]:
         found = Counter(end for (_, name), end in ends.items() if name == channel["channel"])

@@ -8,7 +8,7 @@ import pytest
 
 from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S
 from masscomm.errors import DeadLetter, Retry
-from masscomm.stores.idempotency_keys import Claim, IdempotencyKeys, claim_id
+from masscomm.stores.idempotency_keys.port import Claim, IdempotencyKeys, claim_id
 
 NOW = 1_700_000_000_500
 LATER = NOW + 29_000
@@ -18,7 +18,7 @@ RESPONSE = '{"send_id": "s"}'
 def claim(owner: str = "a", *, key: str = "k", now_ms: int = NOW, request: str = "r", send_id: str = "s") -> Claim:
     """Return a claim whose attempt ends 29 s after it begins."""
     return Claim(
-        id=claim_id(7, key),
+        id=claim_id(7, key, is_test=False),
         request=request,
         send_id=send_id,
         requested_at_ms=now_ms,

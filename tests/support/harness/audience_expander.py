@@ -8,12 +8,12 @@ from functions.audience_expander.expand_audience import ExpandAudience
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.records import AudienceRequested, SendRequested
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import Expansion, SendKey
 from masscomm.domain.users import User
 from masscomm.kafka import topics
 from masscomm.observability import logs
-from masscomm.stores.expansions import InMemoryExpansions
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import NOW, SEND_ID, Chain, entry
 
 GERMAN: dict[str, Any] = {"where": {"field": "locale", "is": "de"}}
@@ -31,7 +31,7 @@ class Expander(Chain):
     def __init__(self, users: int = 11, share_chunks: int = 100) -> None:
         super().__init__()
         self.directory = InMemoryDirectory(page_size=3)
-        self.expansions = InMemoryExpansions()
+        self.register = InMemorySends(self.clock)
         for user_id in range(1, users + 1):
             self.directory.put(User(user_id=user_id, club_id=7, locale="de" if user_id % 2 else "en"))
         self.directory.put(User(user_id=500, club_id=8, locale="de"))
@@ -39,7 +39,7 @@ class Expander(Chain):
         self.consumed = 0
         self.use_case = ExpandAudience(
             directory=self.directory,
-            expansions=self.expansions,
+            sends=self.register,
             usage=self.usage,
             clock=self.clock,
             logger=logs.logger("test"),
@@ -72,6 +72,12 @@ class Expander(Chain):
     def requests(self) -> list[AudienceRequested]:
         """Return all records of the partition."""
         return self._decoded(AudienceRequested, topics.AUDIENCE)
+
+    def ended(self) -> Expansion:
+        """Return the end of the expansion of the send KEY."""
+        ended = self.register.sends[SEND_ID].expansion
+        assert ended is not None
+        return ended
 
     def sends(self) -> list[SendRequested]:
         return self._decoded(SendRequested, topics.SEND_API)

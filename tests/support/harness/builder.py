@@ -8,7 +8,7 @@ from masscomm.domain.users import Template, User
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import Chain
 
 TEMPLATE_ERROR = ("failed", "template_error")
@@ -21,13 +21,13 @@ class Builder(Chain):
         super().__init__()
         self.directory = InMemoryDirectory()
         self.log = InMemoryDecisionLog()
-        self.controls = InMemorySendControls()
+        self.register = InMemorySends(self.clock)
         self.use_case = BuildMessages(
             directory=self.directory,
             templates=TemplateCache(self.directory, self.clock),
             clock=self.clock,
             decision_log=self.log,
-            controls=self.controls,
+            sends=self.register,
         )
         for user_id, name in enumerate(("Ada", "Bob", "Eve"), start=1):
             self.put_user(user_id, first_name=name)

@@ -69,6 +69,7 @@ def _sends(api: Client) -> None:
     assert api.count_audience(club_id=CLUB, audience={"all_users": True})["users"] > 1_000
 
     sent = api.send(**_CONTENT, to_users=[USER], channels=["push"])
+    ended: Any
     *_, ended = api.follow(sent["send_id"])
     assert (ended["status"], ended["requested"]) == ("ended", 1)
     assert api.get_send(sent["send_id"])["totals"] == ended["totals"]
@@ -92,6 +93,7 @@ def _sends(api: Client) -> None:
     api.resume(scheduled)
     assert api.cancel(scheduled)["published_before"] == 0
     assert api.get_send(scheduled)["status"] in {"cancelling", "cancelled"}
+    cancelled: Any
     *_, cancelled = api.follow(scheduled)
     assert (cancelled["status"], cancelled["totals"]["cancelled"]) == ("cancelled", cancelled["requested"])
     assert cancelled["cancellation"] is not None

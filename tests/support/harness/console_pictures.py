@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -23,14 +24,14 @@ from local.devstack.services.lambda_host import CONSOLE
 from masscomm.clock import SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.grains import Grain
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import Send, SendKey, Source
 from masscomm.domain.users import Device, User, UserSettings
 from masscomm.operations.waiting import Waiting
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
 from masscomm.stores.metrics.port import ChannelTotals, LogKey, LogRow, SendTotals
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
-from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness import rest_api
 from tests.support.harness.console import PATIENCE_MS, Console, open_console
 from tests.support.harness.operations_api import endpoint_id
@@ -137,22 +138,18 @@ def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
         recipients=list(_recipients(now)),
         revised_minutes=[(now.replace(second=0, microsecond=0) - timedelta(minutes=21), 1, now)],
     )
-    controls = InMemorySendControls()
+    register = InMemorySends()
     tomorrow = now.replace(hour=9, minute=30, second=0, microsecond=0) + timedelta(days=1)
     send_at_ms = round(tomorrow.timestamp() * 1000)
-    controls.accept(
-        [
-            AcceptedSend(send=SendKey(1, send_id), accepted_at_ms=0, reference=reference)
-            for send_id, reference in ((LIVE, "Derby: one hour before kick-off"), (_ENDED, "New season tickets"))
-        ]
-        + [AcceptedSend(send=SendKey(1, SCHEDULED), accepted_at_ms=0, send_at_ms=send_at_ms, reference="Open day")]
-    )
+    register.put(_registered(LIVE, reference="Derby: one hour before kick-off"))
+    register.put(_registered(_ENDED, reference="New season tickets"))
+    register.put(_registered(SCHEDULED, send_at_ms=send_at_ms, reference="Open day"))
     clock, grace = SystemClock(), timedelta(seconds=5)
     waiting = Waiting(clock, InMemoryRequestSlots(), open_polls=100)
     counted = metrics_handler.use_cases(store, clock, grace, waiting)
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: counted)
     audit_log = operations_handler.audit_route().audit_log
-    cases = sends_api.use_cases(store, clock, grace, waiting, controls, InMemoryDelayStore(), audit_log)
+    cases = sends_api.use_cases(store, clock, grace, waiting, register, InMemoryDelayStore(), audit_log)
     monkeypatch.setattr(sends_api, "bootstrap", lambda: cases)
     directory = send_handler.directory()
     assert isinstance(directory, InMemoryDirectory)
@@ -354,3 +351,7 @@ def main(out: Path, *names: str) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), *sys.argv[2:])
+
+
+def _registered(send_id: str, **fields: Any) -> Send:
+    return Send(key=SendKey(1, send_id), source=Source.REST, **fields)

@@ -14,11 +14,10 @@ from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
-from masscomm.stores.changed_sends import InMemoryChangedSends
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.metrics.port import ChannelTotals, SendTotals
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 
 OWN = Clubs(frozenset({7}))
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -29,22 +28,21 @@ class ControlApi:
 
     def __init__(self) -> None:
         self.clock = FixedClock(1_700_000_000_000)
-        self.controls = InMemorySendControls()
+        self.register = InMemorySends(self.clock)
         self.store = InMemoryMetricsStore(watermark=NOON)
         self.count(sent=40)
         self.audit_log = InMemoryAuditLog()
         self.delay_store = InMemoryDelayStore()
-        self.changed = InMemoryChangedSends()
         self.connect()
 
     def connect(self) -> None:
         """Build the routes over the stores, which a test may have replaced."""
-        control = Control(self.store, self.controls, self.delay_store, self.clock, self.audit_log, self.changed)
+        control = Control(self.store, self.register, self.delay_store, self.clock, self.audit_log)
         self.cancel_route = CancelRoute(control)
         self.pause_route = PauseRoute(control)
         self.resume_route = ResumeRoute(control)
         self.reschedule_route = RescheduleRoute(control)
-        self.send_route = SendRoute(self.store, self.controls, self.clock)
+        self.send_route = SendRoute(self.store, self.register, self.clock)
 
     def count(self, **by_status: int) -> None:
         totals = ChannelTotals(100, 0, 100, {status: {"": number} for status, number in by_status.items()})

@@ -26,7 +26,7 @@ from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger, LedgerTable
 from masscomm.stores.delivery_ledger.port import DeliveryLedger
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import Chain, delivery, entry
 
 
@@ -71,7 +71,7 @@ class Delivery(Chain):
         self.directory = InMemoryDirectory()
         self.push = InMemoryPush()
         self.email = InMemoryEmail()
-        self.controls = InMemorySendControls()
+        self.register = InMemorySends(self.clock)
         self.table = LedgerTable()
         self.delay_store = InMemoryDelayStore()
         self.ledger = InMemoryDeliveryLedger(clock=self.clock, table=self.table)
@@ -84,7 +84,7 @@ class Delivery(Chain):
     ) -> Deliver:
         return Deliver(
             directory=directory or self.directory,
-            controls=self.controls,
+            sends=self.register,
             ledger=ledger,
             gateway=gateway(self.clock, workers=workers),
             caller=Caller(

@@ -18,8 +18,8 @@ from masscomm.domain.records import SendRequested
 from masscomm.kafka import topics
 from masscomm.kafka.producer import InMemoryProducer
 from masscomm.observability import logs
-from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
+from masscomm.stores.sends.dynamodb import DynamoDbSends
 from tests.support.harness.chain import Chain, entry
 
 
@@ -39,7 +39,7 @@ class PrintingProducer(InMemoryProducer):
         show({"index": send.chunk_index, "of": send.chunk_count, "users": send.to_users})
 
 
-class PrintingExpansions(DynamoDbExpansions):
+class PrintingExpansions(DynamoDbSends):
     """Prints a line after each recorded chunk."""
 
     def record(self, *arguments: Any, **options: Any) -> Any:
@@ -61,7 +61,7 @@ def main(url: str, table: str, lsn: int, record: bytes) -> int:
     use_case = ExpandAudience(
         directory=directory,
         usage=InMemoryKeyUsage(),
-        expansions=PrintingExpansions(table=table),
+        sends=PrintingExpansions(table=table),
         clock=chain.clock,
         logger=logs.logger("audience_expander"),
     )

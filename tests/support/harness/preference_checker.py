@@ -13,7 +13,7 @@ from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import Chain, entry
 
 
@@ -25,7 +25,7 @@ class Checker(Chain):
         self.directory = InMemoryDirectory()
         self.delay_store = InMemoryDelayStore()
         self.log = InMemoryDecisionLog()
-        self.controls = InMemorySendControls()
+        self.register = InMemorySends(self.clock)
         self.use_case = self.environment(self.directory)
         self.put_users(range(1, 4))
 
@@ -35,7 +35,7 @@ class Checker(Chain):
             clock=self.clock,
             delay_store=self.delay_store,
             decision_log=self.log,
-            controls=self.controls,
+            sends=self.register,
         )
 
     def put_users(self, user_ids: Iterable[int], **columns: Any) -> None:
@@ -64,7 +64,7 @@ class Checker(Chain):
         before = len(self.producer.produced)
         scheduler = ReleaseDueRecords(
             store=self.delay_store,
-            controls=self.controls,
+            sends=self.register,
             producer=self.producer,
             clock=self.clock,
             logger=Logger(),

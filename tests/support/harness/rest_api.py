@@ -29,7 +29,7 @@ from masscomm.clock import FixedClock, SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
-from masscomm.domain.send_controls import SendControl, SendKey
+from masscomm.domain.sends import SendControl, SendKey
 from masscomm.domain.users import Template, User
 from masscomm.http.access_tokens import AccessTokens, InvalidToken, bearer_token
 from masscomm.http.rate_limits import RateLimiter
@@ -38,12 +38,12 @@ from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.operations.waiting import Waiting
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
-from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
+from masscomm.stores.idempotency_keys.in_memory import InMemoryIdempotencyKeys
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
 from masscomm.stores.metrics.port import ChannelTotals, LogKey, LogRow, SendTotals
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from ops.openapi.document import APIS
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
@@ -94,14 +94,14 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
             Action.SEND_REQUESTED, club_id=1, at_ms=clock.now_ms(), principal="7d793037a0760186", subject=send_id
         )
     )
-    controls, key = InMemorySendControls(), SendKey(1, send_id)
+    register, key = InMemorySends(clock), SendKey(1, send_id)
     # The send can be moved and resumed.
     later_ms = clock.now_ms() + 86_400_000
-    controls.controls[key] = SendControl(send=key, paused_at_ms=clock.now_ms(), send_at_ms=later_ms, revision=1)
+    register.control(SendControl(send=key, paused_at_ms=clock.now_ms(), send_at_ms=later_ms))
     waiting = Waiting(clock, InMemoryRequestSlots())
     counted = metrics_handler.use_cases(store, clock, timedelta(), waiting)
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: counted)
-    stores = (controls, InMemoryDelayStore(), audit_log)
+    stores = (register, InMemoryDelayStore(), audit_log)
     cases = sends_api.use_cases(store, clock, timedelta(), waiting, *stores)
     monkeypatch.setattr(sends_api, "bootstrap", lambda: cases)
     operations_api.build(monkeypatch, clock=clock, audit_log=audit_log)

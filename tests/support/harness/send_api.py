@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from functions.send_handler import handler as module
-from functions.send_handler.accepted_sends import AcceptedSends
 from functions.send_handler.dry_run import DryRunSend
+from functions.send_handler.registration import Registration
 from functions.send_handler.request_once import RequestOnce
 from functions.send_handler.request_send import RequestSend
 from functions.send_handler.send_warnings import SendWarnings
@@ -19,14 +19,11 @@ from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.audit_log.port import AuditLog
-from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
-from masscomm.stores.decision_log.port import DecisionLog
-from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger
-from masscomm.stores.delivery_ledger.port import DeliveryLedger
-from masscomm.stores.idempotency_keys import InMemoryIdempotencyKeys
+from masscomm.stores.idempotency_keys.in_memory import InMemoryIdempotencyKeys
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
-from masscomm.stores.send_controls import InMemorySendControls, SendControls
+from masscomm.stores.sends.in_memory import InMemorySends
+from masscomm.stores.sends.port import Sends
 from tests.support.harness.chain import Chain, Context
 from tests.support.inputs.api_gateway_events import EVERY_CLUB
 
@@ -41,20 +38,16 @@ def use_cases(
     chain: Chain,
     keys: InMemoryIdempotencyKeys,
     audit_log: AuditLog | None = None,
-    controls: InMemorySendControls | None = None,
+    sends: InMemorySends | None = None,
     directory: Directory | None = None,
-    decision_log: DecisionLog | None = None,
-    ledger: DeliveryLedger | None = None,
 ) -> module.UseCases:
     """Return the use cases of the function, with in-memory topics and an in-memory store of idempotency keys."""
     requests = RequestSend(
         codec=chain.codec,
         producer=chain.producer,
         clock=chain.clock,
-        accepted_sends=AcceptedSends(controls=controls or InMemorySendControls()),
+        registration=Registration(sends=sends or InMemorySends(chain.clock)),
         audit_log=audit_log or InMemoryAuditLog(),
-        decision_log=decision_log or InMemoryDecisionLog(),
-        ledger=ledger or InMemoryDeliveryLedger(clock=chain.clock),
     )
     templates = TemplateCache(directory or InMemoryDirectory(ready=False), chain.clock, keep_empty=True)
     return module.UseCases(
@@ -64,29 +57,23 @@ def use_cases(
     )
 
 
-def dry_runs(clock: Clock, directory: Directory, controls: SendControls | None = None) -> DryRunSend:
+def dry_runs(clock: Clock, directory: Directory, sends: Sends | None = None) -> DryRunSend:
     """Return the use case of dry runs."""
     templates = TemplateCache(directory, clock, keep_empty=True)
-    return DryRunSend(
-        directory=directory, templates=templates, clock=clock, controls=controls or InMemorySendControls()
-    )
+    return DryRunSend(directory=directory, templates=templates, clock=clock, sends=sends or InMemorySends(clock))
 
 
 class SendApi(Chain):
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
         self.keys = InMemoryIdempotencyKeys()
-        self.controls = InMemorySendControls()
+        self.register = InMemorySends(self.clock)
         self.audit_log = InMemoryAuditLog()
-        self.decision_log = InMemoryDecisionLog()
-        self.ledger = InMemoryDeliveryLedger(clock=self.clock)
         # Without a complete snapshot, responses have no warnings.
         self.directory = InMemoryDirectory(ready=False)
         self.slots = InMemoryRequestSlots()
-        self.use_cases = use_cases(
-            self, self.keys, self.audit_log, self.controls, self.directory, self.decision_log, self.ledger
-        )
-        self.dry_runs = dry_runs(self.clock, self.directory, self.controls)
+        self.use_cases = use_cases(self, self.keys, self.audit_log, self.register, self.directory)
+        self.dry_runs = dry_runs(self.clock, self.directory, self.register)
         self.usage = InMemoryKeyUsage()
         limiter = RateLimiter(usage=self.usage, clock=self.clock)
         monkeypatch.setattr(module, "bootstrap", lambda: self.use_cases)

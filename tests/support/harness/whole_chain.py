@@ -1,7 +1,7 @@
 """All functions from a send to the provider, in memory. Settings, users and templates change between redeliveries."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from masscomm.domain import channels
 from masscomm.domain.delays import PAUSED
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.records import SendRequested
-from masscomm.domain.send_controls import SendControl, SendKey
+from masscomm.domain.sends import Send, SendKey, controlled
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
@@ -27,7 +27,7 @@ from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delayed_records.port import ControlledSend
-from masscomm.stores.send_controls import Cancellation, change
+from masscomm.stores.sends.port import change
 from tests.support.harness.chain import SEND_ID, entry, send
 from tests.support.harness.delivery import Delivery
 
@@ -68,14 +68,14 @@ class ThreeSteps(Delivery):
             clock=self.clock,
             delay_store=self.delay_store,
             decision_log=self.log,
-            controls=self.controls,
+            sends=self.register,
         )
         self.builder = BuildMessages(
             directory=self.directory,
             templates=TemplateCache(self.directory, self.clock),
             clock=self.clock,
             decision_log=self.log,
-            controls=self.controls,
+            sends=self.register,
         )
 
     def drive(self, record: SendRequested, topic: str) -> list[int]:
@@ -118,7 +118,7 @@ class WholeChain(ThreeSteps):
         )
         self.scheduler, self.delivery_scheduler = (
             ReleaseDueRecords(
-                store=store, controls=self.controls, producer=self.producer, clock=self.clock, logger=Logger()
+                store=store, sends=self.register, producer=self.producer, clock=self.clock, logger=Logger()
             )
             for store in (self.checker_delay_store, self.delay_store)
         )
@@ -151,24 +151,19 @@ class WholeChain(ThreeSteps):
 
     def cancel(self) -> None:
         self.published_before = self.published
-        key = SendKey(7, SEND_ID)
-        self.controls.record(Cancellation(send=key, requested_at_ms=self.clock.now_ms(), published_before=0))
-        self._control_changed()
+        self._change(cancelled_at_ms=self.clock.now_ms())
 
     def pause(self) -> None:
         self.published_before_pause = self.published
-        self._change(lambda control: replace(control, paused_at_ms=self.clock.now_ms()))
+        self._change(paused_at_ms=self.clock.now_ms())
 
     def resume(self) -> None:
         assert self.published == self.published_before_pause, "published during a pause"
         self.published_before_pause = None
-        self._change(lambda control: replace(control, paused_at_ms=None, resumed_at_ms=self.clock.now_ms()))
+        self._change(paused_at_ms=None, resumed_at_ms=self.clock.now_ms())
 
-    def _change(self, make: Callable[[SendControl], SendControl]) -> None:
-        change(self.controls, SendKey(7, SEND_ID), make, now_ms=self.clock.now_ms())
-        self._control_changed()
-
-    def _control_changed(self) -> None:
+    def _change(self, **control: int | None) -> None:
+        change(self.register, Send(key=SendKey(7, SEND_ID)), lambda send: controlled(send, **control))
         for store in (self.checker_delay_store, self.delay_store):
             store.put_controlled(ControlledSend(SendKey(7, SEND_ID), self.clock.now_ms()))
 

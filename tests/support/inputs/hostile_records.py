@@ -164,7 +164,7 @@ def _hostile(chance: random.Random, kind: Any, now: Any) -> Any:
                 name = chance.choice(sorted(fields))
                 return known | {name: _hostile(chance, fields[name], known.get(name))}
         kind = kind["type"]
-    return chance.choice({"long": LONGS, "int": INTS, "string": TEXTS}[kind])
+    return chance.choice({"long": LONGS, "int": INTS, "string": TEXTS, "boolean": (True, False)}[kind])
 
 
 def _hostile_list(chance: random.Random, kind: Any, items: list[Any]) -> list[Any]:

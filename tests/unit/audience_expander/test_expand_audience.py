@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 
+from functions.audience_expander import expand_audience
+from masscomm.domain.audiences import read_audience
 from masscomm.domain.ids import chunk_id
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import Send, SendKey
 from masscomm.domain.simulator import AUDIENCE, RECIPIENTS, is_simulated
 from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from masscomm.stores.expansions import ExpandedChunk
+from masscomm.stores.sends.port import ExpandedChunk
 from tests.support.fakes.crashes import Fuse, KilledError
 from tests.support.harness.audience_expander import EVERYBODY, KEY, Expander
 from tests.support.harness.chain import NOW, SEND_ID
@@ -29,7 +31,7 @@ def test_users_of_the_audience_become_chunks_of_the_send(expander: Expander) -> 
     assert other == (SEND_ID, NOW, "Ü", NOW + 9)
     keys = [key for topic, key, _, _ in expander.producer.produced if topic == topics.SEND_API]
     assert keys == [chunk_id(SEND_ID, index).encode() for index in range(3)]
-    ended = expander.expansions.ended[KEY]
+    ended = expander.ended()
     assert (ended.users, ended.requested, ended.error) == (6, 12, None)
 
 
@@ -56,7 +58,7 @@ def test_conditions_read_settings(expander: Expander) -> None:
 def test_audience_without_users_produces_nothing(expander: Expander) -> None:
     assert expander.expand({"where": {"field": "locale", "is": "fr"}}) == []
     assert expander.producer.produced == []
-    ended = expander.expansions.ended[KEY]
+    ended = expander.ended()
     assert (ended.chunks, ended.users, ended.requested) == (0, 0, 0)
 
 
@@ -64,7 +66,7 @@ def test_audience_without_users_produces_nothing(expander: Expander) -> None:
 def test_audience_above_the_limit_of_its_key_is_refused(expander: Expander) -> None:
     """The send is refused as a whole, before its first chunk."""
     assert expander.expand(recipients_a_day=5) == []
-    ended = expander.expansions.ended[KEY]
+    ended = expander.ended()
     assert (ended.chunks, ended.users, ended.requested) == (0, 6, 0)
     assert ended.error == "the key may use 5 recipients each UTC day, 5 remain; the audience has 6"
     assert (expander.sends(), expander.usage.used) == ([], {})
@@ -75,7 +77,7 @@ def test_audience_above_the_limit_of_its_key_is_refused(expander: Expander) -> N
 def test_audience_is_counted_once_in_the_use_of_its_key(expander: Expander, monkeypatch: pytest.MonkeyPatch) -> None:
     """Although the expansion is interrupted after its users are counted."""
     with monkeypatch.context() as patched:
-        patched.setattr(expander.expansions, "end", lambda *_, **__: (_ for _ in ()).throw(Retry("down")))
+        patched.setattr(expander.register, "end_expansion", lambda *_, **__: (_ for _ in ()).throw(Retry("down")))
         assert expander.expand(recipients_a_day=6) == [0]
     assert (expander.sends(), sum(expander.usage.used.values())) == ([], 6)
     assert expander.expand(recipients_a_day=6) == []
@@ -85,7 +87,7 @@ def test_audience_is_counted_once_in_the_use_of_its_key(expander: Expander, monk
 def test_audience_waits_for_the_count_of_its_key(expander: Expander) -> None:
     expander.usage.failing = Retry("down")
     assert expander.expand(recipients_a_day=6) == [0]
-    assert (expander.sends(), expander.expansions.ended) == ([], {})
+    assert (expander.sends(), expander.register.sends[SEND_ID].expansion) == ([], None)
 
 
 def test_audience_of_a_test_key_is_the_simulator_recipients(expander: Expander) -> None:
@@ -99,7 +101,7 @@ def test_requested_is_recorded_before_the_first_chunk(expander: Expander, monkey
     produce, seen = expander.producer.produce, []
 
     def produced(*arguments: Any) -> None:
-        seen.append(expander.expansions.ended[KEY].requested)
+        seen.append(expander.ended().requested)
         produce(*arguments)
 
     monkeypatch.setattr(expander.producer, "produce", produced)
@@ -114,7 +116,7 @@ STEPS = 26
 def expand_until_killed(expander: Expander, at: int) -> bool:
     """Expand the audience, and return whether the process was killed at its nth step."""
     fuse = Fuse(at)
-    calls = ((expander.expansions, "record"), (expander.expansions, "end"), (expander.producer, "produce"))
+    calls = ((expander.register, "record"), (expander.register, "end_expansion"), (expander.producer, "produce"))
     with pytest.MonkeyPatch.context() as patched:
         for holder, name in calls:
             patched.setattr(holder, name, fuse.around(getattr(holder, name)))
@@ -142,7 +144,7 @@ def test_a_repetition_after_a_crash_produces_the_same_chunks(at: int, change: st
     after = expander.users_by_chunk()
     assert before.items() <= after.items()
     users = [user_id for some in after.values() for user_id in some]
-    assert len(users) == len(set(users)) == expander.expansions.ended[KEY].users
+    assert len(users) == len(set(users)) == expander.ended().users
     assert set(range(2, 11)) <= set(users) <= set(range(1, 14))
     assert {send.chunk_count for send in expander.sends()} == {len(after)}
 
@@ -155,28 +157,28 @@ def test_a_process_that_is_not_killed_takes_every_step() -> None:
 def test_directory_that_is_behind_is_a_retry(expander: Expander) -> None:
     expander.directory.caught_up = DirectoryPosition(lsn=1, ts_ms=NOW - 1)
     assert expander.expand() == [0]
-    assert (expander.expansions.recorded, expander.producer.produced) == ({}, [])
+    assert (expander.register.recorded, expander.producer.produced) == ({}, [])
 
 
 @pytest.mark.kills(guard="audiences.concurrent_expansion")
 def test_of_two_concurrent_expansions_one_continues(expander: Expander) -> None:
     """The other one reads the directory at another time."""
     other = ExpandedChunk(user_ids=[1, 2], up_to=2, users_before=0)
-    record = expander.expansions.record
+    record = expander.register.record
 
-    def late(send: SendKey, index: int, chunk: ExpandedChunk, *, now_ms: int) -> ExpandedChunk:
-        record(send, 0, other, now_ms=now_ms)
-        return record(send, index, chunk, now_ms=now_ms)
+    def late(send: Send, index: int, chunk: ExpandedChunk) -> ExpandedChunk:
+        record(send, 0, other)
+        return record(send, index, chunk)
 
-    expander.expansions.record = late  # type: ignore[method-assign]
+    expander.register.record = late  # type: ignore[method-assign]
     assert expander.expand() == [0]
     assert expander.producer.produced == []
-    expander.expansions.record = record  # type: ignore[method-assign]
+    expander.register.record = record  # type: ignore[method-assign]
     assert expander.expand() == []
     assert [send.to_users for send in expander.sends()] == [[1, 2], [3, 5], [7, 9], [11]]
 
 
-@pytest.mark.parametrize("store", ["directory", "expansions"])
+@pytest.mark.parametrize("store", ["directory", "register"])
 def test_store_that_is_down_is_a_retry(expander: Expander, store: str) -> None:
     getattr(expander, store).failing = Retry("down")
     assert expander.expand() == [0]
@@ -190,37 +192,65 @@ def test_audience_that_cannot_be_read_is_dead_lettered(expander: Expander, audie
     """An attribute may be removed from schemas/source.yaml after the request."""
     assert expander.expand(audience) == []
     assert [letter["masscomm.reason"] for letter in expander.dead_letters()] == ["invalid"]
-    assert "audience" in (expander.expansions.ended[KEY].error or "")
+    assert "audience" in (expander.ended().error or "")
     assert expander.sends() == []
 
 
-def test_a_send_is_listed_until_its_chunks_are_produced() -> None:
-    expander = Expander()
-    states: list[str | None] = []
-    users_of_club = expander.directory.users_of_club
-
-    def observed(*args: Any, **keywords: Any) -> Any:
-        listed = expander.expansions.listing.get(KEY)
-        states.append(None if listed is None else listed.state)
-        return users_of_club(*args, **keywords)
-
-    expander.directory.users_of_club = observed  # type: ignore[method-assign]
-    assert expander.expand() == []
-    assert (states, expander.expansions.listing) == (["expanding"], {})
-
-
 @pytest.mark.parametrize(
-    ("values", "state"),
+    ("values", "error"),
     [
-        ({"audience": {"where": {"field": "locale", "is": "xx"}}}, "ended"),
-        ({"recipients_a_day": 1}, "failed"),
-        ({"audience": {"x": 1}}, "failed"),
+        ({"audience": {"where": {"field": "locale", "is": "xx"}}}, None),
+        ({"recipients_a_day": 1}, "the key may use 1 recipients"),
+        ({"audience": {"x": 1}}, "audience"),
     ],
 )
-def test_a_send_without_chunks_stays_listed(values: dict[str, Any], state: str) -> None:
+def test_a_send_without_chunks_stays_listed(values: dict[str, Any], error: str | None) -> None:
     """No audience has these users, the key may not use so many recipients, or the audience is invalid."""
     expander = Expander()
     for _ in range(2):
         assert expander.expand(**values) == []
-    (listed,) = expander.expansions.listed(7, before_ms=NOW + 1)
-    assert (listed.send, listed.state, listed.requested_at_ms) == (KEY, state, NOW)
+    (listed,) = expander.register.listed(7, start_ms=NOW, before_ms=NOW + 1)
+    assert (listed.key, expander.ended().requested, expander.sends()) == (KEY, 0, [])
+    assert (error or "") in (expander.ended().error or "")
+
+
+DAY_S = 86_400
+
+
+def test_scheduled_audience_is_kept_until_it_is_due(expander: Expander) -> None:
+    """A repetition of its request nine days later finds no users that joined meanwhile."""
+    for _ in range(2):
+        assert expander.expand(EVERYBODY, send_at=NOW + 30 * DAY_S * 1000) == []
+        expander.directory.put(User(user_id=12, club_id=7))
+        expander.clock.advance(9 * DAY_S)
+    assert [send.to_users for send in expander.sends()] == [[1, 2], [3, 4], [5, 6], [7, 8], [9, 10], [11]]
+
+
+@pytest.mark.kills(guard="audiences.replayed_letter")
+def test_replay_of_a_failed_audience_expands_it(expander: Expander, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attribute was removed from the schema by mistake."""
+    with monkeypatch.context() as patched:
+        patched.setattr(expand_audience, "read_audience", lambda _: read_audience({"removed": 1}))
+        assert expander.expand() == []
+    assert ("audience" in (expander.ended().error or ""), expander.ended().can_begin_again) == (True, True)
+    assert list(expander.register.changed) == [KEY]
+    assert expander.expand() == []
+    assert (expander.ended().error, expander.ended().users, len(expander.sends())) == (None, 6, 3)
+
+
+@pytest.mark.kills(guard="audiences.failure_of_another_send")
+@pytest.mark.kills(guard="audiences.registered_send")
+@pytest.mark.parametrize(
+    "values", [{"type": "other"}, {"key": SendKey(8, SEND_ID)}, {"key": SendKey(8, SEND_ID), "chunk_size": 0}]
+)
+def test_record_of_another_send_is_dead_lettered_alone(expander: Expander, values: dict[str, Any]) -> None:
+    """Another content, another tenant, and another tenant's malformed record under the id of a send."""
+    expander.directory.failing = Retry("down")
+    assert expander.expand() == [0]
+    expander.directory.failing = None
+    ours = expander.register.sends[SEND_ID]
+    assert expander.expand(**values) == []
+    assert [letter["masscomm.reason"] for letter in expander.dead_letters()] == ["invalid"]
+    assert (expander.register.sends, expander.register.recorded) == ({SEND_ID: ours}, {})
+    assert expander.expand() == []
+    assert len(expander.sends()) == 3

@@ -9,14 +9,11 @@ from typing import Any
 import pytest
 
 from functions.audience_expander.expand_audience import ExpandAudience
-from functions.send_handler.accepted_sends import AcceptedSends
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import SendControl, SendKey
 from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
 from masscomm.observability import logs
-from masscomm.stores.expansions import InMemoryExpansions
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
-from masscomm.stores.send_controls import Cancellation, change
 from tests.support.harness.chain import NOW, entry, results_of
 from tests.support.harness.preference_checker import Checker
 from tests.support.harness.send_api import SendApi
@@ -27,20 +24,18 @@ FIRST_SHARE = 4
 
 
 class Sends:
-    """send_handler, audience_expander and preference_checker with one directory and one store of controls."""
+    """send_handler, audience_expander and preference_checker with one directory and one register."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
         self.api, self.checker = SendApi(monkeypatch), Checker()
-        accepted_sends = AcceptedSends(controls=self.checker.controls)
-        requests = replace(self.api.use_cases.requests, accepted_sends=accepted_sends, chunk_size=SIZE)
-        self.api.use_cases = replace(self.api.use_cases, requests=requests)
+        self.checker.use_case = replace(self.checker.use_case, sends=self.api.register)
+        self.api.use_cases = replace(self.api.use_cases, requests=replace(self.api.use_cases.requests, chunk_size=SIZE))
         self.checker.put_users(range(1, 11))
         self.checker.directory.put(User(user_id=50, club_id=8))
-        self.expansions = InMemoryExpansions()
         self.expander = ExpandAudience(
             directory=self.checker.directory,
             usage=InMemoryKeyUsage(),
-            expansions=self.expansions,
+            sends=self.api.register,
             clock=self.api.clock,
             logger=logs.logger("audience_expander"),
             share_chunks=FIRST_SHARE,
@@ -57,7 +52,11 @@ class Sends:
             if offset == len(values) or offset == shares:
                 break
             assert self.api.run(self.expander, entry(values[offset], topic=topics.AUDIENCE, offset=offset)) == []
-        return self.expansions.ended[self.key].requested
+        ended = self.api.register.sends[self.key.send_id].expansion
+        return 0 if ended is None else ended.requested
+
+    def control(self, **values: Any) -> None:
+        self.api.register.control(SendControl(send=self.key, **values))
 
     def check(self) -> Counter[tuple[str, str | None]]:
         """Decide about all users. Return the numbers of final outcomes."""
@@ -96,7 +95,7 @@ def test_users_that_opt_out_or_leave_meanwhile_are_suppressed(sends: Sends) -> N
 def test_cancelled_send_is_expanded_and_cancelled(sends: Sends, *, is_first: bool) -> None:
     """Whether it is cancelled before or after the expansion, each notification is counted as cancelled."""
     requested = 0 if is_first else sends.expand()
-    sends.checker.controls.record(Cancellation(send=sends.key, requested_at_ms=NOW, published_before=0))
+    sends.control(cancelled_at_ms=NOW)
     requested = requested or sends.expand()
     assert (sends.check(), sends.allowed()) == ({("cancelled", "cancelled"): requested}, 0)
 
@@ -104,14 +103,14 @@ def test_cancelled_send_is_expanded_and_cancelled(sends: Sends, *, is_first: boo
 def test_send_that_is_cancelled_between_shares_is_cancelled(sends: Sends) -> None:
     requested = sends.expand(shares=1)
     assert len(sends.api.values(topics.SEND_API)) == 1
-    sends.checker.controls.record(Cancellation(send=sends.key, requested_at_ms=NOW, published_before=0))
+    sends.control(cancelled_at_ms=NOW)
     assert sends.expand() == requested == 10
     assert (sends.check(), sends.allowed()) == ({("cancelled", "cancelled"): 10}, 0)
 
 
 def test_send_that_is_paused_between_shares_is_held(sends: Sends) -> None:
     sends.expand(shares=1)
-    change(sends.checker.controls, sends.key, lambda control: replace(control, paused_at_ms=NOW), now_ms=NOW)
+    sends.control(paused_at_ms=NOW)
     assert sends.expand() == 10
     assert (sends.check(), sends.allowed()) == ({}, 0)
     assert len(sends.checker.delay_store.items) == 3
@@ -128,7 +127,7 @@ def test_send_that_expires_between_shares_expires(monkeypatch: pytest.MonkeyPatc
 
 
 def test_paused_send_is_expanded_and_held(sends: Sends) -> None:
-    change(sends.checker.controls, sends.key, lambda control: replace(control, paused_at_ms=NOW), now_ms=NOW)
+    sends.control(paused_at_ms=NOW)
     assert sends.expand() == 10
     assert (sends.check(), sends.allowed()) == ({}, 0)
     assert len(sends.checker.delay_store.items) == 3

@@ -1,23 +1,18 @@
 """A large audience is expanded in shares: between them, other tenants' records of its partition have their turn."""
 
-import io
 from typing import Any
 
 import pytest
-from fastavro import schemaless_writer
 
 from functions.audience_expander import expand_audience
 from functions.audience_expander.share import CHUNKS
-from masscomm.domain.send_controls import SendKey
-from masscomm.domain.send_states import SendState
+from masscomm.domain.sends import SendKey
 from masscomm.domain.time_limits import EXPANSION_HANDED_ON_S
 from masscomm.domain.users import User
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from masscomm.kafka.avro import own_schema
 from tests.support.fakes.crashes import Fuse, KilledError
-from tests.support.harness.audience_expander import EVERYBODY, KEY, Expander
-from tests.support.harness.chain import entry
+from tests.support.harness.audience_expander import Expander
 
 OTHER = SendKey(8, "11111111-2222-4333-8444-555555555555")
 
@@ -30,7 +25,6 @@ def test_an_audience_is_expanded_in_shares_of_chunks() -> None:
     assert [request.share for request in expander.requests()] == [0, 1, 2, 3, 4, 5]
     assert [send.to_users for send in expander.sends()] == [[1, 2], [3, 4], [5, 6], [7, 8], [9, 10], [11]]
     assert [(send.chunk_index, send.chunk_count) for send in expander.sends()] == [(index, 6) for index in range(6)]
-    assert expander.expansions.listing == {}
 
 
 @pytest.mark.kills(guard="audiences.share_of_recording")
@@ -38,7 +32,7 @@ def test_recorded_chunks_are_bounded_by_a_share() -> None:
     expander = Expander(share_chunks=2)
     expander.send_audience()
     expander.consume()
-    assert (len(expander.expansions.recorded), len(expander.requests())) == (2, 2)
+    assert (len(expander.register.recorded), len(expander.requests())) == (2, 2)
 
 
 @pytest.mark.kills(guard="audiences.share_of_producing")
@@ -46,8 +40,7 @@ def test_produced_chunks_are_bounded_by_a_share() -> None:
     expander = Expander(share_chunks=8)
     expander.send_audience()
     expander.consume()
-    assert (len(expander.expansions.recorded), len(expander.sends()), len(expander.requests())) == (6, 2, 2)
-    assert expander.expansions.listing[KEY].state == SendState.EXPANDING
+    assert (len(expander.register.recorded), len(expander.sends()), len(expander.requests())) == (6, 2, 2)
 
 
 @pytest.mark.kills(guard="audiences.time_of_a_share")
@@ -108,7 +101,7 @@ def test_records_without_acknowledgement_are_produced_again(topic: str) -> None:
     expander.send_audience()
     expander.producer.fail = lambda name, _: Retry("not acknowledged") if name == topic else None
     expander.consume()
-    assert (expander.consumed, expander.expansions.advanced) == (0, {})
+    assert (expander.consumed, expander.register.advanced) == (0, {})
     expander.producer.fail = lambda _name, _value: None
     expander.consume_all()
     assert sorted(user for users in expander.users_by_chunk().values() for user in users) == list(range(1, 12))
@@ -148,31 +141,6 @@ def test_a_share_that_no_record_has_is_dead_lettered(share: int) -> None:
     assert expander.sends() == []
 
 
-def test_a_record_of_the_earlier_form_is_the_first_share() -> None:
-    """Such records are in the topic when this version begins, and two versions run at once."""
-    expander = Expander(share_chunks=4)
-    expander.send_audience()
-    present = own_schema("AudienceRequested")
-    earlier = present | {"fields": [field for field in present["fields"] if field["name"] != "share"]}
-    schema_id = expander.registry.register(f"{topics.AUDIENCE}-value", earlier)
-    [request] = expander.requests()
-    buffer = io.BytesIO()
-    schemaless_writer(buffer, earlier, request.to_avro())
-    record = entry(bytes([0]) + schema_id.to_bytes(4, "big") + buffer.getvalue(), topic=topics.AUDIENCE)
-    assert expander.run(expander.use_case, record) == []
-    assert [each.share for each in expander.requests()] == [0, 1]
-
-
-def test_an_expansion_without_progress_is_produced_whole() -> None:
-    """An earlier version recorded its users, and perhaps produced some chunks."""
-    expander = Expander()
-    assert expander.expand(EVERYBODY) == []
-    expander.forget()
-    expander.expansions.advanced.clear()
-    assert expander.expand(EVERYBODY) == []
-    assert [(send.chunk_index, send.chunk_count) for send in expander.sends()] == [(index, 6) for index in range(6)]
-
-
 USERS, SHARE, FLUSH = 9, 4, 2
 # Each step is the moment before or after a write. Nine chunks are recorded and produced, in five shares.
 STEPS = 66
@@ -186,9 +154,9 @@ def consume_until_killed(expander: Expander, at: int) -> bool:
 
     with pytest.MonkeyPatch.context() as patched:
         for holder, name in (
-            (expander.expansions, "record"),
-            (expander.expansions, "end"),
-            (expander.expansions, "advance"),
+            (expander.register, "record"),
+            (expander.register, "end_expansion"),
+            (expander.register, "advance"),
             (expander.producer, "flush"),
         ):
             patched.setattr(holder, name, fuse.around(getattr(holder, name)))
@@ -212,7 +180,7 @@ def test_a_crash_misses_no_user_and_repeats_one_flush(at: int, monkeypatch: pyte
     expander.directory.remove(User(user_id=1, club_id=7))
     expander.consume_all()
     users = [user for some in expander.users_by_chunk().values() for user in some]
-    assert len(users) == len(set(users)) == expander.expansions.ended[KEY].users
+    assert len(users) == len(set(users)) == expander.ended().users
     assert set(range(2, USERS + 1)) <= set(users) <= set(range(1, USERS + 2))
     assert {send.chunk_count for send in expander.sends()} == {len(users)}
     assert len(expander.sends()) - len(users) <= FLUSH
@@ -232,14 +200,14 @@ def test_shares_add_little_to_the_calls_of_an_audience() -> None:
 
     def calls(share_chunks: int) -> int:
         expander, count = Expander(users=600, share_chunks=share_chunks), 0
-        answer = expander.expansions._answer
+        answer = expander.register._answer
 
         def counted() -> None:
             nonlocal count
             count += 1
             answer()
 
-        expander.expansions._answer = counted  # type: ignore[method-assign]
+        expander.register._answer = counted  # type: ignore[method-assign]
         expander.send_audience(chunk_size=1)
         expander.consume_all()
         return count

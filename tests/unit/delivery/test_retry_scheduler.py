@@ -27,7 +27,7 @@ from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger
 from masscomm.stores.delivery_ledger.port import from_document, to_document
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.fakes.crashes import Fuse, KilledError
 from tests.support.harness.chain import NOW, delivery, entry, results_of
 from tests.support.harness.delivery import Delivery, by_email
@@ -315,7 +315,7 @@ class KillableDelivery(Delivery):
                     self.clock.advance(60)
                     sweep = ReleaseDueRecords(
                         store=self.delay_store,
-                        controls=InMemorySendControls(),
+                        sends=InMemorySends(),
                         producer=self.producer,
                         clock=self.clock,
                         logger=logger,

@@ -10,11 +10,10 @@ from functions.delivery.deliver import Deliver
 from functions.delivery.upcoming import FIRST_PORTION, LARGEST_PORTION, PortionSize
 from masscomm.domain.provider_errors import Transient
 from masscomm.domain.records import Taken
-from masscomm.domain.send_controls import SendControl, SendKey
+from masscomm.domain.sends import SendControl, SendKey
 from masscomm.domain.time_limits import DELIVERY_RESERVE_S, FLUSH_RESERVE_S, LOOK_UP_VALID_S
 from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry
-from masscomm.stores.send_controls import Cancellation
 from tests.support.harness.chain import NOW, SEND_ID, delivery, results_of
 from tests.support.harness.delivery import Delivery
 
@@ -71,7 +70,7 @@ class Broadcast(Delivery):
 @pytest.mark.guarantee("cancelling.one_second_later_nothing_is_published")
 def test_a_cancelled_batch_publishes_a_second_more() -> None:
     chain = Broadcast(200, group_s=0.4)
-    chain.after[2] = lambda: chain.controls.record(Cancellation(send=KEY, requested_at_ms=NOW, published_before=0))
+    chain.after[2] = lambda: chain.register.control(SendControl(send=KEY, cancelled_at_ms=NOW))
     assert chain.broadcast(records=2) == []
     published_a_second = GROUP * int(LOOK_UP_VALID_S / 0.4)
     assert 2 * GROUP <= chain.published() <= 2 * GROUP + published_a_second + GROUP
@@ -95,13 +94,13 @@ def test_a_pause_during_a_batch_holds_the_other_recipients() -> None:
     """The record that was published in part waits with its other recipients, and the later record as a whole."""
     chain = Broadcast(200, group_s=0.4)
     paused = SendControl(send=KEY, paused_at_ms=NOW, revision=1)
-    chain.after[2] = lambda: chain.controls.replace(paused, now_ms=NOW)
+    chain.after[2] = lambda: chain.register.control(paused)
     assert chain.broadcast(records=2) == []
     published = chain.published()
     assert published < 100
     assert sorted(map(len, chain.delayed_user_ids().values())) == [100 - published, 100]
     assert chain.statuses() == {"sent": published}
-    chain.controls.replace(SendControl(send=KEY, revision=2), now_ms=NOW)
+    chain.register.control(SendControl(send=KEY, revision=2))
     chain.release(environment=chain.slow)
     assert chain.published() == 200
 
@@ -128,13 +127,13 @@ def test_a_failed_look_up_publishes_nothing_more() -> None:
     chain = Broadcast(200, group_s=0.4)
 
     def fail() -> None:
-        chain.controls.failing = Retry("DynamoDB does not answer")
+        chain.register.failing = Retry("DynamoDB does not answer")
 
     chain.after[2] = fail
     assert chain.broadcast(records=2) == [0, 1]
     published = chain.published()
     assert published < 100
-    chain.controls.failing = None
+    chain.register.failing = None
     chain.after.clear()
     assert chain.broadcast(records=2) == []
     assert chain.published() == 200
@@ -142,13 +141,13 @@ def test_a_failed_look_up_publishes_nothing_more() -> None:
 
 def test_a_look_up_slower_than_a_second_makes_progress() -> None:
     chain = Broadcast(40, group_s=0.0)
-    read = chain.controls.read
+    read = chain.register.controls
 
-    def slowly(sends: Any) -> Any:
+    def slowly(keys: Any) -> Any:
         chain.clock.advance(2 * LOOK_UP_VALID_S)
-        return read(sends)
+        return read(keys)
 
-    chain.controls.read = slowly  # type: ignore[method-assign]
+    chain.register.controls = slowly  # type: ignore[method-assign]
     assert chain.broadcast() == []
     assert chain.published() == 40
 
@@ -188,16 +187,16 @@ def test_a_group_waits_for_no_third_look_up() -> None:
     chain = Broadcast(8, group_s=0.0)
     chain.users = [user_id for near in chain.users for user_id in (near, *range(near * 1_000, near * 1_000 + 99))]
     chain.slow.portion_size.recipients = 100
-    read = chain.controls.read
+    read = chain.register.controls
     begun: list[float] = []
     published_after: list[int] = []
 
-    def slowly(sends: Any) -> Any:
+    def slowly(keys: Any) -> Any:
         begun.append(chain.clock.monotonic())
         chain.clock.advance(0.6 * LOOK_UP_VALID_S)
-        return read(sends)
+        return read(keys)
 
-    chain.controls.read = slowly  # type: ignore[method-assign]
+    chain.register.controls = slowly  # type: ignore[method-assign]
     chain.push.fail = lambda _arn: published_after.append(len(begun))
     assert chain.broadcast() == []
     assert chain.published() == 8

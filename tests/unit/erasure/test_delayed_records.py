@@ -86,12 +86,11 @@ def test_delivery_to_several_loses_one_recipients_values(eraser: RecordEraser) -
 
 
 def test_delivery_to_one_loses_its_texts(eraser: RecordEraser) -> None:
-    alone = {"positions": [0], "user_ids": [7], "addresses": ["ada@example.org"], "taken": [], "content_digest": "d"}
+    alone = {"positions": [0], "user_ids": [7], "addresses": ["ada@example.org"], "taken": []}
     content = [{"field": "body", "values": ["Your code is 739182"], "index": []}]
     after = eraser.erased(Person(user_id=7, club_id=3), "delivery", a_delivery(eraser, **alone, content=content))
     assert after["content"] == [{"field": "body", "values": [""], "index": []}]
     assert (after["positions"], after["user_ids"], after["addresses"]) == ([0], [7], [""])
-    assert after["content_digest"] is None
 
 
 @pytest.mark.kills(guard="erasure.other_tenants_user")
@@ -107,11 +106,11 @@ def test_record_of_another_club_or_user_is_unchanged(eraser: RecordEraser, perso
     ("topic", "example"), [("recheck.small", "RecheckRequested.split"), ("build.bulk2", "BuildRequested.push")]
 )
 def test_variables_of_a_send_to_one_are_erased(eraser: RecordEraser, topic: str, example: str) -> None:
-    usual = {"club_id": 3, "positions": [5], "user_ids": [7], "data": {"code": "739182"}, "content_digest": "d"}
+    usual = {"club_id": 3, "positions": [5], "user_ids": [7], "data": {"code": "739182"}}
     person = Person(user_id=7, club_id=3)
     alone = eraser.record(topic, example, **usual, range_start=5, range_end=6)
-    assert eraser.erased(person, topic, alone) == alone | {"data": {}, "content_digest": None}
-    several = eraser.record(topic, example, **usual | {"positions": [5, 6], "user_ids": [7, 8], "content_digest": None})
+    assert eraser.erased(person, topic, alone) == alone | {"data": {}}
+    several = eraser.record(topic, example, **usual | {"positions": [5, 6], "user_ids": [7, 8]})
     assert eraser.erased(person, topic, several) == several
 
 

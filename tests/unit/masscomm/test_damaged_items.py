@@ -7,17 +7,14 @@ from typing import Any
 
 import pytest
 
-from masscomm.domain.send_controls import SendKey
-from masscomm.domain.send_states import SendState
+from masscomm.clock import FixedClock
+from masscomm.domain.sends import Send, SendKey, Source
 from masscomm.observability import metrics
 from masscomm.stores.api_keys.dynamodb import ApiKeys
 from masscomm.stores.api_keys.port import every_key
 from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
 from masscomm.stores.audit_log.port import AuditQuery
-from masscomm.stores.changed_sends import ChangedSend
-from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
-from masscomm.stores.expansions import ListedExpansion
-from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
+from masscomm.stores.sends.dynamodb import DynamoDbSends
 from tests.support.contracts.api_keys import KEY
 from tests.support.contracts.audit_log import NOW_MS, entry
 from tests.support.servers.dynamodb_table import new_table
@@ -68,23 +65,26 @@ def audit_log(moto_dynamodb: Any) -> tuple[List, Callable[[], list[str]]]:
 
 
 @pytest.fixture
-def expansions(moto_dynamodb: Any) -> tuple[List, Callable[[], list[str]]]:
-    table = new_table(moto_dynamodb, "audience_expansions")
-    store = DynamoDbExpansions(table=table, client=moto_dynamodb)
+def sends(moto_dynamodb: Any) -> tuple[List, Callable[[], list[str]]]:
+    table = new_table(moto_dynamodb, "sends")
+    register = DynamoDbSends(table=table, client=moto_dynamodb, clock=FixedClock(NOW_MS))
     for number, name in enumerate(reversed(NAMES)):
-        send = SendKey(7, f"name-{name}")
-        listed = ListedExpansion(send=send, requested_at_ms=number, type="news", state=SendState.EXPANDING)
-        store.enlist(listed, now_ms=NOW_MS)
-    return List(moto_dynamodb, table), lambda: [each.send.send_id[-1] for each in store.listed(7, before_ms=NOW_MS)]
+        key = SendKey(7, f"name-{name}")
+        register.register([Send(key=key, source=Source.REST, requested_at_ms=NOW_MS + number, is_to_audience=True)])
+
+    def read() -> list[str]:
+        return [each.key.send_id[-1] for each in register.listed(7, start_ms=NOW_MS, before_ms=NOW_MS + 9)]
+
+    return List(moto_dynamodb, table), read
 
 
 @pytest.fixture
 def changed_sends(moto_dynamodb: Any) -> tuple[List, Callable[[], list[str]]]:
-    table = new_table(moto_dynamodb, "changed_sends")
-    store = DynamoDbChangedSends(table=table, client=moto_dynamodb)
+    table = new_table(moto_dynamodb, "sends")
+    register = DynamoDbSends(table=table, client=moto_dynamodb, clock=FixedClock(NOW_MS))
     for name in NAMES:
-        store.put(ChangedSend(send=SendKey(7, f"name-{name}"), changed_at_ms=NOW_MS))
-    return List(moto_dynamodb, table), lambda: sorted(each.send.send_id[-1] for each in store.all())
+        register.announce(SendKey(7, f"name-{name}"))
+    return List(moto_dynamodb, table), lambda: sorted(each.send.send_id[-1] for each in register.announced())
 
 
 @pytest.mark.guarantee("lists.damaged_item_hides_no_other")
@@ -96,7 +96,7 @@ def changed_sends(moto_dynamodb: Any) -> tuple[List, Callable[[], list[str]]]:
         ("api_keys", "name"),
         ("api_keys", "clubs"),
         ("audit_log", "subject"),
-        ("expansions", "state"),
+        ("sends", "requested_at_ms"),
         ("changed_sends", "changed_at_ms"),
     ],
 )
@@ -110,4 +110,6 @@ def test_damaged_item_hides_no_other(
     assert read() == [each for each in NAMES if each != name]
     assert metrics.taken()[0]["UnreadableItems"] >= 1  # type: ignore[operator]
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {(line["message"], line["store"]) for line in lines} == {("a stored item cannot be read", items.table)}
+    assert {(line["message"], line["store"].split("/")[0]) for line in lines} == {
+        ("a stored item cannot be read", items.table)
+    }

@@ -15,41 +15,34 @@ from masscomm.clock import FixedClock
 from masscomm.domain.call_results import CallResult
 from masscomm.domain.lanes import Lane
 from masscomm.domain.preferences import Decision
-from masscomm.domain.send_controls import SendKey
-from masscomm.domain.send_states import SendState
+from masscomm.domain.sends import Part, SendKey, controlled
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.webhooks import Attempt
 from masscomm.stores.api_keys.dynamodb import ApiKeys
 from masscomm.stores.api_keys.port import every_key
 from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
-from masscomm.stores.changed_sends import Position
-from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
 from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
 from masscomm.stores.decision_log.port import Decisions, record_decisions, unpack_decisions
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delayed_records.port import ControlledSend
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
-from masscomm.stores.expansions import Expansion, ListedExpansion, Progress
-from masscomm.stores.expansions_dynamodb import DynamoDbExpansions
-from masscomm.stores.idempotency_keys_dynamodb import DynamoDbIdempotencyKeys
+from masscomm.stores.idempotency_keys.dynamodb import DynamoDbIdempotencyKeys
 from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 from masscomm.stores.request_slots.dynamodb import DynamoDbRequestSlots
 from masscomm.stores.request_slots.port import Kind
-from masscomm.stores.send_controls import Part
-from masscomm.stores.send_controls_dynamodb import DynamoDbSendControls
+from masscomm.stores.sends.dynamodb import DynamoDbSends
+from masscomm.stores.sends.port import Position, Progress
 from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from tests.support.contracts import (
     api_keys,
     audit_log,
-    changed_sends,
     delivery_ledger,
-    expansions,
     idempotency_keys,
     key_usage,
     queue_leases,
     request_slots,
-    send_control_store,
+    sends,
     webhook_stores,
 )
 from tests.support.contracts.delay_store import HOUR, delayed_record, due, incompressible
@@ -83,21 +76,20 @@ def _api_keys(keys: ApiKeys) -> None:
     keys.put_once(api_keys.KEY, api_keys.REQUEST)
 
 
-def _expansions(store: DynamoDbExpansions) -> None:
-    store.record(SEND, 0, expansions.chunk(1, 2), now_ms=NOW)
-    store.advance(SEND, Progress(share=1, chunks=1, records=1, record_count=1), now_ms=NOW)
-    store.end(Expansion(send=SEND, chunks=1, users=2, requested=4, error="x"), now_ms=NOW)
-    store.enlist(ListedExpansion(send=SEND, requested_at_ms=NOW, type="news", state=SendState.EXPANDING), now_ms=NOW)
-
-
-def _sends(store: DynamoDbSendControls) -> None:
-    named = store.register(send_control_store.NAMED)
-    assert store.add_part(named, 0, Part("d", 0, 5, 6), users=3)
-    store.record(send_control_store.CANCELLED)
+def _sends(store: DynamoDbSends) -> None:
+    ended = replace(sends.ENDED, error="why")
+    whole = replace(sends.NAMED, send_at_ms=NOW, reference="order-1", is_to_audience=True, expansion=ended)
+    store.register([whole, sends.SEND])
+    store.add_part(replace(whole, users=3), whole, 0, Part("d", 0, 5, 6))
+    store.mark_produced(whole, 0)
+    store.change(controlled(whole, cancelled_at_ms=NOW, published_before=3), whole)
+    store.record(whole, 0, sends.chunk(1, 2))
+    store.advance(whole, Progress(share=1, chunks=1, records=1, record_count=1))
+    store.move(Position(5, "s"))
 
 
 def _ledger(store: DynamoDbDeliveryLedger) -> None:
-    store.acquire("record", "claim")
+    store.acquire("record")
     call = CallResult(target="1", message_id="m")
     store.record("record", [delivery_ledger.result(0, delivery_ledger.SENT, call), delivery_ledger.result(1)])
     large = [CallResult(target=str(number), message_id=f"{number:0200}") for number in range(2_000)]
@@ -109,7 +101,6 @@ DECISIONS = Decisions(
     user_ids=[7, 8],
     by_channel={"push": {1: Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "r", 3, settings_changed_at=5)}},
     parts=((0, 1),),
-    content="c",
 )
 
 
@@ -134,19 +125,12 @@ def _deliveries(store: DynamoDbWebhookDeliveries) -> None:
     store.add(replace(webhook_stores.delivery(), last=(Attempt(at_ms=NOW, duration_ms=5, status=500),)))
 
 
-def _changes(store: DynamoDbChangedSends) -> None:
-    store.put(changed_sends.changed())
-    store.move(Position(5, "s"))
-
-
-def _read_expansions(store: DynamoDbExpansions) -> object:
-    chunks, progress = list(store.chunks(SEND, 0, 1)), store.progress(SEND)
-    return store.last(SEND), chunks, progress, store.find(SEND), list(store.listed(7, before_ms=NOW + 1))
-
-
-def _read_sends(store: DynamoDbSendControls) -> object:
-    key = send_control_store.SEND
-    return store.find(key), store.read([key]), store.registered(key.send_id), store.accepted(key.send_id)
+def _read_sends(store: DynamoDbSends) -> object:
+    id_ = sends.KEY.send_id
+    listed = list(store.listed(7, start_ms=sends.NOW, before_ms=sends.NOW + 1))
+    found = store.find(id_), store.read([sends.KEY]), store.part(id_, 0), listed
+    expansion = store.last(id_), list(store.chunks(id_, 0, 1)), store.progress(id_)
+    return found, expansion, list(store.announced()), store.position()
 
 
 def _read_waiting(store: DynamoDbDelayStore) -> object:
@@ -173,11 +157,8 @@ def _later_attempts(item: Item) -> Item:
     return {**item, "last": later}
 
 
-def _later_parts(item: Item) -> Item:
-    later = {
-        "S": _json(item["parts"]["S"], lambda found: {index: [*part, "of_later"] for index, part in found.items()})
-    }
-    return {**item, "parts": later}
+def _later_expansion(item: Item) -> Item:
+    return {**item, "expansion": {"S": _json(item["expansion"]["S"], lambda found: {**found, "of_later": 1})}}
 
 
 def _later_decisions(item: Item) -> Item:
@@ -225,12 +206,6 @@ STORED = (
         ),
     ),
     Stored(
-        tables=("audience_expansions",),
-        store=DynamoDbExpansions,
-        write=_expansions,
-        read=_read_expansions,
-    ),
-    Stored(
         tables=("audit_log",),
         store=DynamoDbAuditLog,
         write=lambda log: log.record(audit_log.entry()),
@@ -242,19 +217,6 @@ STORED = (
         write=lambda store: store.replace(0, {Lane.BULK: queue_leases.lease(7)}, NOW),
         read=lambda store: store.read(),
         nested=lambda item: {**item, "uses": {"M": {lane: _more(of) for lane, of in item["uses"]["M"].items()}}},
-    ),
-    Stored(
-        tables=("cancelled_sends",),
-        store=DynamoDbSendControls,
-        write=_sends,
-        read=_read_sends,
-        nested=_where("parts", _later_parts),
-    ),
-    Stored(
-        tables=("changed_sends",),
-        store=DynamoDbChangedSends,
-        write=_changes,
-        read=lambda store: (list(store.all()), store.position()),
     ),
     Stored(
         tables=("decisions",),
@@ -269,7 +231,7 @@ STORED = (
             client=client, table=table, owner="a", clock=FixedClock(NOW)
         ),
         write=_ledger,
-        read=lambda store: (store.results("record"), store.claims(["record"]), store.acquire("record")),
+        read=lambda store: (store.results("record"), store.acquire("record")),
         nested=_where("decided", _later_slice),
     ),
     Stored(
@@ -292,6 +254,13 @@ STORED = (
         store=DynamoDbRequestSlots,
         write=lambda slots: slots.take(Kind.POLL, "a", 1, now_ms=request_slots.NOW, until_ms=request_slots.LATER),
         read=lambda slots: [slots.take(Kind.POLL, "a", 1, now_ms=request_slots.NOW, until_ms=request_slots.LATER)],
+    ),
+    Stored(
+        tables=("sends",),
+        store=lambda client, table: DynamoDbSends(client=client, table=table, clock=FixedClock(sends.NOW)),
+        write=_sends,
+        read=_read_sends,
+        nested=_where("expansion", _later_expansion),
     ),
     Stored(
         tables=("waiting",),

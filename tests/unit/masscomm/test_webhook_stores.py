@@ -7,15 +7,12 @@ import pytest
 
 from masscomm.domain.webhooks import MAX_ENDPOINTS, Endpoint
 from masscomm.errors import Retry
-from masscomm.stores.changed_sends import ChangedSends, InMemoryChangedSends
-from masscomm.stores.changed_sends_dynamodb import DynamoDbChangedSends
 from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
 from masscomm.stores.webhook_deliveries.in_memory import InMemoryWebhookDeliveries
 from masscomm.stores.webhook_deliveries.port import Due, WebhookDeliveries
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from masscomm.stores.webhook_endpoints.port import TooManyEndpoints, WebhookEndpoints
-from tests.support.contracts.changed_sends import ChangedSendsContract
 from tests.support.contracts.webhook_stores import (
     KEY,
     NOW,
@@ -99,15 +96,3 @@ class TestMotoWebhookDeliveries(WebhookDeliveriesContract):
                 deliveries.replace(later, first)
         assert deliveries.find(KEY, first.id) == later
         assert Due(NOW + 9, first.id) in deliveries.due(KEY, limit=9)
-
-
-class TestInMemoryChangedSends(ChangedSendsContract):
-    @pytest.fixture
-    def changes(self) -> ChangedSends:
-        return InMemoryChangedSends()
-
-
-class TestMotoChangedSends(ChangedSendsContract):
-    @pytest.fixture
-    def changes(self, moto_dynamodb: Any) -> ChangedSends:
-        return DynamoDbChangedSends(table=new_table(moto_dynamodb, "changed_sends"), client=moto_dynamodb)

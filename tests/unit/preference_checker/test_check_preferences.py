@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.small_sends import BURST, SmallSends
-from masscomm.chain.chunks import SMALL_SEND
 from masscomm.decisions.parts import SPLIT_ABOVE
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import chunk_id, derived_id, send_id_of_record
@@ -19,6 +18,7 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import END_OF_TIME_MS, FAR_FUTURE_MS
 from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.domain.records import BuildRequested, NotificationOutcome, RecheckRequested, SendRequested
+from masscomm.domain.sends import SMALL_SEND
 from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
@@ -181,7 +181,7 @@ def test_send_without_recipients_produces_nothing() -> None:
 def test_unknown_user_waits_until_the_directory_caught_up() -> None:
     checker = Checker()
     checker.directory.caught_up = BEHIND
-    assert checker.check(send([1, 99]), send([1, 2], chunk_index=1, chunk_count=2)) == []
+    assert checker.check(send([1, 99], chunk_count=2), send([1, 2], chunk_index=1, chunk_count=2)) == []
     assert sorted(_passed_on(checker.builds())) == [(1, "push"), (1, "push"), (2, "push")]
     assert checker.outcomes() == []
     checker.forget()
@@ -246,7 +246,7 @@ def test_missing_settings_count_only_once_directory_caught_up() -> None:
     directory = Late()
     directory.put(User(user_id=99, club_id=7))
     use_case = checker.environment(directory)
-    assert checker.run(use_case, checker.encoded(send([99]), topics.SEND_MONOLITH)) == []
+    assert checker.run(use_case, checker.encoded(send([99], send_id="s"), topics.SEND_MONOLITH)) == []
     assert results_of(checker.outcomes()) == {(99, "push"): ("suppressed", "opted_out")}
 
 
@@ -510,7 +510,7 @@ def test_inconsistent_recheck_record_is_dead_lettered(values: dict[str, Any]) ->
 def test_critical_records_stay_in_the_critical_lane() -> None:
     checker = Checker()
     checker.put_users(range(1, SPLIT_ABOVE + 2))
-    checker.check(send([1, 99_999]), send(range(1, SPLIT_ABOVE + 2)), topic=CRITICAL)
+    checker.check(send([1, 99_999]), send(range(1, SPLIT_ABOVE + 2), send_id="s"), topic=CRITICAL)
     assert {topic for topic, *_ in checker.producer.produced} == {"build.critical", "recheck.critical", "outcome"}
     part = checker.rechecks(Lane.CRITICAL)[0]
     checker.forget()

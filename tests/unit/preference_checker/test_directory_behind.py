@@ -19,7 +19,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.port import DelayedRecord
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.fakes.crashes import Fuse, FusedDelayStore, KilledError
 from tests.support.harness.chain import NOW, Chain, entry, results_of, send
 
@@ -76,14 +76,14 @@ class DelayingChecker(Chain):
             clock=self.clock,
             delay_store=self.store,
             decision_log=self.log,
-            controls=InMemorySendControls(),
+            sends=InMemorySends(),
         )
 
     def released(self) -> list[dict[str, object]]:
         self.clock.advance(60)
         before = len(self.producer.produced)
         ReleaseDueRecords(
-            store=self.store, controls=InMemorySendControls(), producer=self.producer, clock=self.clock, logger=Logger()
+            store=self.store, sends=InMemorySends(), producer=self.producer, clock=self.clock, logger=Logger()
         ).sweep(lambda: 60)
         new = self.producer.produced[before:]
         return [

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from masscomm.domain.send_controls import SendControl, SendKey
+from masscomm.domain.sends import SendControl, SendKey
 from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
-from masscomm.stores.send_controls import Cancellation
 from tests.support.harness.chain import NOW, SEND_ID, ends, results_of, send
 from tests.support.harness.preference_checker import Checker
 
@@ -115,7 +114,7 @@ def test_recipient_with_a_time_after_the_expiry_expires(checker: Checker) -> Non
 
 
 def test_cancelled_send_does_not_wait(checker: Checker) -> None:
-    checker.controls.record(Cancellation(send=SendKey(7, SEND_ID), requested_at_ms=NOW, published_before=0))
+    checker.register.control(SendControl(send=SendKey(7, SEND_ID), cancelled_at_ms=NOW))
     checker.check(send([4, 5], send_at_local=LOCAL))
     assert set(results_of(checker.outcomes()).values()) == {("cancelled", "cancelled")}
     assert not checker.delay_store.items
@@ -127,9 +126,9 @@ def test_moved_send_has_one_time_for_all_zones(checker: Checker, before: bool) -
     key = SendKey(7, SEND_ID)
     control = SendControl(send=key, send_at_ms=moved_to, revision=1)
     if before:
-        checker.controls.controls[key] = control
+        checker.register.control(control)
     checker.check(send([4, 5, 6], send_at_local=LOCAL))
-    checker.controls.controls[key] = control
+    checker.register.control(control)
     for at in (TOKYO, BERLIN, NEW_YORK):
         checker.release_at(at)
         assert built(checker) == []

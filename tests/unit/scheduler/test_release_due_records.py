@@ -12,7 +12,7 @@ from functions.scheduler.release_due_records import ReleaseDueRecords, SweepResu
 from masscomm.clock import FixedClock
 from masscomm.domain.delays import PAUSED, jittered
 from masscomm.domain.lanes import Lane
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import SendKey
 from masscomm.domain.time_limits import CLAIM_S
 from masscomm.errors import Retry
 from masscomm.kafka import topics
@@ -28,7 +28,7 @@ from masscomm.stores.delayed_records.port import (
     releasable,
     unreadable,
 )
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.contracts.delay_store import DelayStoreContract, delayed_record
 from tests.support.harness.chain import NOW, Chain, delivery
 
@@ -48,7 +48,7 @@ class Scheduler:
         self.store = InMemoryDelayStore()
         self.producer = InMemoryProducer()
         self.use_case = ReleaseDueRecords(
-            store=self.store, controls=InMemorySendControls(), producer=self.producer, clock=self.clock, logger=Logger()
+            store=self.store, sends=InMemorySends(), producer=self.producer, clock=self.clock, logger=Logger()
         )
 
     def put(self, *items: DelayedRecord) -> None:
@@ -98,7 +98,7 @@ def test_concurrent_sweeps_release_a_record_once() -> None:
     other = Scheduler()
     other.use_case = ReleaseDueRecords(
         store=scheduler.store,
-        controls=InMemorySendControls(),
+        sends=InMemorySends(),
         producer=other.producer,
         clock=scheduler.clock,
         logger=Logger(),
@@ -114,7 +114,7 @@ def test_concurrent_sweeps_release_a_record_once() -> None:
     producer = Meanwhile()
     mine = ReleaseDueRecords(
         store=scheduler.store,
-        controls=InMemorySendControls(),
+        sends=InMemorySends(),
         producer=producer,
         clock=scheduler.clock,
         logger=Logger(),

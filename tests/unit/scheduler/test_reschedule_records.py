@@ -8,7 +8,6 @@ import pytest
 from functions.catalogue import read_catalogue
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.scheduler.reschedule_records import CRASHED, MAX_CRASHES, RETURNED
-from masscomm.chain.chunks import SMALL_SEND
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.delays import RetrySchedule
@@ -16,6 +15,7 @@ from masscomm.domain.ids import derived_id
 from masscomm.domain.outcomes import SENT
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import AvroRecord, BuildRequested
+from masscomm.domain.sends import SMALL_SEND
 from masscomm.domain.statuses import Status
 from masscomm.domain.time_limits import CHAIN_TIMEOUT_S
 from masscomm.domain.users import User, UserSettings
@@ -24,7 +24,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import NOW, build, delivery, entry, recheck, results_of, send
 from tests.support.harness.reschedule_records import PARTIAL, Headers, Rescheduler
 from tests.support.inputs.invalid_sends import INVALID_SENDS, UNCOUNTABLE_SENDS
@@ -42,7 +42,7 @@ def _checker(rescheduler: Rescheduler) -> CheckPreferences:
         clock=rescheduler.clock,
         delay_store=rescheduler.store,
         decision_log=InMemoryDecisionLog(),
-        controls=InMemorySendControls(),
+        sends=InMemorySends(),
     )
 
 

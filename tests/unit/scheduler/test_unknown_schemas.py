@@ -13,7 +13,7 @@ from masscomm.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.on_failure import on_failure_value
 from masscomm.stores.delayed_records.port import DelayedRecord
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 from schemas import read_text
 from tests.support.harness.chain import NOW, entry, registry_with_all_schemas, send
 from tests.support.harness.reschedule_records import Rescheduler
@@ -59,7 +59,7 @@ def _release(rescheduler: Rescheduler) -> None:
 def _sweep(rescheduler: Rescheduler) -> int:
     release_due_records = ReleaseDueRecords(
         store=rescheduler.store,
-        controls=InMemorySendControls(),
+        sends=InMemorySends(),
         producer=rescheduler.producer,
         clock=rescheduler.clock,
         logger=rescheduler.driver.logger,

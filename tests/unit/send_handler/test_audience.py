@@ -7,11 +7,10 @@ import pytest
 
 from masscomm.domain.records import AudienceRequested, SendRequested
 from masscomm.domain.send_content import content_of_send
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import Send, SendKey, Source
 from masscomm.errors import Retry
 from masscomm.http.audiences import MAX_BYTES
 from masscomm.kafka import topics
-from masscomm.stores.send_controls import AcceptedSend
 from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import Answered, SendApi
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE
@@ -57,17 +56,19 @@ def test_send_to_an_audience_is_expanding(api: SendApi) -> None:
     assert api.sends() == []
     (key,) = [key for topic, key, _, _ in api.producer.produced if topic == topics.AUDIENCE]
     assert key == send_id.encode()
-    accepted = AcceptedSend(
-        send=SendKey(7, send_id),
-        accepted_at_ms=NOW,
+    accepted = Send(
+        key=SendKey(7, send_id),
+        source=Source.REST,
+        requested_at_ms=NOW,
         send_at_ms=send.send_at,
-        expires_at_ms=None,
+        is_to_audience=True,
+        principal=send.principal,
         type="news",
         channels=("push",),
         reference="r",
         content=content_of_send(send),
     )
-    assert api.controls.sends == {send_id: accepted}
+    assert api.register.sends == {send_id: accepted}
 
 
 def test_repeated_request_with_a_key_is_one_send(api: SendApi) -> None:

@@ -1,7 +1,6 @@
 """POST /v1/sends/batch: a result for each send, and each accepted send once."""
 
 import json
-from dataclasses import replace
 from itertools import islice
 from random import Random
 from typing import Any
@@ -56,7 +55,7 @@ def test_each_send_has_its_result(api: SendApi) -> None:
         (ids(body)[1], [3], 1),
     ]
     assert api.producer.flushes == 1
-    assert {send_id: accepted.users for send_id, accepted in api.controls.sends.items()} == {
+    assert {send_id: accepted.users for send_id, accepted in api.register.sends.items()} == {
         ids(body)[0]: 2,
         ids(body)[1]: 1,
     }
@@ -142,14 +141,6 @@ def test_a_batch_has_one_club(api: SendApi) -> None:
     status, problem, _ = post(api, *sends)
     assert (status, [error["field"] for error in problem["errors"]]) == (400, ["sends[2].club_id", "sends[4].club_id"])
     assert (api.producer.produced, api.keys.calls) == ([], 0)
-
-
-def test_a_batch_of_an_earlier_version_is_replayed(api: SendApi) -> None:
-    """That version stored no results: they follow from the request."""
-    first = post(api, VALID, VALID | {"to_users": []})
-    ((id_, claim),) = api.keys.claims.items()
-    api.keys.claims[id_] = replace(claim, response="{}")
-    assert post(api, VALID, VALID | {"to_users": []})[:2] == first[:2]
 
 
 def test_results_of_the_worst_batch_are_stored(api: SendApi) -> None:

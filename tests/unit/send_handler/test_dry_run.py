@@ -76,7 +76,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> SendApi:
     api = SendApi(monkeypatch)
     directory = InMemoryDirectory()
     directory.put(*USERS, *SETTINGS, *DEVICES, *TEMPLATES)
-    api.dry_runs = dry_runs(api.clock, directory, api.controls)
+    api.dry_runs = dry_runs(api.clock, directory, api.register)
     return api
 
 
@@ -103,7 +103,7 @@ def test_nothing_is_sent_recorded_or_counted(api: SendApi) -> None:
         {"status": "suppressed", "reason": "opted_out", "count_total": 1, "first_at": None, "last_at": None}
     ]
     assert api.producer.produced == []
-    assert api.controls.sends == {}
+    assert api.register.sends == {}
     assert api.audit_log.entries == []
     assert api.usage.used == {}
     # The key belongs to no request yet.

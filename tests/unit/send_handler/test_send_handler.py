@@ -2,14 +2,12 @@
 
 import base64
 import json
-from threading import Event
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.send_handler import accepted_sends
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.limits import CHUNK_SIZE, MAX_RECIPIENTS
 from masscomm.domain.records import SendRequested
@@ -418,62 +416,50 @@ def test_log_keys_of_a_request_end_with_it(api: SendApi, capsys: pytest.CaptureF
 )
 def test_each_send_is_recorded_when_it_is_accepted(api: SendApi, values: dict[str, Any]) -> None:
     _, body, _ = api.post(**values, reference="order-1")
-    accepted = api.controls.accepted(body["send_id"])
-    assert accepted is not None
+    accepted = api.register.sends[body["send_id"]]
     assert (accepted.reference, accepted.is_test) == ("order-1", False)
     assert accepted.send_at_local == values.get("send_at_local")
-    assert (accepted.send.club_id, accepted.type, accepted.accepted_at_ms) == (7, "news", NOW)
+    assert (accepted.key.club_id, accepted.type, accepted.requested_at_ms) == (7, "news", NOW)
     assert (accepted.users or 0) * len(accepted.channels) == body["requested"]
     if "send_at" in values:
         assert (accepted.send_at_ms, accepted.expires_at_ms) == (1_700_006_400_000, 1_700_092_800_000)
 
 
-@pytest.mark.parametrize(("users", "recorded"), [(100, False), (101, True)])
-def test_a_large_send_is_recorded_before_its_records(
-    api: SendApi, monkeypatch: pytest.MonkeyPatch, users: int, recorded: bool
+@pytest.mark.kills(guard="sends.registered_first")
+@pytest.mark.parametrize(
+    ("values", "is_first"),
+    [
+        ({"to_users": list(range(1, 101))}, False),
+        ({"to_users": list(range(1, 102))}, True),
+        ({"send_at": "2023-11-15T00:00:00Z"}, True),
+        ({"send_at_local": "2023-11-16T12:00"}, True),
+        ({"to_users": [1, 2], "recipient_data": {"1": {"a": "x" * 70_000}, "2": {"a": "x" * 70_000}}}, True),
+    ],
+    ids=["small", "large", "scheduled", "local", "chunks"],
+)
+def test_listed_send_is_registered_before_its_records(
+    api: SendApi, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], is_first: bool
 ) -> None:
-    """The broker may accept a part of it. A small send is recorded while its record is produced."""
-    free = Event()
+    """Without its item it could not be controlled. Another is registered while its record is produced."""
     found: list[bool] = []
-    accept = api.controls.accept
+    produce = api.producer.produce
 
-    def slow(sends: Any) -> None:
-        free.wait(10)
-        accept(sends)
+    def produced(*record: Any) -> None:
+        found.append(bool(api.register.sends))
+        produce(*record)
 
-    def flush(_: float) -> None:
-        found.append(bool(api.controls.sends))
-        free.set()
-
-    monkeypatch.setattr(api.controls, "accept", accept if recorded else slow)
-    monkeypatch.setattr(api.producer, "flush", flush)
-    assert api.post(to_users=list(range(1, users + 1)))[0] == 202
-    assert found == [recorded]
-    assert len(api.controls.sends) == 1
+    monkeypatch.setattr(api.producer, "produce", produced)
+    assert api.post(**values)[0] == 202
+    assert set(found) == {is_first}
+    assert len(api.register.sends) == 1
 
 
-@pytest.mark.kills(guard="accepted_sends.do_not_queue")
-def test_while_the_store_hangs_one_send_waits_for_it(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accepted_sends, "ACCEPTED_CALL_S", 0.01)
-    free = Event()
-    calls: list[Any] = []
-
-    def hanging(sends: Any) -> None:
-        calls.append(sends)
-        free.wait(10)
-
-    monkeypatch.setattr(api.controls, "accept", hanging)
-    try:
-        assert [api.post()[0] for _ in range(3)] == [202] * 3
-    finally:
-        free.set()
-    api.use_cases.requests.accepted_sends._pool.shutdown()
-    assert len(calls) == 1
-
-
-def test_a_send_is_accepted_while_the_store_of_controls_is_down(api: SendApi) -> None:
-    api.controls.failing = Retry("DynamoDB does not answer")
-    assert api.post(to_users=list(range(1, 102)))[0] == 202
+def test_small_send_is_accepted_without_the_register(api: SendApi) -> None:
+    """preference_checker registers it. A large one could be neither paused nor cancelled until then."""
+    api.register.failing = Retry("DynamoDB does not answer")
+    assert api.post()[0] == 202
+    assert api.post(to_users=list(range(1, 102)))[0] == 503
+    assert len(api.producer.produced) == 1
 
 
 @pytest.mark.guarantee("sends.each_wrong_field_is_named")

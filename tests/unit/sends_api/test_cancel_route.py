@@ -1,8 +1,9 @@
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import SendKey
 from masscomm.errors import Retry
 from masscomm.http.tenant import Clubs
 from masscomm.stores.metrics.port import LogKey, LogRow
@@ -18,7 +19,7 @@ def test_a_send_on_its_way_is_cancelled() -> None:
         "published_before": 40,
         "links": {"self": "/v1/sends/s"},
     }
-    assert SendKey(7, "s") in api.controls.recorded
+    assert api.register.controls([SendKey(7, "s")])[SendKey(7, "s")].cancelled
 
 
 @pytest.mark.guarantee("cancelling.repeated_request_has_the_same_response")
@@ -39,7 +40,7 @@ def test_notifications_published_since_the_request_are_reported() -> None:
     assert api.send_route.answer("s", {}, OWN)["cancellation"] is None
     api.cancel()
     api.count(sent=20, delivered=25, bounced=2, cancelled=53)
-    body = api.send_route.answer("s", {}, OWN)
+    body: Any = api.send_route.answer("s", {}, OWN)
     assert body["cancellation"] == {
         "requested_at": "2023-11-14T22:13:20Z",
         "published_before": 40,
@@ -74,26 +75,26 @@ def test_a_send_that_has_ended_is_not_cancelled() -> None:
     api = ControlApi()
     api.count(sent=90, suppressed=10)
     assert api.refusal() == (409, "The send has ended: there is nothing to cancel.")
-    assert api.controls.recorded == {}
+    assert api.register.sends == {}
 
 
 def test_unknown_and_other_tenants_sends_are_not_found() -> None:
     api = ControlApi()
     assert api.refusal("unknown") == api.refusal(clubs=Clubs(frozenset({8})))
     assert api.refusal("unknown")[0] == 404
-    assert api.controls.recorded == {}
+    assert api.register.sends == {}
 
 
 @pytest.mark.parametrize("content", ["[]", '{"reason": "x"}', "{", "null"])
 def test_a_request_with_content_is_refused(content: str) -> None:
     api = ControlApi()
     assert api.refusal(content=content)[0] == 400
-    assert api.controls.recorded == {}
+    assert api.register.sends == {}
 
 
 def test_a_request_is_retried_while_the_store_is_down() -> None:
     api = ControlApi()
-    api.controls.failing = Retry("DynamoDB does not answer")
+    api.register.failing = Retry("DynamoDB does not answer")
     with pytest.raises(Retry):
         api.cancel()
 

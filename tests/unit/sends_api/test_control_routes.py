@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import Send, SendControl, SendKey, Source
 from masscomm.domain.time_limits import PAUSE_LIMIT_S
 from masscomm.errors import Retry
 from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
-from masscomm.stores.send_controls import AcceptedSend
 from tests.support.contracts.delay_store import delayed_record
 from tests.support.harness.control_api import OWN, ControlApi
 
@@ -25,9 +24,13 @@ def api() -> ControlApi:
     return ControlApi()
 
 
-def accept(api: ControlApi, **values: Any) -> None:
-    """Accept the send `new`, which metrics have not counted."""
-    api.controls.accept([AcceptedSend(send=NEW, accepted_at_ms=api.clock.now_ms(), **values)])
+def accept(api: ControlApi, key: SendKey = NEW, source: Source = Source.REST, **values: Any) -> None:
+    """Register a send, by default `new`, which metrics have not counted."""
+    api.register.put(Send(key=key, source=source, requested_at_ms=api.clock.now_ms(), **values))
+
+
+def control_of(api: ControlApi, key: SendKey) -> SendControl:
+    return api.register.controls([key])[key]
 
 
 def pause(api: ControlApi, send_id: str = "s", clubs: Clubs = OWN, content: str | None = None) -> Any:
@@ -61,7 +64,7 @@ def test_an_accepted_send_is_cancelled_before_it_is_counted(api: ControlApi) -> 
     accept(api)
     body = api.cancel("new")
     assert (body["status"], body["published_before"]) == ("cancelling", 0)
-    assert api.controls.read([NEW])[NEW].cancelled
+    assert control_of(api, NEW).cancelled
     assert list(api.delay_store.changed) == [NEW]
 
 
@@ -75,14 +78,13 @@ def test_another_tenants_send_is_not_controlled(api: ControlApi) -> None:
         assert refused(pause, api, send_id, OTHER) == unknown
         assert refused(resume, api, send_id, OTHER) == unknown
         assert refused(move, api, at(api, HOUR), send_id, OTHER) == unknown
-    assert (api.controls.recorded, api.controls.controls, api.delay_store.changed) == ({}, {}, {})
+    assert (api.register.changed, api.delay_store.changed) == ({}, {})
 
 
 def test_another_tenants_send_with_the_same_id_is_not_moved(api: ControlApi) -> None:
-    """The send `s` of club 7 is not scheduled; that of club 8 is."""
-    other = AcceptedSend(send=SendKey(8, "s"), accepted_at_ms=1, send_at_ms=api.clock.now_ms() + HOUR)
-    api.controls.accept([other])
-    assert refused(move, api, at(api, 2 * HOUR), "s")[0] == 409
+    """The counts of club 7 have the id, which club 8 has registered."""
+    accept(api, key=SendKey(8, "s"), send_at_ms=api.clock.now_ms() + HOUR)
+    assert refused(move, api, at(api, 2 * HOUR), "s")[0] == 404
 
 
 # --- pause and resume -------------------------------------------------------------------------------------------------
@@ -97,21 +99,21 @@ def test_a_send_is_paused_and_resumed(api: ControlApi) -> None:
         "published_before": 40,
         "links": {"self": "/v1/sends/s"},
     }
-    assert api.controls.read([KEY])[KEY].is_paused(api.clock.now_ms())
+    assert control_of(api, KEY).is_paused(api.clock.now_ms())
     assert list(api.delay_store.controlled()) == []
     # The events of webhooks see the change.
-    assert [each.send for each in api.changed.all()] == [KEY]
+    assert list(api.register.changed) == [KEY]
     api.clock.advance(60)
     assert pause(api) == body
     assert api.send_route.answer("s", {}, OWN)["control"] == {"paused_at": AT, "resumed_at": None, "send_at": None}
-    api.changed.stored.clear()
+    api.register.changed.clear()
     resumed = resume(api)
     assert (resumed["status"], resumed["resumed_at"]) == ("resumed", "2023-11-14T22:14:20Z")
     assert list(api.delay_store.changed) == [KEY]
-    assert [each.send for each in api.changed.all()] == [KEY]
+    assert list(api.register.changed) == [KEY]
     api.clock.advance(60)
     assert resume(api) == resumed
-    assert not api.controls.read([KEY])[KEY].is_paused(api.clock.now_ms())
+    assert not control_of(api, KEY).is_paused(api.clock.now_ms())
     assert pause(api)["paused_at"] == "2023-11-14T22:15:20Z"
 
 
@@ -139,7 +141,7 @@ def test_a_send_that_was_never_paused_is_not_resumed(api: ControlApi) -> None:
 def test_an_ended_send_is_not_paused(api: ControlApi) -> None:
     api.count(sent=100)
     assert refused(pause, api)[0] == 409
-    assert api.controls.controls == {}
+    assert api.register.changed == {}
 
 
 def test_a_cancelled_send_is_not_controlled_further(api: ControlApi) -> None:
@@ -159,7 +161,7 @@ def test_a_pause_at_its_limit_is_not_resumed(api: ControlApi) -> None:
 def test_a_paused_send_is_cancelled(api: ControlApi) -> None:
     pause(api)
     api.cancel()
-    assert api.controls.read([KEY])[KEY].is_cancelled(api.clock.now_ms())
+    assert control_of(api, KEY).is_cancelled(api.clock.now_ms())
     assert api.delay_store.changed
 
 
@@ -179,9 +181,9 @@ def test_the_scheduler_is_informed_before_the_control_is_stored(api: ControlApi)
         api.cancel()
     with pytest.raises(Retry):
         move(api, at(api, 2 * HOUR))
-    control = api.controls.read([KEY])[KEY]
+    control = control_of(api, KEY)
     assert (control.is_paused(api.clock.now_ms()), control.cancelled) == (True, False)
-    assert api.controls.read([NEW])[NEW].send_at_ms is None
+    assert control_of(api, NEW).send_at_ms is None
 
 
 # --- another send_at --------------------------------------------------------------------------------------------------
@@ -191,7 +193,7 @@ def test_a_scheduled_send_is_moved(api: ControlApi) -> None:
     accept(api, send_at_ms=api.clock.now_ms() + HOUR)
     body = move(api, at(api, 3 * HOUR))
     assert (body["status"], body["send_at"]) == ("scheduled", "2023-11-15T01:13:20Z")
-    assert api.controls.read([NEW])[NEW].send_at_ms == api.clock.now_ms() + 3 * HOUR
+    assert control_of(api, NEW).send_at_ms == api.clock.now_ms() + 3 * HOUR
     assert list(api.delay_store.changed) == [NEW]
     assert move(api, at(api, HOUR // 2))["send_at"] == "2023-11-14T22:43:20Z"
 
@@ -263,4 +265,4 @@ def test_an_invalid_time_is_refused(api: ControlApi) -> None:
         assert (status, detail.startswith("send_at: must")) == (400, True)
     extra = '{"send_at": "2023-11-14T23:13:20Z", "x": 1}'
     assert refused(move, api, extra) == (400, "x: is not a field; allowed is send_at")
-    assert api.controls.controls == {}
+    assert api.register.changed == {}

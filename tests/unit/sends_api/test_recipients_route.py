@@ -11,13 +11,13 @@ from functions.sends_api.routes.recipients import RecipientsRoute
 from functions.sends_api.routes.words import REASON_WORDS, STATUS_WORDS, decided_by, in_words
 from masscomm.clock import FixedClock
 from masscomm.domain.ids import notification_id
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import Send, SendKey, Source
 from masscomm.domain.statuses import Reason, Status
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.metrics.port import LogKey, LogRow, SendTotals
-from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 OWN, OTHER = Clubs(frozenset({7})), Clubs(frozenset({8}))
@@ -51,7 +51,7 @@ def store(log: list[tuple[int, LogRow]] | None) -> InMemoryMetricsStore:
     return InMemoryMetricsStore(sends={"s": send}, watermark=NOON, recipients=log)
 
 
-CONTROLS = InMemorySendControls()
+CONTROLS = InMemorySends()
 
 
 def recipients(clubs: Clubs = OWN, *, send_id: str = "s", **parameters: Any) -> Any:
@@ -151,9 +151,9 @@ def test_a_notification_has_its_statuses_in_order() -> None:
 
 
 def test_an_accepted_send_has_no_recipients_yet() -> None:
-    controls = InMemorySendControls()
-    controls.accept([AcceptedSend(send=SendKey(7, "new"), accepted_at_ms=1, type="news", users=1, channels=("push",))])
-    route = RecipientsRoute(store([]), controls, FixedClock())
+    register = InMemorySends(FixedClock())
+    register.put(Send(key=SendKey(7, "new"), source=Source.REST, requested_at_ms=1, users=1, channels=("push",)))
+    route = RecipientsRoute(store([]), register, FixedClock())
     assert route.answer("new", {}, OWN)["rows"] == []
     assert status_of(route.answer, "new", {}, Clubs(frozenset({8}))) == 404
 

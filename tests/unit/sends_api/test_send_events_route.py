@@ -9,7 +9,7 @@ import pytest
 from functions.sends_api.routes.send import SendRoute
 from functions.sends_api.routes.send_events import SendEventsRoute
 from masscomm.clock import FixedClock
-from masscomm.domain.send_controls import SendControl, SendKey
+from masscomm.domain.sends import SendControl, SendKey
 from masscomm.domain.time_limits import STREAM_RESERVE_S, STREAM_RETRY_AFTER_S
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
@@ -17,7 +17,7 @@ from masscomm.operations.waiting import Waiting
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.metrics.port import ChannelTotals, SendTotals
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
-from masscomm.stores.send_controls import InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -27,7 +27,7 @@ class Send(FixedClock):
 
     def __init__(self) -> None:
         super().__init__(int(NOON.timestamp() * 1000))
-        self.slots, self.controls = InMemoryRequestSlots(), InMemorySendControls()
+        self.slots, self.register = InMemoryRequestSlots(), InMemorySends()
         self.store = InMemoryMetricsStore(watermark=NOON)
         self.slept = 0.0
         self.planned: list[tuple[float, Callable[[], None]]] = []
@@ -47,7 +47,7 @@ class Send(FixedClock):
 
     def pause_send(self) -> None:
         key = SendKey(1, "s")
-        self.controls.controls[key] = SendControl(send=key, paused_at_ms=self.now_ms(), send_at_ms=None, revision=1)
+        self.register.control(SendControl(send=key, paused_at_ms=self.now_ms()))
 
     def sleep(self, seconds: float) -> None:
         self.slept += seconds
@@ -66,7 +66,7 @@ class Send(FixedClock):
     ) -> Any:
         query = ({"after": after} if after else {}) | (more or {})
         parameters = {name: [value] for name, value in query.items()}
-        route = SendEventsRoute(SendRoute(self.store, self.controls, self), Waiting(self, self.slots, 2))
+        route = SendEventsRoute(SendRoute(self.store, self.register, self), Waiting(self, self.slots, 2))
         return route.answer("s", parameters, clubs, caller="key", remaining_s=remaining_s)
 
 

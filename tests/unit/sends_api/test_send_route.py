@@ -4,22 +4,23 @@ from typing import Any
 
 import pytest
 
-from functions.sends_api.routes.known_sends import KnownSends
-from functions.sends_api.routes.send import SendBody, SendRoute
+from functions.sends_api.routes.send import SendRoute
 from masscomm.clock import FixedClock
-from masscomm.domain.send_controls import SendKey
+from masscomm.domain.sends import Expansion, Send, SendKey, Source
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
-from masscomm.stores.expansions import Expansion, InMemoryExpansions
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.metrics.port import ChannelTotals, SendTotals
-from masscomm.stores.send_controls import AcceptedSend, InMemorySendControls
+from masscomm.stores.sends.in_memory import InMemorySends
 
 WATERMARK = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
 
 
+REQUESTED = Send(key=SendKey(7, "s"), source=Source.REST, requested_at_ms=1_000, type="news")
+
+
 def route_of(store: InMemoryMetricsStore) -> SendRoute:
-    return SendRoute(store, InMemorySendControls(), FixedClock())
+    return SendRoute(store, InMemorySends(FixedClock()), FixedClock())
 
 
 def answer_of(chunks: int = 2, chunk_count: int | None = 2, **channels: ChannelTotals) -> Any:
@@ -76,14 +77,11 @@ def test_send_is_complete_once_all_chunks_ended() -> None:
 class Followed:
     """A send by REST on one channel, in several states of its counts."""
 
-    def __init__(self, users: int | None, *, ended: Expansion | None = None, by_kafka: bool = False) -> None:
-        self.controls, self.expansions = InMemorySendControls(), InMemoryExpansions()
-        send = AcceptedSend(send=SendKey(7, "s"), accepted_at_ms=1_000, channels=("push",), users=users)
-        self.controls.accept([replace(send, by_kafka=by_kafka, type=None if by_kafka else "news")])
-        if ended is not None:
-            self.expansions.end(ended, now_ms=1_000)
+    def __init__(self, users: int | None, **values: Any) -> None:
+        self.register = InMemorySends(FixedClock())
+        self.register.put(replace(REQUESTED, channels=("push",), users=users, **values))
 
-    def answer(self, chunks: int = 0, requested: int = 0, *, sent: int = 0, chunk_count: int = 4) -> SendBody:
+    def answer(self, chunks: int = 0, requested: int = 0, *, sent: int = 0, chunk_count: int = 4) -> Any:
         push = ChannelTotals(requested=requested, by_status={"sent": {"": sent}})
         counted = SendTotals(
             send_id="s",
@@ -96,7 +94,7 @@ class Followed:
             watermark=None,
         )
         store = InMemoryMetricsStore(sends={"s": counted} if chunks or sent else {}, watermark=WATERMARK)
-        return SendRoute(store, self.controls, FixedClock(), self.expansions).answer("s", {}, ALL_CLUBS)
+        return SendRoute(store, self.register, FixedClock()).answer("s", {}, ALL_CLUBS)
 
 
 @pytest.mark.guarantee("conservation.requested_does_not_fall")
@@ -110,11 +108,11 @@ def test_requested_does_not_fall_while_chunks_are_counted() -> None:
     assert answers[-1]["totals"]["requested"] == 20
 
 
-@pytest.mark.kills(guard="tenancy.accepted_send")
-def test_another_tenants_send_with_the_same_id_adds_nothing() -> None:
+@pytest.mark.kills(guard="tenancy.counted_send")
+def test_another_tenants_counts_with_the_same_id_add_nothing() -> None:
     send = Followed(20)
-    send.controls.sends["s"] = replace(send.controls.sends["s"], send=SendKey(8, "s"))
-    assert send.answer(1, 5)["requested"] == 5
+    send.register.put(Send(key=SendKey(8, "s"), source=Source.REST, requested_at_ms=1_000, users=3, channels=("push",)))
+    assert send.answer(1, 5, sent=5)["requested"] == 3
 
 
 def test_counts_of_all_chunks_replace_the_request() -> None:
@@ -125,22 +123,15 @@ def test_counts_of_all_chunks_replace_the_request() -> None:
 @pytest.mark.kills(guard="sends.ended_is_requested")
 def test_ended_notifications_are_requested() -> None:
     """The outcomes of a send by Kafka may be counted before its chunks."""
-    answer = Followed(None, by_kafka=True).answer(1, 5, sent=7)
+    answer = Followed(None, source=Source.KAFKA).answer(1, 5, sent=7)
     assert (answer["requested"], answer["totals"]["requested"], answer["conservation"]["terminal"]) == (7, 7, 7)
     assert not answer["conservation"]["ok"]
 
 
-@pytest.mark.kills(guard="sends.registered_by_kafka")
-def test_a_registered_send_by_kafka_is_unknown_until_counted() -> None:
-    send = Followed(None, by_kafka=True)
-    with pytest.raises(Problem) as raised:
-        KnownSends(InMemoryMetricsStore(), send.controls).find("s", ALL_CLUBS)
-    assert raised.value.status == 404
-
-
 def test_an_audience_keeps_its_expansion_and_requested() -> None:
-    ended = Expansion(send=SendKey(7, "s"), chunks=4, users=20, requested=20)
-    before, send = Followed(None).answer(), Followed(None, ended=ended)
+    ended = Expansion(chunks=4, users=20, requested=20, ended_at_ms=1_000)
+    before = Followed(None, is_to_audience=True).answer()
+    send = Followed(None, is_to_audience=True, expansion=ended)
     assert (before["requested"], before["status"]) == (None, "expanding")
     answers = [send.answer(), send.answer(1, 5), send.answer(4, 20, sent=20)]
     assert [answer["requested"] for answer in answers] == [20] * 3
@@ -168,14 +159,11 @@ def test_parameters_are_refused_by_name() -> None:
     assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, ["verbose"])
 
 
-def expanding(clubs: Clubs = ALL_CLUBS, *, ended: Expansion | None = None, of_audience: bool = True) -> SendBody:
+def expanding(clubs: Clubs = ALL_CLUBS, **values: Any) -> Any:
     """Return the response about a send of club 7 of which nothing is counted yet."""
-    controls, expansions = InMemorySendControls(), InMemoryExpansions()
-    accepted = AcceptedSend(send=SendKey(7, "s"), accepted_at_ms=1_000, type="news", channels=("push", "email"))
-    controls.accept([accepted if of_audience else replace(accepted, users=3)])
-    if ended is not None:
-        expansions.end(ended, now_ms=1_000)
-    return SendRoute(InMemoryMetricsStore(), controls, FixedClock(), expansions).answer("s", {}, clubs)
+    register = InMemorySends(FixedClock())
+    register.put(replace(REQUESTED, channels=("push", "email"), **{"is_to_audience": True} | values))
+    return SendRoute(InMemoryMetricsStore(), register, FixedClock()).answer("s", {}, clubs)
 
 
 def test_send_to_an_expanding_audience_is_known() -> None:
@@ -191,26 +179,18 @@ def test_send_to_an_expanding_audience_is_known() -> None:
 def test_end_of_an_expansion_is_shown(requested: int, error: str | None, status: str) -> None:
     """A send without notifications is complete."""
     users = requested // 2
-    ended = Expansion(send=SendKey(7, "s"), chunks=1, users=users, requested=requested, error=error)
-    body = expanding(ended=ended)
+    ended = Expansion(chunks=1, users=users, requested=requested, error=error, ended_at_ms=1_000)
+    body = expanding(expansion=ended)
     assert body["expansion"] == {"status": status, "users": users, "requested": requested, "error": error}
     assert body["complete"] is (requested == 0)
     assert body["requested"] == requested
 
 
 def test_accepted_send_is_known_before_it_is_counted() -> None:
-    body = expanding(of_audience=False)
+    body = expanding(is_to_audience=False, users=3)
     assert (body["status"], body["complete"], body["expansion"]) == ("accepted", False, None)
     assert (body["requested"], body["conservation"]["in_flight"], list(body["channels"])) == (6, 6, ["push", "email"])
     assert body["chunks"] == {"expected": None, "counted": 0}
-
-
-def test_send_of_an_earlier_version_is_unknown_until_counted() -> None:
-    controls = InMemorySendControls()
-    controls.accept([AcceptedSend(send=SendKey(7, "s"), accepted_at_ms=1_000)])
-    with pytest.raises(Problem) as raised:
-        SendRoute(InMemoryMetricsStore(), controls, FixedClock()).answer("s", {}, ALL_CLUBS)
-    assert raised.value.status == 404
 
 
 def test_expanding_send_of_another_club_is_unknown() -> None:

@@ -5,17 +5,17 @@ import pytest
 
 from functions.sends_api.routes.sends import SendsRoute
 from masscomm.clock import FixedClock
-from masscomm.domain.send_controls import SendControl, SendKey
-from masscomm.domain.send_states import SendState
+from masscomm.domain.sends import Expansion, Send, SendControl, SendKey, Source
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
-from masscomm.stores.expansions import InMemoryExpansions, ListedExpansion
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.metrics.port import ChannelTotals, SendTotals
-from masscomm.stores.send_controls import AcceptedSend, Cancellation, InMemorySendControls, SendControls
+from masscomm.stores.sends.in_memory import InMemorySends
+from masscomm.stores.sends.port import Sends
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 OWN = Clubs(frozenset({1}))
+CLOCK = FixedClock(round(NOON.timestamp() * 1000) + 3_600_000)
 
 
 def a_send(send_id: str, minute: int, club_id: int = 1, **by_status: int) -> SendTotals:
@@ -35,9 +35,21 @@ def a_send(send_id: str, minute: int, club_id: int = 1, **by_status: int) -> Sen
 SENDS = [a_send("a", 0, sent=10), a_send("b", 1, sent=4, cancelled=6), a_send("c", 2, sent=3), a_send("d", 3, 2)]
 
 
-def answer(clubs: Clubs = OWN, controls: SendControls | None = None, /, **parameters: str) -> Any:
+def register(*controls: SendControl) -> InMemorySends:
+    """Return a register with the controls of sends."""
+    made = InMemorySends(CLOCK)
+    for control in controls:
+        made.control(control)
+    return made
+
+
+def paused(send_id: str) -> SendControl:
+    return SendControl(send=SendKey(1, send_id), paused_at_ms=CLOCK.now_ms())
+
+
+def answer(clubs: Clubs = OWN, controls: Sends | None = None, /, **parameters: str) -> Any:
     store = InMemoryMetricsStore(sends={send.send_id: send for send in SENDS}, watermark=NOON)
-    route = SendsRoute(store, controls or InMemorySendControls(), FixedClock())
+    route = SendsRoute(store, controls or register(), CLOCK)
     return route.answer({name: value.split("|") for name, value in parameters.items()}, clubs)
 
 
@@ -72,20 +84,14 @@ def test_sends_of_the_callers_clubs_are_listed_latest_first() -> None:
 
 @pytest.mark.kills(guard="sends.unreadable_control_in_a_list")
 def test_control_that_cannot_be_read_hides_no_send() -> None:
-    controls = InMemorySendControls()
-    key = SendKey(1, "c")
-    controls.controls[key] = SendControl(send=key, fault="damaged")
+    controls = register(SendControl(send=SendKey(1, "c"), fault="damaged"))
     assert [row["status"] for row in answer(OWN, controls)["rows"]] == ["in_progress", "cancelled", "ended"]
 
 
 def test_listed_send_has_the_reference_of_its_own_club() -> None:
-    controls = InMemorySendControls()
-    controls.accept(
-        [
-            AcceptedSend(send=SendKey(1, "a"), accepted_at_ms=0, reference="derby"),
-            AcceptedSend(send=SendKey(2, "b"), accepted_at_ms=0, reference="of another club"),
-        ]
-    )
+    controls = register()
+    for key, reference in ((SendKey(1, "a"), "derby"), (SendKey(2, "b"), "of another club")):
+        controls.put(Send(key=key, source=Source.REST, requested_at_ms=CLOCK.now_ms(), reference=reference))
     rows = {row["send_id"]: row["reference"] for row in answer(OWN, controls)["rows"]}
     assert rows == {"a": "derby", "b": None, "c": None}
 
@@ -117,14 +123,11 @@ def test_filters_select_sends(parameters: dict[str, str], expected: list[str]) -
 
 def test_a_controlled_send_has_the_state_of_its_control() -> None:
     """Ended sends have no further state; a filter by status selects by the state that is shown."""
-    controls = InMemorySendControls()
-    controls.controls[SendKey(1, "c")] = SendControl(send=SendKey(1, "c"), paused_at_ms=FixedClock().now_ms())
-    controls.controls[SendKey(1, "a")] = SendControl(send=SendKey(1, "a"), paused_at_ms=FixedClock().now_ms())
+    controls = register(paused("c"), paused("a"))
     assert [row["status"] for row in answer(OWN, controls)["rows"]] == ["paused", "cancelled", "ended"]
-    assert controls.reads == [{SendKey(1, "c")}]
     for status, expected in (("paused", ["c"]), ("in_progress", []), ("paused|ended", ["c", "a"])):
         assert [row["send_id"] for row in answer(OWN, controls, status=status)["rows"]] == expected
-    controls.record(Cancellation(send=SendKey(1, "c"), requested_at_ms=0, published_before=0))
+    controls.control(SendControl(send=SendKey(1, "c"), cancelled_at_ms=0))
     assert [row["send_id"] for row in answer(OWN, controls, status="cancelling")["rows"]] == ["c"]
 
 
@@ -132,8 +135,7 @@ def test_pages_by_status_reach_every_send() -> None:
     """A page may be empty: the cursor leads on."""
     first = answer(limit="1", status="in_progress|paused")
     assert [row["send_id"] for row in first["rows"]] == ["c"]
-    controls = InMemorySendControls()
-    controls.controls[SendKey(1, "c")] = SendControl(send=SendKey(1, "c"), paused_at_ms=FixedClock().now_ms())
+    controls = register(paused("c"))
     page = answer(OWN, controls, limit="1", status="in_progress|ended")
     assert (page["rows"], page["truncated"]) == ([], True)
     page = answer(OWN, controls, limit="1", status="in_progress|ended", cursor=page["next_cursor"])
@@ -163,31 +165,42 @@ def test_each_wrong_parameter_is_named() -> None:
     assert refused(status="sent", limit="0", start="now", page="2") == (400, ["page", "start", "limit", "status"])
 
 
+def to_audience(send_id: str, minute: int, club_id: int = 1, **ended: Any) -> Send:
+    at_ms = round(NOON.timestamp() * 1000) + minute * 60_000
+    expansion = Expansion(chunks=0, users=0, requested=0, ended_at_ms=at_ms, **ended) if ended else None
+    return Send(
+        key=SendKey(club_id, send_id),
+        source=Source.REST,
+        requested_at_ms=at_ms,
+        type="news",
+        is_to_audience=True,
+        expansion=expansion,
+    )
+
+
 class WithExpansions:
-    """The counted sends b and c of club 1, and a listed expansion before, between and after them."""
+    """The counted sends b and c of club 1, and sends to audiences before, between and after them."""
 
     def __init__(self) -> None:
-        self.expansions, self.controls = InMemoryExpansions(), InMemorySendControls()
-        at_ms = round(NOON.timestamp() * 1000)
-        for send_id, minute, club_id, state in (
-            ("x", 0, 1, SendState.FAILED),
-            ("y", 1, 1, SendState.EXPANDING),
-            ("z", 5, 1, SendState.ENDED),
-            ("other", 5, 2, SendState.EXPANDING),
+        self.register = register()
+        self.store = InMemoryMetricsStore(sends={send.send_id: send for send in SENDS[1:3]}, watermark=NOON)
+        for send in (
+            to_audience("x", 0, error="why"),
+            to_audience("y", 1),
+            to_audience("z", 5, error=None),
+            to_audience("other", 5, club_id=2),
         ):
-            send = SendKey(club_id, send_id)
-            listed = ListedExpansion(send=send, requested_at_ms=at_ms + minute * 60_000, type="news", state=state)
-            self.expansions.enlist(listed, now_ms=at_ms)
+            self.register.put(send)
+
+    def answer(self, **parameters: str) -> Any:
+        route = SendsRoute(self.store, self.register, CLOCK)
+        return route.answer({name: value.split("|") for name, value in parameters.items()}, OWN)
 
     def rows(self, **parameters: str) -> list[Any]:
         """Return the rows of all pages."""
-        sends = {send.send_id: send for send in SENDS[1:3]}
-        route = SendsRoute(
-            InMemoryMetricsStore(sends=sends, watermark=NOON), self.controls, FixedClock(), self.expansions
-        )
         rows: list[Any] = []
         while True:
-            body = route.answer({name: value.split("|") for name, value in parameters.items()}, OWN)
+            body = self.answer(**parameters)
             rows += body["rows"]
             if body["next_cursor"] is None:
                 assert not body["truncated"]
@@ -227,15 +240,11 @@ def test_filters_apply_to_expansions(parameters: dict[str, str], expected: list[
 
 def test_the_controls_of_an_expansion_count() -> None:
     sends = WithExpansions()
-    sends.controls.controls[SendKey(1, "y")] = SendControl(
-        send=SendKey(1, "y"), paused_at_ms=FixedClock().now_ms(), revision=1
-    )
+    sends.register.control(paused("y"))
     assert sends.listed(status="paused") == [("y", "paused")]
 
 
 def test_a_counted_expansion_is_listed_once() -> None:
     sends = WithExpansions()
-    at_ms = round((NOON + timedelta(minutes=2)).timestamp() * 1000)
-    listed = ListedExpansion(send=SendKey(1, "c"), requested_at_ms=at_ms, type="news", state=SendState.EXPANDING)
-    sends.expansions.enlist(listed, now_ms=at_ms)
+    sends.register.put(to_audience("c", 2))
     assert [status for send_id, status in sends.listed() if send_id == "c"] == ["in_progress"]

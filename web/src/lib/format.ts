@@ -24,6 +24,9 @@ const times = (options: Intl.DateTimeFormatOptions) => cached(timeFormats, optio
 
 export const formatNumber = (n: number | bigint): string => numbers().format(n);
 
+/** Return a number; a dash if it is unknown. */
+export const formatKnown = (n: number | null): string => (n === null ? "–" : formatNumber(n));
+
 export function formatPercent(part: number, whole: number): string {
   const format = numbers({ style: "percent", maximumFractionDigits: 1 });
   const share = whole === 0 ? 0 : part / whole;

@@ -6,5 +6,5 @@ import type { Send } from "../api/types";
  */
 export function waitsForItsTime(send: Pick<Send, "complete" | "cancellation" | "send_at" | "totals">, nowMs: number): boolean {
   if (send.complete || send.cancellation) return false;
-  return send.send_at ? Date.parse(send.send_at) > nowMs : send.totals.scheduled > 0;
+  return send.send_at ? Date.parse(send.send_at) > nowMs : (send.totals?.scheduled ?? 0) > 0;
 }

@@ -10,7 +10,7 @@ from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.time_limits import IDEMPOTENCY_CALL_S
 from masscomm.errors import Retry
-from masscomm.stores.idempotency_keys import Claim
+from masscomm.stores.idempotency_keys.port import Claim
 
 _ATTEMPTS = 2
 _ATTEMPT_S = IDEMPOTENCY_CALL_S / _ATTEMPTS
