@@ -1,0 +1,1 @@
+"""HTTP clients over well-known libraries, with which our own clients are compared."""
