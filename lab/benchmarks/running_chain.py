@@ -160,5 +160,6 @@ def documents_of(club_id: int, user_id: int, application: str) -> Iterator[Versi
         "enabled": True,
         "reason": None,
         "updated_at": 1,
+        "generation": GENERATION,
     }
     yield VersionedDocument(index="device_state", id=str(user_id), version=1, source=state)
