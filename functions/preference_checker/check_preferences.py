@@ -58,10 +58,10 @@ class CheckPreferences:
     def handle(self, batch: Batch[Chunk]) -> None:
         # A send that is due at this time cannot be moved to another time any more by a later request.
         read_ms = self.clock.now_ms()
-        items = batch.active()
+        urgent, others = list[Item[Chunk]](), list[Item[Chunk]]()
         # Records are produced while the batch runs: small sends must not wait for the broadcasts in their batch.
-        urgent = sorted((item for item in items if _is_urgent(item.value, read_ms)), key=_priority)
-        others = sorted((item for item in items if not _is_urgent(item.value, read_ms)), key=_priority)
+        for item in sorted(batch.active(), key=_priority):
+            (urgent if _is_urgent(item.value, read_ms) else others).append(item)
         # Nothing about a send is produced or stored before its registration is known. A one-time password waits for the
         # slower of this and of the look-up, not for both.
         if urgent:

@@ -117,7 +117,7 @@ class RequestSend:
         with _other_send():
             if (stored := sends.find(send.send_id)) is not None:
                 part = sends.part(send.send_id, send.part_index)
-                check_part(stored, _described(send, identity, caller), part, send.part_digest())
+                check_part(stored, _described(send, identity, caller), part, send.part_digest)
 
     def placed(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> SendIdentity:
         """Return the identity of a part of a send whose id the caller chose, which is the same for each repetition; of
@@ -132,7 +132,7 @@ class RequestSend:
                 self.registration.sends,
                 _described(send, identity, caller),
                 send.part_index,
-                send.part_digest(),
+                send.part_digest,
                 lambda size: count_chunks(send, size),
             )
         return replace(

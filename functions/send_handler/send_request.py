@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from hashlib import sha256
 from itertools import islice
 from typing import Annotated, Any, Literal
@@ -241,8 +242,9 @@ class SendRequest(ContentRequest):
         """Return what distinguishes this part from the others under the send's id, also from those that are refused
         later because they have other recipients; "" if the service makes the id.
         """
-        return "" if self.send_id is None else f"#{self.part_index}#{self.part_digest()}"
+        return "" if self.send_id is None else f"#{self.part_index}#{self.part_digest}"
 
+    @cached_property
     def part_digest(self) -> str:
         """Return a digest of what this part has in addition to the content of its send: recipients, their variables and
         the lane. A value that most parts have is omitted.

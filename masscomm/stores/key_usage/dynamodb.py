@@ -3,9 +3,8 @@
 import random
 import time
 from typing import Any
-from uuid import uuid4
 
-from masscomm.aws.dynamodb import ConditionFailed, answering
+from masscomm.aws.dynamodb import ConditionFailed, answering, write_together
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.key_limits import Use, Window
@@ -55,8 +54,7 @@ class DynamoDbKeyUsage(TableAdapter):
         """Write all items or none. Raises ConditionFailed with the first item whose condition is not met."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                with answering(_WHAT):
-                    self._client.transact_write_items(TransactItems=transaction, ClientRequestToken=str(uuid4()))
+                write_together(self._client, _WHAT, transaction)
             except Retry as error:
                 if attempt == _ATTEMPTS or not _is_conflict(error.__cause__):
                     raise

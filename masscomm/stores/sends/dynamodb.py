@@ -258,16 +258,13 @@ class DynamoDbSends(TableAdapter):
         )
 
     def forget(self, announcement: Announcement) -> None:
-        try:
-            with answering(_WHAT):
-                self._client.delete_item(
-                    TableName=self._table,
-                    Key=_key(_CHANGED, announcement.send.text),
-                    ConditionExpression="changed_at_ms = :examined",  # guard: webhooks.changed_again
-                    ExpressionAttributeValues={":examined": _number(announcement.changed_at_ms)},
-                )
-        except ConditionFailed:
-            return
+        with suppress(ConditionFailed), answering(_WHAT):
+            self._client.delete_item(
+                TableName=self._table,
+                Key=_key(_CHANGED, announcement.send.text),
+                ConditionExpression="changed_at_ms = :examined",  # guard: webhooks.changed_again
+                ExpressionAttributeValues={":examined": _number(announcement.changed_at_ms)},
+            )
 
     def position(self) -> Position | None:
         with answering(_WHAT):
