@@ -164,7 +164,10 @@ def test_each_part_counts_once_for_a_limit(api: SendApi) -> None:
 
 
 @pytest.mark.kills(guard="limits.recipients_of_a_part")
-def test_concurrent_parts_are_counted_each(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("users", "others"), [([1], list(range(1, 101))), ([1, 2, 3], [4, 5, 6])])
+def test_concurrent_parts_are_counted_each(
+    api: SendApi, monkeypatch: pytest.MonkeyPatch, users: list[int], others: list[int]
+) -> None:
     """Two requests of other recipients under one id pass the check of the id before one of them is registered."""
     limited = EVERY_SCOPE | {"club_ids": "7", "principalId": "k", "recipients_a_day": "5"}
     take, second = api.usage.take, list[Answered]()
@@ -173,13 +176,13 @@ def test_concurrent_parts_are_counted_each(api: SendApi, monkeypatch: pytest.Mon
         use = take(*args, **kwargs)
         if not second:
             second.append((0, {}, {}))
-            second[0] = api.call(json.dumps(api.valid(send_id=ID, to_users=list(range(1, 101)))), authorizer=limited)
+            second[0] = api.call(json.dumps(api.valid(send_id=ID, to_users=others)), authorizer=limited)
         return use
 
     monkeypatch.setattr(api.usage, "take", taken)
-    first = api.call(json.dumps(api.valid(send_id=ID, to_users=[1])), authorizer=limited)
+    first = api.call(json.dumps(api.valid(send_id=ID, to_users=users)), authorizer=limited)
     assert (first[0], second[0][0]) == (202, 429)
-    assert by_chunk(api.sends()) == {0: [1]}
+    assert by_chunk(api.sends()) == {0: users}
 
 
 def test_a_keyed_request_with_a_send_id_is_replayed(api: SendApi) -> None:
