@@ -1,5 +1,5 @@
-"""The error of a command that cannot do what it was called for."""
+"""The error of a command that fails."""
 
 
 class CommandError(Exception):
-    """A command cannot do what it was called for; the message is shown to the user."""
+    """A command fails; its message is shown to the user."""

@@ -15,7 +15,7 @@ from local.devstack.service import Service, Task
 from local.devstack.services import all_services
 from tests.support.fault_stack.stack import FaultStack
 
-# The first version with users: later ones read what it has stored.
+# The first version with users: later ones read its stored data.
 FIRST_VERSION = "0.1.0"
 
 _PROVISION = """

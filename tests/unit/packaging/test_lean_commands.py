@@ -12,7 +12,7 @@ from tests.support.servers.answering_server import answering
 # Commands that drive the stack of this machine.
 LOCAL = ("up", "down", "status", "logs", "demo", "send", "inbox", "recompute-check", "query", "erase", "clean-state")
 
-# Calls each other command with values for what it requires. A value may be refused, but not by the parser.
+# Calls each other command with values for its required parameters. A value may be refused, but not by the parser.
 CALLED = """
 import json, subprocess, sys
 import typer
