@@ -1,6 +1,7 @@
 """Generates the OpenAPI document."""
 
 import json
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from http import HTTPStatus
@@ -14,27 +15,48 @@ from functions.metrics_handler import handler as metrics_handler
 from functions.operations_handler import handler as operations_handler
 from functions.preferences_handler import handler as preferences_handler
 from functions.send_handler import handler as send_handler
-from functions.sends_api import handler as sends_api
+from functions.sends_api import handler as sends_api_handler
 from masscomm.http.problem import CONTENT_TYPE, ProblemBody
 from masscomm.http.rate_limits import POLICY, REMAINING
 from masscomm.http.rest import JSON, Api, Route
 from masscomm.http.scopes import PUBLIC_ROUTES, ROLE_SCOPES, ROUTE_SCOPES, Role, Scope
 from masscomm.texts import Text
-from ops.openapi import audiences, metrics, operations, preferences, sends
+from ops.openapi import audiences, metrics, operations, preferences, sends, sends_api
+from ops.openapi.examples import completed
 from ops.openapi.operation import Operation
+from ops.openapi.parameters import IN_PATH
 
 # The APIs of the functions with routes, and the descriptions of their routes.
 APIS: tuple[Api, ...] = (
     send_handler.api,
     audiences_handler.api,
     metrics_handler.api,
-    sends_api.api,
+    sends_api_handler.api,
     preferences_handler.api,
     operations_handler.api,
 )
 OPERATIONS: Mapping[tuple[str, str], Operation] = (
-    sends.OPERATIONS | audiences.OPERATIONS | metrics.OPERATIONS | preferences.OPERATIONS | operations.OPERATIONS
+    sends.OPERATIONS
+    | audiences.OPERATIONS
+    | metrics.OPERATIONS
+    | sends_api.OPERATIONS
+    | preferences.OPERATIONS
+    | operations.OPERATIONS
 )
+# The tag of each route, by the segment after /v1; other routes are operations.
+_TAGS = {
+    "audiences": "Sends",
+    "audit": "Audit",
+    "dry-runs": "Sends",
+    "metrics": "Metrics",
+    "notifications": "Sends",
+    "previews": "Templates",
+    "sends": "Sends",
+    "templates": "Templates",
+    "unsubscribe": "Users",
+    "users": "Users",
+    "webhooks": "Webhooks",
+}
 
 _SEND_REQUESTED = Path(__file__).parents[2] / "schemas" / "SendRequested.avsc"
 _KEY, _PERSON = "api_key", "person"
@@ -100,14 +122,15 @@ def document() -> dict[str, Any]:
 
 def _described(method: str, path: str, route: Route, schemas: Mapping[Any, Any]) -> dict[str, Any]:
     operation, scope = OPERATIONS[method, path], ROUTE_SCOPES.get((method, path), Scope.ADMIN)
+    in_path = [IN_PATH[name] for name in re.findall(r"\{(\w+)\}", path)]
     found: dict[str, Any] = {
         "operationId": route.__name__,
         "summary": route.__doc__,
-        "tags": [operation.tag],
+        "tags": [_TAGS.get(path.split("/")[2], "Operations")],
         "security": []
         if (method, path) in PUBLIC_ROUTES
         else [{_KEY: [scope]}, {_PERSON: [role for role in Role if scope in ROLE_SCOPES[role]]}],
-        "parameters": [parameter.described() for parameter in operation.parameters],
+        "parameters": [parameter.described() for parameter in (*in_path, *operation.parameters)],
         "responses": _pages(operation) if operation.response is None else _responses(method, operation, schemas),
     }
     if operation.description:
@@ -127,7 +150,7 @@ def _responses(method: str, operation: Operation, schemas: Mapping[Any, Any]) ->
     schema = schemas[operation.response, "serialization"]
     success: dict[str, Any] = {
         "description": operation.success,
-        "content": {JSON: {"schema": schema, "example": operation.example}}
+        "content": {JSON: {"schema": schema, "example": completed(operation.response, operation.example)}}
         | {media_type: {"schema": form} for media_type, form in operation.other_forms.items()},
     }
     success["headers"] = {

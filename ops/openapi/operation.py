@@ -6,7 +6,7 @@ from typing import Any
 
 from masscomm.http.idempotency import KEY, LONGEST_KEY
 
-type Schema = Mapping[str, Any]
+type Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
 DATE_TIME: Schema = {"type": "string", "format": "date-time"}
@@ -24,18 +24,18 @@ def number(lowest: int, highest: int, default: int | None = None) -> Schema:
     return bounds if default is None else bounds | {"default": default}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Parameter:
     """A parameter in the path, in the query or in a header."""
 
     name: str
     description: str
     schema: Schema = field(default_factory=lambda: TEXT)
+    # A value with which the examples of the operation succeed; None: they omit the parameter.
+    example: Any = None
     # path, query or header.
     location: str = "query"
     required: bool = False
-    # A value with which the examples of the operation succeed; None: they omit the parameter.
-    example: Any = None
 
     def described(self) -> dict[str, Any]:
         found = {
@@ -65,17 +65,14 @@ IDEMPOTENCY_KEY = Parameter(
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """The description of a route. Its summary is the docstring of the function that serves it.
-
-    Attributes:
-        tag: The group of the route.
+    """The description of a route. Its summary is the docstring of the function that serves it; its path has its tag and
+    the parameters in the path (ops/openapi/document.py).
     """
 
-    tag: str
     # None: the response is a page.
     response: type | None = None
-    # An example of the response body.
-    example: Any = None
+    # The members of an example of the response body that ops/openapi/examples.py cannot derive.
+    example: Mapping[str, Any] = field(default_factory=dict)
     # Further information about the route.
     description: str = ""
     parameters: tuple[Parameter, ...] = ()

@@ -1,30 +1,21 @@
 """The routes of preferences_handler."""
 
 from functions.preferences_handler.preferences_body import PreferencesBody, PreferencesRequest
-from ops.openapi.operation import ID, Operation, Parameter
+from ops.openapi.operation import Operation
 
-_USER = Parameter(name="user_id", location="path", description="The id of the user", schema=ID, example=42)
 _NOT_FOUND = {404: "The user is unknown, or belongs to a club that the key may not see"}
 _EXAMPLE = {
-    "user_id": 42,
-    "club_id": 1,
     "channels": {"push": True},
     "categories": {"newsletter": {"email": False}},
     "quiet_hours": {"start": "22:00", "end": "07:00"},
     "effective": [
-        {"category": "newsletter", "channel": "push", "wanted": True, "rule": "channel:push"},
-        {"category": "newsletter", "channel": "email", "wanted": False, "rule": "category:newsletter channel:email"},
+        {"category": "newsletter", "wanted": True, "rule": "channel:push"},
+        {"category": "newsletter", "channel": "email", "rule": "category:newsletter channel:email"},
     ],
     "pending": True,
     "links": {"self": "/v1/users/42/preferences"},
 }
 
-_TOKEN = Parameter(
-    name="token",
-    location="path",
-    description="The signed token of the link in an e-mail: user, club, category and expiry",
-    schema={"type": "string", "minLength": 1},
-)
 _PAGES = {
     404: "The link is not valid, or has expired",
     429: "The link was requested too often; Retry-After has the seconds until the next request",
@@ -33,28 +24,22 @@ _PAGES = {
 
 OPERATIONS = {
     ("GET", "/v1/unsubscribe/{token}"): Operation(
-        tag="Users",
         description="The route needs no API key. It changes nothing, because programs request the links of e-mails.",
-        parameters=(_TOKEN,),
         success="A page with a button",
         problems=_PAGES,
     ),
     ("POST", "/v1/unsubscribe/{token}"): Operation(
-        tag="Users",
         description="The route needs no API key. Mail programs request it for the header List-Unsubscribe-Post.",
-        parameters=(_TOKEN,),
         form={"List-Unsubscribe": "One-Click"},
         success="The recipient is unsubscribed",
         problems=_PAGES | {400: "The body is not the one of RFC 8058"},
     ),
     ("GET", "/v1/users/{user_id}/preferences"): Operation(
-        tag="Users", parameters=(_USER,), response=PreferencesBody, example=_EXAMPLE, problems=_NOT_FOUND
+        response=PreferencesBody, example=_EXAMPLE, problems=_NOT_FOUND
     ),
     ("PUT", "/v1/users/{user_id}/preferences"): Operation(
-        tag="Users",
         description="The change applies to each notification that is decided after the response. The monolith gets it "
         "on the topic preference_change. Mandatory categories have no preferences.",
-        parameters=(_USER,),
         request=PreferencesRequest,
         requests={
             "category": {"categories": {"newsletter": {"email": False}}},

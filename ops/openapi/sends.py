@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from functions.send_handler import list_templates as templates
 from functions.send_handler.dry_run import DryRunBody
 from functions.send_handler.preview_messages import PreviewBody, PreviewRequest
 from functions.send_handler.request_batch import BatchBody, BatchRequest
@@ -10,39 +11,8 @@ from functions.send_handler.send_request import SendRequest
 from masscomm.domain.limits import SMALLEST_GROUP
 from masscomm.http.idempotency import KEY, REPLAYED
 from ops.openapi.operation import IDEMPOTENCY_KEY, Operation
+from ops.openapi.parameters import CHANNEL, CLUB_ID, TYPE, page
 
-_SEND_ID = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
-
-_ACCEPTED = {
-    "send_id": _SEND_ID,
-    "status": "accepted",
-    "requested": 1,
-    "duplicates": 0,
-    "links": {"self": f"/v1/sends/{_SEND_ID}"},
-}
-_DRY_RUN = {
-    "dry_run": True,
-    "requested": 2,
-    "duplicates": 0,
-    "estimated": False,
-    "channels": [
-        {
-            "channel": "push",
-            "requested": 2,
-            "deliverable": 1,
-            "held": 0,
-            "scheduled": 0,
-            "suppressed": 1,
-            "failed": 0,
-            "expired": 0,
-            "reasons": [
-                {"status": "suppressed", "reason": "opted_out", "count_total": 1, "first_at": None, "last_at": None}
-            ],
-        }
-    ],
-    "samples": [{"channel": "push", "locale": "en", "user_id": 42, "fields": {"title": "Hello", "body": "It works."}}],
-    "warnings": [],
-}
 _PROBLEMS = {
     409: f"A request with this {KEY} is in progress (with Retry-After), or the send_id belongs to another send",
     413: "The send is larger than Kafka accepts, or the body is larger than 10 MB",
@@ -52,7 +22,6 @@ _PROBLEMS = {
 
 OPERATIONS = {
     ("POST", "/v1/sends"): Operation(
-        tag="Sends",
         description="Further scopes: `send:critical` for the priority critical; `send:mandatory` for a mandatory "
         "category, or else `send:content` for own texts (`title` and `body` in `data`). An audience with "
         "`except_users` needs `users:read`.",
@@ -86,11 +55,10 @@ OPERATIONS = {
             "Location": "The path of the send",
             REPLAYED: "`true` if this is the stored response to an earlier request with the same key",
         },
-        example=_ACCEPTED,
+        example={"requested": 1},
         problems=_PROBLEMS,
     ),
     ("POST", "/v1/sends/batch"): Operation(
-        tag="Sends",
         description="A send that is invalid or not permitted is refused in its result; the others are accepted. The "
         f"{KEY} applies to the whole batch. Scopes are those of single sends.",
         parameters=(replace(IDEMPOTENCY_KEY, required=True),),
@@ -122,10 +90,9 @@ OPERATIONS = {
             "accepted": 1,
             "refused": 1,
             "results": [
-                {"status": 202, "send": _ACCEPTED, "problem": None},
+                {"status": 202, "send": {"requested": 1}},
                 {
                     "status": 400,
-                    "send": None,
                     "problem": {
                         "type": "about:blank",
                         "title": "Bad Request",
@@ -149,7 +116,6 @@ OPERATIONS = {
         problems=_PROBLEMS,
     ),
     ("POST", "/v1/dry-runs"): Operation(
-        tag="Sends",
         description="Needs the scopes of the send and `read`, and "
         f"`users:read` for samples and for fewer than {SMALLEST_GROUP} users.",
         request=SendRequest,
@@ -163,11 +129,22 @@ OPERATIONS = {
         },
         response=DryRunBody,
         success="What would become of the send; nothing is sent",
-        example=_DRY_RUN,
+        example={
+            "requested": 2,
+            "channels": [
+                {
+                    "requested": 2,
+                    "deliverable": 1,
+                    "suppressed": 1,
+                    "reasons": [{"status": "suppressed", "reason": "opted_out", "count_total": 1}],
+                }
+            ],
+            "samples": [{"locale": "en", "fields": {"title": "Hello", "body": "It works."}}],
+            "warnings": [],
+        },
         problems={415: "The Content-Type is not JSON"},
     ),
     ("POST", "/v1/previews"): Operation(
-        tag="Templates",
         description="With `user_id`, the key also needs the scope `users:read`.",
         request=PreviewRequest,
         requests={
@@ -188,11 +165,8 @@ OPERATIONS = {
         response=PreviewBody,
         success="The messages; nothing is sent",
         example={
-            "complete": False,
             "messages": [
                 {
-                    "channel": "push",
-                    "template": None,
                     "fields": {"title": "[headline]", "body": "Hello there"},
                     "missing": ["data.headline"],
                     "problem": "a value is missing: data.headline",
@@ -202,5 +176,21 @@ OPERATIONS = {
             "warnings": [],
         },
         problems={415: "The Content-Type is not JSON"},
+    ),
+    ("GET", "/v1/templates"): Operation(
+        parameters=(CLUB_ID, TYPE, CHANNEL, *page(templates.DEFAULT_LIMIT, templates.MAX_LIMIT)),
+        response=templates.TemplatesBody,
+        example={
+            "rows": [
+                {
+                    "id": 1001,
+                    "type": "match_reminder",
+                    "locale": "de-CH",
+                    "title": "{{ data.opponent }}",
+                    "variables": ["data.kick_off", "data.opponent", "user.first_name"],
+                }
+            ]
+        },
+        revalidated=True,
     ),
 }

@@ -1,0 +1,149 @@
+"""The routes of sends_api."""
+
+from dataclasses import replace
+from typing import Any
+
+from functions.sends_api.routes import recipients, send_events, sends, user_notifications
+from functions.sends_api.routes.cancel import CancelBody
+from functions.sends_api.routes.notification import NotificationBody
+from functions.sends_api.routes.pause import PauseBody, ResumeBody
+from functions.sends_api.routes.reschedule import RescheduleBody, RescheduleRequest
+from functions.sends_api.routes.send import SendBody
+from functions.sends_api.routes.words import STATUS_WORDS
+from masscomm.domain.ids import notification_id
+from masscomm.domain.send_states import SendState
+from masscomm.domain.statuses import Status
+from ops.openapi.examples import NOON, SEND_ID
+from ops.openapi.operation import TEXT, Operation, Parameter, several
+from ops.openapi.parameters import CHANNEL, CLUB_ID, END, NOTIFICATION, START, TYPE, WAIT, WAITING, WATERMARK, page
+
+_TOTALS = {"requested": 3, "queued": 2, "suppressed": {"opted_out": 1}, "failed": {}, "sent": 2}
+_SENT = {"status": "sent", "decision": STATUS_WORDS[Status.SENT]}
+_NOT_FOUND = {404: "The send is unknown, or was requested by Kafka and none of its records is counted yet"}
+
+
+def _control(body: type, *, success: str, example: dict[str, Any], conflict: str) -> Operation:
+    """Return the description of a route that records a control of the send."""
+    return Operation(
+        response=body,
+        status=202,
+        success=success,
+        headers={"Location": "The path of the send"},
+        example=example,
+        problems=_NOT_FOUND | {409: conflict},
+    )
+
+
+OPERATIONS = {
+    ("GET", "/v1/sends"): Operation(
+        parameters=(
+            START,
+            END,
+            TYPE,
+            Parameter("status", sends.send_status.form, several({"enum": list(SendState)}), ["ended"]),
+            *page(sends.DEFAULT_LIMIT, sends.MAX_LIMIT),
+            replace(CLUB_ID, description="Only these clubs; required if the key may see every club"),
+        ),
+        response=sends.SendListBody,
+        example={
+            "rows": [{"status": "ended", "requested": 3, "published": 2, "cancelled": 0, "in_flight": 0}],
+            "counts_known": True,
+        },
+        headers=WATERMARK,
+        revalidated=True,
+    ),
+    ("GET", "/v1/sends/{send_id}"): Operation(
+        response=SendBody,
+        example={
+            "status": "ended",
+            "chunks": {"expected": 1, "counted": 1},
+            "requested": 3,
+            "duplicates": 0,
+            "counts_known": True,
+            "channels": {"push": _TOTALS},
+            "totals": _TOTALS,
+            "conservation": {"terminal": 3, "ok": True},
+            "complete": True,
+        },
+        headers=WATERMARK,
+        problems=_NOT_FOUND,
+        revalidated=True,
+    ),
+    ("GET", "/v1/sends/{send_id}/events"): Operation(
+        description=(
+            "Where the server can stream, such as the local gateway, a request with `Accept: text/event-stream` gets"
+            " server-sent events: the body as `data` and its `version` as `id`, until the send has ended."
+            " `Last-Event-ID` is the same as `after`."
+        ),
+        parameters=(Parameter("after", "`version` of the previous response"), WAIT),
+        response=send_events.SendEventBody,
+        example={"version": "6f1b1c0b6c6b8d4d5f2a9a0f7f3d9f10", "complete": True},
+        other_forms={"text/event-stream": TEXT},
+        problems={**_NOT_FOUND, **WAITING},
+    ),
+    ("POST", "/v1/sends/{send_id}/cancel"): _control(
+        CancelBody,
+        success="The cancellation is recorded; it takes effect with the next batches",
+        example={"published_before": 2},
+        conflict="The send has ended",
+    ),
+    ("POST", "/v1/sends/{send_id}/pause"): _control(
+        PauseBody,
+        success="The pause is recorded; it takes effect with the next batches",
+        example={"paused_at": NOON, "published_before": 2},
+        conflict="The send has ended or is cancelled",
+    ),
+    ("POST", "/v1/sends/{send_id}/resume"): _control(
+        ResumeBody,
+        success="The end of the pause is recorded; held notifications continue within a minute",
+        example={"resumed_at": NOON},
+        conflict="The send is not paused, or is cancelled",
+    ),
+    ("PATCH", "/v1/sends/{send_id}"): Operation(
+        request=RescheduleRequest,
+        requests={"later": {"send_at": "2027-06-01T18:00:00+02:00"}},
+        response=RescheduleBody,
+        example={"send_at": "2027-06-01T16:00:00Z"},
+        problems=_NOT_FOUND | {409: "The send is not scheduled, is released, or is cancelled"},
+    ),
+    ("GET", "/v1/sends/{send_id}/recipients"): Operation(
+        parameters=(
+            Parameter(
+                "status", recipients.notification_status.form, several({"enum": list(Status)}), [Status.SENT.value]
+            ),
+            CHANNEL,
+            *page(recipients.DEFAULT_LIMIT, recipients.MAX_LIMIT),
+        ),
+        response=recipients.RecipientsBody,
+        example={"rows": [_SENT | {"links": {"self": f"/v1/notifications/{NOTIFICATION}"}}]},
+        headers=WATERMARK,
+        problems={404: "The send is unknown, none of its records is counted yet, or the log of recipients is off"},
+        revalidated=True,
+    ),
+    ("GET", "/v1/notifications/{notification}"): Operation(
+        response=NotificationBody,
+        example=_SENT
+        | {
+            "notification": NOTIFICATION,
+            "notification_id": notification_id(SEND_ID, 42, "push"),
+            "timeline": [_SENT],
+        },
+        headers=WATERMARK,
+        problems={404: "No outcome of the notification is counted, or the log of recipients is off"},
+        revalidated=True,
+    ),
+    ("GET", "/v1/users/{user_id}/notifications"): Operation(
+        parameters=(
+            START,
+            END,
+            *page(user_notifications.DEFAULT_LIMIT, user_notifications.MAX_LIMIT),
+            CLUB_ID,
+            CHANNEL,
+        ),
+        response=user_notifications.UserNotificationsBody,
+        example={"rows": [{"status": "sent"}]},
+        headers=WATERMARK,
+        problems={404: "The log of recipients is disabled"},
+        revalidated=True,
+    ),
+}
