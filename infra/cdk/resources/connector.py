@@ -6,7 +6,6 @@ from hashlib import sha256
 from pathlib import Path
 
 from aws_cdk import Stack
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kafkaconnect as connect
 from aws_cdk import aws_kms as kms
@@ -21,6 +20,7 @@ from infra.cdk.resources.authorities import ONE_AUTHORITY
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.resources.logs import log_group
+from infra.cdk.resources.network import Place
 from masscomm.cdc.debezium import debezium_config, heartbeat_topic, largest_record
 from masscomm.kafka.topics import cdc_topics, generations
 
@@ -62,9 +62,7 @@ class DebeziumConnector(Construct):
         *,
         environment: Environment,
         key: kms.IKey,
-        vpc: ec2.IVpc,
-        subnets: ec2.SubnetSelection,
-        group: ec2.ISecurityGroup,
+        place: Place,
         kafka: KafkaCluster,
         offsets_topic: str,
         plugin: Path = PLUGIN,
@@ -128,8 +126,8 @@ class DebeziumConnector(Construct):
                     apache_kafka_cluster=connect.CfnConnector.ApacheKafkaClusterProperty(
                         bootstrap_servers=kafka.bootstrap_servers,
                         vpc=connect.CfnConnector.VpcProperty(
-                            subnets=vpc.select_subnets(subnet_type=subnets.subnet_type).subnet_ids,
-                            security_groups=[group.security_group_id],
+                            subnets=place.subnet_ids,
+                            security_groups=[place.group.security_group_id],
                         ),
                     )
                 ),

@@ -12,6 +12,7 @@ from constructs import Construct
 from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group, removal
+from infra.cdk.resources.network import Place
 
 _COLONS = ArnFormat.COLON_RESOURCE_NAME
 
@@ -67,9 +68,7 @@ class Database(Construct):
         *,
         environment: Environment,
         key: kms.IKey,
-        vpc: ec2.IVpc,
-        subnets: ec2.SubnetSelection,
-        group: ec2.ISecurityGroup,
+        place: Place,
         instance_type: str,
         name: str,
     ) -> None:
@@ -89,9 +88,9 @@ class Database(Construct):
             instance_identifier=identifier,
             engine=engine,
             instance_type=ec2.InstanceType(instance_type),
-            vpc=vpc,
-            vpc_subnets=subnets,
-            security_groups=[self._own(group)],
+            vpc=place.vpc,
+            vpc_subnets=place.subnets,
+            security_groups=[self._own(place.group)],
             database_name=name,
             credentials=rds.Credentials.from_username("administrator", encryption_key=key),
             # RDS generates the password, stores it in Secrets Manager, and rotates it every week.
@@ -150,9 +149,7 @@ class Database(Construct):
         *,
         environment: Environment,
         key: kms.IKey,
-        vpc: ec2.IVpc,
-        subnets: ec2.SubnetSelection,
-        group: ec2.ISecurityGroup,
+        place: Place,
         users: Iterable[str],
     ) -> TokenDatabase:
         """Add a proxy with which clients authenticate by IAM tokens. No password is stored for these users.
@@ -160,9 +157,7 @@ class Database(Construct):
         Args:
             environment: The environment, which determines the name of the proxy.
             key: The KMS key that encrypts the proxy's log.
-            vpc: The VPC of the proxy.
-            subnets: The subnets in that VPC.
-            group: The security group of the proxy.
+            place: The place of the proxy.
             users: The database users as which the proxy may connect, with tokens of its own role.
         """
         name = f"{environment.prefix}-{self.name}"
@@ -178,9 +173,9 @@ class Database(Construct):
             db_proxy_name=name,
             default_auth_scheme=rds.DefaultAuthScheme.IAM_AUTH,
             require_tls=True,
-            vpc=vpc,
-            vpc_subnets=subnets,
-            security_groups=[self._own(group)],
+            vpc=place.vpc,
+            vpc_subnets=place.subnets,
+            security_groups=[self._own(place.group)],
             idle_client_timeout=Duration.minutes(30),
         )
         # The proxy connects when it is created, so the policy of its role must exist by then.

@@ -8,7 +8,6 @@ limit the indices that a client may read and write; ops/provisioning/directory.p
 from collections.abc import Iterable
 
 from aws_cdk import CfnUpdatePolicy, Stack
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
@@ -18,6 +17,7 @@ from constructs import Construct
 from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group, removal
+from infra.cdk.resources.network import Place
 
 _LOGS = ("ES_APPLICATION_LOGS", "SEARCH_SLOW_LOGS", "INDEX_SLOW_LOGS", "AUDIT_LOGS")
 _VERBS = ("Delete", "Get", "Head", "Post", "Put")
@@ -41,9 +41,7 @@ class Directory(Construct):
         *,
         environment: Environment,
         key: kms.IKey,
-        vpc: ec2.IVpc,
-        subnets: ec2.SubnetSelection,
-        group: ec2.ISecurityGroup,
+        place: Place,
         administrator: iam.IRole,
     ) -> None:
         super().__init__(scope, "directory")
@@ -72,8 +70,8 @@ class Directory(Construct):
                 ebs_enabled=True, volume_type="gp3", volume_size=config.volume_gb
             ),
             vpc_options=opensearch.CfnDomain.VPCOptionsProperty(
-                subnet_ids=vpc.select_subnets(subnet_type=subnets.subnet_type).subnet_ids,
-                security_group_ids=[group.security_group_id],
+                subnet_ids=place.subnet_ids,
+                security_group_ids=[place.group.security_group_id],
             ),
             encryption_at_rest_options=opensearch.CfnDomain.EncryptionAtRestOptionsProperty(
                 enabled=True, kms_key_id=key.key_id

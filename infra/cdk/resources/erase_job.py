@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 
 from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
@@ -16,6 +15,7 @@ from constructs import Construct
 from infra.cdk.config import Environment
 from infra.cdk.profiles import ADDRESSES, ERASURE
 from infra.cdk.resources.findings import explain
+from infra.cdk.resources.network import Place
 from infra.cdk.resources.spark_application import spark_application
 from infra.cdk.resources.spark_run import SparkRun
 
@@ -40,9 +40,7 @@ class EraseJob(Construct):
         *,
         environment: Environment,
         key: kms.IKey,
-        vpc: ec2.IVpc,
-        subnets: ec2.SubnetSelection,
-        group: ec2.ISecurityGroup,
+        place: Place,
         archive: s3.IBucket,
         tables: Mapping[str, dynamodb.ITable],
         applications: Iterable[str],
@@ -56,9 +54,7 @@ class EraseJob(Construct):
             self,
             environment=environment,
             name=name,
-            vpc=vpc,
-            subnets=subnets,
-            group=group,
+            place=place,
             # A person can be erased while each of the other runs has all its workers.
             workers=(1 + other_runs) * (1 + environment.spark.executors),
             idle_minutes=5,

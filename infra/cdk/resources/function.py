@@ -1,10 +1,8 @@
 """Creates one Lambda function with its log group, role and protection against cold starts."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from aws_cdk import Annotations, Duration, Stack
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -18,6 +16,7 @@ from infra.cdk.config import Environment
 from infra.cdk.profiles import Warmth
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
+from infra.cdk.resources.network import Place
 
 _ALIAS = "live"
 # The permissions with which Lambda creates and deletes the network interfaces of the function and of its event pollers.
@@ -32,15 +31,6 @@ INTERFACE_ACTIONS = (
     "ec2:AssignPrivateIpAddresses",
     "ec2:UnassignPrivateIpAddresses",
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """The place of a function in the network."""
-
-    vpc: ec2.IVpc
-    subnets: ec2.SubnetSelection
-    group: ec2.ISecurityGroup
 
 
 class MasscommFunction(Construct):

@@ -7,7 +7,6 @@ from itertools import batched
 from typing import Any
 
 from aws_cdk import Fn, Stack
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -18,6 +17,7 @@ from constructs import Construct
 from infra.cdk.config import Environment
 from infra.cdk.resources.call import call
 from infra.cdk.resources.logs import log_group, removal
+from infra.cdk.resources.network import Place
 from masscomm.kafka.topics import Topic
 
 _Mapping = lambda_.CfnEventSourceMapping
@@ -47,9 +47,7 @@ class KafkaCluster(Construct):
         *,
         environment: Environment,
         key: kms.IKey,
-        vpc: ec2.IVpc,
-        subnets: ec2.SubnetSelection,
-        group: ec2.ISecurityGroup,
+        place: Place,
         topics: Sequence[Topic],
     ) -> None:
         super().__init__(scope, "kafka")
@@ -74,8 +72,8 @@ class KafkaCluster(Construct):
             number_of_broker_nodes=config.brokers,
             broker_node_group_info=msk.CfnCluster.BrokerNodeGroupInfoProperty(
                 instance_type=config.instance_type,
-                client_subnets=vpc.select_subnets(subnet_type=subnets.subnet_type).subnet_ids,
-                security_groups=[group.security_group_id],
+                client_subnets=place.subnet_ids,
+                security_groups=[place.group.security_group_id],
                 storage_info=msk.CfnCluster.StorageInfoProperty(
                     ebs_storage_info=msk.CfnCluster.EBSStorageInfoProperty(volume_size=config.volume_gb)
                 ),

@@ -1,5 +1,7 @@
 """Creates the isolated VPC, its endpoints for AWS services, and the permitted connections between security groups."""
 
+from dataclasses import dataclass
+
 from aws_cdk import Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
@@ -68,6 +70,19 @@ _ENDPOINTS = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """The place of a resource in the network."""
+
+    vpc: ec2.IVpc
+    subnets: ec2.SubnetSelection
+    group: ec2.ISecurityGroup
+
+    @property
+    def subnet_ids(self) -> list[str]:
+        return self.vpc.select_subnets(subnet_type=self.subnets.subnet_type).subnet_ids
+
+
 class Network(Construct):
     """A VPC with one private subnet in each zone. It has no NAT gateway, so that only services with an endpoint are
     reachable.
@@ -111,6 +126,10 @@ class Network(Construct):
                 ec2.Peer.ipv4(environment.monolith.cidr), ec2.Port.tcp(environment.monolith.port), "the monolith"
             )
         self._endpoints(environment)
+
+    def place(self, party: str) -> Place:
+        """Return the place of one of PARTIES."""
+        return Place(vpc=self.vpc, subnets=self.subnets, group=self.groups[party])
 
     def _group(self, party: str, environment: Environment) -> ec2.SecurityGroup:
         return ec2.SecurityGroup(

@@ -5,7 +5,6 @@ from itertools import batched
 
 from aws_cdk import Duration
 from aws_cdk import aws_certificatemanager as acm
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_elasticloadbalancingv2 as balancing
@@ -22,7 +21,7 @@ from infra.cdk.resources.authorities import ONE_AUTHORITY, rds_authority
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group, removal
-from infra.cdk.resources.network import HTTPS, REGISTRY
+from infra.cdk.resources.network import HTTPS, REGISTRY, Place
 from masscomm.kafka.topics import chain_topics
 
 # The tag of the container image: the version of the local registry in local/devstack/jars/registry/pom.xml.
@@ -56,10 +55,8 @@ class SchemaRegistry(Construct):
         *,
         environment: Environment,
         key: kms.IKey,
-        vpc: ec2.IVpc,
-        subnets: ec2.SubnetSelection,
-        group: ec2.ISecurityGroup,
-        balancer_group: ec2.ISecurityGroup,
+        place: Place,
+        balancer_place: Place,
         database: Database,
         user: secretsmanager.ISecret,
         access_log: s3.IBucket,
@@ -69,7 +66,7 @@ class SchemaRegistry(Construct):
         cluster = ecs.Cluster(
             self,
             "cluster",
-            vpc=vpc,
+            vpc=place.vpc,
             cluster_name=environment.prefix,
             container_insights_v2=ecs.ContainerInsights.ENABLED,
         )
@@ -87,10 +84,10 @@ class SchemaRegistry(Construct):
             # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-throttle-logic.html
             circuit_breaker=ecs.DeploymentCircuitBreaker(enable=False),
             health_check_grace_period=Duration.seconds(90),
-            vpc_subnets=subnets,
-            security_groups=[group],
+            vpc_subnets=place.subnets,
+            security_groups=[place.group],
         )
-        self._balancer(environment, vpc, subnets, balancer_group, access_log)
+        self._balancer(environment, balancer_place, access_log)
 
     def _task(
         self, environment: Environment, key: kms.IKey, database: Database, user: secretsmanager.ISecret
@@ -162,14 +159,7 @@ class SchemaRegistry(Construct):
         )
         return task
 
-    def _balancer(
-        self,
-        environment: Environment,
-        vpc: ec2.IVpc,
-        subnets: ec2.SubnetSelection,
-        group: ec2.ISecurityGroup,
-        access_log: s3.IBucket,
-    ) -> None:
+    def _balancer(self, environment: Environment, place: Place, access_log: s3.IBucket) -> None:
         """Add an HTTPS load balancer with the registry's host name, which resolves only in this VPC. Unhealthy tasks
         are replaced.
 
@@ -179,10 +169,10 @@ class SchemaRegistry(Construct):
         balancer = balancing.ApplicationLoadBalancer(
             self,
             "balancer",
-            vpc=vpc,
-            vpc_subnets=subnets,
+            vpc=place.vpc,
+            vpc_subnets=place.subnets,
             internet_facing=False,
-            security_group=group,
+            security_group=place.group,
             drop_invalid_header_fields=True,
             # A request that two servers may read differently, such as one with another in its body, is refused.
             desync_mitigation_mode=balancing.DesyncMitigationMode.STRICTEST,
@@ -254,7 +244,7 @@ class SchemaRegistry(Construct):
         route53.ARecord(
             self,
             "address",
-            zone=route53.PrivateHostedZone(self, "names", zone_name=domain, vpc=vpc),
+            zone=route53.PrivateHostedZone(self, "names", zone_name=domain, vpc=place.vpc),
             target=route53.RecordTarget.from_alias(targets.LoadBalancerTarget(balancer)),
         )
 

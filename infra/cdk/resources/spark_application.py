@@ -1,10 +1,10 @@
 """Creates an application of EMR Serverless for Spark jobs."""
 
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_emrserverless as emr
 from constructs import Construct
 
 from infra.cdk.config import Environment
+from infra.cdk.resources.network import Place
 
 
 def spark_application(
@@ -12,9 +12,7 @@ def spark_application(
     *,
     environment: Environment,
     name: str,
-    vpc: ec2.IVpc,
-    subnets: ec2.SubnetSelection,
-    group: ec2.ISecurityGroup,
+    place: Place,
     workers: int,
     idle_minutes: int,
 ) -> emr.CfnApplication:
@@ -24,9 +22,7 @@ def spark_application(
         scope: The construct that the application belongs to, under the id `application`.
         environment: The environment, which determines the release and the size of a worker.
         name: The name of the application.
-        vpc: The VPC of the workers.
-        subnets: The subnets of the workers.
-        group: The security group of the workers.
+        place: The place of the workers.
         workers: The maximum capacity as a number of workers of the environment's size, drivers included.
         idle_minutes: The time without a run after which the application stops, in minutes.
     """
@@ -39,8 +35,7 @@ def spark_application(
         type="SPARK",
         architecture="ARM64",
         network_configuration=emr.CfnApplication.NetworkConfigurationProperty(
-            subnet_ids=vpc.select_subnets(subnet_type=subnets.subnet_type).subnet_ids,
-            security_group_ids=[group.security_group_id],
+            subnet_ids=place.subnet_ids, security_group_ids=[place.group.security_group_id]
         ),
         maximum_capacity=emr.CfnApplication.MaximumAllowedResourcesProperty(
             cpu=f"{spark.worker_cpu * workers} vCPU", memory=f"{spark.worker_memory_gb * workers} GB"

@@ -5,7 +5,6 @@ active.
 from collections.abc import Iterable, Mapping
 
 from aws_cdk import Duration, Stack
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
@@ -16,6 +15,7 @@ from constructs import Construct
 from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.handler import Handler
+from infra.cdk.resources.network import Place
 from infra.cdk.resources.spark_application import spark_application
 from infra.cdk.resources.spark_run import SparkRun
 
@@ -35,9 +35,7 @@ class StreamingJob(Construct):
         *,
         environment: Environment,
         key: kms.IKey,
-        vpc: ec2.IVpc,
-        subnets: ec2.SubnetSelection,
-        group: ec2.ISecurityGroup,
+        place: Place,
         archive: s3.IBucket,
         variables: Mapping[str, str],
         statements: Iterable[iam.PolicyStatement],
@@ -48,9 +46,7 @@ class StreamingJob(Construct):
             self,
             environment=environment,
             name=self.name,
-            vpc=vpc,
-            subnets=subnets,
-            group=group,
+            place=place,
             # The capacity includes the driver and one spare worker, so that a new run can start before the old one has
             # ended.
             workers=environment.spark.executors + 2,

@@ -23,9 +23,7 @@ class CdcStack(Stack):
             self,
             environment=environment,
             key=base.key,
-            vpc=base.network.vpc,
-            subnets=base.network.subnets,
-            group=base.network.groups["connect"],
+            place=base.network.place("connect"),
             kafka=data.kafka,
             offsets_topic=CONNECT_OFFSETS_TOPIC,
         )

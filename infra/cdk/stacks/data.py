@@ -34,8 +34,7 @@ class DataStack(Stack):
 
     def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack) -> None:
         super().__init__(scope, f"{environment.prefix}-data", env={"region": environment.region})
-        network = base.network
-        network_properties = {"environment": environment, "vpc": network.vpc, "subnets": network.subnets}
+        shared = {"environment": environment, "key": base.key}
         # The role has a fixed name: infra.provision runs as PREFIX-provisioner.
         self.administrator = iam.Role(
             self,
@@ -46,17 +45,15 @@ class DataStack(Stack):
         )
         self.kafka = KafkaCluster(
             self,
-            key=base.key,
-            group=network.groups["kafka"],
+            place=base.network.place("kafka"),
             topics=[*chain_topics(), *cdc_topics(environment.generation)],
-            **network_properties,
+            **shared,
         )
         self.directory = Directory(
             self,
-            key=base.key,
-            group=network.groups["directory"],
+            place=base.network.place("directory"),
             administrator=self.administrator,
-            **network_properties,
+            **shared,
         )
         explain(
             self.administrator,
@@ -66,15 +63,12 @@ class DataStack(Stack):
         self.metrics = Database(
             self,
             METRICS,
-            key=base.key,
-            group=network.groups["database"],
+            place=base.network.place("database"),
             instance_type=environment.database.instance_type,
             name=METRICS,
-            **network_properties,
+            **shared,
         )
-        self.database = self.metrics.add_proxy(
-            key=base.key, group=network.groups["proxy"], users=[METRICS_READER], **network_properties
-        )
-        self.tables = Tables(self, environment=environment, key=base.key).tables
-        self.buckets = Buckets(self, environment=environment, key=base.key)
+        self.database = self.metrics.add_proxy(place=base.network.place("proxy"), users=[METRICS_READER], **shared)
+        self.tables = Tables(self, **shared).tables
+        self.buckets = Buckets(self, **shared)
         self.audit_copy = audit_copy(self, environment, base.key, self.tables, self.buckets)

@@ -15,7 +15,7 @@ from infra.cdk.config import Environment
 from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, METRICS_READER, PROFILES
 from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER, EventSources, consumer_group
 from infra.cdk.resources.findings import explain
-from infra.cdk.resources.function import MasscommFunction, Place
+from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.kafka import partitions_of
 from infra.cdk.resources.logs import removal
 from infra.cdk.resources.receipts import Receipts, configuration_set
@@ -67,15 +67,13 @@ class FunctionsStack(Stack):
         self.functions = {entry.name: self._function(entry, lanes[entry.package]) for entry in catalogue}
 
     def _function(self, entry: FunctionEntry, lanes: int) -> MasscommFunction:
-        profile, network = PROFILES[entry.package], self._base.network
+        profile = PROFILES[entry.package]
         function = MasscommFunction(
             self,
             entry=entry,
             environment=self._environment,
             key=self._base.key,
-            place=None
-            if profile.calls_internet
-            else Place(vpc=network.vpc, subnets=network.subnets, group=network.groups["functions"]),
+            place=None if profile.calls_internet else self._base.network.place("functions"),
             variables=self._variables(entry),
             warmth=profile.critical if entry.lane is Lane.CRITICAL else profile.warmth,
         )

@@ -31,15 +31,10 @@ class MetricsStack(Stack):
         self, scope: Construct, *, environment: Environment, base: NetworkStack, data: DataStack, registry_url: str
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-metrics", env={"region": environment.region})
-        network, archive = base.network, data.buckets.archive
+        archive = data.buckets.archive
         read = [topic.name for topic in chain_topics() if JOB in topic.consumers]
         written = [topic.name for topic in chain_topics() if JOB in topic.producers]
-        network_properties = {
-            "environment": environment,
-            "key": base.key,
-            "vpc": network.vpc,
-            "subnets": network.subnets,
-        }
+        shared = {"environment": environment, "key": base.key}
         catalog = ArchiveCatalog(self, environment=environment, archive=archive, folder=RECORDS)
         variables = {
             **catalog.variables,
@@ -57,7 +52,7 @@ class MetricsStack(Stack):
         }
         self.job = StreamingJob(
             self,
-            group=network.groups["spark"],
+            place=base.network.place("spark"),
             archive=archive,
             variables=variables | {"SPARK_TRIGGER_MS": str(environment.spark.trigger_ms)},
             statements=[
@@ -65,11 +60,11 @@ class MetricsStack(Stack):
                 *data.metrics.writer.statements(self, METRICS_WRITER),
                 *catalog.statements,
             ],
-            **network_properties,
+            **shared,
         )
         self.erasure = EraseJob(
             self,
-            group=network.groups["erasure"],
+            place=base.network.place("erasure"),
             archive=archive,
             other_runs=len(HOURS),
             tables={name: data.tables[name] for name in (LEDGER, SENDS, WAITING)},
@@ -88,16 +83,15 @@ class MetricsStack(Stack):
                 *data.metrics.writer.statements(self, METRICS_WRITER),
                 *catalog.statements,
             ],
-            **network_properties,
+            **shared,
         )
         self.runs = ArchiveRuns(
             self,
-            environment=environment,
-            key=base.key,
             application=self.erasure.application,
             archive=archive,
             variables=variables,
             statements=[*data.metrics.writer.statements(self, METRICS_WRITER), *catalog.statements],
+            **shared,
         )
         domain = f"arn:aws:es:{environment.region}:<AWS::AccountId>:domain/{data.directory.name}"
         paths = dict.fromkeys(request.partition(" ")[2] for request in ERASURE_REQUESTS)

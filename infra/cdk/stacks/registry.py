@@ -21,27 +21,21 @@ class RegistryStack(Stack):
 
     def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack) -> None:
         super().__init__(scope, f"{environment.prefix}-registry", env={"region": environment.region})
-        network = base.network
-        network_properties = {
-            "environment": environment,
-            "key": base.key,
-            "vpc": network.vpc,
-            "subnets": network.subnets,
-        }
+        shared = {"environment": environment, "key": base.key}
         self.database = Database(
             self,
             "registry",
-            group=network.groups["registry-database"],
+            place=base.network.place("registry-database"),
             instance_type=environment.database.registry_instance_type,
             name="registry",
-            **network_properties,
+            **shared,
         )
         self.service = SchemaRegistry(
             self,
-            group=network.groups["registry"],
-            balancer_group=network.groups["registry-balancer"],
+            place=base.network.place("registry"),
+            balancer_place=base.network.place("registry-balancer"),
             database=self.database,
             user=base.registry_user,
             access_log=access_log_bucket(self, environment=environment),
-            **network_properties,
+            **shared,
         )
