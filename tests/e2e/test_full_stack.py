@@ -401,7 +401,7 @@ def test_unsubscribe_link_of_an_email_ends_its_category(stack: RunningStack, con
 LEFT_OUT = {
     r"--deployed": "AWS",
     r"^erase ": "it has optional parts; tests/component/erasure",
-    r"^devices enable ": "the demo disables no device; tests/unit/devstack/test_devices.py",
+    r"^devices enable ": "the demo disables no device; tests/unit/cli/test_devices.py",
     r"^query ": "tests/component/spark_metrics/test_query.py executes these",
     r"(?:hooks|db)\.example\.org": "no such host",
     r"^down$": "the stack of the other tests",

@@ -21,7 +21,7 @@ from local.devstack.config import ROOT, StackConfig
 from local.devstack.service import Service, Task
 from local.devstack.stack import Stack, StackError
 from local.devstack.state import AlreadyRunningError, RunState
-from tests.unit.devstack.small import DIES_AT_ONCE, LISTENS, STUBBORN, ending_file, one, pair
+from tests.unit.local.small import DIES_AT_ONCE, LISTENS, STUBBORN, ending_file, one, pair
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ OWNER = dedent("""
     from pathlib import Path
     from local.devstack.config import StackConfig, Ports
     from local.devstack.stack import Stack
-    from tests.unit.devstack.small import {catalogue}
+    from tests.unit.local.small import {catalogue}
     config = StackConfig.from_dict({config!r})
     # A shell that starts the tests in the background has its children ignore Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
