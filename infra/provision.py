@@ -12,7 +12,6 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from tempfile import NamedTemporaryFile
 from typing import Any
 from urllib.parse import quote
@@ -132,35 +131,19 @@ def provisioning_steps(
         # The registry refuses writes at the address of the functions. Its tasks run as soon as their user exists.
         registry = environment.registry.writes_url
         steps.append(_registry_user(client, environment))
-    steps += [
-        Step(
-            name="schemas",
-            pending=lambda: unregistered(registry, chain_topics()),
-            run=lambda: register_schemas(registry, chain_topics()),
-        )
-    ]
+    steps.append(Step.of("schemas", unregistered, register_schemas, registry, chain_topics()))
     auth = None
     if directory["OPENSEARCH_AUTHENTICATION"] != NONE:
         auth = sign(client("lambda").meta.region_name)
         users = directory_users(functions, prefix)
-        steps.append(
-            Step(
-                name="roles",
-                pending=partial(outdated_roles, url, users, auth=auth),
-                run=partial(create_roles, url, users, auth=auth),
-            )
-        )
+        steps.append(Step.of("roles", outdated_roles, create_roles, url, users, auth=auth))
     steps += [
-        Step(
-            name=f"indices of {generation}",
-            pending=partial(outdated_indices, url, generation, auth=auth),
-            run=partial(create_indices, url, generation, auth=auth),
-        )
+        Step.of(f"indices of {generation}", outdated_indices, create_indices, url, generation, auth=auth)
         for generation in generations(directory["CDC_GENERATION"])
     ]
     if metrics["METRICS_DATABASE_AUTHENTICATION"] == NONE:
         database = verified(metrics["METRICS_DATABASE_URL"])
-        tables = Step(name="tables", pending=partial(unapplied_tables, database), run=partial(apply_tables, database))
+        tables = Step.of("tables", unapplied_tables, apply_tables, database)
     else:
         database = administrator_url(client, f"{prefix}-metrics")
         tables = _tables_and_users(database)
@@ -172,11 +155,7 @@ def _registry_user(client: Client, environment: Environment) -> Step:
     secret = client("secretsmanager").get_secret_value(SecretId=environment.registry_secret)
     known = json.loads(secret["SecretString"])
     user = {"user": known["username"], "password": known["password"]}
-    return Step(
-        name="registry's user",
-        pending=partial(outdated_registry_user, database, **user),
-        run=partial(create_registry_user, database, **user),
-    )
+    return Step.of("registry's user", outdated_registry_user, create_registry_user, database, **user)
 
 
 def _tables_and_users(database_url: str) -> Step:

@@ -269,19 +269,7 @@ class ConcurrencyConfig:
     @property
     def reserved(self) -> dict[str, int]:
         """Return the reservation of each function by its name."""
-        return {
-            "metrics_stream": self.metrics_stream,
-            "metrics_handler": self.metrics_handler,
-            "send_handler": self.send_handler,
-            "sends_api": self.sends_api,
-            "sends_stream": self.sends_stream,
-            "previews": self.previews,
-            "operations_handler": self.operations_handler,
-            "key_revocation": self.key_revocation,
-            "preferences_handler": self.preferences_handler,
-            "audiences": self.audiences,
-            "authorizer": self.authorizer,
-        }
+        return {name: number for name, number in dataclasses.asdict(self).items() if name != "account"}
 
 
 @dataclass(frozen=True, kw_only=True)

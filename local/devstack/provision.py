@@ -48,49 +48,21 @@ def provisioning(config: StackConfig) -> list[Task]:
     topics = [*chain_topics(), *cdc_topics(GENERATION)]
     metrics = config.database_url("metrics")
     monolith = config.monolith_url or config.database_url("monolith")
+    source = (config.connect_url, GENERATION, monolith)
+    directory = (config.opensearch_url, GENERATION)
     return [
-        Task(
-            name="topics",
-            depends_on=("kafka",),
-            pending=lambda: changed_topics(config.kafka_bootstrap, topics),
-            run=lambda: create_topics(config.kafka_bootstrap, topics),
-        ),
-        Task(
-            name="schemas",
-            depends_on=("registry",),
-            pending=lambda: unregistered(config.registry_url, chain_topics()),
-            run=lambda: register_schemas(config.registry_url, chain_topics()),
-        ),
-        Task(
-            name="indices",
-            depends_on=("opensearch",),
-            pending=lambda: outdated_indices(config.opensearch_url, GENERATION),
-            run=lambda: create_indices(config.opensearch_url, GENERATION),
-        ),
-        Task(
-            name="tables",
-            depends_on=("postgres",),
-            pending=lambda: unapplied_tables(metrics),
-            run=lambda: apply_tables(metrics),
-        ),
+        Task.of("topics", changed_topics, create_topics, config.kafka_bootstrap, topics).after("kafka"),
+        Task.of("schemas", unregistered, register_schemas, config.registry_url, chain_topics()).after("registry"),
+        Task.of("indices", outdated_indices, create_indices, *directory).after("opensearch"),
+        Task.of("tables", unapplied_tables, apply_tables, metrics).after("postgres"),
         Task(
             name="monolith",
             depends_on=("postgres",),
             pending=lambda: source_problems(monolith, GENERATION),
             run=lambda: _create_monolith(config),
         ),
-        Task(
-            name="aws",
-            depends_on=("localstack", "kafka", "indices"),
-            pending=lambda: missing_in_aws(config),
-            run=lambda: provision_aws(config),
-        ),
-        Task(
-            name="connector",
-            depends_on=("connect", "topics", "monolith"),
-            pending=lambda: changed_connector(config.connect_url, GENERATION, monolith),
-            run=lambda: put_connector(config.connect_url, GENERATION, monolith),
-        ),
+        Task.of("aws", missing_in_aws, provision_aws, config).after("localstack", "kafka", "indices"),
+        Task.of("connector", changed_connector, put_connector, *source).after("connect", "topics", "monolith"),
     ]
 
 

@@ -6,10 +6,10 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from local.devstack.config import ROOT, ConfigError, StackConfig
@@ -59,7 +59,11 @@ class Service:
 class Task(Step):
     """A provisioning step that runs once per start, after its dependencies, such as creating topics."""
 
-    depends_on: tuple[str, ...]
+    depends_on: tuple[str, ...] = ()
+
+    def after(self, *names: str) -> Self:
+        """Return this task with its dependencies."""
+        return replace(self, depends_on=names)
 
 
 @cache

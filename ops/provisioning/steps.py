@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import Self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,6 +15,18 @@ class Step:
     pending: Callable[[], list[str]]
     # Makes the changes. It may raise ProvisioningError.
     run: Callable[[], object]
+
+    @classmethod
+    def of[**Arguments](
+        cls,
+        name: str,
+        pending: Callable[Arguments, list[str]],
+        run: Callable[Arguments, object],
+        *arguments: Arguments.args,
+        **options: Arguments.kwargs,
+    ) -> Self:
+        """Return a step whose functions get the same arguments."""
+        return cls(name=name, pending=partial(pending, *arguments, **options), run=partial(run, *arguments, **options))
 
 
 def run_steps(steps: Iterable[Step], *, check: bool, report: Callable[[str], None]) -> int:
