@@ -13,7 +13,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -141,52 +141,37 @@ _PRINCIPAL = web.RequestKey("principal", str)
 _REQUEST_ID = web.RequestKey("request_id", str)
 
 
+@dataclass(kw_only=True, eq=False)
 class Gateway:
     """Serves the routes, some of them as server-sent events as well, /-/ready, /-/status and /metrics for monitoring,
     and the API's description: the OpenAPI document at /openapi.json, and a page that shows it at /-/api.
-
-    Args:
-        routes: The routes of the API.
-        invoke: A function that invokes a Lambda function with an event. If Lambda refuses, it raises an exception whose
-            attribute status_code is the HTTP status.
-        ready: Returns the content of /-/ready; the status is 200 if its `ready` is true, else 503.
-        status: Returns the content of /-/status.
-        observe: Is called after each request to the API.
-        metrics: Returns the page /metrics and its content type; it is called in a separate thread.
-        authorize: Returns the context of a request's credentials; it is called in a separate thread.
-        timeout_s: The seconds that the gateway waits for a function. The invocation itself continues after that, as in
-            Lambda.
-        max_in_flight: The maximum number of concurrent requests; further requests are throttled.
-        console: The folder of the built console, which is served at `/`; None: there is no console.
-        further: Further routes of the server, such as those of a development issuer (local/emulators/sign_in.py).
     """
 
-    def __init__(
-        self,
-        routes: Iterable[Route],
-        *,
-        invoke: Invoke,
-        ready: Report,
-        status: Report,
-        authorize: Authorize,
-        metrics: Callable[[], tuple[bytes, str]] | None = None,
-        observe: Observe = lambda *_: None,
-        timeout_s: float = GATEWAY_TIMEOUT_S,
-        max_in_flight: int = MAX_IN_FLIGHT,
-        console: Path | None = None,
-        further: Iterable[web.RouteDef] = (),
-    ) -> None:
+    routes: InitVar[Iterable[Route]] = field(kw_only=False)
+    # Invokes a Lambda function with an event. If Lambda refuses, it raises an exception whose attribute status_code is
+    # the HTTP status.
+    invoke: Invoke
+    # Returns the content of /-/ready; the status is 200 if its `ready` is true, else 503.
+    ready: Report
+    # Returns the content of /-/status.
+    status: Report
+    # Returns the context of a request's credentials; it is called in a separate thread.
+    authorize: Authorize
+    # Returns the page /metrics and its content type; it is called in a separate thread.
+    metrics: Callable[[], tuple[bytes, str]] | None = None
+    # Is called after each request to the API.
+    observe: Observe = lambda *_: None
+    # The seconds that the gateway waits for a function. The invocation itself continues after that, as in Lambda.
+    timeout_s: float = GATEWAY_TIMEOUT_S
+    # The maximum number of concurrent requests; further requests are throttled.
+    max_in_flight: int = MAX_IN_FLIGHT
+    # The folder of the built console, which is served at `/`; None: there is no console.
+    console: Path | None = None
+    # Further routes of the server, such as those of a development issuer (local/emulators/sign_in.py).
+    further: Iterable[web.RouteDef] = ()
+
+    def __post_init__(self, routes: Iterable[Route]) -> None:
         self._routes = sorted(routes, key=lambda route: route.weight)
-        self._invoke = invoke
-        self._ready = ready
-        self._status = status
-        self._metrics = metrics
-        self._observe = observe
-        self._authorize = authorize
-        self._timeout_s = timeout_s
-        self._max_in_flight = max_in_flight
-        self._console = console
-        self._further = list(further)
         self._in_flight = 0
         # The handlers of event streams, which otherwise would delay the end of the process.
         self._streams: set[asyncio.Task[Any]] = set()
@@ -204,13 +189,13 @@ class Gateway:
         if DOCUMENT.exists():
             application.router.add_get("/openapi.json", self._serve_document)
             application.router.add_get("/-/api", self._serve_page)
-        application.router.add_routes(self._further)
-        if self._metrics is not None:
-            application.router.add_get("/metrics", partial(self._serve_metrics, self._metrics))
-        if self._console is not None:
-            application.router.add_get("/", partial(self._serve_console, self._console / "index.html"))
-            application.router.add_get("/icon.svg", partial(self._serve_console, self._console / "icon.svg"))
-            application.router.add_static("/assets", self._console / "assets")
+        application.router.add_routes(self.further)
+        if self.metrics is not None:
+            application.router.add_get("/metrics", partial(self._serve_metrics, self.metrics))
+        if self.console is not None:
+            application.router.add_get("/", partial(self._serve_console, self.console / "index.html"))
+            application.router.add_get("/icon.svg", partial(self._serve_console, self.console / "icon.svg"))
+            application.router.add_static("/assets", self.console / "assets")
             application.on_response_prepare.append(_add_console_headers)
         # A dot would not match a line end, which a path may contain.
         application.router.add_route("*", r"/{path:[\s\S]*}", self._serve_observed)
@@ -231,11 +216,11 @@ class Gateway:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def _serve_ready(self, _request: web.Request) -> web.Response:
-        report = self._ready()
+        report = self.ready()
         return web.json_response(report, status=200 if report["ready"] else 503)
 
     async def _serve_status(self, _request: web.Request) -> web.Response:
-        return web.json_response(self._status())
+        return web.json_response(self.status())
 
     @staticmethod
     async def _serve_document(_request: web.Request) -> web.FileResponse:
@@ -265,7 +250,7 @@ class Gateway:
         finally:
             route = request.get(_ROUTE)
             method, path = (NO_ROUTE, NO_ROUTE) if route is None else (route.method, route.path)
-            self._observe(method, path, status, time.perf_counter() - began)
+            self.observe(method, path, status, time.perf_counter() - began)
             access_log.info("%s", json.dumps(_access_entry(request, path, status, length)))
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
@@ -284,8 +269,8 @@ class Gateway:
             body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             return _refusal(413, request_too_large(), "RequestTooLongException")
-        if self._in_flight >= self._max_in_flight:
-            refused = Text.REQUESTS_AT_ONCE.filled(maximum=self._max_in_flight)
+        if self._in_flight >= self.max_in_flight:
+            refused = Text.REQUESTS_AT_ONCE.filled(maximum=self.max_in_flight)
             return _refusal(429, refused, "TooManyRequestsException", retry_after_s=1)
         self._in_flight += 1
         try:
@@ -302,7 +287,7 @@ class Gateway:
     ) -> web.Response:
         """Return the response to the event of an authorised caller, or a refusal."""
         try:
-            identity = await asyncio.to_thread(self._authorize, request.headers)
+            identity = await asyncio.to_thread(self.authorize, request.headers)
         except Exception:
             log.exception("the authorizer failed")
             return _refusal(500, Text.SERVICE_FAILED.filled(), "AuthorizerFailureException")
@@ -332,11 +317,11 @@ class Gateway:
 
     async def _integrate(self, route: Route, event: dict[str, Any]) -> web.Response:
         # The invocation is a separate task, with a reference to it, because it continues after the gateway's time-out.
-        task = asyncio.ensure_future(self._invoke(route.function, json.dumps(event).encode()))
+        task = asyncio.ensure_future(self.invoke(route.function, json.dumps(event).encode()))
         self._running.add(task)
         task.add_done_callback(self._ended)
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self.timeout_s):
                 response = await asyncio.shield(task)
         except TimeoutError:
             late = Text.ANSWER_TOO_LATE.filled(seconds=GATEWAY_TIMEOUT_S)

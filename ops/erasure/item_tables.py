@@ -8,7 +8,8 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of
@@ -20,48 +21,37 @@ from ops.erasure.delayed_records import DelayedRecords
 from ops.erasure.person import ERASED_USER, Person
 
 
+@dataclass(frozen=True, kw_only=True)
 class ItemTables:
-    """The DynamoDB tables with personal data. Every method raises Retry or Stop.
+    """The DynamoDB tables with personal data. Every method raises Retry or Stop."""
 
-    Args:
-        client: A client of class masscomm.aws.client.DynamoDb, or boto3's client.
-        ledger: The name of the table of the delivery ledger.
-        waiting: The name of the table of delayed records.
-        sends: The name of the table of the register of sends.
-        records: Removes a person's data from a record.
-        now_ms: The time in milliseconds since the epoch.
-    """
+    # A client of class masscomm.aws.client.DynamoDb, or boto3's client.
+    client: Any = field(kw_only=False)
+    # The names of the tables: the delivery ledger, the delayed records, the register of sends.
+    ledger: str
+    waiting: str
+    sends: str
+    # Removes a person's data from a record.
+    records: DelayedRecords
+    # Returns the time in milliseconds since the epoch.
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
-    def __init__(
-        self,
-        client: Any,
-        *,
-        ledger: str,
-        waiting: str,
-        sends: str,
-        records: DelayedRecords,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-    ) -> None:
-        self._client = client
-        self._ledger = ledger
-        self._waiting = waiting
-        self._sends = sends
-        self._delayed = DynamoDbDelayStore(table=waiting, client=client)
-        self._records = records
-        self._now_ms = now_ms
+    @cached_property
+    def _delayed(self) -> DynamoDbDelayStore:
+        return DynamoDbDelayStore(table=self.waiting, client=self.client)
 
     def erase_delayed(self, person: Person) -> int:
         """Replace each delayed record that contains data of the person. Return the number of replaced records."""
         found = [
             (item, value)
             for item in self._delayed.scan()
-            if (value := self._records.without(person, item.topic, item.value)) != item.value
+            if (value := self.records.without(person, item.topic, item.value)) != item.value
         ]
         for item, value in found:
             # The changed copy has a later time and therefore another key, so that the store contains the record at
             # every moment. If both copies are released, the second one is processed as a redelivery, because both have
             # the same record id.
-            self._delayed.put(replace(item, value=value, due_ms=item.due_ms + 1, key=None), self._now_ms())
+            self._delayed.put(replace(item, value=value, due_ms=item.due_ms + 1, key=None), self.now_ms())
             self._delayed.done(item)
         return len(found)
 
@@ -74,8 +64,8 @@ class ItemTables:
         """
         erased = 0
         with answering("the delivery ledger"):
-            pages = self._client.get_paginator("scan").paginate(
-                TableName=self._ledger, FilterExpression="attribute_exists(decided)"
+            pages = self.client.get_paginator("scan").paginate(
+                TableName=self.ledger, FilterExpression="attribute_exists(decided)"
             )
             for page in pages:
                 erased += sum(self._erase_slice(person, item) for item in page["Items"])
@@ -87,8 +77,8 @@ class ItemTables:
         """
         erased = 0
         with answering("the register of sends"):
-            pages = self._client.get_paginator("scan").paginate(
-                TableName=self._sends,
+            pages = self.client.get_paginator("scan").paginate(
+                TableName=self.sends,
                 FilterExpression="recipients = :alone",
                 ExpressionAttributeValues={":alone": {"S": digest_of_users([person.user_id])}},
                 ProjectionExpression="send_id, part",
@@ -96,8 +86,8 @@ class ItemTables:
             for page in pages:
                 for item in page["Items"]:
                     with suppress(ConditionFailed), answering("the register of sends"):
-                        self._client.update_item(
-                            TableName=self._sends,
+                        self.client.update_item(
+                            TableName=self.sends,
                             Key={name: item[name] for name in ("send_id", "part")},
                             UpdateExpression="REMOVE recipients",
                             ConditionExpression="attribute_exists(recipients)",
@@ -109,7 +99,7 @@ class ItemTables:
         position, keys = int(item["part"]["S"].removeprefix(SLICE)), self._further_parts(item)
         texts = [item["decided"]["S"]]
         for key in keys:
-            part = self._client.get_item(TableName=self._ledger, Key=key, ConsistentRead=True).get("Item")
+            part = self.client.get_item(TableName=self.ledger, Key=key, ConsistentRead=True).get("Item")
             if part is None:
                 raise Retry("a part of a ledger slice is missing: it expired, or delivery is recording it")
             texts.append(part["text"]["S"])
@@ -126,7 +116,7 @@ class ItemTables:
         common = {"record_id": item["record_id"], "expires_at": item["expires_at"]}
         for number, text in enumerate(others, start=1):
             key = {"part": {"S": part_key(position, digest, number)}}
-            self._client.put_item(TableName=self._ledger, Item={**common, **key, "text": {"S": text}})
+            self.client.put_item(TableName=self.ledger, Item={**common, **key, "text": {"S": text}})
         after = {**item, "decided": {"S": first}}
         if others:
             after |= {"parts": {"N": str(len(others) + 1)}, "digest": {"S": digest}}
@@ -136,14 +126,14 @@ class ItemTables:
         # The condition prevents the restoration of a slice (recipients recorded together) that DynamoDB has just
         # expired.
         with suppress(ConditionFailed), answering("the delivery ledger"):
-            self._client.put_item(
-                TableName=self._ledger,
+            self.client.put_item(
+                TableName=self.ledger,
                 Item=after,
                 ConditionExpression="decided = :before",
                 ExpressionAttributeValues={":before": item["decided"]},
             )
         for key in keys:
-            self._client.delete_item(TableName=self._ledger, Key=key)
+            self.client.delete_item(TableName=self.ledger, Key=key)
         return True
 
     @staticmethod

@@ -75,39 +75,28 @@ class _Unit:
     last: LastResponse | None = None
 
 
+@dataclass(kw_only=True, eq=False)
 class EventSourceMapping:
-    """Invokes one function with the records of some topics.
+    """Invokes one function with the records of some topics."""
 
-    Args:
-        spec: The properties of the mapping.
-        source: The consumer that reads the records.
-        destination: The producer of on-failure records.
-        envelope: The fields that all events of the mapping share.
-        invoke: A function that invokes the Lambda function with an event. It raises an exception if the function could
-            not be invoked at all; that does not count as an attempt, and the batch is retried.
-        wall_clock: Returns the seconds since the epoch, for the age of records.
-    """
+    spec: MappingSpec
+    # The consumer that reads the records.
+    source: RecordSource
+    # The producer of on-failure records.
+    destination: FailureDestination
+    # The fields that all events of the mapping share.
+    envelope: EventEnvelope
+    # Invokes the Lambda function with an event. It raises an exception if the function could not be invoked at all;
+    # that does not count as an attempt, and the batch is retried.
+    invoke: Invoke
+    # Returns the seconds since the epoch, for the age of records.
+    wall_clock: Callable[[], float] = time.time
 
-    def __init__(
-        self,
-        *,
-        spec: MappingSpec,
-        source: RecordSource,
-        destination: FailureDestination,
-        envelope: EventEnvelope,
-        invoke: Invoke,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.spec = spec
+    def __post_init__(self) -> None:
         self.statistics = MappingStatistics()
         self.ready = asyncio.Event()
-        self._source = source
-        self._destination = destination
-        self._envelope = envelope
-        self._invoke = invoke
-        self._wall_clock = wall_clock
         self._partitions: dict[Partition, _PartitionState] = {}
-        self._slots = asyncio.Semaphore(spec.concurrency)
+        self._slots = asyncio.Semaphore(self.spec.concurrency)
         self._wake = asyncio.Event()
         self._dirty: dict[Partition, _PartitionState] = {}
         self._dirty_wake = asyncio.Event()
@@ -119,7 +108,7 @@ class EventSourceMapping:
         self._released = asyncio.Event()
         self._turn = 0
         self._last_turn: dict[str, int] = {}  # Maps a topic to the number of the last batch that began with it.
-        self._topics_of_turn = {topic: turn for turn in spec.turns for topic in turn}
+        self._topics_of_turn = {topic: turn for turn in self.spec.turns for topic in turn}
 
     async def start(self) -> None:
         """Join the consumer group and start invoking the function."""
@@ -127,7 +116,7 @@ class EventSourceMapping:
             asyncio.create_task(self._dispatch(), name=f"dispatch {self.spec.name}"),
             asyncio.create_task(self._commit_continuously(), name=f"commit {self.spec.name}"),
         ]
-        await self._source.start(self)
+        await self.source.start(self)
 
     async def stop(self) -> None:
         """Start no more batches, wait for invocations in flight for up to drain_s seconds, commit, and leave the
@@ -142,7 +131,7 @@ class EventSourceMapping:
             task.cancel()
         await asyncio.gather(*self._batches, return_exceptions=True)
         await self._commit()
-        await self._source.close()
+        await self.source.close()
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -151,7 +140,7 @@ class EventSourceMapping:
         """Return the counts, and for each partition the committed offset, the end offset, the lag and the number of
         buffered records.
         """
-        ends = self._source.ends()
+        ends = self.source.ends()
         partitions: dict[str, dict[str, int | bool | None]] = {}
         for partition, state in sorted(self._partitions.items()):
             end = ends.get(partition, state.end)
@@ -220,7 +209,7 @@ class EventSourceMapping:
                 state.paused = True
                 full.append(record.partition)
         if full:
-            self._source.pause(full)
+            self.source.pause(full)
         self._wake.set()
 
     def end_reached(self, partition: Partition, offset: int) -> None:
@@ -301,7 +290,7 @@ class EventSourceMapping:
         """
         partitions = self._in_turn(self._free_partitions())
         batch: list[SourceRecord] = []
-        size = self._envelope.overhead
+        size = self.envelope.overhead
         resumed: list[Partition] = []
         most = self.spec.batch_size_of(partitions[0][0].topic) if partitions else 0
         for partition, state in partitions:
@@ -309,7 +298,7 @@ class EventSourceMapping:
                 continue
             first = True
             while state.buffered and len(batch) < most:
-                grown = size + self._envelope.added(state.buffered[0], first_of_partition=first)
+                grown = size + self.envelope.added(state.buffered[0], first_of_partition=first)
                 # A record that is too large for any event forms a batch alone, which goes to the on-failure topic.
                 if batch and grown > self.spec.max_payload_bytes:
                     break
@@ -325,7 +314,7 @@ class EventSourceMapping:
             if size >= self.spec.max_payload_bytes:
                 break
         if resumed:
-            self._source.resume(resumed)
+            self.source.resume(resumed)
         return batch
 
     def _in_turn(self, free: list[tuple[Partition, _PartitionState]]) -> list[tuple[Partition, _PartitionState]]:
@@ -393,7 +382,7 @@ class EventSourceMapping:
         self.statistics.invocations += 1
         self.statistics.retries += unit.invocations > 0
         try:
-            response = await self._invoke(self._envelope.encode(unit.records))
+            response = await self.invoke(self.envelope.encode(unit.records))
         except Exception:
             # An invocation that is refused (throttled, function missing, host closing) does not count as an attempt.
             log.warning("%s: could not be invoked", self.spec.name, exc_info=True)
@@ -467,12 +456,12 @@ class EventSourceMapping:
         """
         undeliverable: dict[Condition, list[SourceRecord]] = {}
         deliverable: list[SourceRecord] = []
-        oldest = self._wall_clock() - self.spec.max_age_s
+        oldest = self.wall_clock() - self.spec.max_age_s
         for record in records:
             if self.spec.max_age_s != INFINITE and 0 < record.timestamp_ms < oldest * 1000:
                 undeliverable.setdefault(Condition.TOO_OLD, []).append(record)
             elif (
-                self._envelope.overhead + self._envelope.added(record, first_of_partition=True)
+                self.envelope.overhead + self.envelope.added(record, first_of_partition=True)
                 > self.spec.max_payload_bytes
             ):
                 undeliverable.setdefault(Condition.TOO_LARGE, []).append(record)
@@ -503,12 +492,12 @@ class EventSourceMapping:
                     invocations=unit.invocations,
                     last=unit.last,
                     function_arn=self.spec.function_arn,
-                    envelope=self._envelope,
-                    now=datetime.fromtimestamp(self._wall_clock(), UTC),
+                    envelope=self.envelope,
+                    now=datetime.fromtimestamp(self.wall_clock(), UTC),
                     with_payload=with_payload,
                 )
                 try:
-                    await self._destination.send(topic, record.key, value)
+                    await self.destination.send(topic, record.key, value)
                     break
                 except RecordTooLargeError as error:
                     if not with_payload:
@@ -599,7 +588,7 @@ class EventSourceMapping:
             if not offsets:
                 return True
             try:
-                await self._source.commit(offsets)
+                await self.source.commit(offsets)
             except OSError as error:
                 log.warning("%s: commit failed: %s", self.spec.name, error)
                 self._dirty = dirty | self._dirty

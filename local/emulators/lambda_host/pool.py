@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from local.emulators.lambda_host.environment import ExecutionEnvironment, InitFailedError, describe
@@ -18,37 +19,28 @@ FIRST_INIT_BACKOFF_S = 0.25
 LAST_INIT_BACKOFF_S = 5.0
 
 
+@dataclass(kw_only=True, eq=False)
 class EnvironmentPool:
-    """Starts environments on demand up to the function's concurrency and keeps them for further invocations.
+    """Starts environments on demand up to the function's concurrency and keeps them for further invocations."""
 
-    Args:
-        spec: The configuration of the function.
-        log_file: The file that the function's processes write to.
-        start: A function that starts an environment on an address of its own.
-        clock: Returns the time in seconds of a monotonic clock.
-    """
+    spec: FunctionSpec
+    # The file that the function's processes write to.
+    log_file: Path
+    # Starts an environment on an address of its own.
+    start: Callable[[ExecutionEnvironment], Awaitable[None]]
+    # Returns the time in seconds of a monotonic clock.
+    clock: Callable[[], float] = time.monotonic
 
-    def __init__(
-        self,
-        *,
-        spec: FunctionSpec,
-        log_file: Path,
-        start: Callable[[ExecutionEnvironment], Awaitable[None]],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.spec = spec
+    def __post_init__(self) -> None:
         self.statistics = FunctionStatistics()
         self.init_error: bytes | None = None
-        self._log_file = log_file
-        self._start = start
-        self._clock = clock
-        self._slots = asyncio.Semaphore(spec.concurrency)
+        self._slots = asyncio.Semaphore(self.spec.concurrency)
         self._idle: list[ExecutionEnvironment] = []
         self._environments: set[ExecutionEnvironment] = set()
         self._init_failures = 0
         self._init_not_before = 0.0
         self._closed = False
-        self._warmed = spec.warm == 0
+        self._warmed = self.spec.warm == 0
         self._warming: asyncio.Task[None] | None = None
 
     @property
@@ -115,18 +107,18 @@ class EnvironmentPool:
     async def _new_environment(self) -> ExecutionEnvironment:
         # A failed initialisation is repeated after a delay: otherwise a function that fails at import would start a
         # process for every waiting record.
-        if self.init_error is not None and self._clock() < self._init_not_before:
+        if self.init_error is not None and self.clock() < self._init_not_before:
             raise InitFailedError(self.init_error)
-        environment = ExecutionEnvironment(spec=self.spec, log_file=self._log_file, on_exit=self._environments.discard)
+        environment = ExecutionEnvironment(spec=self.spec, log_file=self.log_file, on_exit=self._environments.discard)
         self._environments.add(environment)
-        started = self._clock()
+        started = self.clock()
         self.statistics.cold_starts += 1
         try:
-            await self._start(environment)
+            await self.start(environment)
         except InitFailedError as error:
             self._init_failures += 1
             backoff = min(FIRST_INIT_BACKOFF_S * 2 ** min(self._init_failures - 1, 10), LAST_INIT_BACKOFF_S)
-            self._init_not_before = self._clock() + backoff
+            self._init_not_before = self.clock() + backoff
             self.init_error = error.payload
             self._environments.discard(environment)
             log.warning("%s: init failed (%d): %s", self.spec.name, self._init_failures, describe(error.payload))
@@ -138,7 +130,7 @@ class EnvironmentPool:
             # `close` could not stop this environment, because its process had not started yet.
             await environment.stop()
             raise HostClosedError("the function host is shutting down")
-        self.statistics.count_init((self._clock() - started) * 1000)
+        self.statistics.count_init((self.clock() - started) * 1000)
         self.init_error = None
         self._init_failures = 0
         return environment
@@ -155,5 +147,5 @@ class EnvironmentPool:
                     self._idle.insert(0, environment)
                     warmed += 1
             if environment is None:
-                await asyncio.sleep(max(0.0, self._init_not_before - self._clock()))
+                await asyncio.sleep(max(0.0, self._init_not_before - self.clock()))
         self._warmed = True
