@@ -18,16 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.benchmarks.running_chain import RunningChain, running_chain
-from masscomm.domain.ids import notification_id
 
 LARGE, SMALL = 1, 2
 TIMEOUT_S = 900.0
-
-
-def alone(chain: RunningChain, club_id: int, users: Sequence[int]) -> float:
-    """Return the seconds from a send to these users until the provider accepted its last push."""
-    began = time.time()
-    return chain.await_taken(chain.send(club_id, users), users, TIMEOUT_S) - began
 
 
 def behind(
@@ -39,22 +32,15 @@ def behind(
         (seconds of the small broadcast, share of the large one that was accepted meanwhile, seconds of the large one)
     """
     began = time.time()
-    large = chain.send(LARGE, recipients)
-    wanted = {notification_id(large, user_id, "push") for user_id in recipients}
-
-    def taken() -> list[float]:
-        return [at for each, at in chain.taken().items() if each in wanted]
-
-    while len(taken()) < 1_000:
-        time.sleep(0.1)
+    large = chain.broadcast(LARGE, recipients)
     asked = time.time()
-    if len(taken()) == len(wanted):
+    if len(large.taken()) == len(large.wanted):
         raise SystemExit("the large broadcast ended before the small one was sent: make it larger")
     small = chain.send(club_id, users)
     ended = chain.await_taken(small, users, TIMEOUT_S)
-    all_ended = chain.await_taken(large, recipients, TIMEOUT_S)
-    meanwhile = sum(asked < at <= ended for at in taken())
-    return ended - asked, meanwhile / len(wanted), all_ended - began
+    all_ended = chain.await_taken(large.send_id, recipients, TIMEOUT_S)
+    meanwhile = sum(asked < at <= ended for at in large.taken())
+    return ended - asked, meanwhile / len(large.wanted), all_ended - began
 
 
 def main() -> int:
@@ -68,8 +54,8 @@ def main() -> int:
     with running_chain() as chain:
         for club_id, users in ((LARGE, large), (LARGE, own), (SMALL, others)):
             chain.people(club_id, users)
-        alone(chain, SMALL, others[:500])  # A small broadcast warms up all functions.
-        table.add_row("alone", f"{alone(chain, SMALL, others):.1f}", "")
+        chain.seconds(SMALL, others[:500], TIMEOUT_S)  # A small broadcast warms up all functions.
+        table.add_row("alone", f"{chain.seconds(SMALL, others, TIMEOUT_S):.1f}", "")
         for name, club_id, users in (("in a queue of its own", SMALL, others), ("in the same queue", LARGE, own)):
             took, meanwhile, whole = behind(chain, large, club_id, users)
             table.add_row(name, f"{took:.1f}", f"{meanwhile:.0%}; the large one took {whole:.1f} s")

@@ -35,12 +35,12 @@ from functions.delivery.deliver import Deliver
 from functions.delivery.publish import UNRECORDED
 from functions.delivery.retry_scheduler import RetryScheduler
 from functions.preference_checker.check_preferences import CheckPreferences
-from local.devstack.config import StackConfig
+from lab.benchmarks.running_chain import serve_directory
+from local.devstack.config import GENERATION, StackConfig
 from local.devstack.provision import create_dynamodb_tables, create_indices, create_topics
 from local.devstack.sns_process import SnsStandIn
 from local.devstack.stack import Stack
 from local.emulators.sns_stand_in import Rule, endpoint_arn
-from masscomm.cdc.captured_tables import captured_tables
 from masscomm.chain.batch import BatchDriver, UseCase
 from masscomm.chain.chunks import chunk_of
 from masscomm.channels.gateway import WORKERS, ProviderGateway
@@ -72,7 +72,7 @@ from tests.support.servers.opensearch_client import TestClient
 
 FIGURES = Path(__file__).parents[1] / "capacity" / "service_times.json"
 COMMAND = "python -m lab.benchmarks.service_times --write"
-GENERATION, CLUB = "g1", 7
+CLUB = 7
 PROVIDER_MS = (0, 10, 25, 50, 100)
 # The figure for `python -m lab.benchmarks.metrics_throughput` (with archive, the lower figure) in docs/metrics.md. It
 # is not measured again here, because that occupies both cores for minutes.
@@ -229,9 +229,8 @@ def measure(runs: int) -> dict[str, Any]:
             create_indices(config.opensearch_url, GENERATION)
             create_dynamodb_tables(boto3.client("dynamodb"))
             boto3.client("ses").verify_email_identity(EmailAddress=os.environ["SES_SENDER"])
+            serve_directory(config)
             tables = OpenSearchTables(TestClient(config.opensearch_url), GENERATION)
-            actions = [{"add": {"index": f"{table}-{GENERATION}", "alias": table}} for table in captured_tables()]
-            tables.client.indices.update_aliases(body={"actions": actions})
             fill(tables, PART_SIZE)
             chain = Chain(config, tables, sns)
             return {

@@ -9,24 +9,15 @@ meanwhile. The exit status is 1 if the broadcast ended before a send, or if a re
 
 import argparse
 import sys
-import time
-from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 
-from lab.benchmarks.running_chain import RunningChain, running_chain
-from masscomm.domain.ids import notification_id
+from lab.benchmarks.running_chain import running_chain
 
 LOUD, QUIET = 1, 2
 FEW = 50
 TIMEOUT_S = 600.0
-
-
-def seconds(chain: RunningChain, users: Sequence[int]) -> float:
-    """Return the seconds from a send to these users until the provider accepted its last push."""
-    began = time.time()
-    return chain.await_taken(chain.send(QUIET, users), users, TIMEOUT_S) - began
 
 
 def main() -> int:
@@ -42,28 +33,21 @@ def main() -> int:
         quiet = range(10**7, 10**7 + FEW)
         chain.people(QUIET, quiet)
         chain.people(LOUD, recipients)
-        seconds(chain, quiet)
-        table.add_row("idle", f"{seconds(chain, quiet):.2f}", "")
-        broadcast = chain.send(LOUD, recipients)
-        wanted = {notification_id(broadcast, user_id, "push") for user_id in recipients}
-
-        def done() -> int:
-            return len(wanted & chain.taken().keys())
-
-        while done() < 1_000:
-            time.sleep(0.1)
+        chain.seconds(QUIET, quiet, TIMEOUT_S)
+        table.add_row("idle", f"{chain.seconds(QUIET, quiet, TIMEOUT_S):.2f}", "")
+        broadcast = chain.broadcast(LOUD, recipients)
         running = True
         for _ in range(arguments.sends):
-            before = done()
-            took = seconds(chain, quiet)
-            after = done()
+            before = len(broadcast.taken())
+            took = chain.seconds(QUIET, quiet, TIMEOUT_S)
+            after = len(broadcast.taken())
             running = running and after < len(recipients)
             table.add_row(
                 f"with {before / len(recipients):.0%} of it delivered",
                 f"{took:.2f}",
                 f"{(after - before) / len(recipients):.1%}",
             )
-        chain.await_taken(broadcast, recipients, TIMEOUT_S)
+        chain.await_taken(broadcast.send_id, recipients, TIMEOUT_S)
     Console().print(table)
     if not running:
         sys.stderr.write("The broadcast was over before the sends were: send to more.\n")

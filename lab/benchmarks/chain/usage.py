@@ -9,20 +9,15 @@ from typing import Any
 
 import httpx
 import psutil
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
-from cli.client_log import KAFKA_LOGGER
 from lab.benchmarks.processor_time import of_process
-from lab.benchmarks.running_chain import RunningChain
+from lab.benchmarks.running_chain import RunningChain, topic_ends
 from local.devstack import process
-from masscomm.kafka.offsets import topic_offsets
 
 FUNCTIONS, SERVERS, EMULATION = "functions", "servers", "emulation"
 EMITTER, HOST, PROVIDER = "emitter", "lambda host", "provider stand-in"
 _SERVERS = ("kafka", "opensearch", "postgres", "registry")
 _EMULATION = (EMITTER, HOST, PROVIDER)
-_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _TIMEOUT_S = 30.0
 # A value that, written to /proc/PID/clear_refs, resets the peak of the process's resident memory. Source: Linux,
 # Documentation/filesystems/proc.
@@ -42,7 +37,7 @@ class Usage:
 
     # The processor time in seconds by role.
     processor_s: Mapping[str, float]
-    # The number of records by topic, without the topics of change data capture.
+    # The number of records by topic, without the topics of change data capture and of Kafka itself.
     records: Mapping[str, int]
     # The number of requests to OpenSearch by REST action, as OpenSearch names it.
     directory_requests: Mapping[str, int]
@@ -85,7 +80,8 @@ def usage(chain: RunningChain, emitter_s: float) -> Usage:
             spent[role] = spent.get(role, 0.0) + of_process(each)
         except psutil.Error:
             continue
-    return Usage(spent, _records(chain), _directory_requests(chain))
+    records = topic_ends(chain.stack.config.kafka_bootstrap, lambda name: not name.startswith(("_", "cdc")))
+    return Usage(spent, records, _directory_requests(chain))
 
 
 def rest(chain: RunningChain, seconds: float) -> dict[str, float]:
@@ -139,20 +135,6 @@ def _processes(chain: RunningChain) -> Iterator[tuple[str, psutil.Process]]:
             yield f"naive {command[command.index('lab.benchmarks.naive') + 1]}", each
         elif "lab.benchmarks.naive.hop" in command:
             yield f"hop {command[command.index('lab.benchmarks.naive.hop') + 1]}", each
-
-
-def _records(chain: RunningChain) -> dict[str, int]:
-    with AdminClient({"bootstrap.servers": chain.stack.config.kafka_bootstrap}, logger=KAFKA_LOGGER) as admin:
-        places = [
-            TopicPartition(name, number)
-            for name, topic in admin.list_topics(timeout=_TIMEOUT_S).topics.items()
-            if not name.startswith(("_", "cdc"))
-            for number in topic.partitions
-        ]
-        found: dict[str, int] = {}
-        for (topic_name, _), offset in topic_offsets(admin, places, _LATEST, timeout_s=_TIMEOUT_S).items():
-            found[topic_name] = found.get(topic_name, 0) + offset
-    return found
 
 
 def _directory_requests(chain: RunningChain) -> dict[str, int]:

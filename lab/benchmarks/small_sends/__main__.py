@@ -19,35 +19,25 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import batched
 from pathlib import Path
-from typing import Any
 
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 from rich.console import Console
 from rich.table import Table
 
-from cli.client_log import KAFKA_LOGGER
-from lab.benchmarks.running_chain import documents_of
+from lab.benchmarks.running_chain import index_users, serve_directory, topic_ends
 from lab.benchmarks.small_sends.cases import CASES, Case, tenant_of
-from local.devstack.config import GENERATION, ROOT, StackConfig
+from local.devstack.config import ROOT, StackConfig
 from local.devstack.provision import provisioning
 from local.devstack.service import function_environment
 from local.devstack.services import all_services
 from local.devstack.sns_process import SnsStandIn
 from local.devstack.stack import Stack
-from masscomm.cdc.captured_tables import captured_tables
-from masscomm.directory.bulk_writes import connect, write
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
-from masscomm.kafka.offsets import topic_offsets
 
 WORKER = Path(__file__).with_name("worker.py")
 _SERVICES = ("kafka", "opensearch", "registry", "localstack")
 _TASKS = ("topics", "schemas", "indices", "aws")
 _FIRST_USER = 2 * 10**7
-_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,30 +71,13 @@ class Servers:
                 "SMALL_SENDS_BURST": str(10**9),
             }
             chosen = range(_FIRST_USER, _FIRST_USER + users)
-            servers = cls(config=config, sns=sns, environment=environment, users=chosen)
-            servers._index()
-            yield servers
-
-    def _index(self) -> None:
-        client = connect(self.config.opensearch_url)
-        actions: list[dict[str, Any]] = [
-            {"add": {"index": f"{table}-{GENERATION}", "alias": table}} for table in captured_tables()
-        ]
-        client.indices.update_aliases(body={"actions": actions})
-        application = self.environment["PLATFORM_APPLICATION_ARN_GCM"]
-        for some in batched(self.users, 5_000, strict=False):
-            documents = [each for user_id in some for each in documents_of(tenant_of(user_id), user_id, application)]
-            failed = [error for error in write(client, documents) if error is not None]
-            if failed:
-                raise SystemExit(f"the directory did not accept every user: {failed[0]}")
-        client.indices.refresh()
+            serve_directory(config)
+            index_users(config, {user_id: tenant_of(user_id) for user_id in chosen})
+            yield cls(config=config, sns=sns, environment=environment, users=chosen)
 
     def produced(self, topic: str) -> int:
         """Return the number of records that were produced to a topic."""
-        with AdminClient({"bootstrap.servers": self.config.kafka_bootstrap}, logger=KAFKA_LOGGER) as admin:
-            partitions = admin.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions
-            places = [TopicPartition(topic, number) for number in partitions]
-            return sum(topic_offsets(admin, places, _LATEST, timeout_s=_TIMEOUT_S).values())
+        return topic_ends(self.config.kafka_bootstrap, lambda name: name == topic)[topic]
 
 
 class Worker:
