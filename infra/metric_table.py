@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from masscomm.observability.metric_names import ALL, SERVICE
+from ops.marked_part import with_part
 
 PAGE = Path(__file__).parents[1] / "docs" / "observability.md"
 _BEGIN, _END = "<!-- metrics: made by `python -m infra.metric_table` -->", "<!-- end of metrics -->"
@@ -19,16 +20,8 @@ def table() -> str:
 
 
 def with_table(page: str) -> str:
-    """Return the page with its table replaced.
-
-    Raises:
-        ValueError: The page has no markers for the table.
-    """
-    before, found, rest = page.partition(_BEGIN)
-    _, ended, after = rest.partition(_END)
-    if not found or not ended:
-        raise ValueError(f"docs/observability.md lacks the markers {_BEGIN} and {_END}")
-    return f"{before}{_BEGIN}\n\n{table()}\n\n{_END}{after}"
+    """Return the page with its table replaced. Raises ValueError if it has no markers for the table."""
+    return with_part(page, _BEGIN, f"\n\n{table()}\n\n", _END)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ volumes, support.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -188,7 +188,7 @@ def _hourly(component: str, an_hour: float, a_month: float = 0.0) -> Cost:
     return Cost(component=component, dollars=an_hour * HOURS_A_MONTH + a_month)
 
 
-def total(costs: list[Cost]) -> float:
+def total(costs: Sequence[Cost]) -> float:
     return sum(cost.dollars for cost in costs)
 
 

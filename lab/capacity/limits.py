@@ -100,27 +100,19 @@ def environments_used(step: str, workload: Workload, plan: Plan, times: ServiceT
 def _providers(workload: Workload, plan: Plan) -> Iterator[Limit]:
     region = plan.environment.region
 
-    def more_pushes(plan: Plan, needed: float) -> tuple[Plan, str]:
-        wanted = _round_up(needed)
-        return replace(plan, sns_publish=wanted), f"Service Quotas: {wanted:,.0f} publishes/s in {region}"
-
-    def more_emails(plan: Plan, needed: float) -> tuple[Plan, str]:
-        wanted = _round_up(needed)
-        return replace(plan, ses_rate=wanted), f"SES sending limits: {wanted:,.0f} e-mails/s"
-
     yield Limit(
         name=f"SNS publishes in {region}",
         used=workload.pushes_s,
         most=plan.sns_publish,
         unit=sns_publish(region).unit,
-        raised=more_pushes,
+        raised=_raised_to("sns_publish", f"Service Quotas: {{}} publishes/s in {region}"),
     )
     yield Limit(
         name="SES send rate",
         used=workload.emails_s,
         most=plan.ses_rate,
         unit=QUOTAS["ses_rate"].unit,
-        raised=more_emails,
+        raised=_raised_to("ses_rate", "SES sending limits: {} e-mails/s"),
     )
 
 
@@ -160,16 +152,12 @@ def _lambda(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: flo
             grows=False,
         )
 
-    def more_concurrency(plan: Plan, needed: float) -> tuple[Plan, str]:
-        wanted = _round_up(needed)
-        return replace(plan, lambda_concurrency=wanted), f"Service Quotas: {wanted:,.0f} invocations at a time"
-
     yield Limit(
         name="Lambda: invocations of the account",
         used=sum(used.values()),
         most=plan.lambda_concurrency,
         unit="at a time",
-        raised=more_concurrency,
+        raised=_raised_to("lambda_concurrency", "Service Quotas: {} invocations at a time"),
     )
     yield Limit(
         name="Lambda: environments from nothing in 10 s",
@@ -177,6 +165,16 @@ def _lambda(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: flo
         most=quota("lambda_environments_10s"),
         unit="of one function",
     )
+
+
+def _raised_to(field: str, done: str) -> Raise:
+    """Return a change of a field of the plan to the needed value, rounded up; {} in `done` is the value."""
+
+    def raised(plan: Plan, needed: float) -> tuple[Plan, str]:
+        wanted = _round_up(needed)
+        return replace(plan, **{field: wanted}), done.format(f"{wanted:,.0f}")  # type: ignore[arg-type]
+
+    return raised
 
 
 def _more_environments(step: str) -> Raise:
@@ -326,10 +324,6 @@ def _spark(workload: Workload, plan: Plan, times: ServiceTimes) -> Iterator[Limi
         executors = ceil(cores / spark.worker_cpu)
         return replace(plan, executors=executors), f"{executors} executors"
 
-    def more_vcpus(plan: Plan, vcpus: float) -> tuple[Plan, str]:
-        wanted = _round_up(vcpus)
-        return replace(plan, emr_vcpus=wanted), f"Service Quotas: {wanted:,.0f} vCPUs of EMR Serverless"
-
     yield Limit(
         name="Spark: executors' cores",
         used=needed,
@@ -342,7 +336,7 @@ def _spark(workload: Workload, plan: Plan, times: ServiceTimes) -> Iterator[Limi
         used=(1 + plan.executors) * spark.worker_cpu,
         most=plan.emr_vcpus,
         unit="vCPUs",
-        raised=more_vcpus,
+        raised=_raised_to("emr_vcpus", "Service Quotas: {} vCPUs of EMR Serverless"),
         grows=False,
     )
 

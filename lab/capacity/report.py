@@ -4,7 +4,6 @@ A table replaces the text between its two markers in that page; the other text i
 """
 
 import argparse
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -22,7 +21,7 @@ from lab.capacity.comparison import (
     partitions_for,
     scene,
 )
-from lab.capacity.costs import a_month, by_the_hour, for_a_million, total
+from lab.capacity.costs import Cost, a_month, by_the_hour, for_a_million, total
 from lab.capacity.figures import Figure, Trust
 from lab.capacity.limits import Change, Limit, environments_used, limits, raised_for
 from lab.capacity.plan import Plan
@@ -31,6 +30,7 @@ from lab.capacity.quotas import QUOTAS, quota, sns_publish
 from lab.capacity.service_times import VCPU_MB, ServiceTimes, measured
 from lab.capacity.workload import Workload, register_item, sizes
 from masscomm.domain.time_limits import REGISTERED_SENDS_KEPT_S
+from ops.marked_part import with_part
 
 PAGE = Path(__file__).parents[2] / "docs" / "capacity.md"
 RATES = (1_000, 10_000, 50_000)
@@ -45,7 +45,6 @@ PROVIDER_S = 0.02
 POLLER_S = 10.0
 HOURS_A_DAY = (1, 24)
 CRITICAL_S = 120.0
-_MARKED = "<!-- made by make capacity: {name} -->\n{text}\n<!-- end of {name} -->"
 
 
 def tables() -> Mapping[str, str]:
@@ -61,10 +60,7 @@ def model_tables() -> Mapping[str, str]:
 def written(page: str, parts: Mapping[str, str]) -> str:
     """Return the page with these parts replaced. Raises ValueError if the page has no markers for a part."""
     for name, text in parts.items():
-        pattern = re.escape(_MARKED).replace(r"\{name\}", re.escape(name)).replace(r"\{text\}", ".*?")
-        page, found = re.subn(pattern, lambda _, n=name, t=text: _MARKED.format(name=n, text=t), page, flags=re.DOTALL)  # type: ignore[misc]
-        if found != 1:
-            raise ValueError(f"{PAGE.name} has {found} places for the table {name!r}")
+        page = with_part(page, f"<!-- made by make capacity: {name} -->", f"\n{text}\n", f"<!-- end of {name} -->")
     return page
 
 
@@ -149,8 +145,7 @@ def costs() -> str:
     """Return the table of costs by use for a million notifications, and of the environment's share."""
     head = ["a million notifications", *(f"{rate:,}/s" for rate in RATES)]
     columns = [for_a_million(_workload(rate), _raised(rate)[0], _times(), PROVIDER_S) for rate in RATES]
-    rows = [[lines[0].component, *(_dollars(line.dollars) for line in lines)] for lines in zip(*columns, strict=True)]
-    rows.append(["**by use**", *(f"**{_dollars(total(column))}**" for column in columns)])
+    rows = _by_component(columns, "by use")
     for hours in HOURS_A_DAY:
         shares = [
             total(by_the_hour(_workload(rate), _raised(rate)[0], _times(), PROVIDER_S, hours_a_day=hours))
@@ -171,16 +166,20 @@ def hourly() -> str:
     columns = [
         by_the_hour(_workload(rate), _raised(rate)[0], _times(), PROVIDER_S, hours_a_day=hours) for rate in RATES
     ]
-    rows = [[lines[0].component, *(_dollars(line.dollars) for line in lines)] for lines in zip(*columns, strict=True)]
-    rows.append(["**the environment's share**", *(f"**{_dollars(total(column))}**" for column in columns)])
+    rows = _by_component(columns, "the environment's share")
     return _table((f"of a million, {hours} hour a day", *(f"{rate:,}/s" for rate in RATES)), rows)
+
+
+def _by_component(columns: Sequence[Sequence[Cost]], together: str) -> list[list[str]]:
+    """Return a row for each component, and one with the sum of each column."""
+    rows = [[lines[0].component, *(_dollars(line.dollars) for line in lines)] for lines in zip(*columns, strict=True)]
+    return [*rows, [f"**{together}**", *(f"**{_dollars(total(column))}**" for column in columns)]]
 
 
 def idle() -> str:
     """Return the table of the monthly costs of each environment without load."""
     columns = [a_month(Plan.of(environment)) for environment in ENVIRONMENTS.values()]
-    rows = [[lines[0].component, *(_dollars(line.dollars) for line in lines)] for lines in zip(*columns, strict=True)]
-    rows.append(["**a month**", *(f"**{_dollars(total(column))}**" for column in columns)])
+    rows = _by_component(columns, "a month")
     return _table(("nothing is sent", *ENVIRONMENTS), rows)
 
 

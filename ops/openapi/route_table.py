@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from masscomm.http.scopes import ROUTE_SCOPES
+from ops.marked_part import with_part
 from ops.openapi.document import document
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
@@ -32,16 +33,8 @@ def _routes() -> list[tuple[str, str, str, dict[str, str]]]:
 
 
 def with_table(page: str) -> str:
-    """Return the page with its table replaced.
-
-    Raises:
-        ValueError: The page has no markers for the table.
-    """
-    before, found, rest = page.partition(_BEGIN)
-    _, ended, after = rest.partition(_END)
-    if not found or not ended:
-        raise ValueError(f"docs/api.md lacks the markers {_BEGIN} and {_END}")
-    return f"{before}{_BEGIN}\n\n{table()}\n\n{_END}{after}"
+    """Return the page with its table replaced. Raises ValueError if it has no markers for the table."""
+    return with_part(page, _BEGIN, f"\n\n{table()}\n\n", _END)
 
 
 if __name__ == "__main__":

@@ -87,5 +87,5 @@ def test_capacity_page_agrees_with_the_model() -> None:
 
 
 def test_a_page_without_a_place_for_a_table_is_refused() -> None:
-    with pytest.raises(ValueError, match="0 places"):
+    with pytest.raises(ValueError, match="lacks the markers"):
         written("nothing", model_tables())
