@@ -43,14 +43,10 @@ def _quantiles(histogram: str, label: str) -> list[Query]:
     ]
 
 
-def _rate(counter: str, *labels: str) -> list[Query]:
+def _rate(counter: str, *labels: str, subject: str = "") -> list[Query]:
     by = ", ".join(labels)
-    return [
-        Query(
-            expression=f"sum by ({by}) (rate({counter}[{RATE}]))",
-            legend=" ".join(f"{{{{{label}}}}}" for label in labels),
-        )
-    ]
+    legend = subject + " ".join(f"{{{{{label}}}}}" for label in labels)
+    return [Query(expression=f"sum by ({by}) (rate({counter}[{RATE}]))", legend=legend)]
 
 
 PANELS = (
@@ -102,10 +98,7 @@ PANELS = (
         unit="short",
         queries=[
             *_rate("masscomm_records_failed_total", "function"),
-            Query(
-                expression=f"sum by (function) (rate(masscomm_dead_letters_total[{RATE}]))",
-                legend="dead letters {{function}}",
-            ),
+            *_rate("masscomm_dead_letters_total", "function", subject="dead letters "),
         ],
     ),
     Panel(
@@ -147,10 +140,7 @@ PANELS = (
         unit="short",
         queries=[
             *_rate("masscomm_function_errors_total", "function"),
-            Query(
-                expression=f"sum by (function) (rate(masscomm_function_crashes_total[{RATE}]))",
-                legend="crashes {{function}}",
-            ),
+            *_rate("masscomm_function_crashes_total", "function", subject="crashes "),
         ],
     ),
 )

@@ -25,10 +25,7 @@ class Buckets(Construct):
             self,
             "archive",
             environment,
-            encryption=s3.BucketEncryption.KMS,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            encryption_key=key,
-            bucket_key_enabled=True,
+            **_encrypted_by(key),
             server_access_logs_bucket=self.access_log,
             server_access_logs_prefix="archive/",
             versioned=environment.protected,
@@ -72,7 +69,6 @@ def console_bucket(scope: Construct, *, environment: Environment, access_log: s3
         "console-files",
         environment,
         encryption=s3.BucketEncryption.S3_MANAGED,
-        object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
         server_access_logs_bucket=access_log,
         server_access_logs_prefix="files/",
     )
@@ -90,10 +86,7 @@ def locked_bucket(
         scope,
         "locked",
         environment,
-        encryption=s3.BucketEncryption.KMS,
-        encryption_key=key,
-        bucket_key_enabled=True,
-        object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+        **_encrypted_by(key),
         server_access_logs_bucket=access_log,
         server_access_logs_prefix="locked/",
         versioned=True,
@@ -105,6 +98,10 @@ def locked_bucket(
     )
 
 
+def _encrypted_by(key: kms.IKey) -> dict[str, object]:
+    return {"encryption": s3.BucketEncryption.KMS, "encryption_key": key, "bucket_key_enabled": True}
+
+
 def _bucket(scope: Construct, id: str, environment: Environment, **properties: object) -> s3.Bucket:
     return s3.Bucket(
         scope,
@@ -112,5 +109,5 @@ def _bucket(scope: Construct, id: str, environment: Environment, **properties: o
         block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
         enforce_ssl=True,
         removal_policy=removal(environment),
-        **properties,
+        **{"object_ownership": s3.ObjectOwnership.BUCKET_OWNER_ENFORCED, **properties},
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import batched
+from itertools import batched, product
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 
@@ -149,27 +149,10 @@ def of_records(environment: Environment, functions: FunctionsStack) -> Iterator[
         ("duplicates", "duplicates", "Redeliveries exceed 5 % of sent notifications.", DUPLICATES_REFUSED, sent, 0.05),
         ("leases-lost", "duplicates", "Environments lose leases during delivery.", LEASE_LOSSES, sent, 0.001),
     ]
-    for channel, calls in PROVIDER_CALLS.items():
-        throttles, errors = PROVIDER_THROTTLES[channel], PROVIDER_ERRORS[channel]
-        description = f"The provider of {channel}"
-        shares += [
-            (
-                f"{channel}-provider-throttles",
-                "provider-errors",
-                f"{description} throttles 20 % of calls.",
-                throttles,
-                calls,
-                0.2,
-            ),
-            (
-                f"{channel}-provider-errors",
-                "provider-errors",
-                f"{description} fails 20 % of calls.",
-                errors,
-                calls,
-                0.2,
-            ),
-        ]
+    faults = (("throttles", "throttles", PROVIDER_THROTTLES), ("errors", "fails", PROVIDER_ERRORS))
+    for (channel, calls), (kind, verb, counts) in product(PROVIDER_CALLS.items(), faults):
+        description = f"The provider of {channel} {verb} 20 % of calls."
+        shares.append((f"{channel}-provider-{kind}", "provider-errors", description, counts[channel], calls, 0.2))
     for name, runbook, description, part, whole, threshold in shares:
         used = {each: ours(environment, of, "delivery") for each, of in (("part", part), ("whole", whole))}
         share = cloudwatch.MathExpression(
