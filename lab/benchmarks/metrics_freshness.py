@@ -17,7 +17,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import defaultdict, deque
@@ -31,10 +30,9 @@ import psycopg
 from confluent_kafka import Producer
 
 from lab.benchmarks.metrics_records import Load as Records
-from lab.benchmarks.metrics_records import encoded, event
+from lab.benchmarks.metrics_records import encoded, event, metrics_servers
 from local.devstack.config import StackConfig
-from local.devstack.provision import create_topics, register_schemas
-from local.devstack.stack import Stack
+from local.devstack.provision import register_schemas
 from masscomm.kafka.topics import chain_topics
 from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.metrics_job import launch
@@ -147,30 +145,24 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=90)
     parser.add_argument("--rate", type=int, default=1_000, help="records a second")
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        stack = StackConfig.on_free_ports(folder)
-        with Stack(stack, ["kafka", "registry", "postgres"]):
-            create_topics(stack.kafka_bootstrap, chain_topics())
-            schema_id = register_schemas(stack.registry_url, chain_topics())["outcome-value"]
-            with metrics_database(stack) as database, running_job(stack, database, folder) as log:
-                times = measure(stack, schema_id, database, chosen.rate, chosen.seconds)
-                batches = [
-                    json.loads(line.partition(" counted ")[2])
-                    for line in log.read_text().splitlines()
-                    if " counted {" in line
-                ]
-        steps = [{step: ms for step, ms in b.items() if step.endswith("_ms")} for b in batches if b["records"]]
-        medians = {
-            step: statistics.median(each.get(step, 0) for each in steps) for step in dict.fromkeys(chain(*steps))
-        }
-        print(f"{len(times)} records of {RECIPIENTS} recipients at {chosen.rate}/s, produced until served, in seconds:")
-        print(f"  all                    {percentiles([s for _, s in times])}")
-        half = chosen.seconds / 2
-        print(f"  of the second half     {percentiles([s for at, s in times if at >= half])}")
-        print(f"{len(steps)} batches, {statistics.median(sum(each.values()) for each in steps):.0f} ms each (median)")
-        print(f"  its steps              {medians}")
-        print(f"  the first              {steps[0]}")
+    with metrics_servers() as (stack, folder):
+        schema_id = register_schemas(stack.registry_url, chain_topics())["outcome-value"]
+        with metrics_database(stack) as database, running_job(stack, database, folder) as log:
+            times = measure(stack, schema_id, database, chosen.rate, chosen.seconds)
+            batches = [
+                json.loads(line.partition(" counted ")[2])
+                for line in log.read_text().splitlines()
+                if " counted {" in line
+            ]
+    steps = [{step: ms for step, ms in b.items() if step.endswith("_ms")} for b in batches if b["records"]]
+    medians = {step: statistics.median(each.get(step, 0) for each in steps) for step in dict.fromkeys(chain(*steps))}
+    print(f"{len(times)} records of {RECIPIENTS} recipients at {chosen.rate}/s, produced until served, in seconds:")
+    print(f"  all                    {percentiles([s for _, s in times])}")
+    half = chosen.seconds / 2
+    print(f"  of the second half     {percentiles([s for at, s in times if at >= half])}")
+    print(f"{len(steps)} batches, {statistics.median(sum(each.values()) for each in steps):.0f} ms each (median)")
+    print(f"  its steps              {medians}")
+    print(f"  the first              {steps[0]}")
 
 
 if __name__ == "__main__":

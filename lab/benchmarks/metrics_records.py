@@ -2,20 +2,26 @@
 
 import io
 import random
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import fastavro
 from confluent_kafka import Producer
 
 from local.devstack.config import StackConfig
+from local.devstack.provision import create_topics
+from local.devstack.stack import Stack
 from masscomm.domain import ids
 from masscomm.kafka.avro import own_schema
+from masscomm.kafka.topics import chain_topics
 
 SCHEMAS = {"send.api": "SendRequested", "delivery": "DeliveryRequested", "outcome": "NotificationOutcome"}
 _MADE_AT_ONCE = 20_000
@@ -116,6 +122,18 @@ def _made_from(load: Load, schema_ids: dict[str, int], at_ms: int, begin: int) -
         topic = load.topic(number)
         made.append((topic, encoded(topic, schema_ids[f"{topic}-value"], event(load, topic, rng, number, at_ms))))
     return made if load.outcomes_only else made + made[::_REDELIVERED_ONE_IN]
+
+
+@contextmanager
+def metrics_servers() -> Iterator[tuple[StackConfig, Path]]:
+    """Start a broker with all topics, a registry and a database for the block. Yield their configuration, and a folder
+    for files.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        stack = StackConfig.on_free_ports(Path(folder))
+        with Stack(stack, ["kafka", "registry", "postgres"]):
+            create_topics(stack.kafka_bootstrap, chain_topics())
+            yield stack, Path(folder)
 
 
 def notifications(load: Load) -> Counter[str]:

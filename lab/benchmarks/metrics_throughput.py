@@ -47,13 +47,12 @@ import psycopg
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lab.benchmarks.metrics_records import Load, notifications, produce, records_of
+from lab.benchmarks.metrics_records import Load, metrics_servers, notifications, produce, records_of
 from lab.benchmarks.processor_time import spent
 from lab.benchmarks.task_times import EVENT_LOG, BatchTimes, batch_times
 from local.devstack.config import StackConfig
-from local.devstack.provision import create_topics, register_schemas
+from local.devstack.provision import register_schemas
 from local.devstack.services.spark import spark_jars
-from local.devstack.stack import Stack
 from masscomm.domain.grains import Grain
 from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.kafka.avro import HttpSchemaRegistry
@@ -258,7 +257,7 @@ class Benchmark:
                 row = connection.execute(f"select sum(count_total) from counts_{grain}".encode()).fetchone()  # noqa: S608
                 assert row == (expected,), (grain, row, expected)
 
-    def in_sizes(self, folder: str) -> "Fit":
+    def in_sizes(self, folder: Path) -> "Fit":
         """Count batches of several sizes, and fit the times of their parts."""
         for size in SIZES:
             self.fill_topics(replace(self.load, name=f"batches of {size}", events=5 * size))
@@ -269,7 +268,7 @@ class Benchmark:
                 for (_, began), (records, ended) in pairwise(self.batches)
                 if records > size // 2
             ]
-        return fit(batch_times(Path(folder), self.measured))
+        return fit(batch_times(folder, self.measured))
 
     def memory(self, steps: int = 20) -> None:
         """Count the load, print the memory after garbage collections, and the classes that grew."""
@@ -425,34 +424,31 @@ def main() -> None:
     if chosen.verbose:
         logging.getLogger("spark_metrics.counting.batches").setLevel(logging.INFO)
         logging.basicConfig()
-    with tempfile.TemporaryDirectory() as folder:
-        stack = StackConfig.on_free_ports(Path(folder))
-        with Stack(stack, ["kafka", "registry", "postgres"]), metrics_database(stack) as filled:
-            create_topics(stack.kafka_bootstrap, chain_topics())
-            fill(filled, chosen.state)
-            os.environ["PYSPARK_SUBMIT_ARGS"] = f"{EVENT_LOG.format(folder=folder)} pyspark-shell"
-            spark = spark_session(settings_of(stack))
-            gc.collect()
-            gc.freeze()
-            bench = Benchmark(stack, spark, settings_of(stack), filled)
-            if chosen.only:
-                tenants, recipients, sends = map(int, chosen.only.split("/"))
-                load = Load(name=chosen.only, events=chosen.events, tenants=tenants, recipients=recipients, sends=sends)
-                bench.fill_topics(load)
-                print(f"warm-up: {bench.ours(archived=False):,.0f} events/s", flush=True)
-                if chosen.memory:
-                    bench.memory()
-                for _ in range(chosen.rounds if not chosen.memory else 0):
-                    if chosen.where:
-                        bench.where()
-                    else:
-                        print(f"{bench.ours():,.0f} events/s", flush=True)
-            else:
-                runs = measure(bench, chosen.events, chosen.rounds, three=chosen.three)
-                found = bench.in_sizes(folder)
-                report(runs)
-                found.show()
-            spark.stop()
+    with metrics_servers() as (stack, folder), metrics_database(stack) as filled:
+        fill(filled, chosen.state)
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"{EVENT_LOG.format(folder=folder)} pyspark-shell"
+        spark = spark_session(settings_of(stack))
+        gc.collect()
+        gc.freeze()
+        bench = Benchmark(stack, spark, settings_of(stack), filled)
+        if chosen.only:
+            tenants, recipients, sends = map(int, chosen.only.split("/"))
+            load = Load(name=chosen.only, events=chosen.events, tenants=tenants, recipients=recipients, sends=sends)
+            bench.fill_topics(load)
+            print(f"warm-up: {bench.ours(archived=False):,.0f} events/s", flush=True)
+            if chosen.memory:
+                bench.memory()
+            for _ in range(chosen.rounds if not chosen.memory else 0):
+                if chosen.where:
+                    bench.where()
+                else:
+                    print(f"{bench.ours():,.0f} events/s", flush=True)
+        else:
+            runs = measure(bench, chosen.events, chosen.rounds, three=chosen.three)
+            found = bench.in_sizes(folder)
+            report(runs)
+            found.show()
+        spark.stop()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -27,6 +27,7 @@ from rich.table import Table
 
 from functions.delivery.deliver import Deliver
 from functions.delivery.retry_scheduler import RetryScheduler
+from local.devstack.service import AWS_CREDENTIALS
 from local.devstack.sns_process import SnsStandIn
 from local.emulators.sns_stand_in import endpoint_arn
 from masscomm.chain.batch import BatchDriver
@@ -136,29 +137,11 @@ def measure(*, per_s: float, functions: int, seconds: float, share: float | None
         sns.limit(per_s=per_s)
         until = time.time() + WARM_UP_S + seconds
         quota = None if share is None else share * per_s / functions
-        environment = {
-            **os.environ,
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_DEFAULT_REGION": "eu-central-1",
-            "POWERTOOLS_LOG_LEVEL": "ERROR",
-        }
+        environment = {**os.environ, **AWS_CREDENTIALS, "POWERTOOLS_LOG_LEVEL": "ERROR"}
+        command = [sys.executable, "-m", "lab.benchmarks.rate_limiter", "--worker", sns.url]
         outs = [Path(folder, str(number)) for number in range(functions)]
         running = [
-            subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "lab.benchmarks.rate_limiter",
-                    "--worker",
-                    sns.url,
-                    str(number),
-                    str(until),
-                    str(quota),
-                ],
-                stdout=out.open("w"),
-                env=environment,
-            )
+            subprocess.Popen([*command, str(number), str(until), str(quota)], stdout=out.open("w"), env=environment)
             for number, out in enumerate(outs)
         ]
         if any(each.wait(seconds + WARM_UP_S + 90) for each in running):
@@ -172,13 +155,6 @@ def measure(*, per_s: float, functions: int, seconds: float, share: float | None
         "throttled": sum(counts.refused.values()) / counts.calls,
         "became": became,
     }
-
-
-def cases(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
-    return [
-        measure(per_s=arguments.per_s, functions=arguments.functions, seconds=arguments.seconds, share=share)
-        for share in (None, 0.5, 1.0, 3.0)
-    ]
 
 
 def main() -> int:
@@ -195,7 +171,8 @@ def main() -> int:
         return 0
     table = Table("share believed (a second)", "used of allowed", "calls throttled", "sent", "waits", "failed", "again")
     ok = True
-    for case in cases(arguments):
+    for share in (None, 0.5, 1.0, 3.0):
+        case = measure(per_s=arguments.per_s, functions=arguments.functions, seconds=arguments.seconds, share=share)
         became = case["became"]
         failed = sum(became[status] for status in became if status not in ("sent", "sending", "records again"))
         ok = ok and case["used"] >= TARGET and failed == 0

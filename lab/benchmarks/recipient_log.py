@@ -11,16 +11,14 @@ import logging
 import statistics
 import tempfile
 from functools import partial
-from pathlib import Path
 
 import psycopg
 from pyspark.sql import SparkSession
 
-from lab.benchmarks.metrics_records import Load, produce, records_of
+from lab.benchmarks.metrics_records import Load, metrics_servers, produce, records_of
 from lab.benchmarks.metrics_throughput import count_all, settings_of, timed
 from local.devstack.config import StackConfig
-from local.devstack.provision import create_topics, register_schemas
-from local.devstack.stack import Stack
+from local.devstack.provision import register_schemas
 from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.kafka.avro import HttpSchemaRegistry
 from masscomm.kafka.topics import chain_topics
@@ -64,26 +62,23 @@ def main() -> None:
     if chosen.verbose:
         logging.getLogger("spark_metrics.counting.batches").setLevel(logging.INFO)
         logging.basicConfig()
-    with tempfile.TemporaryDirectory() as folder:
-        stack = StackConfig.on_free_ports(Path(folder))
-        with Stack(stack, ["kafka", "registry", "postgres"]):
-            create_topics(stack.kafka_bootstrap, chain_topics())
-            schema_ids = register_schemas(stack.registry_url, chain_topics())
-            load = Load(name="log", events=chosen.events, recipients=RECIPIENTS, sends=SENDS, outcomes_only=True)
-            produce(stack, records_of(load, schema_ids))
-            settings = settings_of(stack, chosen.batch)
-            spark = spark_session(settings)
-            print(f"warm-up: {count(stack, spark, settings, chosen.events, logged=True):,.0f} recipients/s")
-            runs: dict[str, list[float]] = {"with the log": [], "without": []}
-            for _ in range(chosen.rounds):
-                for name, rates in runs.items():
-                    rates.append(count(stack, spark, settings, chosen.events, logged=name == "with the log"))
-            medians = {name: statistics.median(rates) for name, rates in runs.items()}
-            for name, median in medians.items():
-                shown = ", ".join(f"{rate:,.0f}" for rate in runs[name])
-                print(f"{name:14} {median:>10,.0f} recipients/s  ({shown})")
-            print(json.dumps({name: round(rate) for name, rate in medians.items()}))
-            spark.stop()
+    with metrics_servers() as (stack, _):
+        schema_ids = register_schemas(stack.registry_url, chain_topics())
+        load = Load(name="log", events=chosen.events, recipients=RECIPIENTS, sends=SENDS, outcomes_only=True)
+        produce(stack, records_of(load, schema_ids))
+        settings = settings_of(stack, chosen.batch)
+        spark = spark_session(settings)
+        print(f"warm-up: {count(stack, spark, settings, chosen.events, logged=True):,.0f} recipients/s")
+        runs: dict[str, list[float]] = {"with the log": [], "without": []}
+        for _ in range(chosen.rounds):
+            for name, rates in runs.items():
+                rates.append(count(stack, spark, settings, chosen.events, logged=name == "with the log"))
+        medians = {name: statistics.median(rates) for name, rates in runs.items()}
+        for name, median in medians.items():
+            shown = ", ".join(f"{rate:,.0f}" for rate in runs[name])
+            print(f"{name:14} {median:>10,.0f} recipients/s  ({shown})")
+        print(json.dumps({name: round(rate) for name, rate in medians.items()}))
+        spark.stop()
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from functions.delivery.deliver import Deliver
 from functions.delivery.publish import UNRECORDED
 from functions.delivery.retry_scheduler import RetryScheduler
 from functions.preference_checker.check_preferences import CheckPreferences
+from lab.benchmarks.rate_limiter import Minute
 from lab.benchmarks.running_chain import serve_directory
 from local.devstack.config import GENERATION, StackConfig
 from local.devstack.provision import create_dynamodb_tables, create_indices, create_topics
@@ -80,13 +81,6 @@ SPARK = {"source": "docs/metrics.md", "events_s": 24_747, "recipients_an_event":
 HANDLERS = ("preference_checker", "builder", "delivery")
 
 type Invoke = Callable[[Sequence[AvroRecord]], None]
-
-
-class Minute:
-    """A Lambda context whose remaining time is always one minute."""
-
-    def get_remaining_time_in_millis(self) -> int:
-        return 60_000
 
 
 class RecordingProducer:

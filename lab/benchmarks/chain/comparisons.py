@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from uuid import uuid4
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from cli.client_log import KAFKA_LOGGER
-from lab.benchmarks.chain.loads import BROADCASTER, Load, Sent
+from lab.benchmarks.chain.loads import BROADCASTER, Load, Sent, produce
 from lab.benchmarks.naive import __main__ as naive
 from lab.benchmarks.naive import hop
 from lab.benchmarks.running_chain import TEXT, RunningChain
@@ -30,7 +30,7 @@ def naive_broadcast(recipients: int) -> Load:
     def emit(chain: RunningChain) -> list[Sent]:
         send_id, users, at = str(uuid4()), range(1, recipients + 1), time.time()
         common = {"send_id": send_id, "club_id": BROADCASTER, "type": "news", **TEXT}
-        _produce(chain, naive.SEND, [json.dumps(common | {"user_id": user_id}).encode() for user_id in users])
+        produce(chain, naive.SEND, [json.dumps(common | {"user_id": user_id}).encode() for user_id in users])
         return [Sent(send_id, users, at)]
 
     return emit
@@ -41,7 +41,7 @@ def hop_messages(count: int) -> Load:
 
     def emit(chain: RunningChain) -> list[Sent]:
         sent = Sent(str(uuid4()), range(1, count + 1), time.time())
-        _produce(chain, hop.topic(1), [f"{each} {json.dumps(TEXT)}".encode() for each in sent.notifications()])
+        produce(chain, hop.topic(1), [f"{each} {json.dumps(TEXT)}".encode() for each in sent.notifications()])
         return [sent]
 
     return emit
@@ -106,16 +106,6 @@ def _create(chain: RunningChain, names: Sequence[str]) -> None:
         missing = [NewTopic(name, num_partitions=1, replication_factor=1) for name in names if name not in existing]
         for future in admin.create_topics(missing).values() if missing else ():
             future.result(_TIMEOUT_S)
-
-
-def _produce(chain: RunningChain, topic: str, values: Sequence[bytes]) -> None:
-    options = {"bootstrap.servers": chain.stack.config.kafka_bootstrap, "linger.ms": 5, "compression.type": "lz4"}
-    with Producer(options, logger=KAFKA_LOGGER) as producer:
-        for value in values:
-            producer.produce(topic, value)
-            producer.poll(0)
-        if producer.flush(_TIMEOUT_S):
-            raise SystemExit("Kafka did not acknowledge all messages")
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -60,9 +60,9 @@ def small_sends(count: int, tenants: int) -> Load:
     def emit(chain: RunningChain) -> list[Sent]:
         config = chain.stack.config
         codec = Codec(HttpSchemaRegistry(config.registry_url))
-        options = {"bootstrap.servers": config.kafka_bootstrap, "linger.ms": 5, "compression.type": "lz4"}
         sent = []
-        with Producer(options, logger=KAFKA_LOGGER) as producer:
+
+        def values() -> Iterator[bytes]:
             for number in range(count):
                 now = time.time()
                 user_id, club_id = tenants_user(number, tenants)
@@ -75,13 +75,10 @@ def small_sends(count: int, tenants: int) -> Load:
                     channels=["push"],
                     data=TEXT,
                 )
-                producer.produce(
-                    topics.SEND_MONOLITH, codec.encode(topics.SEND_MONOLITH, "SendRequested", request.to_avro())
-                )
-                producer.poll(0)
                 sent.append(Sent(request.send_id or "", [user_id], now))
-            if producer.flush(_TIMEOUT_S):
-                raise SystemExit("Kafka did not acknowledge all sends")
+                yield codec.encode(topics.SEND_MONOLITH, "SendRequested", request.to_avro())
+
+        produce(chain, topics.SEND_MONOLITH, values())
         return sent
 
     return emit
@@ -132,6 +129,17 @@ def in_turn(count: int, recipients: int, *, critical: bool = False) -> Load:
         return sent
 
     return emit
+
+
+def produce(chain: RunningChain, topic: str, values: Iterable[bytes]) -> None:
+    """Produce records without keys. Raises SystemExit if Kafka does not acknowledge them."""
+    options = {"bootstrap.servers": chain.stack.config.kafka_bootstrap, "linger.ms": 5, "compression.type": "lz4"}
+    with Producer(options, logger=KAFKA_LOGGER) as producer:
+        for value in values:
+            producer.produce(topic, value)
+            producer.poll(0)
+        if producer.flush(_TIMEOUT_S):
+            raise SystemExit("Kafka did not acknowledge all records")
 
 
 def tenants_user(number: int, tenants: int) -> tuple[int, int]:

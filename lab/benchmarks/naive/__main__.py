@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3
 from confluent_kafka import Consumer, Producer
 from opensearchpy import OpenSearch
 
-from local.devstack.service import AWS_CREDENTIALS
+from local.devstack.service import local_client
 from masscomm.channels.push import push_attributes, push_message
 from masscomm.domain.ids import notification_id
 
@@ -38,13 +37,7 @@ def builder(search: OpenSearch) -> Step:
 
 
 def delivery(search: OpenSearch, sns_url: str) -> Step:
-    sns = boto3.client(
-        "sns",
-        endpoint_url=sns_url,
-        region_name=AWS_CREDENTIALS["AWS_REGION"],
-        aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-    )
+    sns = local_client(sns_url, "sns")
 
     def deliver(event: Event) -> None:
         # In the measured directory, each user has one device, whose id equals the user's id.
