@@ -128,26 +128,25 @@ class Account:
             self.waiting.popleft().dispatch()
 
 
+@dataclass(eq=False)
 class Mapping:
     """The topic, the event source mapping and the environments of one function."""
 
-    def __init__(
-        self,
-        step: Step,
-        clock: Clock,
-        account: Account,
-        rng: random.Random,
-        provider: Provider,
-        on: Callable[[Step, Record], None],
-    ) -> None:
-        self.step = step
-        self.invocations = 0
-        self.records = 0
-        self.cold_starts = 0
+    step: Step
+    clock: Clock
+    account: Account
+    rng: random.Random
+    provider: Provider
+    on: Callable[[Step, Record], None]
+    invocations: int = 0
+    records: int = 0
+    cold_starts: int = 0
+
+    def __post_init__(self) -> None:
+        step = self.step
         self._put = 0
         self._busy_s = 0.0
         self._counted_at = 0.0
-        self._clock, self._account, self._rng, self._provider, self._on = clock, account, rng, provider, on
         self._partitions: list[deque[Record]] = [deque() for _ in range(step.partitions)]
         self._ready: deque[int] = deque()
         self._taken = [False] * step.partitions
@@ -156,7 +155,7 @@ class Mapping:
         self._pollers = step.pollers[0]
         if step.poller_s > 0:
             for number in range(step.pollers[0] + 1, step.pollers[1] + 1):
-                clock.at((number - step.pollers[0]) * step.poller_s, self._one_poller_more)
+                self.clock.at((number - step.pollers[0]) * step.poller_s, self._one_poller_more)
         else:
             self._pollers = step.pollers[1]
 
@@ -173,7 +172,7 @@ class Mapping:
 
     def put(self, record: Record) -> None:
         """Add a record to the next partition if `step.even` is set, else to a random one, like the hash of a key."""
-        number = self._put % self.step.partitions if self.step.even else self._rng.randrange(self.step.partitions)
+        number = self._put % self.step.partitions if self.step.even else self.rng.randrange(self.step.partitions)
         self._put += 1
         partition = self._partitions[number]
         partition.append(record)
@@ -184,16 +183,16 @@ class Mapping:
     def dispatch(self) -> None:
         """Invoke the function for every waiting partition, as far as pollers, environments and the account permit."""
         while self._ready and self._running < min(INVOCATIONS_A_POLLER * self._pollers, self.step.environments):
-            if self._account.used >= self._account.concurrency:
-                if self not in self._account.waiting:
-                    self._account.waiting.append(self)
+            if self.account.used >= self.account.concurrency:
+                if self not in self.account.waiting:
+                    self.account.waiting.append(self)
                 return
             number = self._ready.popleft()
             partition = self._partitions[number]
             batch = [partition.popleft() for _ in range(min(self.step.batch, len(partition)))]
             self._taken[number] = True
             self._count(1)
-            self._account.used += 1
+            self.account.used += 1
             self._begin(number, batch)
 
     def _begin(self, number: int, batch: Sequence[Record]) -> None:
@@ -206,9 +205,9 @@ class Mapping:
             takes += self.step.cold_start_s
         if self.step.calls is None:
             takes += sum(record.count for record in batch) * self.step.recipient_s
-            self._clock.at(self._clock.now + takes, lambda: self._end(number, batch))
+            self.clock.at(self.clock.now + takes, lambda: self._end(number, batch))
         else:
-            self._clock.at(self._clock.now + takes, lambda: self._deliver(number, batch, 0, batch[0].count, 0.0))
+            self.clock.at(self.clock.now + takes, lambda: self._deliver(number, batch, 0, batch[0].count, 0.0))
 
     def _deliver(self, number: int, batch: Sequence[Record], index: int, remaining: float, of_slice: float) -> None:
         """Start the next wave of provider calls for the record at this index. `of_slice` is the number of remaining
@@ -216,7 +215,7 @@ class Mapping:
         """
         calls = self.step.calls
         assert calls is not None  # noqa: S101 - only a step with calls comes here
-        now = self._clock.now
+        now = self.clock.now
         spent = 0.0
         if of_slice <= _NOTHING:
             recipients = min(calls.slice_size, remaining)
@@ -225,23 +224,23 @@ class Mapping:
             spent = recipients * self.step.recipient_s
         wave = min(calls.workers, of_slice)
         of_slice -= wave
-        admitted = self._provider.admit(wave, now + spent)
+        admitted = self.provider.admit(wave, now + spent)
         computed, waited = wave * calls.cpu_s, calls.latency_s + calls.cpu_s
         lost = calls.not_overlapped * min(computed, calls.latency_s)
         done = max(now + spent + computed, admitted + waited) + lost
         if of_slice > _NOTHING or remaining > _NOTHING:
-            self._clock.at(done, lambda: self._deliver(number, batch, index, remaining, of_slice))
+            self.clock.at(done, lambda: self._deliver(number, batch, index, remaining, of_slice))
         elif index + 1 < len(batch):
-            self._clock.at(done, lambda: self._next(number, batch, index))
+            self.clock.at(done, lambda: self._next(number, batch, index))
         else:
-            self._clock.at(done, lambda: self._last(number, batch))
+            self.clock.at(done, lambda: self._last(number, batch))
 
     def _next(self, number: int, batch: Sequence[Record], index: int) -> None:
-        self._on(self.step, batch[index])
+        self.on(self.step, batch[index])
         self._deliver(number, batch, index + 1, batch[index + 1].count, 0.0)
 
     def _last(self, number: int, batch: Sequence[Record]) -> None:
-        self._on(self.step, batch[-1])
+        self.on(self.step, batch[-1])
         self._end(number, batch)
 
     def _end(self, number: int, batch: Sequence[Record]) -> None:
@@ -251,13 +250,13 @@ class Mapping:
             self._ready.append(number)
         if self.step.calls is None:
             for record in batch:
-                self._on(self.step, record)
-        self._account.freed()
+                self.on(self.step, record)
+        self.account.freed()
         self.dispatch()
 
     def _count(self, more: int) -> None:
-        self._busy_s += self._running * (self._clock.now - self._counted_at)
-        self._counted_at = self._clock.now
+        self._busy_s += self._running * (self.clock.now - self._counted_at)
+        self._counted_at = self.clock.now
         self._running += more
 
     def _one_poller_more(self) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -13,21 +14,18 @@ from local.emulators.lambda_host.invocation import InvocationResult
 log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True, eq=False)
 class Schedule:
-    """Invokes a function at an interval. If an invocation takes longer, the next one waits for its end.
+    """Invokes a function at an interval. If an invocation takes longer, the next one waits for its end."""
 
-    Args:
-        function: The name of the function, for the event and the log.
-        every_s: The seconds from the end of an invocation to the next one.
-        invoke: Invokes the function with an event as JSON.
-    """
+    # The name of the function, for the event and the log.
+    function: str
+    # The seconds from the end of an invocation to the next one.
+    every_s: float
+    # Invokes the function with an event as JSON.
+    invoke: Callable[[bytes], Awaitable[InvocationResult]]
 
-    def __init__(
-        self, *, function: str, every_s: float, invoke: Callable[[bytes], Awaitable[InvocationResult]]
-    ) -> None:
-        self.function = function
-        self._every_s = every_s
-        self._invoke = invoke
+    def __post_init__(self) -> None:
         self._stopped = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._invocations = 0
@@ -45,18 +43,18 @@ class Schedule:
 
     def status(self) -> dict[str, float]:
         """Return the number of invocations, and the number of failed ones."""
-        return {"every_s": self._every_s, "invocations": self._invocations, "errors": self._errors}
+        return {"every_s": self.every_s, "invocations": self._invocations, "errors": self._errors}
 
     async def _run(self) -> None:
         while not self._stopped.is_set():
             await self._once()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopped.wait(), self._every_s)
+                await asyncio.wait_for(self._stopped.wait(), self.every_s)
 
     async def _once(self) -> None:
         self._invocations += 1
         try:
-            result = await self._invoke(scheduled_event(self.function, datetime.now(UTC)))
+            result = await self.invoke(scheduled_event(self.function, datetime.now(UTC)))
         except Exception:
             # The host refused the invocation; the next invocation follows at the next interval.
             self._errors += 1

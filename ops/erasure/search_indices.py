@@ -44,18 +44,13 @@ class Document:
     source: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
 class SearchIndices:
     """The OpenSearch indices with personal data. Every method raises Retry or Stop."""
 
-    def __init__(
-        self,
-        client: OpenSearch,
-        endpoints: Endpoints,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-    ) -> None:
-        self._client = client
-        self._endpoints = endpoints
-        self._now_ms = now_ms
+    client: OpenSearch
+    endpoints: Endpoints
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
     def learn(self, person: Person) -> bool:
         """Add the addresses and tenants in the person's documents to `person`.
@@ -97,7 +92,7 @@ class SearchIndices:
         # The device registrar stores the same values for a device whose row is deleted.
         deleted: dict[str, Any] = {"token": None, "endpoint_arn": None, "enabled": False, "reason": "deleted"}
         deleted |= {"user_id": None, "taken_in": None, "taken_at": None}
-        updated = {"updated_at": self._now_ms()}
+        updated = {"updated_at": self.now_ms()}
         erased = [
             replace(state, source=document_of([each | deleted | updated for each in states_in(state.source)]))
             for state in states
@@ -105,7 +100,7 @@ class SearchIndices:
         ]
         changed = [ChangedDocument(index=d.index, id=d.id, after=d.read_from, source=d.source) for d in erased]
         # The device registrar may have stored another state meanwhile, which has to be erased instead.
-        _raise_first(write_changed(self._client, changed))  # guard: erasure.changed_device_state
+        _raise_first(write_changed(self.client, changed))  # guard: erasure.changed_device_state
         return len(erased)
 
     def erase_suppressions(self, person: Person) -> int:
@@ -121,7 +116,7 @@ class SearchIndices:
         """Delete a document; return whether it existed."""
         try:
             with answering(f"a removal from {index}"):
-                self._client.request("DELETE", f"{index}/_doc/{name}")
+                self.client.request("DELETE", f"{index}/_doc/{name}")
         except Retry as error:
             if not isinstance(error.__cause__, NotFoundError):
                 raise
@@ -137,7 +132,7 @@ class SearchIndices:
             The number of rows.
         """
         rows = [row for row in self._rows(person, *personal_tables()) if not row.source.get("deleted")]
-        deleted = {"deleted": True, "deleted_at_ms": self._now_ms()}
+        deleted = {"deleted": True, "deleted_at_ms": self.now_ms()}
         self._write([replace(row, source=deleted) for row in rows])
         return len(rows)
 
@@ -165,14 +160,14 @@ class SearchIndices:
     def _delete_endpoint(self, arn: str) -> None:
         try:
             with sdk.answering("SNS"):
-                self._endpoints.delete_endpoint(EndpointArn=arn)
+                self.endpoints.delete_endpoint(EndpointArn=arn)
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") not in _NOT_FOUND:
                 raise Retry(f"SNS did not delete an endpoint: {error.response.get('Error', {}).get('Code')}") from error
 
     def _write(self, documents: Sequence[Document]) -> None:
         versioned = [VersionedDocument(index=d.index, id=d.id, version=d.version, source=d.source) for d in documents]
-        _raise_first(write(self._client, versioned))
+        _raise_first(write(self.client, versioned))
 
     def _search(self, index: str, query: Mapping[str, Any]) -> Iterator[Document]:
         """Return the documents that match a query.
@@ -185,7 +180,7 @@ class SearchIndices:
 
     def _pages(self, index: str, query: Mapping[str, Any] | None = None) -> Iterator[list[Document]]:
         with answering(f"a search of {index}"):
-            self._client.indices.refresh(index=index)
+            self.client.indices.refresh(index=index)
             body = {
                 "query": query or {"match_all": {}},
                 "size": _PAGE,
@@ -193,10 +188,10 @@ class SearchIndices:
                 "seq_no_primary_term": True,
                 "sort": ["_doc"],
             }
-            answer = self._client.search(index=index, body=body, scroll=_SCROLL)
+            answer = self.client.search(index=index, body=body, scroll=_SCROLL)
             while hits := _hits(index, answer):
                 yield hits
-                answer = self._client.request(
+                answer = self.client.request(
                     "POST", "_search/scroll", {"scroll": _SCROLL, "scroll_id": answer["_scroll_id"]}
                 )
 

@@ -986,7 +986,7 @@ MUTANTS = (
     Mutant(
         "erasure.changed_device_state",
         "A state that changes while a person is erased is erased, too.",
-        Replaced("write_changed(self._client, changed)"),
+        Replaced("write_changed(self.client, changed)"),
     ),
     Mutant("json.nesting", "The nesting of JSON is bounded.", Never()),
     Mutant("json.surrogates", "Half of a surrogate pair is refused.", Never()),

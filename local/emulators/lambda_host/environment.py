@@ -12,6 +12,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -58,23 +59,19 @@ class InitFailedError(Exception):
         self.payload = payload
 
 
+@dataclass(kw_only=True, eq=False)
 class ExecutionEnvironment:
-    """A process that runs one function, for one invocation at a time.
+    """A process that runs one function, for one invocation at a time."""
 
-    Args:
-        spec: The configuration of the function.
-        log_file: The file to which the process's standard output and error are appended.
-        on_exit: A function that is called once when the process has ended, for any reason.
-    """
+    spec: FunctionSpec
+    # The file to which the process's standard output and error are appended.
+    log_file: Path
+    # Is called once when the process has ended, for any reason.
+    on_exit: Callable[["ExecutionEnvironment"], None]
 
-    def __init__(
-        self, *, spec: FunctionSpec, log_file: Path, on_exit: Callable[["ExecutionEnvironment"], None]
-    ) -> None:
-        self.spec = spec
+    def __post_init__(self) -> None:
         self.invocations = 0
-        self._log_file = log_file
-        self._on_exit = on_exit
-        self._api = RuntimeApi(function_arn=spec.arn, on_ready=self._ready, on_init_error=self._init_failed)
+        self._api = RuntimeApi(function_arn=self.spec.arn, on_ready=self._ready, on_init_error=self._init_failed)
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
         self._init: asyncio.Future[bytes | None] | None = None
@@ -97,8 +94,8 @@ class ExecutionEnvironment:
         """
         self._init = asyncio.get_running_loop().create_future()
         await self._api.listen(host, port)
-        self._log_file.parent.mkdir(parents=True, exist_ok=True)
-        with self._log_file.open("ab", buffering=0) as output:
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_file.open("ab", buffering=0) as output:
             self._process = await asyncio.create_subprocess_exec(
                 self.spec.python,
                 *("-I", "-S", "-c", _LAUNCH),
@@ -198,7 +195,7 @@ class ExecutionEnvironment:
         self._init_failed(exited("none", returncode))
         self._api.abandon(lambda request_id: exited(request_id, returncode))
         await self._api.close()
-        self._on_exit(self)
+        self.on_exit(self)
 
     def _variables(self) -> dict[str, str]:
         """Return the environment variables of the process: Lambda's reserved variables, those of the function, and

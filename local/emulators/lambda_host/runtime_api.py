@@ -10,6 +10,7 @@ Source: AWS documentation, "Using the Lambda runtime API for custom runtimes".
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from aiohttp import web
 
@@ -18,23 +19,18 @@ from local.emulators.lambda_host.invocation import MAX_RESPONSE_BYTES, Invocatio
 PREFIX = "/2018-06-01/runtime"
 
 
+@dataclass(kw_only=True, eq=False)
 class RuntimeApi:
-    """Serves one process: it returns one invocation at a time and receives the responses.
+    """Serves one process: it returns one invocation at a time and receives the responses."""
 
-    Args:
-        function_arn: The ARN of the function, sent to the process with each invocation.
-        on_ready: A function that is called when the process requests its first invocation, that is when its
-            initialisation has ended.
-        on_init_error: A function that is called with the JSON error that the process reports if its initialisation
-            failed.
-    """
+    # The ARN of the function, sent to the process with each invocation.
+    function_arn: str
+    # Is called when the process requests its first invocation, that is when its initialisation has ended.
+    on_ready: Callable[[], None]
+    # Is called with the JSON error that the process reports if its initialisation failed.
+    on_init_error: Callable[[bytes], None]
 
-    def __init__(
-        self, *, function_arn: str, on_ready: Callable[[], None], on_init_error: Callable[[bytes], None]
-    ) -> None:
-        self._function_arn = function_arn
-        self._on_ready = on_ready
-        self._on_init_error = on_init_error
+    def __post_init__(self) -> None:
         self._queue: asyncio.Queue[Invocation] = asyncio.Queue()
         self._current: Invocation | None = None
         self._asking: asyncio.Task[None] | None = None
@@ -86,12 +82,12 @@ class RuntimeApi:
             case "POST", ["", "invocation", request_id, "error"]:
                 return await self._error(request, request_id)
             case "POST", ["", "init", "error"]:
-                self._on_init_error(await request.content.read())
+                self.on_init_error(await request.content.read())
                 return _accepted()
         return _refused(404, "NotFound", "no such path in the Runtime API")
 
     async def _next(self) -> web.Response:
-        self._on_ready()
+        self.on_ready()
         self._asking = asyncio.current_task()
         try:
             invocation = self._current = await self._queue.get()
@@ -103,7 +99,7 @@ class RuntimeApi:
             headers={
                 "Lambda-Runtime-Aws-Request-Id": invocation.request_id,
                 "Lambda-Runtime-Deadline-Ms": str(invocation.deadline_ms),
-                "Lambda-Runtime-Invoked-Function-Arn": self._function_arn,
+                "Lambda-Runtime-Invoked-Function-Arn": self.function_arn,
                 "Lambda-Runtime-Trace-Id": invocation.trace_id,
             },
         )
