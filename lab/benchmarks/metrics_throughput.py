@@ -101,8 +101,9 @@ def fill(database: str, rows: int) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         now = connection.execute("select now()").fetchone()
         assert now is not None
-        for days in (10, 3):
-            name = counted_ids.current(connection, now[0] - timedelta(days=days), _WINDOW_S).names[0]
+        for windows in (1.5, 0.5):
+            began = now[0] - windows * timedelta(seconds=_WINDOW_S)
+            name = counted_ids.current(connection, began, _WINDOW_S).names[0]
             # The index is built at once: row by row would take five times as long.
             connection.execute(f"drop index {name}_id".encode())
             connection.execute(

@@ -237,7 +237,7 @@ DECISIONS_KEPT_S = 16 * _DAY_S
 TOO_OLD_S = 40 * _DAY_S
 # How long the metrics job keeps the ids of counted records at least: a record that is produced again after this time is
 # counted again.
-COUNTED_IDS_KEPT_S = 7 * _DAY_S
+COUNTED_IDS_KEPT_S = 16 * _DAY_S
 # How long after its record a dead letter of a send can be replayed; later its ids, decisions and results may be gone.
 REPLAYED_WITHIN_S = 6 * _DAY_S
 # DynamoDB deletes a delayed record this long after it was due.
@@ -448,8 +448,8 @@ RULES: Mapping[str, str] = {
     ),
     "kept_s('delivery') < LEDGER_KEPT_S < LEASE_KEPT_S": "a replayed delivery record finds its results",
     "REGISTERED_SENDS_KEPT_S + max(kept_s('send.monolith'), kept_s('send.api'), kept_s('audience'), kept_s('recheck')) "
-    "< min(DECISIONS_KEPT_S, LEDGER_KEPT_S, REGISTERED_SENDS_KEPT_S + EXPANSIONS_OUTLIVE_S)": (
-        "a send that is requested again while its id is compared finds its chunks, decisions and results"
+    "< min(DECISIONS_KEPT_S, LEDGER_KEPT_S, COUNTED_IDS_KEPT_S, REGISTERED_SENDS_KEPT_S + EXPANSIONS_OUTLIVE_S)": (
+        "a send that is requested again while its id is compared finds its chunks, decisions, results and counted ids"
     ),
     "max(kept_s('outcome'), kept_s('receipt')) <= SENT_MESSAGES_KEPT_S": "a replayed receipt finds its message",
     "kept_s('outcome') < RECIPIENT_LOG_KEPT_DAYS * 86_400 <= QUARANTINE_KEPT_DAYS * 86_400": (

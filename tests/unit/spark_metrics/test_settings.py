@@ -29,9 +29,9 @@ def test_all_wrong_variables_are_named_at_once() -> None:
 @pytest.mark.kills(guard="metrics.redelivery_window")
 def test_window_shorter_than_replays_need_is_refused() -> None:
     window = {"SPARK_REDELIVERY_WINDOW_S": str(COUNTED_IDS_KEPT_S - 1)}
-    with pytest.raises(Stop, match="SPARK_REDELIVERY_WINDOW_S must be a whole number above 604799"):
+    with pytest.raises(Stop, match="SPARK_REDELIVERY_WINDOW_S must be a whole number above 1382399"):
         settings_from(NEEDED | window)
-    assert settings_from(NEEDED | {"SPARK_REDELIVERY_WINDOW_S": "700000"}).redelivery_window_s == 700_000
+    assert settings_from(NEEDED | {"SPARK_REDELIVERY_WINDOW_S": "1400000"}).redelivery_window_s == 1_400_000
 
 
 def test_the_password_is_not_printed() -> None:
