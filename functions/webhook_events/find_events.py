@@ -67,6 +67,14 @@ class _Seen:
             return round(self.counted.requested_at.timestamp() * 1000)
         return self.send.requested_at_ms if self.send.is_known else None
 
+    @property
+    def last_known_ms(self) -> int | None:
+        """Return the latest known time of the send in milliseconds since the epoch. The send ends soon after it."""
+        control = self.send.control
+        moved_ms = self.send.send_at_ms if control.send_at_ms is None else control.send_at_ms
+        changed_ms = (control.paused_at_ms, control.resumed_at_ms, control.cancelled_at_ms)
+        return max((each for each in (self.requested_ms, moved_ms, *changed_ms) if each is not None), default=None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FindEvents:
@@ -191,8 +199,9 @@ class FindEvents:
             if id_ in self._recorded:
                 at_ms = self._recorded[id_]
                 continue
-            # The record of an older event has expired: it would be announced again.
-            if transition.at_ms is not None and transition.at_ms < now_ms - WEBHOOK_EVENTS_FOUND_S * 1000:
+            # The record of an older event has expired: it would be announced again. Counts have no time of the end.
+            known_ms = seen.last_known_ms if transition.at_ms is None else transition.at_ms
+            if known_ms is not None and known_ms < now_ms - WEBHOOK_EVENTS_FOUND_S * 1000:
                 continue  # guard: webhooks.expired_event
             # The deliveries of an endpoint are attempted in the order of their times.
             at_ms = max(self.clock.now_ms(), at_ms + 1)

@@ -164,6 +164,8 @@ class Served:
                 self._run("swap_revised_minutes", _MINUTES)
             for name in swapped:
                 self._run("swap_rows", name)
+            for name in (name for name, table in swapped.items() if "send_id" in table.key):
+                self._run("mark_changed_sends", name)  # guard: recompute.announced_sends
 
     def _run(self, statement: str, name: str, **names: str) -> psycopg.Cursor[Any]:
         return self._connection.execute(read_sql(statement, **self._names(name), **names))

@@ -612,7 +612,7 @@ MUTANTS = (
     Mutant("metrics.replaced_driver", "A driver that was replaced by another one stores no watermark.", Never()),
     Mutant(
         "metrics.redelivery_window",
-        "The job keeps the ids of counted records for as long as dead letters can be replayed.",
+        "The job keeps the ids of counted records for as long as dead letters and sends can be repeated.",
         Replaced("_LOWEST = {}"),
     ),
     Mutant(
@@ -933,6 +933,7 @@ MUTANTS = (
         "A swap does not overwrite a send that the stream has changed since the comparison.",
         Never(),
     ),
+    Mutant("recompute.announced_sends", "The sends that a swap changes are announced.", Removed()),
     Mutant(
         "recompute.earlier_part", "A task of an earlier part of a recompute merges nothing into a later one.", Removed()
     ),

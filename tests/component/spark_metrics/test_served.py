@@ -117,6 +117,15 @@ def test_swap_keeps_counts_made_by_the_stream_since(connection: Connection) -> N
     assert connection.execute("select codes from send_states").fetchall() == [(stored(block(Status.SENT)),)]
 
 
+@pytest.mark.kills(guard="recompute.announced_sends")
+@pytest.mark.parametrize(("status", "changed"), [(Status.SENT, True), (Status.HELD, False)])
+def test_swap_announces_the_sends_that_it_changes(connection: Connection, status: Status, *, changed: bool) -> None:
+    served = compared(connection, sent=7, status=status)
+    served.differing()
+    served.swap()
+    assert connection.execute("select changed_xid is not null from sends").fetchall() == [(changed,)]
+
+
 def test_swap_revises_complete_minutes(connection: Connection) -> None:
     connection.execute(
         "insert into stream_watermark (stream, watermark, updated_at) values (%s, %s, now())", [STREAM, NOON + MINUTE]

@@ -20,6 +20,8 @@ from tests.support.harness.control_api import OWN, ControlApi
 from tests.support.harness.webhooks import KEY, Webhooks, key
 
 NOW_MS = 1_700_000_000_000
+# A time at which the record of an event of NOW_MS may have expired.
+LATER_MS = NOW_MS + (WEBHOOK_EVENTS_FOUND_S + 120) * 1000
 SEND = SendKey(7, "8a6e0804-2bd0-4672-b79d-d97027f9071a")
 
 
@@ -419,6 +421,30 @@ def test_event_with_an_expired_record_is_not_repeated(setting: Setting, *, regis
     setting.control(paused_at_ms=setting.clock.now_ms())
     setting.sweep()
     assert setting.types() == ["send.paused"]
+
+
+@pytest.mark.kills(guard="webhooks.expired_event")
+@pytest.mark.parametrize(
+    "times",
+    [{}, {"send_at_ms": NOW_MS + 60_000}, {"control": SendControl(send=SEND, resumed_at_ms=NOW_MS, revision=2)}],
+)
+def test_end_with_an_expired_record_is_not_repeated(setting: Setting, times: dict[str, Any]) -> None:
+    setting.put(**times)
+    setting.clock.advance(WEBHOOK_EVENTS_FOUND_S + 120)
+    setting.count(counted(sent=4))
+    setting.sweep()
+    assert setting.types() == []
+
+
+@pytest.mark.parametrize(
+    "times", [{"send_at_ms": LATER_MS}, {"control": SendControl(send=SEND, resumed_at_ms=LATER_MS, revision=2)}]
+)
+def test_late_end_of_a_send_is_announced(setting: Setting, times: dict[str, Any]) -> None:
+    setting.put(**times)
+    setting.clock.advance(WEBHOOK_EVENTS_FOUND_S + 120)
+    setting.count(counted(sent=4))
+    setting.sweep()
+    assert "send.completed" in setting.types()
 
 
 def test_events_of_the_register_need_no_counts(setting: Setting) -> None:
