@@ -39,7 +39,7 @@ class CodedText(str):
         return text
 
     def cut(self, longest: int) -> "CodedText":
-        """Return the text with at most this number of characters, also in each of its parameters."""
+        """Return the text with at most this number of characters, and in each of its parameters."""
         kept: dict[str, str | int] = {name: shortened(each, longest) for name, each in self.parameters.items()}
         return CodedText.of(self[:longest], self.code, kept)
 

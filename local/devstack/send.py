@@ -82,7 +82,7 @@ def send(
             console.print(f"send_id {send_id}")
             console.print(f"{stack.config.gateway_url}/v1/sends/{send_id}", soft_wrap=True)
         if wait:
-            # The send exists, also while the metrics job has not counted it.
+            # The send exists, even while the metrics job has not counted it.
             follow(api, send_id, console, as_json=as_json, unknown_s=WAIT_S)
             if not as_json and len(users) <= SHOWN_RECIPIENTS:
                 with closing(Inbox(stack.config, users)) as inbox:

@@ -102,7 +102,7 @@ def find_jdk() -> str:
 
 
 def find_node() -> str:
-    """Return the path of a Node.js that is new enough. aws-cdk-lib for Python runs it, also in the tests of the
+    """Return the path of a Node.js that is new enough. aws-cdk-lib for Python runs it, even in the tests of the
     templates.
     """
     node = shutil.which("node") or ""

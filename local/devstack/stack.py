@@ -194,7 +194,7 @@ class Stack:
                 self._stop()
 
     def keep_up(self, report: Callable[[str], None]) -> None:
-        """From now on, restart services that end, also those that have ended before.
+        """From now on, restart services that end, including those that have ended before.
 
         `report` is called with a line for each restart. `crashes` contains a service while it is not ready.
         """

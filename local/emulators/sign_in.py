@@ -190,7 +190,7 @@ class SignIn:
             return self._refresh(form)
         if form.get("grant_type") != "authorization_code":
             return _refused("unsupported_grant_type")
-        # A code is used once, also if the exchange fails.
+        # A code is used once, even if the exchange fails.
         grant = self._grants.pop(form.get("code", ""), None)
         verifier = form.get("code_verifier", "")
         if (

@@ -60,7 +60,7 @@ def answer[T](
     context: LambdaContext,
     logger: Logger,
 ) -> dict[str, Any]:
-    """Return the partial batch response of the function that `bootstrap` builds, also if `bootstrap` fails.
+    """Return the partial batch response of the function that `bootstrap` builds, even if `bootstrap` fails.
 
     Raises:
         ValueError: The event is not an aws:kafka event.

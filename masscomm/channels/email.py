@@ -1,4 +1,4 @@
-"""Builds e-mail messages with the headers for unsubscribing (RFC 2369), also with one click (RFC 8058)."""
+"""Builds e-mail messages with the headers for unsubscribing (RFC 2369), with one click (RFC 8058), too."""
 
 import re
 from email.contentmanager import _encode_text  # type: ignore[attr-defined]  # tests compare with its public callers

@@ -45,7 +45,7 @@ class GuardedHttp:
 
     # The time limit of one request, name resolution included.
     timeout_s: float
-    # Whether servers on this machine are permitted, also without TLS.
+    # Whether servers on this machine are permitted, even without TLS.
     loopback: bool = False
     resolve: Resolve | None = None
     # A file with further certificate authorities, for tests.

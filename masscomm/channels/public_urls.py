@@ -79,7 +79,7 @@ def checked(url: str, *, loopback: bool = False) -> Target:
     """Return the parts of a URL.
 
     Args:
-        loopback: Whether servers on this machine are permitted, also without TLS, as in the local stack.
+        loopback: Whether servers on this machine are permitted, even without TLS, as in the local stack.
 
     Raises:
         UrlRefused: The text is not a URL that may be called, whatever its host resolves to.

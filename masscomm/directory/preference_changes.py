@@ -63,7 +63,7 @@ class OpenSearchPreferenceChanges:
             raise Retry(f"the changed preferences of user {user_id} are malformed") from error
 
     def _documents(self, ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
-        """Return the documents with these ids, also those that do not exist. A change is visible as soon as it is
+        """Return the documents with these ids, including those that do not exist. A change is visible as soon as it is
         written. Raises Retry or Stop.
         """
         with answering("changed preferences"):

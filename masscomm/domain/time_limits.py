@@ -412,14 +412,14 @@ RULES: Mapping[str, str] = {
     "REGISTRY_REQUEST_S + DIRECTORY_WAIT_S + EXPANSION_SHARE_S + 2 * OPENSEARCH_REQUEST_S + PRODUCER_MESSAGE_S "
     "< timeout_s('audience_expander') - FLUSH_RESERVE_S": "a share ends with a page of users, and is handed on",
     "EXPANSION_HANDED_ON_S + max(kept_s('audience'), kept_s('send.api'), REPLAYED_WITHIN_S + 86_400) "
-    "< EXPANSIONS_OUTLIVE_S": "the last record of an audience finds its chunks, also if it is replayed",
+    "< EXPANSIONS_OUTLIVE_S": "the last record of an audience finds its chunks, even if it is replayed",
     "max(kept_s('send.monolith'), kept_s('send.api')) + RETRY_LIFETIME_S + kept_s('dead-letter') <= TOO_OLD_S": (
         "a record that comes again from its topic, by a retry or as a replayed letter is not too old to be counted"
     ),
     "2 * (SENT_MESSAGES_KEPT_S + sum(RECEIPT_RETRY_DELAYS_S)) < TOO_OLD_S": "nor is the outcome of a receipt",
     "TOO_OLD_S < ARCHIVE_KEPT_DAYS * 86_400": "an event that is counted is archived before its day is deleted",
     "REPLAYED_WITHIN_S + 86_400 <= min(COUNTED_IDS_KEPT_S, LEDGER_KEPT_S, DECISIONS_KEPT_S, EXPANSIONS_OUTLIVE_S)": (
-        "a replayed record is neither counted nor published again, also if its function is down for a day"
+        "a replayed record is neither counted nor published again, even if its function is down for a day"
     ),
     "max(kept_s('send.monolith'), kept_s('send.api'), kept_s('delivery'), kept_s('outcome')) <= COUNTED_IDS_KEPT_S": (
         "a record that is produced again because its cause was consumed again is not counted again"
@@ -459,7 +459,7 @@ RULES: Mapping[str, str] = {
         "coarser counts are kept for longer, and none for ever"
     ),
     "ARCHIVE_KEPT_DAYS + 31 < REDELIVERED_KEPT_DAYS < 2 * 366": (
-        "an archived record that was refused is not counted again, also if it was produced before its time"
+        "an archived record that was refused is not counted again, even if it was produced before its time"
     ),
     "CONTROLLED_SENDS_KEPT_S <= SENDS_KEPT_DAYS * 86_400 < 2 * 366 * 86_400": (
         "no record of a deleted send follows: not after send_at, quiet hours, retries and a replay"

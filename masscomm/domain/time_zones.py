@@ -15,7 +15,7 @@ from masscomm.domain.names import folded
 from masscomm.errors import Stop
 from schemas import read_text
 
-# Hours and minutes ahead of UTC: +11:00, UTC+5:30, GMT-3, also with the sign U+2212.
+# Hours and minutes ahead of UTC: +11:00, UTC+5:30, GMT-3; the sign may be U+2212.
 _OFFSET = re.compile(r"(?:utc|gmt)?([+\-\u2212])(\d{1,2})(?::?([0-5]\d))?", re.ASCII)
 _SMALLEST_OFFSET, _LARGEST_OFFSET = timedelta(hours=-12), timedelta(hours=14)
 

@@ -85,7 +85,7 @@ def _is_replay(record: KafkaRecord) -> bool:
 
 
 def original_position(record: KafkaRecord) -> tuple[str, int, int, int]:
-    """Return the topic, partition, offset and timestamp (ms) of the record when it was first produced, also after a
+    """Return the topic, partition, offset and timestamp (ms) of the record when it was first produced, even after a
     replay.
 
     Raises:

@@ -2,11 +2,11 @@
 
     with about(ids_of(value), position=record.source_position): …
 
-Every line inside the block contains send_id, club_id (the tenant), record_id and the other keys, also if the module
+Every line inside the block contains send_id, club_id (the tenant), record_id and the other keys, even if the module
 that logs does not know them. The ids are stored in a context variable, not in the logger: another thread has its own
 values (`carried` copies them), and they are removed when the block ends.
 
-Every text in a line is masked (masscomm.untrusted), also in lines of libraries.
+Every text in a line is masked (masscomm.untrusted), including lines of libraries.
 """
 
 import json

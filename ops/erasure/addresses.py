@@ -2,7 +2,7 @@
 
 A text may have a character as itself, in another Unicode normal form, in another case, or as an escape of JSON; in JSON
 inside a string of JSON, the backslash of an escape is escaped itself, at each depth. The text is not parsed, so that
-an address is found in any JSON, also in a part of a text.
+an address is found in any JSON, including a part of a text.
 """
 
 import re

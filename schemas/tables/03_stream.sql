@@ -71,7 +71,7 @@ create table if not exists stream_offsets (
 
 -- What each lane has merged beyond stream_offsets: a batch is merged in lanes, each in a transaction of its own, and stream_offsets
 -- moves when all lanes are merged. lanes: their number; lane: a hash of the send id modulo `lanes`. Every record of this lane below
--- next_offset is merged, also after a restart with another number of lanes.
+-- next_offset is merged, even after a restart with another number of lanes.
 create table if not exists lane_offsets (
     lanes       integer not null,
     lane        integer not null,

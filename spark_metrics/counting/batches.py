@@ -44,7 +44,7 @@ class BatchCounter:
         Raises:
             NewWriters: The query must start again.
             Retry: A dependency stayed down, or the job stops.
-            Stop: Postgres rejects the batch, also without the records that it rejects.
+            Stop: Postgres rejects the batch, even without the records that it rejects.
         """
         try:
             while not self._is_counted(rows, number):

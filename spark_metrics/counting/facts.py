@@ -27,7 +27,7 @@ def facts(
     far_future_ms: int = FAR_FUTURE_MS,
     recipients: bool = False,
 ) -> DataFrame:
-    """Return the facts of Kafka's records: one row per record, also for records that cannot be counted.
+    """Return the facts of Kafka's records: one row per record, even for records that cannot be counted.
 
     The columns are topic, partition, kafka_offset, timestamp_ms, source, schema_id, send_id, record_id, id (the 16
     bytes of record_id), club_id, type, at_ms, chunk_index, chunk_count, counts (channel, measure, reason, count_total),

@@ -154,7 +154,7 @@ insert into {partition} select * from own
 
 
 def partitions_of(connection: psycopg.Connection[Any], table: Partitioned) -> list[Partition]:
-    """Return the partitions without the default partition, also those that an interrupted run has detached."""
+    """Return the partitions without the default partition, including those that an interrupted run has detached."""
     rows = connection.execute(read_sql("partitions"), {"table": table.table, "step": table.step})
     return [Partition(*row) for row in rows]
 

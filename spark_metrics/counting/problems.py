@@ -76,7 +76,7 @@ def problem_of(far_future_ms: int) -> Column:
 
 
 def storable(text: Column) -> Column:
-    """Return whether Postgres can store the text, also in an index: it contains no NUL and is not too long."""
+    """Return whether Postgres can store the text and index it: it contains no NUL and is not too long."""
     # The length in bytes costs nothing and is never below the number of characters, which is counted only if the former
     # is too large.
     length = F.octet_length(text).between(1, LONGEST_TEXT) | F.length(text).between(1, LONGEST_TEXT)

@@ -9,7 +9,7 @@ These tables keep the counts exact, however often a batch, a task or a record is
   stream_status    its epoch: a driver that was replaced by another one can merge nothing
 
 A driver that dies leaves some lanes merged and others not. The next one begins at stream_offsets, and each of its lanes
-leaves out the records that lane_offsets has, also if the number of lanes is another one: a record's lane among any
+leaves out the records that lane_offsets has, even if the number of lanes is another one: a record's lane among any
 number of lanes follows from the hash of its send id.
 
 The counted records are those below stream_offsets that are neither in `quarantine` nor in `redelivered`, in any

@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "metrics.counted_ids",
-        "A record whose id is counted is not counted again, also if its table is not the latest.",
+        "A record whose id is counted is not counted again, even if its table is not the latest.",
         Becomes('"true"'),
     ),
     Mutant(
@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant("metrics.counted_offsets", "An offset that is counted is left out.", Removed()),
     Mutant(
         "metrics.lane_offsets",
-        "A record that its lane has merged is left out, also with another number of lanes.",
+        "A record that its lane has merged is left out, even with another number of lanes.",
         Returns("False"),
     ),
     Mutant(
@@ -451,7 +451,7 @@ MUTANTS = (
     ),
     Mutant(
         "provider.lost_answer_is_recorded",
-        "A recipient whose answer was lost waits for the delay, also after a redelivery.",
+        "A recipient whose answer was lost waits for the delay, even after a redelivery.",
         Becomes("not refused or any(answer.message_id is not None for _, answer in answers)"),
     ),
     Mutant("provider.rate_limit", "Calls keep the provider's rate.", Always(), cell="SNS throttles"),
@@ -940,7 +940,7 @@ MUTANTS = (
     Mutant("recompute.one_at_a_time", "A second recompute does not use the tables of the first.", Removed()),
     Mutant(
         "recompute.wrong_clock",
-        "A record belongs to its send, also if a wrong clock dated it long before the send.",
+        "A record belongs to its send, even if a wrong clock dated it long before the send.",
         Becomes("F.lit(False)"),
     ),
     Mutant(
@@ -1143,7 +1143,7 @@ MUTANTS = (
     Mutant("send_controls.error_of_one_send", "A controlled send that cannot be read delays no other.", Never()),
     Mutant("send_controls.pause_of_an_ended_send", "A send that has ended is not paused.", Never()),
     Mutant("send_controls.released_send", "A send is not moved once its records may be released.", Never()),
-    Mutant("send_controls.repeated_move", "A repeated move gets the same response, also after the new time.", Never()),
+    Mutant("send_controls.repeated_move", "A repeated move gets the same response, even after the new time.", Never()),
     Mutant("tenancy.scope_of_a_route", "A key reaches only the routes of its scopes.", Never()),
     Mutant("tenancy.listed_sends", "A tenant lists its own sends only.", Becomes("club_id")),
     Mutant("tenancy.other_tenants_send", "Another tenant's send is handled as an unknown one.", Never()),
@@ -1469,7 +1469,7 @@ MUTANTS = (
     Mutant("webhooks.lost_response", "A change whose response was lost is not made twice.", Returns("False")),
     Mutant(
         "webhooks.entry_before_delivery",
-        "A pending delivery has an entry by which sweeps find it, also after a crash.",
+        "A pending delivery has an entry by which sweeps find it, even after a crash.",
         Removed(),
     ),
     Mutant(

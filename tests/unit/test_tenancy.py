@@ -184,7 +184,7 @@ def names(route: tuple[ModuleType, str, str]) -> str:
 @pytest.mark.kills(guard="tenancy.absent_context")
 @pytest.mark.parametrize("route", ROUTES, ids=names)
 def test_a_caller_without_a_tenant_is_refused(route: tuple[ModuleType, str, str], chain: Chain) -> None:
-    """Every route returns the same response for each context without a usable tenant, also with every scope."""
+    """Every route returns the same response for each context without a usable tenant, even with every scope."""
     scoped = [EVERY_SCOPE | each for each in UNUSABLE if isinstance(each, dict)]
     refusals = {
         (status, json.dumps(headers), body)

@@ -408,7 +408,7 @@ class WebhooksRoute:
         return endpoint
 
     def _changed(self, endpoint_id: str, clubs: Clubs, change: Callable[[Endpoint], Endpoint]) -> tuple[Endpoint, bool]:
-        """Store a change of an endpoint, also if other requests change it concurrently. Return the endpoint, and
+        """Store a change of an endpoint, even if other requests change it concurrently. Return the endpoint, and
         whether it is changed.
         """
         for _ in range(_CHANGE_ATTEMPTS):

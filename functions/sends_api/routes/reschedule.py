@@ -2,7 +2,7 @@
 
 The new time replaces the send_at of the send's records: preference_checker reads it with each batch, and the scheduler
 releases the records that wait for the previous time, so that they are delayed until the new one. A repeated request
-gets the same response, also after the new time.
+gets the same response, even after the new time.
 """
 
 from collections.abc import Mapping

@@ -234,7 +234,7 @@ def _is_requested_known(known: KnownSend, status: SendState) -> bool:
 
 
 def _with_requested(known: KnownSend) -> SendTotals:
-    """Return the totals with all notifications that the send requests, also those of chunks that are not counted yet.
+    """Return the totals with all notifications that the send requests, including those of chunks not counted yet.
     If all chunks are counted, the counts are complete.
     """
     totals, send = known.totals, known.send

@@ -3,7 +3,7 @@
 A bucket has the records of one lane, one due minute and one shard (the shards prevent a hot partition at popular times
 such as 08:00). Before the first record of a bucket, an item that marks the bucket is written. It is deleted once the
 bucket is empty and its minute is so long ago that no function writes to it any more. Therefore the scheduler finds
-every bucket, also after a long outage.
+every bucket, even after a long outage.
 """
 
 import json

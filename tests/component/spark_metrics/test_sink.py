@@ -610,7 +610,7 @@ def test_bad_records_are_quarantined_once_by_position(sink: PostgresSink) -> Non
 
 
 def test_records_of_unknown_schemas_are_quarantined(sink: PostgresSink, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No lane is merged before the schemas of all lanes are looked up, also if it has stored the ids of a slice."""
+    """No lane is merged before the schemas of all lanes are looked up, even if it has stored the ids of a slice."""
     monkeypatch.setattr(lane_merge, "_SLICE", 1)
     plan = sink.begin(3)
     unknown: dict[str, Any] = {"source": "send", "topic": "send.api", "problem": Problem.NOT_LEARNED}

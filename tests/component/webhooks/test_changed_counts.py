@@ -1,4 +1,4 @@
-"""Changed counts of the metrics database are read once each, also while transactions overlap."""
+"""Changed counts of the metrics database are read once each, even while transactions overlap."""
 
 from collections.abc import Iterator
 

@@ -42,7 +42,7 @@ class Job:
     environment: dict[str, str]
 
     def kill(self) -> None:
-        """Send SIGKILL, also to the JVM."""
+        """Send SIGKILL to the process and its JVM."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 

@@ -427,7 +427,7 @@ def test_full_batch_of_small_sends_takes_three_ledger_requests() -> None:
 @pytest.mark.kills(guard="provider.lost_answer_is_recorded")
 @pytest.mark.guarantee("push.lost_answers_are_repeated_once")
 def test_lost_answers_give_two_copies_and_a_delay() -> None:
-    """An answer of the provider that is lost each time is repeated once, also if the record is redelivered."""
+    """An answer of the provider that is lost each time is repeated once, even if the record is redelivered."""
     chain = Delivery()
     copies: Counter[str] = Counter()
 

@@ -1,4 +1,4 @@
-"""Beginning and end of quiet hours on the user's own clock, also when the clock is changed."""
+"""Beginning and end of quiet hours on the user's own clock, even when the clock is changed."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

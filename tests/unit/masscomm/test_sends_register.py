@@ -1,4 +1,4 @@
-"""The registers of sends keep their contract, also with responses of DynamoDB that moto never returns."""
+"""The registers of sends keep their contract, even with responses of DynamoDB that moto never returns."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Users missing from a directory that is behind are delayed in a record of their own, also after crashes."""
+"""Users missing from a directory that is behind are delayed in a record of their own, even after crashes."""
 
 from collections import Counter
 from dataclasses import replace

@@ -120,7 +120,7 @@ def test_equal_shown_numbers_have_one_plural(locale: str, number: Decimal) -> No
     ],
 )
 def test_case_is_that_of_the_templates_language(locale: str, upper: str, lower: str, title: str) -> None:
-    """The same source in another language is another template, also for the cache."""
+    """The same source in another language is another template, even for the cache."""
     source = "{{ data.small | upper }}|{{ data.large | lower }}|{{ data.small | title }}|{{ data.word | capitalize }}"
     template = Template(1, None, "news", "push", locale, "t", source)
     data = {"small": "istanbul \u0131sparta", "large": "İSTANBUL ISPARTA", "word": "iyi"}

@@ -167,7 +167,7 @@ def test_entries_without_characters_are_charged(source: str, value: Any) -> None
 
 @pytest.mark.kills(guard="templates.steps_of_fitting")
 def test_rendering_a_literal_text_uses_steps() -> None:
-    """Recipients with variables of their own have a text each, also without a template."""
+    """Recipients with variables of their own have a text each, even without a template."""
     steps, data = Steps(RECORD_STEPS), {"title": "News", "body": "a" * 20_000}
     for field in literal_fields("push", data) or []:
         field.render(_context(data), steps)

@@ -13,7 +13,7 @@ test("what is no id is named", () => {
   expect(parseRecipients("1 two 0 -5 9-3 1.5").invalid).toEqual(["two", "0", "-5", "9-3", "1.5"]);
 });
 
-test("ids of 64 bits are exact, also in ranges", () => {
+test("ids of 64 bits are exact, even in ranges", () => {
   expect(parseRecipients("9007199254740992-9007199254740993 9007199254740993").ids).toEqual([9007199254740992n, 9007199254740993n]);
   expect(parseRecipients("9223372036854775807").ids).toEqual([2n ** 63n - 1n]);
   expect(parseRecipients("9223372036854775808").invalid).toEqual(["9223372036854775808"]);

@@ -1,4 +1,4 @@
-/** The request for a send: one at a time in this tab, also while another page is shown. */
+/** The request for a send: one at a time in this tab, even while another page is shown. */
 
 import { requestSend } from "../api/client";
 import { Problem, Unreachable } from "../api/http";
