@@ -381,9 +381,7 @@ def _taken(row: RowChanged) -> Taken | None:
 
 
 def _first_known(row: RowChanged, own: DeviceState | None) -> Taken:
-    """Return when a row took its user and token as far as it is known before the rows of the batch are looked at: of a
-    row that was not seen before, as for a row of a snapshot.
-    """
+    """Return when a row took its user and token, by its stored state; without one, as for a row of a snapshot."""
     return own.taken if own is not None and own.taken is not None else Taken(None, _updated_at(row.columns or {}))
 
 

@@ -325,8 +325,8 @@ def read_jar_lock() -> "dict[str, str]":
 
 
 def check_jars(found: "dict[str, str]") -> None:
-    """Raise SetupError with each fetched file that is not exactly the locked one. A registry may serve a file without
-    its checksum, and serves both: the lock is the only thing to believe.
+    """Raise SetupError with each fetched file that is not exactly the locked one. A registry could replace a file
+    together with its checksum, so only the lock is trusted.
     """
     modules = {path.split("/")[0] for path in found}
     locked = {path: total for path, total in read_jar_lock().items() if path.split("/")[0] in modules}
