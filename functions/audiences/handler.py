@@ -1,19 +1,16 @@
 """The audiences function: it counts the users of an audience over HTTP."""
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from masscomm.clock import SystemClock
 from masscomm.http import rest
-from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.rest import JSON, Response
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
-from masscomm.operations.costly_requests import CostlyRequests
+from masscomm.operations.bootstrap import costly, limiter
 from masscomm.stores.request_slots.port import Kind
 
 if TYPE_CHECKING:
@@ -22,37 +19,21 @@ if TYPE_CHECKING:
 logger = logs.logger("audiences")
 
 
-@cache
-def limiter() -> RateLimiter:
-    from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
-
-    return RateLimiter(usage=DynamoDbKeyUsage.from_environment(), clock=SystemClock())
-
-
 api = rest.Api(logger, retry_after_s=5, limiter=limiter)
 
 
-@dataclass(frozen=True, kw_only=True)
-class UseCases:
-    counts: "CountAudience"
-    costly: CostlyRequests
-
-
 @cache
-def bootstrap() -> UseCases:
+def bootstrap() -> "CountAudience":
     from functions.audiences.count_audience import CountAudience
     from masscomm.directory.opensearch import OpenSearchDirectory
 
-    return UseCases(
-        counts=CountAudience(directory=OpenSearchDirectory.from_environment()),
-        costly=CostlyRequests.from_environment(),
-    )
+    return CountAudience(directory=OpenSearchDirectory.from_environment())
 
 
 @api.post("/v1/audiences/count")
 def post_count(request: rest.Request) -> Response:
     """Count the users of an audience, and by channel those that it can reach."""
-    with bootstrap().costly.one(Kind.COUNT, request):  # guard: costly_requests.count
+    with costly().one(Kind.COUNT, request):  # guard: costly_requests.count
         return _count(request)
 
 
@@ -61,7 +42,7 @@ def _count(request: rest.Request) -> Response:
 
     query = parse_count(request.text())
     logs.note(club_id=query.club_id)
-    body = bootstrap().counts.count(query, request.clubs, request.scopes, request.remaining_s)
+    body = bootstrap().count(query, request.clubs, request.scopes, request.remaining_s)
     return Response(HTTPStatus.OK, JSON, json.dumps(body), {"Cache-Control": "no-store"})
 
 

@@ -11,23 +11,16 @@ from functions.metrics_handler.routes.trending import TrendingRoute
 from masscomm import environment
 from masscomm.clock import Clock, SystemClock
 from masscomm.http import rest
-from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.read_request import CSV, ReadRequest
 from masscomm.http.rest import JSON, Response, uncached
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
+from masscomm.operations.bootstrap import limiter
 from masscomm.operations.waiting import Waiting
 from masscomm.stores.metrics.port import MetricsStore
 
 logger = logs.logger("metrics_handler")
-
-
-@cache
-def limiter() -> RateLimiter:
-    from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
-
-    return RateLimiter(usage=DynamoDbKeyUsage.from_environment(), clock=SystemClock())
 
 
 api = rest.Api(logger, retry_after_s=2, limiter=limiter)

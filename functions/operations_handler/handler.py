@@ -24,24 +24,16 @@ from masscomm.clock import Clock, SystemClock
 from masscomm.http import idempotency, rest
 from masscomm.http.accept import negotiated
 from masscomm.http.parameters import Reader
-from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.rest import JSON, Response, uncached
 from masscomm.kafka.avro import Codec
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.operations.costly_requests import CostlyRequests
+from masscomm.operations.bootstrap import audit_log, costly, limiter
 from masscomm.stores.audit_log.port import Audit, AuditLog, PrincipalAudit
 from masscomm.stores.request_slots.port import Kind
 
 logger = logs.logger("operations_handler")
-
-
-@cache
-def limiter() -> RateLimiter:
-    from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
-
-    return RateLimiter(usage=DynamoDbKeyUsage.from_environment(), clock=SystemClock())
 
 
 api = rest.Api(logger, retry_after_s=5, limiter=limiter)
@@ -55,13 +47,6 @@ class UseCases:
     devices: DevicesRoute
     suppressions: SuppressionsRoute
     webhooks: WebhooksRoute
-
-
-@cache
-def audit_log() -> AuditLog:
-    from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
-
-    return DynamoDbAuditLog.from_environment()
 
 
 @cache
@@ -81,11 +66,6 @@ def keys() -> KeysRoute:
     from masscomm.stores.api_keys.dynamodb import ApiKeys
 
     return KeysRoute(ApiKeys.from_environment(), SystemClock())
-
-
-@cache
-def costly() -> CostlyRequests:
-    return CostlyRequests.from_environment()
 
 
 @cache

@@ -11,11 +11,11 @@ from masscomm import environment
 from masscomm.clock import SystemClock
 from masscomm.http import rest
 from masscomm.http.problem import FieldError, Problem
-from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.rest import JSON, Response
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.operations.bootstrap import limiter
 from masscomm.texts import Text
 
 if TYPE_CHECKING:
@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 logger = logs.logger("preferences_handler")
 # The largest number of unknown parameters that a problem names.
 _MOST_ERRORS = 20
-
-
-@cache
-def limiter() -> RateLimiter:
-    from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
-
-    return RateLimiter(usage=DynamoDbKeyUsage.from_environment(), clock=SystemClock())
 
 
 api = rest.Api(logger, retry_after_s=5, limiter=limiter)

@@ -23,12 +23,12 @@ from masscomm import environment
 from masscomm.clock import Clock, SystemClock
 from masscomm.domain.time_limits import COUNTS_WAIT_S
 from masscomm.http import rest
-from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.read_request import ReadRequest
 from masscomm.http.rest import JSON, Response, uncached
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
+from masscomm.operations.bootstrap import audit_log, limiter
 from masscomm.operations.waiting import Waiting
 from masscomm.stores.audit_log.port import AuditLog
 from masscomm.stores.delayed_records.port import DelayStore
@@ -36,13 +36,6 @@ from masscomm.stores.metrics.port import MetricsStore
 from masscomm.stores.sends.port import Sends
 
 logger = logs.logger("sends_api")
-
-
-@cache
-def limiter() -> RateLimiter:
-    from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
-
-    return RateLimiter(usage=DynamoDbKeyUsage.from_environment(), clock=SystemClock())
 
 
 api = rest.Api(logger, retry_after_s=2, limiter=limiter)
@@ -64,7 +57,6 @@ class UseCases:
 
 @cache
 def bootstrap() -> UseCases:
-    from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
     from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
     from masscomm.stores.metrics.postgres import PostgresMetricsStore
     from masscomm.stores.sends.dynamodb import DynamoDbSends
@@ -78,7 +70,7 @@ def bootstrap() -> UseCases:
         Waiting.from_environment(clock),
         DynamoDbSends.from_environment(),
         DynamoDbDelayStore.from_environment(),
-        DynamoDbAuditLog.from_environment(),
+        audit_log(),
     )
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Self
 
-from masscomm.clock import Clock, SystemClock
+from masscomm.clock import Clock
 from masscomm.domain.limits import COSTLY_REQUESTS
 from masscomm.domain.time_limits import COSTLY_RETRY_AFTER_S
 from masscomm.http.problem import Problem
@@ -20,13 +19,6 @@ class CostlyRequests:
 
     slots: RequestSlots
     clock: Clock
-
-    @classmethod
-    def from_environment(cls) -> Self:
-        """Return the costly requests with their slots in DynamoDB. Raises Stop if a variable is missing."""
-        from masscomm.stores.request_slots.dynamodb import DynamoDbRequestSlots
-
-        return cls(slots=DynamoDbRequestSlots.from_environment(), clock=SystemClock())
 
     @contextmanager
     def one(self, kind: Kind, request: Request) -> Iterator[None]:

@@ -127,8 +127,9 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
     costly = CostlyRequests(slots=InMemoryRequestSlots(), clock=clock)
     monkeypatch.setattr(send_handler, "costly", lambda: costly)
-    counts = audiences.UseCases(counts=CountAudience(directory=directory), costly=costly)
+    counts = CountAudience(directory=directory)
     monkeypatch.setattr(audiences, "bootstrap", lambda: counts)
+    monkeypatch.setattr(audiences, "costly", lambda: costly)
     return chain
 
 

@@ -128,8 +128,9 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
     monkeypatch.setattr(preferences_handler, "unsubscribe", lambda: pages)
     costly = CostlyRequests(slots=InMemoryRequestSlots(), clock=clock)
     monkeypatch.setattr(send_handler, "costly", lambda: costly)
-    counting = audiences.UseCases(counts=CountAudience(directory=directory), costly=costly)
+    counting = CountAudience(directory=directory)
     monkeypatch.setattr(audiences, "bootstrap", lambda: counting)
+    monkeypatch.setattr(audiences, "costly", lambda: costly)
     return chain
 
 

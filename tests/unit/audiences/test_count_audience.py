@@ -29,8 +29,9 @@ class CountApi:
         self.clock = FixedClock()
         self.slots = InMemoryRequestSlots()
         costly = CostlyRequests(slots=self.slots, clock=self.clock)
-        use_cases = module.UseCases(counts=CountAudience(directory=self.directory), costly=costly)
-        monkeypatch.setattr(module, "bootstrap", lambda: use_cases)
+        counting = CountAudience(directory=self.directory)
+        monkeypatch.setattr(module, "bootstrap", lambda: counting)
+        monkeypatch.setattr(module, "costly", lambda: costly)
 
     def call(self, body: Any, authorizer: dict[str, Any] = EVERY_CLUB) -> tuple[int, dict[str, Any]]:
         event = {
