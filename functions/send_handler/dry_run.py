@@ -13,7 +13,7 @@ from itertools import batched
 from typing import Literal, TypedDict
 from uuid import uuid4
 
-from functions.send_handler.registration import check_possible
+from functions.send_handler.registration import begin_problem
 from functions.send_handler.send_records import ANONYMOUS, SendIdentity, record_of
 from functions.send_handler.send_request import SendRequest
 from masscomm.chain.dry_run import DryRun, End, Forecast
@@ -34,7 +34,7 @@ from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import FieldError, FieldErrorBody
 from masscomm.http.scopes import Scope
 from masscomm.http.single_users import check_group, sees_single_users
-from masscomm.http.unused_content import unused_content
+from masscomm.http.unused_content import ContentChecks
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.sends.port import Sends
@@ -121,9 +121,10 @@ class DryRunSend:
     sends: Sends
 
     def identify(self, send: SendRequest) -> SendIdentity:
-        """Return the identity that the send would have now. Raises the errors of check_possible."""
+        """Return the identity that the send would have now. Raises the problem of begin_problem, and its errors."""
         now_ms = self.clock.now_ms()
-        check_possible(send, now_ms, self.sends)
+        if problem := begin_problem(send, now_ms, self.sends):
+            raise problem
         return SendIdentity(send_id=send.send_id or str(uuid4()), requested_at_ms=now_ms, chunk_size=CHUNK_SIZE)
 
     def answer(
@@ -154,6 +155,8 @@ class DryRunSend:
             # Simulator recipients and unknown ids would only hide how few users the numbers are about.
             check_group(scopes, examined - found.unknown_users - simulated)
         channels = resolve_channels(send.type, send.channels, send.club_id)
+        checks = ContentChecks(self.templates)
+        unused = checks.unused(send.content(), send.template_keys(), send.variable_names)
         return {
             "dry_run": True,
             "requested": recipients.total * len(channels),
@@ -170,7 +173,7 @@ class DryRunSend:
                 for sample in found.samples
                 if sees_single_users(scopes)  # guard: single_users.samples
             ],
-            "warnings": [each.body() for each in (*self._warnings(send), *_warnings_of(recipients, found, examined))],
+            "warnings": [each.body() for each in (*unused, *_warnings_of(recipients, found, examined))],
         }
 
     def _recipients(self, send: SendRequest, remaining_s: Callable[[], float], *, is_test: bool) -> _Recipients:
@@ -190,11 +193,6 @@ class DryRunSend:
             if remaining_s() < DRY_RUN_AUDIENCE_RESERVE_S:
                 return _Recipients(_sample(users), total, complete=False)
         return _Recipients(users if total <= EXACT_RECIPIENTS else _sample(users), total)
-
-    def _warnings(self, send: SendRequest) -> Sequence[FieldError]:
-        found = self.templates.load(send.template_keys())
-        by_channel = {key[2]: templates for key, templates in found.items()}
-        return unused_content(send.content(), by_channel, send.variable_names)
 
 
 def _sample(users: Sequence[int]) -> list[int]:

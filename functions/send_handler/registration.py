@@ -8,7 +8,7 @@ response does not wait for two stores in turn; if this fails, preference_checker
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from functions.send_handler.send_request import SendRequest, check_times
+from functions.send_handler.send_request import SendRequest, time_problem
 from masscomm.aws.request import Limits
 from masscomm.domain.sends import Send
 from masscomm.domain.time_limits import ACCEPTED_CALL_S
@@ -30,17 +30,16 @@ class DynamoDbRequestedSends(DynamoDbSends):
     LIMITS = Limits(connections=2, connect_s=_ATTEMPT_S / 2, read_s=_ATTEMPT_S / 2, attempts=_ATTEMPTS)
 
 
-def check_possible(send: SendRequest, now_ms: int, sends: Sends) -> None:
-    """Check the times of a send. Those of a send that was accepted before were valid then, and may have passed since.
-
-    Raises the errors of check_times, and for a send whose id the caller chose those of the register.
+def begin_problem(send: SendRequest, now_ms: int, sends: Sends) -> Problem | None:
+    """Return the problem of a send that may no longer begin. The times of one that was accepted before were valid then,
+    and may have passed since. Raises the errors of the register for a send whose id the caller chose.
     """
-    try:
-        check_times(send, now_ms)
-    except Problem:
-        stored = None if send.send_id is None else sends.find(send.send_id)
-        if stored is None or stored.parts is None or stored.key.club_id != send.club_id:
-            raise
+    problem = time_problem(send, now_ms)
+    if problem is None or send.send_id is None:
+        return problem
+    stored = sends.find(send.send_id)
+    was_accepted = stored is not None and stored.parts is not None and stored.key.club_id == send.club_id
+    return None if was_accepted else problem
 
 
 @dataclass(frozen=True, kw_only=True)

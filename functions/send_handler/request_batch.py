@@ -9,7 +9,7 @@ repetition gets them also from a caller with other scopes.
 import json
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -17,12 +17,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from functions.send_handler.request_send import AcceptedBody, RequestSend, accepted_of
 from functions.send_handler.send_records import ANONYMOUS, Caller, SendIdentity
-from functions.send_handler.send_request import SendRequest, check_times, invalid_fields, parse_request
+from functions.send_handler.send_request import (
+    SendRequest,
+    check_permitted,
+    invalid_fields,
+    parse_request,
+    time_problem,
+)
 from masscomm.aws.dynamodb import PART_BYTES
 from masscomm.clock import Clock
 from masscomm.domain.ids import batched_send_id
 from masscomm.domain.limits import BATCH_RECIPIENTS, BATCH_SENDS
 from masscomm.http.problem import FieldError, Problem, ProblemBody, invalid
+from masscomm.http.rest import Request
 from masscomm.observability import logs
 from masscomm.texts import Text
 
@@ -109,21 +116,18 @@ class Batch:
         return {"accepted": accepted, "refused": len(results) - accepted, "results": results}
 
 
-def parse_batch(document: dict[str, Any], clock: Clock, check: Callable[[SendRequest], None]) -> Batch:
-    """Return the batch in a JSON object.
+def parse_batch(document: dict[str, Any], request: Request, clock: Clock) -> Batch:
+    """Return the batch in the body of a request. A send that the caller may not request is a problem.
 
-    Args:
-        check: Raises Problem for a send that the caller may not request.
-
-    Raises:
-        Problem: 400 if the object is not a list of at most BATCH_SENDS sends, or if they are of several clubs.
+    Raises Problem with status 400 if the object is not a list of at most BATCH_SENDS sends, or if they are of several
+    clubs.
     """
     try:
         unread = _Unread.model_validate(document)
     except ValidationError as error:
         raise invalid_fields(error, _Unread) from error
     _check_one_club(unread.sends)
-    sends = [_checked(each, clock, check) for each in unread.sends]
+    sends = [_checked(each, request, clock) for each in unread.sends]
     errors_a_send = _ERRORS_A_BATCH // max(1, sum(isinstance(each, Problem) for each in sends))
     return Batch([_shortened(each, errors_a_send) if isinstance(each, Problem) else each for each in sends])
 
@@ -175,10 +179,10 @@ def produce_batch(requests: RequestSend, batch: Batch, identity: SendIdentity, c
     logger.info("batch accepted", sends=len(accepted))
 
 
-def _checked(document: Any, clock: Clock, check: Callable[[SendRequest], None]) -> SendRequest | Problem:
+def _checked(document: Any, request: Request, clock: Clock) -> SendRequest | Problem:
     try:
         send = parse_request(document, clock, SmallSend)
-        check(send)
+        check_permitted(request, send)
     except Problem as problem:
         return problem
     return send
@@ -193,9 +197,7 @@ def _shortened(problem: Problem, errors: int) -> Problem:
 
 
 def _at(send: SendRequest, identity: SendIdentity, index: int) -> tuple[SendRequest, SendIdentity] | Problem:
-    try:
-        check_times(send, identity.requested_at_ms)
-    except Problem as problem:
+    if problem := time_problem(send, identity.requested_at_ms):
         return problem
     return send, replace(identity, send_id=batched_send_id(identity.send_id, index))
 

@@ -2,7 +2,8 @@
 response.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -32,19 +33,22 @@ class KeyedRequest:
     digest: str
     # The milliseconds within which Lambda certainly ends the attempt.
     remaining_ms: int
-    # Returns the identity of a new request. Raises Problem if the request may no longer begin.
-    identify: Callable[[], SendIdentity]
-    # Executes the request with the identity of its first attempt. Returns the body of the response, as JSON.
-    execute: Callable[[SendIdentity], str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class Attempt:
+    """An attempt to execute a request."""
+
+    # The identity of the first attempt.
     identity: SendIdentity
-    # The body of the response, as JSON.
-    body: str
-    # Whether the response was stored for an earlier request.
-    replayed: bool
+    # The claim of the key; None: the request has none.
+    claim: Claim | None = None
+    is_first: bool = True
+
+    @property
+    def response(self) -> str | None:
+        """Return the body of the stored response, as JSON; None if this attempt executes the request."""
+        return None if self.claim is None else self.claim.response
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,69 +58,75 @@ class RequestOnce:
     keys: IdempotencyKeys
     clock: Clock
 
-    def request(self, keyed: KeyedRequest) -> Answer:
-        """Execute the first request with a key, or return the stored response to it.
+    def begin(self, keyed: KeyedRequest | None, new: SendIdentity, refused: Problem | None = None) -> Attempt:
+        """Claim the key of a request; a request without a key has a new identity at each attempt.
+
+        Args:
+            keyed: The request; None: it has no key.
+            new: The identity of a new request.
+            refused: The problem of a request that may no longer begin. The times in one that was claimed before were
+                valid then, and may have passed since.
 
         Raises Problem with status 422 (the key belongs to another request) or 409 (an attempt is in progress), the
-        errors of the request, and Retry or Stop from the store before the request is executed.
+        given problem, and Retry or Stop from the store.
         """
-        claim, is_first = self._claim(keyed, str(uuid4()))
-        logs.note(send_id=claim.send_id, idempotency_claim=claim.id)
+        if keyed is None:
+            if refused is not None:
+                raise refused
+            return Attempt(identity=new)
+        now_ms, owner = self.clock.now_ms(), str(uuid4())
+        until_ms = now_ms + keyed.remaining_ms
+        stored = self._stored(keyed, new, refused, owner, now_ms)
+        if stored.request != keyed.digest:  # guard: idempotency.other_request
+            raise other_request()
+        is_first = stored.owner == owner
+        if not is_first and stored.response is None and stored.until_ms <= now_ms:
+            stored = self.keys.take_over(stored, owner=owner, until_ms=until_ms)
+        if stored.owner != owner and stored.response is None:  # guard: idempotency.in_progress
+            wait_s = max(1, -(-(stored.until_ms - now_ms) // 1000))
+            raise Problem(409, Text.IDEMPOTENCY_KEY_IN_PROGRESS.filled(seconds=wait_s), retry_after_s=wait_s)
+        logs.note(send_id=stored.send_id, idempotency_claim=stored.id)
+        if stored.response is not None:
+            logger.info("response replayed")
         # guard: idempotency.claimed_send
         identity = SendIdentity(
-            send_id=claim.send_id, requested_at_ms=claim.requested_at_ms, chunk_size=claim.chunk_size
+            send_id=stored.send_id, requested_at_ms=stored.requested_at_ms, chunk_size=stored.chunk_size
         )
-        if claim.response is not None:
-            logger.info("response replayed")
-            return Answer(identity=identity, body=claim.response, replayed=True)
+        return Attempt(identity=identity, claim=stored, is_first=is_first)
+
+    @contextmanager
+    def running(self, attempt: Attempt) -> Iterator[None]:
+        """End the claim of an attempt if this context ends with an error."""
         try:
-            body = keyed.execute(identity)
+            yield
         except Exception as error:
+            if (claim := attempt.claim) is None:
+                raise
             # Nothing of a refused request has had an effect, unless an earlier attempt was interrupted.
-            if _is_refusal(error) and is_first:  # guard: idempotency.refused_request
+            if _is_refusal(error) and attempt.is_first:  # guard: idempotency.refused_request
                 self._try("freed", lambda: self.keys.free(claim))
                 raise
             # The claim is released, so that the next attempt does not have to wait for the function's time limit; it
             # completes the same send.
             self._try("released", lambda: self.keys.release(claim))  # guard: idempotency.released
             raise
-        # The broker has the send, so it is accepted, even if the response cannot be stored. A repeated request would
-        # then produce the same records again.
-        self._try("completed", lambda: self.keys.complete(claim, body))  # guard: idempotency.stored_response
-        return Answer(identity=identity, body=body, replayed=False)
 
-    def _claim(self, keyed: KeyedRequest, owner: str) -> tuple[Claim, bool]:
-        """Return the claim of the key: it has a response, or this attempt executes it. Also return whether this is the
-        first attempt. Raises Problem with status 422 or 409.
+    def complete(self, attempt: Attempt, body: str) -> None:
+        """Store the body of the response. The broker has the send, so it is accepted, even if the response cannot be
+        stored: a repeated request would then produce the same records again.
         """
-        now_ms = self.clock.now_ms()
-        until_ms = now_ms + keyed.remaining_ms
-        stored = self._stored(keyed, owner, now_ms, until_ms)
-        if stored.request != keyed.digest:  # guard: idempotency.other_request
-            raise other_request()
-        is_first = stored.owner == owner
-        if stored.owner != owner and stored.response is None and stored.until_ms <= now_ms:
-            stored = self.keys.take_over(stored, owner=owner, until_ms=until_ms)
-        if stored.owner != owner and stored.response is None:  # guard: idempotency.in_progress
-            wait_s = max(1, -(-(stored.until_ms - now_ms) // 1000))
-            raise Problem(
-                409,
-                Text.IDEMPOTENCY_KEY_IN_PROGRESS.filled(seconds=wait_s),
-                retry_after_s=wait_s,
-            )
-        return stored, is_first
+        if (claim := attempt.claim) is not None:
+            self._try("completed", lambda: self.keys.complete(claim, body))  # guard: idempotency.stored_response
 
-    def _stored(self, keyed: KeyedRequest, owner: str, now_ms: int, until_ms: int) -> Claim:
+    def _stored(
+        self, keyed: KeyedRequest, new: SendIdentity, refused: Problem | None, owner: str, now_ms: int
+    ) -> Claim:
         """Return the claim of the key: a new one of this attempt, or that of an earlier request."""
         id_ = claim_id(keyed.club_id, keyed.key, is_test=keyed.is_test)
-        try:
-            new = keyed.identify()
-        except Problem:
-            # The times in a send that was claimed before were valid then, and may have passed since; they are checked
-            # only for a new claim.
-            if (stored := self.keys.find(id_, now_ms=now_ms)) is None:
-                raise
-            return stored
+        if refused is not None:
+            if (found := self.keys.find(id_, now_ms=now_ms)) is None:
+                raise refused
+            return found
         claim = Claim(
             id=id_,
             request=keyed.digest,
@@ -124,7 +134,7 @@ class RequestOnce:
             requested_at_ms=new.requested_at_ms,
             chunk_size=new.chunk_size,
             owner=owner,
-            until_ms=until_ms,
+            until_ms=now_ms + keyed.remaining_ms,
         )
         return self.keys.claim(claim, now_ms=now_ms)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NotRequired, TypedDict
 from uuid import uuid4
 
-from functions.send_handler.registration import Registration, check_possible
+from functions.send_handler.registration import Registration, begin_problem
 from functions.send_handler.request_once import PartlyExecuted
 from functions.send_handler.send_records import (
     ANONYMOUS,
@@ -39,7 +39,7 @@ from masscomm.kafka.producer import Headers, Producer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import RECIPIENTS, SENDS_ACCEPTED
 from masscomm.stores.audit_log.port import AuditLog, record_or_log
-from masscomm.stores.sends.port import OtherSend, check_part, place_part
+from masscomm.stores.sends.port import FoundPart, OtherSend, find_part, place_part
 from masscomm.texts import Text
 
 logger = logs.logger("send_handler")
@@ -99,33 +99,32 @@ class RequestSend:
     # The number of recipients in each chunk of a new send.
     chunk_size: int = CHUNK_SIZE
 
-    def identify(self, send: SendRequest) -> SendIdentity:
-        """Return the identity of a new send. Raises the errors of check_possible."""
-        identity = self.new_identity() if send.send_id is None else replace(self.new_identity(), send_id=send.send_id)
-        check_possible(send, identity.requested_at_ms, self.registration.sends)
-        return identity
+    def identify(self, send: SendRequest) -> tuple[SendIdentity, Problem | None]:
+        """Return the identity of a new send, and the problem of one that may no longer begin."""
+        identity = self.new_identity(send.send_id)
+        return identity, begin_problem(send, identity.requested_at_ms, self.registration.sends)
 
-    def check_id(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> None:
-        """Check that a send may have the id that its caller chose. Nothing is stored: a request that is refused
-        afterwards leaves the id free.
+    def find_part(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> FoundPart | None:
+        """Return what is registered under the id that the caller of a send chose; None if the service makes the id.
+        Nothing is stored: a request that is refused afterwards leaves the id free.
 
         Raises Problem with status 409 if the id belongs to another send, and Retry or Stop from the register.
         """
         if send.send_id is None:
-            return
-        sends = self.registration.sends
+            return None
+        wanted = _described(send, identity, caller)
         with _other_send():
-            if (stored := sends.find(send.send_id)) is not None:
-                part = sends.part(send.send_id, send.part_index)
-                check_part(stored, _described(send, identity, caller), part, send.part_digest)
+            return find_part(self.registration.sends, wanted, send.part_index, send.part_digest)
 
-    def placed(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> SendIdentity:
+    def placed(
+        self, send: SendRequest, identity: SendIdentity, caller: Caller, found: FoundPart | None
+    ) -> SendIdentity:
         """Return the identity of a part of a send whose id the caller chose, which is the same for each repetition; of
         another send the given one.
 
-        Raises the errors of `check_id`.
+        Raises the errors of `find_part`.
         """
-        if send.send_id is None:
+        if found is None:
             return identity
         with _other_send():
             stored, part = place_part(
@@ -134,6 +133,7 @@ class RequestSend:
                 send.part_index,
                 send.part_digest,
                 lambda size: count_chunks(send, size),
+                found,
             )
         return replace(
             identity,
@@ -147,9 +147,11 @@ class RequestSend:
             is_produced=part.is_produced,
         )
 
-    def new_identity(self) -> SendIdentity:
-        """Return an identity with a new id and the present time."""
-        return SendIdentity(send_id=str(uuid4()), requested_at_ms=self.clock.now_ms(), chunk_size=self.chunk_size)
+    def new_identity(self, send_id: str | None = None) -> SendIdentity:
+        """Return an identity with the present time and a new id, if none is given."""
+        return SendIdentity(
+            send_id=send_id or str(uuid4()), requested_at_ms=self.clock.now_ms(), chunk_size=self.chunk_size
+        )
 
     def produce(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> Accepted:
         """Produce the chunks of a send to send.api, and return when the broker has all of them.
@@ -241,12 +243,14 @@ class RequestSend:
         added to `errors`.
         """
         if send.audience is not None:
-            self._queue_audience(send, send.audience, identity, caller, headers, errors)
+            value = self._audience_record(send, send.audience, identity, caller)
+            self.producer.produce(topics.AUDIENCE, identity.send_id.encode(), value, headers, _collect(errors))
             return 1
         topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
         chunks = list(chunks_of(send, identity.chunk_size))
+        count = identity.chunk_count or len(chunks)
         encoded = [
-            self._encoded(send, identity, caller, topic, index, identity.chunk_count or len(chunks), chunk)
+            self.codec.encode(topic, "SendRequested", record_of(send, identity, caller, index, count, chunk).to_avro())
             for index, chunk in enumerate(chunks, identity.first_chunk)
         ]
         for index, value in enumerate(encoded, identity.first_chunk):
@@ -254,16 +258,10 @@ class RequestSend:
             self.producer.produce(topic, key, value, headers, _collect(errors))
         return len(chunks)
 
-    def _queue_audience(
-        self,
-        send: SendRequest,
-        audience: Mapping[str, Any],
-        identity: SendIdentity,
-        caller: Caller,
-        headers: Headers,
-        errors: list[Exception],
-    ) -> None:
-        """Queue the send for the function audience_expander, which produces its chunks."""
+    def _audience_record(
+        self, send: SendRequest, audience: Mapping[str, Any], identity: SendIdentity, caller: Caller
+    ) -> bytes:
+        """Return the record of the send for the function audience_expander, which produces its chunks."""
         record = AudienceRequested(
             send_id=identity.send_id,
             club_id=send.club_id,
@@ -274,21 +272,7 @@ class RequestSend:
             key_id=None if caller.recipients_a_day is None else caller.counted_under,
             recipients_a_day=caller.recipients_a_day,
         )
-        value = self.codec.encode(topics.AUDIENCE, "AudienceRequested", record.to_avro())
-        self.producer.produce(topics.AUDIENCE, identity.send_id.encode(), value, headers, _collect(errors))
-
-    def _encoded(
-        self,
-        send: SendRequest,
-        identity: SendIdentity,
-        caller: Caller,
-        topic: str,
-        index: int,
-        count: int,
-        users: Sequence[int],
-    ) -> bytes:
-        record = record_of(send, identity, caller, index, count, users)
-        return self.codec.encode(topic, "SendRequested", record.to_avro())
+        return self.codec.encode(topics.AUDIENCE, "AudienceRequested", record.to_avro())
 
 
 def _described(send: SendRequest, identity: SendIdentity, caller: Caller) -> Send:

@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from itertools import batched
 
 from functions.send_handler.send_request import SendRequest, bytes_of
+from masscomm.domain.key_limits import RECIPIENTS
 from masscomm.domain.limits import CHUNK_RECIPIENT_DATA_BYTES, CHUNK_SIZE
 from masscomm.domain.records import SendRequested
 from masscomm.domain.sends import Send
+from masscomm.errors import Stop
+from masscomm.http.rate_limits import maximum_of
+from masscomm.http.rest import Request
 from masscomm.observability import traces
 
 # In a record, the position of each recipient is added, with at most four digits.
@@ -27,6 +31,21 @@ class Caller:
     recipients_a_day: int | None = None
     # Whether the API key sends to simulator recipients only.
     is_test: bool = False
+
+    @classmethod
+    def of(cls, request: Request) -> "Caller":
+        """Return the caller of a request. Raises Stop if the authorizer's context is malformed."""
+        recipients_a_day = maximum_of(request.authorizer, RECIPIENTS)
+        if recipients_a_day is not None and not request.counted_under:
+            raise Stop("the authorizer's context has a limit and no principal")
+        return cls(
+            principal=request.principal,
+            counted_under=request.counted_under,
+            # The trace of the caller, if the request has valid trace headers.
+            trace=traces.parse(request.header(traces.PARENT), request.header(traces.STATE)),
+            recipients_a_day=recipients_a_day,
+            is_test=request.is_test,
+        )
 
 
 ANONYMOUS = Caller()

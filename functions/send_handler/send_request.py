@@ -46,6 +46,7 @@ from masscomm.http.body import read_object
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import JSON, Request
 from masscomm.http.scopes import Scope
+from masscomm.http.single_users import check_named_users
 from masscomm.http.tenant import Clubs
 from masscomm.texts import CodedText, Text
 
@@ -146,10 +147,6 @@ class ContentRequest(BaseModel):
         return [(self.club_id, self.template or self.type, channel) for channel in channels]
 
 
-class _NotGiven(list[int]):
-    """The default of to_users, which no request can contain."""
-
-
 class SendRequest(ContentRequest):
     """The body of a request to POST /v1/sends."""
 
@@ -158,9 +155,7 @@ class SendRequest(ContentRequest):
         dict[str, Any] | None,
         Field(description="Users of the club by conditions (docs/audiences.md), instead of to_users."),
     ] = None
-    to_users: Annotated[
-        list[UserId], _entries("to_users", min_length=1, default_factory=_NotGiven, validate_default=True)
-    ]
+    to_users: Annotated[list[UserId], _entries("to_users", min_length=1, default_factory=list)]
     recipient_data: Annotated[
         dict[str, Variables],
         Field(
@@ -209,12 +204,7 @@ class SendRequest(ContentRequest):
     @field_validator("to_users", mode="wrap")
     @classmethod
     def _or_audience(cls, value: Any, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> list[int]:
-        has_audience = info.data.get("audience") is not None
-        if isinstance(value, _NotGiven):
-            if not has_audience and "audience" in info.data:
-                raise field_problem(Text.FIELD_REQUIRED)
-            return []
-        if has_audience:
+        if info.data.get("audience") is not None:
             raise field_problem(Text.AUDIENCE_AND_USERS)
         users: list[int] = validate(value)
         return users
@@ -257,6 +247,12 @@ class SendRequest(ContentRequest):
     def variable_names(self) -> list[str]:
         """Return the names in the data of the send and of its recipients."""
         return list(dict.fromkeys([*self.data, *(name for own in self.recipient_data.values() for name in own)]))
+
+
+class _UserSend(SendRequest):
+    """A send without an audience."""
+
+    to_users: Annotated[list[UserId], _entries("to_users", min_length=1)]
 
 
 def _digest(value: Any) -> str:
@@ -309,6 +305,8 @@ def parse_request(document: Any, clock: Clock, model: "type[SendRequest]" = Send
     """
     errors: list[FieldError] = []
     wrong: set[str] = set()
+    if model is SendRequest and isinstance(document, Mapping) and document.get("audience") is None:
+        model = _UserSend
     try:
         send = model.model_validate(document)
     except ValidationError as error:
@@ -405,13 +403,13 @@ def invalid_fields(error: ValidationError, model: type[BaseModel]) -> Problem:
     return invalid(_field_errors(_details(error), model))
 
 
-def check_times(send: SendRequest, now_ms: int) -> None:
-    """Check the times of a send. Raises Problem with status 400 if the send has expired, or if its send_at is past, too
-    far ahead or not before expires_at.
+def time_problem(send: SendRequest, now_ms: int) -> Problem | None:
+    """Return the problem with status 400 of a send that has expired, or whose send_at is past, too far ahead or not
+    before expires_at; None if its times are valid.
     """
     times = {"expires_at": send.expires_at_ms, "send_at": send.send_at_ms}
-    if errors := _time_errors(times, send.send_at_local, now_ms):
-        raise invalid(errors)
+    errors = _time_errors(times, send.send_at_local, now_ms)
+    return invalid(errors) if errors else None
 
 
 def _details(error: ValidationError) -> list[ErrorDetails]:
@@ -452,7 +450,7 @@ def check_tenant(send: ContentRequest, clubs: Clubs) -> None:
         raise Problem(403, Text.SENDING_NOT_PERMITTED.filled(), errors=[FieldError("club_id", message)])
 
 
-def check_simulated(send: SendRequest) -> None:
+def _check_simulated(send: SendRequest) -> None:
     """Check that all recipients of a test key's send are simulator recipients; an audience is replaced by them. Raises
     Problem with status 403 that names the others, at most 20.
     """
@@ -463,7 +461,7 @@ def check_simulated(send: SendRequest) -> None:
         raise Problem(403, Text.TEST_KEY_RECIPIENTS.filled(), errors=errors)
 
 
-def scopes_needed(send: SendRequest) -> list[Scope]:
+def _scopes_needed(send: SendRequest) -> list[Scope]:
     """Return the scopes that a request needs in addition to that of its route."""
     needed = [Scope.SEND_CRITICAL] if send.priority == Lane.CRITICAL else []
     if category(send.type).mandatory:  # guard: scopes.mandatory
@@ -474,6 +472,17 @@ def scopes_needed(send: SendRequest) -> list[Scope]:
     ):  # guard: scopes.own_words
         needed.append(Scope.SEND_CONTENT)
     return needed
+
+
+def check_permitted(request: Request, send: SendRequest) -> None:
+    """Check that the caller may request a send. Raises Problem with status 403."""
+    check_tenant(send, request.clubs)
+    if request.is_test:
+        _check_simulated(send)
+    for scope in _scopes_needed(send):
+        request.require(scope)
+    if send.audience is not None and send.audience.get("except_users"):
+        check_named_users(request.scopes, "audience.except_users")
 
 
 def _time_errors(times: Mapping[str, int | None], send_at_local: object, now_ms: int) -> list[FieldError]:

@@ -15,9 +15,12 @@ from masscomm.observability import logs
 from masscomm.texts import Text
 
 if TYPE_CHECKING:
-    from masscomm.rendering.templates import TemplateCache
+    from masscomm.http.unused_content import ContentChecks
 
 logger = logs.logger("send_handler")
+
+# A look-up; None: it was left out.
+type LookUp = Future[list[FieldError]] | None
 
 
 class SendWarnings:
@@ -25,16 +28,17 @@ class SendWarnings:
     without its warnings, and a send whose template cannot be looked up is accepted.
 
     Args:
-        templates: Returns the cache of templates. It is called by one thread only.
+        checks: Returns the checks of content. It is called by one thread only, and builds them at the first call: a
+            cold start does not import the compiler before the first send is on its way.
     """
 
-    def __init__(self, templates: "Callable[[], TemplateCache]") -> None:
-        self._templates = templates
+    def __init__(self, checks: "Callable[[], ContentChecks]") -> None:
+        self._checks = checks
         self._pool = ThreadPoolExecutor(1)
-        self._last: Future[list[FieldError]] | None = None
+        self._last: LookUp = None
 
-    def begin(self, send: SendRequest) -> Callable[[], Sequence[FieldError]]:
-        """Begin to look up the templates of a send. Returns a function that waits for the warnings."""
+    def begin(self, send: SendRequest) -> LookUp:
+        """Begin to look up the warnings of a send."""
         return self._begin(self._warnings, send)
 
     def check_template(self, send: SendRequest) -> None:
@@ -43,36 +47,28 @@ class SendWarnings:
         """
         if send.template is None or send.data.keys() >= LITERAL:
             return
-        if errors := self._begin(self._missing, send)():  # guard: templates.unknown_template
+        if errors := result_of(self._begin(self._missing, send)):  # guard: templates.unknown_template
             raise invalid(errors)
 
-    def _begin(
-        self, look_up: Callable[[SendRequest], list[FieldError]], send: SendRequest
-    ) -> Callable[[], Sequence[FieldError]]:
+    def _begin(self, look_up: Callable[[SendRequest], list[FieldError]], send: SendRequest) -> LookUp:
         # While the directory hangs, only the first request waits for it.
         if self._last is not None and not self._last.done():  # guard: templates.warnings_do_not_queue
-            return tuple
-        self._last = found = self._pool.submit(look_up, send)
-        return lambda: _result(found)
+            return None
+        self._last = self._pool.submit(look_up, send)
+        return self._last
 
     def _missing(self, send: SendRequest) -> list[FieldError]:
-        if any(self._templates().load(send.template_keys()).values()):
-            return []
-        return [FieldError("template", Text.TEMPLATE_UNKNOWN.filled())]
+        found = self._checks().has_template(send.template_keys())
+        return [] if found else [FieldError("template", Text.TEMPLATE_UNKNOWN.filled())]
 
     def _warnings(self, send: SendRequest) -> list[FieldError]:
-        # A cold start does not import the compiler before the first send is on its way.
-        from masscomm.http.unused_content import unused_content
-
-        found = self._templates().load(send.template_keys())
-        return unused_content(
-            send.content(), {key[2]: templates for key, templates in found.items()}, send.variable_names
-        )
+        return self._checks().unused(send.content(), send.template_keys(), send.variable_names)
 
 
-def _result(found: "Future[list[FieldError]]") -> Sequence[FieldError]:
+def result_of(look_up: LookUp) -> Sequence[FieldError]:
+    """Wait for the result of a look-up."""
     try:
-        return found.result(WARNINGS_S)
+        return () if look_up is None else look_up.result(WARNINGS_S)
     except (MasscommError, NotDone) as error:
         logger.warning("the send is accepted without warnings", error=repr(error))
     except Exception:

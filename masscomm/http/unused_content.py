@@ -1,6 +1,7 @@
 """Finds the content of a send that its templates do not use, and the templates that it lacks."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from masscomm.domain.channels import CHANNELS, LITERAL
 from masscomm.domain.limits import WARNING_STEPS
@@ -8,10 +9,26 @@ from masscomm.domain.records import ContentFields
 from masscomm.domain.users import Template
 from masscomm.http.problem import FieldError
 from masscomm.rendering.compiler import DEFAULT_LOCALE, RenderError, Steps
-from masscomm.rendering.templates import by_locale, choose, fields_of, literal_fields
+from masscomm.rendering.templates import Key, TemplateCache, by_locale, choose, fields_of, literal_fields
 from masscomm.texts import CodedText, Text
 
 _MOST, _LONGEST = 20, 300
+
+
+@dataclass(frozen=True)
+class ContentChecks:
+    """Compares the content of sends with their templates, which a cache keeps."""
+
+    templates: TemplateCache
+
+    def has_template(self, keys: Sequence[Key]) -> bool:
+        """Return whether one of the templates exists. Raises the errors of the directory."""
+        return any(self.templates.load(keys).values())
+
+    def unused(self, content: ContentFields, keys: Sequence[Key], names: Sequence[str]) -> list[FieldError]:
+        """Return the warnings of `unused_content`. Raises the errors of the directory."""
+        by_channel = {key[2]: templates for key, templates in self.templates.load(keys).items()}
+        return unused_content(content, by_channel, names)
 
 
 def unused_content(

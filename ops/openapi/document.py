@@ -15,6 +15,7 @@ from functions.metrics_handler import handler as metrics_handler
 from functions.operations_handler import handler as operations_handler
 from functions.preferences_handler import handler as preferences_handler
 from functions.send_handler import handler as send_handler
+from functions.send_handler import previews
 from functions.sends_api import handler as sends_api_handler
 from masscomm.http.problem import CONTENT_TYPE, ProblemBody
 from masscomm.http.rate_limits import POLICY, REMAINING
@@ -29,6 +30,7 @@ from ops.openapi.parameters import IN_PATH
 # The APIs of the functions with routes, and the descriptions of their routes.
 APIS: tuple[Api, ...] = (
     send_handler.api,
+    previews.api,
     audiences_handler.api,
     metrics_handler.api,
     sends_api_handler.api,

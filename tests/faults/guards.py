@@ -997,7 +997,7 @@ MUTANTS = (
     Mutant(
         "idempotency.claimed_send",
         "Each attempt of a request produces the send of the first one.",
-        Becomes("keyed.identify()"),
+        Becomes("new"),
         cell="send_handler killed between chunks, request repeated with its key",
     ),
     Mutant("idempotency.in_progress", "One attempt at a time executes a request.", Never()),
@@ -1029,7 +1029,7 @@ MUTANTS = (
     Mutant(
         "idempotency.stored_results",
         "A repeated batch gets the first results, whoever repeats it.",
-        Becomes("json.dumps(batch.body(answer.identity), ensure_ascii=False)"),
+        Becomes("json.dumps(batch.body(identity), ensure_ascii=False)"),
     ),
     Mutant("idempotency.partly_refused", "The key of a request with a part on Kafka stays bound.", Becomes("Problem")),
     Mutant("named_sends.other_content", "Other content under the id of a send is refused.", Never()),
@@ -1170,7 +1170,7 @@ MUTANTS = (
     Mutant(
         "limits.recipients_of_a_part",
         "Recipients are counted although others under the same id were counted.",
-        Becomes("None if key is None and send.send_id is None else identity.send_id"),
+        Becomes("None if is_new else identity.send_id"),
     ),
     Mutant(
         "limits.recipients_of_a_send",

@@ -130,7 +130,10 @@ class Path(Chain):
         try:
             with logs.about():
                 send = parse_request(request, self.clock)
-                self.handler.produce(send, self.handler.identify(send))
+                identity, refused = self.handler.identify(send)
+                if refused is not None:
+                    raise refused
+                self.handler.produce(send, identity)
         except Problem as problem:
             if problem.status != 400:
                 raise

@@ -18,7 +18,7 @@ import pytest
 
 from functions.metrics_handler import handler as metrics_handler
 from functions.operations_handler import handler as operations_handler
-from functions.send_handler import handler as send_handler
+from functions.send_handler import previews
 from functions.sends_api import handler as sends_api
 from masscomm.domain.grains import Grain
 from masscomm.domain.limits import LARGE_BODY, MAX_RECIPIENTS
@@ -177,7 +177,7 @@ def _metrics() -> Iterator[Ask]:
     yield Ask("GET", "/v1/sends/{send_id}/recipients", parameters={"limit": 1_000})
     yield Ask("GET", "/v1/users/{user_id}/notifications", parameters={"limit": 1_000})
     yield Ask("GET", "/v1/audit", parameters={"limit": 200, "club_id": 1})
-    directory: Any = send_handler.directory()
+    directory: Any = previews.dry_runs().directory
     slow = "{{ ('" + "a " * 9_000 + "') | title | length }}"
     directory.put(*(Template(2_000 + number, 1, f"t{number}", "push", "en", slow, slow) for number in range(100)))
     directory.list_templates = Replaying(directory).list_templates
@@ -238,7 +238,7 @@ def _sends() -> Iterator[Ask]:
     slow = "{{ (data.x | title | length) if user.locale }}"
     draft = dict.fromkeys(("title", "body", "html"), slow * 50)
     yield post("/v1/previews", {"type": "news", "club_id": 1, "draft": draft, "data": {"x": "a " * 40_000}})
-    directory: Any = send_handler.dry_runs().directory
+    directory: Any = previews.dry_runs().directory
     directory.put(*(User(user_id=user, club_id=1, email=f"{user}@a.example") for user in range(1, 1_001)))
     directory.put(
         *(

@@ -15,6 +15,7 @@ from functions.metrics_handler import handler as metrics_handler
 from functions.operations_handler import handler as operations_handler
 from functions.preferences_handler import handler as preferences_handler
 from functions.send_handler import handler as send_handler
+from functions.send_handler import previews
 from functions.sends_api import handler as sends_api
 from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
@@ -46,6 +47,7 @@ FUNCTIONS = Path(__file__).parents[2] / "functions" / "functions.yaml"
 HANDLERS: tuple[ModuleType, ...] = (
     metrics_handler,
     send_handler,
+    previews,
     sends_api,
     preferences_handler,
     operations_handler,
@@ -116,17 +118,18 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
         Template(1, CLUB, "canary", "push", "en", "canary", "{{ user.first_name }}"),
         Template(2, None, "news", "push", "en", "News", "Hello"),
     )
-    monkeypatch.setattr(send_handler, "directory", lambda: directory)
+    monkeypatch.setattr(previews, "directory", lambda: directory)
     requests = send_api_use_cases(chain, InMemoryIdempotencyKeys(), directory=directory)
     monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
     forecasts = dry_runs(clock, directory)
-    monkeypatch.setattr(send_handler, "dry_runs", lambda: forecasts)
+    monkeypatch.setattr(previews, "dry_runs", lambda: forecasts)
     people = InMemoryDirectory()
     people.put(User(user_id=7, club_id=CLUB))
     preferences = change_preferences(chain, people)
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
     costly = CostlyRequests(slots=InMemoryRequestSlots(), clock=clock)
     monkeypatch.setattr(send_handler, "costly", lambda: costly)
+    monkeypatch.setattr(previews, "costly", lambda: costly)
     counts = CountAudience(directory=directory)
     monkeypatch.setattr(audiences, "bootstrap", lambda: counts)
     monkeypatch.setattr(audiences, "costly", lambda: costly)
@@ -284,11 +287,11 @@ def test_the_audit_log_of_another_tenant_is_refused() -> None:
 
 def test_templates_of_another_tenant_are_not_listed() -> None:
     other = EVERY_SCOPE | {"club_ids": str(OTHER)}
-    status, _, body = asked(send_handler, "GET", "/v1/templates", other)
+    status, _, body = asked(previews, "GET", "/v1/templates", other)
     assert (status, [row["id"] for row in json.loads(body)["rows"]]) == (200, [2])
     event = get("/v1/templates", club_id=[str(CLUB)])
     event["requestContext"]["authorizer"] = other
-    answer = send_handler.handler(event, lambda_context())
+    answer = previews.handler(event, lambda_context())
     assert answer["statusCode"] == 403
     assert "canary" not in answer["body"]
 
@@ -298,7 +301,7 @@ def previewed(club_id: int, authorizer: dict[str, str], **values: object) -> tup
     event["httpMethod"] = event["requestContext"]["httpMethod"] = "POST"
     event["body"] = json.dumps({"type": "canary", "club_id": club_id, "channels": ["push"], **values})
     event["requestContext"]["authorizer"] = authorizer
-    answer = send_handler.handler(event, lambda_context())
+    answer = previews.handler(event, lambda_context())
     return answer["statusCode"], answer["body"]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from masscomm.domain.records import BuildRequested, DeliveryRequested, RecheckRequested
-from masscomm.domain.sends import Expansion, Part, Parts, Send, SendControl, SendKey
+from masscomm.domain.sends import Expansion, Part, Send, SendControl, SendKey
 from masscomm.errors import MasscommError, Retry
 
 # The attempts to store a change while other requests change the same send.
@@ -168,21 +168,36 @@ class OtherSend(Exception):
     """The id belongs to another send, or the part has other recipients."""
 
 
-def check_part(stored: Send, wanted: Send, part: Part | None, digest: str) -> Parts:
-    """Return the parts of the send that is stored under the id of a part. Raises OtherSend as `place_part`."""
-    parts, own = stored.parts, wanted.parts
+class FoundPart(NamedTuple):
+    """What is registered under the id of a part."""
+
+    send: Send | None
+    part: Part | None
+
+
+def find_part(sends: Sends, wanted: Send, index: int, digest: str) -> FoundPart:
+    """Return the send and the part that are registered under the id of a part. Raises OtherSend as `place_part`."""
+    send_id = wanted.key.send_id
+    if (stored := sends.find(send_id)) is None:
+        return FoundPart(None, None)
+    parts, own, part = stored.parts, wanted.parts, sends.part(send_id, index)
     if parts is None or own is None or not stored.is_same(wanted):  # guard: named_sends.other_send
-        raise OtherSend(wanted.key.send_id)
+        raise OtherSend(send_id)
     # guard: named_sends.other_content
     if (parts.count, stored.expires_at_ms) != (own.count, wanted.expires_at_ms):
-        raise OtherSend(wanted.key.send_id)
+        raise OtherSend(send_id)
     if part is not None and part.digest != digest:  # guard: named_sends.other_recipients
-        raise OtherSend(wanted.key.send_id)
-    return parts
+        raise OtherSend(send_id)
+    return FoundPart(stored, part)
 
 
 def place_part(
-    sends: Sends, wanted: Send, index: int, digest: str, chunks_of: Callable[[int], int]
+    sends: Sends,
+    wanted: Send,
+    index: int,
+    digest: str,
+    chunks_of: Callable[[int], int],
+    found: FoundPart | None = None,
 ) -> tuple[Send, Part]:
     """Register a part of a send whose id the caller chose. Return the send and the part, which are the same for each
     repetition. A send of which only some parts are registered has the users of these parts.
@@ -193,16 +208,17 @@ def place_part(
         index: The index of the part.
         digest: The digest of the part's recipients.
         chunks_of: Returns the number of the part's records for a number of recipients in each of them.
+        found: What `find_part` returned for them; None: it is read.
 
     Raises:
         OtherSend: The id belongs to another send, or the part has other recipients.
         Retry: Other requests keep registering parts.
     """
     for _ in range(_CHANGE_ATTEMPTS):
-        before = sends.find(wanted.key.send_id)
-        part = None if before is None else sends.part(wanted.key.send_id, index)
+        before, part = found or find_part(sends, wanted, index, digest)
         send = before or replace(wanted, users=None if wanted.users is None else 0)
-        parts = check_part(send, wanted, part, digest)
+        if (parts := send.parts) is None:
+            raise OtherSend(wanted.key.send_id)
         if part is not None:
             return send, part
         first, chunks = parts.chunks, chunks_of(parts.chunk_size)
@@ -217,6 +233,7 @@ def place_part(
         )
         if sends.add_part(send, before, index, part):
             return send, part
+        found = None  # Another request has registered a part meanwhile.
     raise Retry("other requests keep registering parts of the send")
 
 

@@ -18,7 +18,7 @@ from playwright.sync_api import Page, expect
 
 from functions.metrics_handler import handler as metrics_handler
 from functions.operations_handler import handler as operations_handler
-from functions.send_handler import handler as send_handler
+from functions.send_handler import previews
 from functions.sends_api import handler as sends_api
 from local.devstack.services.lambda_host import CONSOLE
 from masscomm.clock import SystemClock
@@ -151,7 +151,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
     audit_log = operations_handler.audit_route().audit_log
     cases = sends_api.use_cases(store, clock, grace, waiting, register, InMemoryDelayStore(), audit_log)
     monkeypatch.setattr(sends_api, "bootstrap", lambda: cases)
-    directory = send_handler.directory()
+    directory = previews.dry_runs().directory
     assert isinstance(directory, InMemoryDirectory)
     directory.put(*_people())
     return store

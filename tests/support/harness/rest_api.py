@@ -20,6 +20,7 @@ from functions.metrics_handler import handler as metrics_handler
 from functions.preferences_handler import handler as preferences_handler
 from functions.preferences_handler.unsubscribe import Unsubscribe
 from functions.send_handler import handler as send_handler
+from functions.send_handler import previews
 from functions.sends_api import handler as sends_api
 from local.emulators.gateway import Gateway, Route
 from local.emulators.sign_in import SignIn
@@ -111,11 +112,11 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
         User(user_id=42, club_id=1, first_name="Ada", email="ada@club.example"),
         Template(1001, 1, "match_reminder", "push", "de", "{{ data.opponent }}", "{{ data.kick_off }}"),
     )
-    monkeypatch.setattr(send_handler, "directory", lambda: directory)
+    monkeypatch.setattr(previews, "directory", lambda: directory)
     requests = use_cases(chain, InMemoryIdempotencyKeys(), directory=directory)
     monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
     forecasts = dry_runs(chain.clock, directory)
-    monkeypatch.setattr(send_handler, "dry_runs", lambda: forecasts)
+    monkeypatch.setattr(previews, "dry_runs", lambda: forecasts)
     preferences = change_preferences(chain, directory)
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
     keys = SigningKeys(read=lambda: SIGNING_KEYS, clock=clock)
@@ -128,6 +129,7 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
     monkeypatch.setattr(preferences_handler, "unsubscribe", lambda: pages)
     costly = CostlyRequests(slots=InMemoryRequestSlots(), clock=clock)
     monkeypatch.setattr(send_handler, "costly", lambda: costly)
+    monkeypatch.setattr(previews, "costly", lambda: costly)
     counting = CountAudience(directory=directory)
     monkeypatch.setattr(audiences, "bootstrap", lambda: counting)
     monkeypatch.setattr(audiences, "costly", lambda: costly)

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from functions.send_handler import handler as module
+from functions.send_handler import previews
 from functions.send_handler.dry_run import DryRunSend
 from functions.send_handler.registration import Registration
 from functions.send_handler.request_once import RequestOnce
@@ -14,6 +15,7 @@ from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.directory.port import Directory
 from masscomm.domain.records import SendRequested
 from masscomm.http.rate_limits import RateLimiter
+from masscomm.http.unused_content import ContentChecks
 from masscomm.kafka import topics
 from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.rendering.templates import TemplateCache
@@ -53,7 +55,7 @@ def use_cases(
     return module.UseCases(
         requests=requests,
         once=RequestOnce(keys=keys, clock=chain.clock),
-        warnings=SendWarnings(lambda: templates),
+        warnings=SendWarnings(lambda: ContentChecks(templates)),
     )
 
 
@@ -77,10 +79,11 @@ class SendApi(Chain):
         self.usage = InMemoryKeyUsage()
         limiter = RateLimiter(usage=self.usage, clock=self.clock)
         monkeypatch.setattr(module, "bootstrap", lambda: self.use_cases)
-        monkeypatch.setattr(module, "dry_runs", lambda: self.dry_runs)
+        monkeypatch.setattr(previews, "dry_runs", lambda: self.dry_runs)
         costly = CostlyRequests(slots=self.slots, clock=self.clock)
-        monkeypatch.setattr(module, "costly", lambda: costly)
-        monkeypatch.setattr(module.api, "_limiter", lambda: limiter)
+        for each in (module, previews):
+            monkeypatch.setattr(each, "costly", lambda: costly)
+            monkeypatch.setattr(each.api, "_limiter", lambda: limiter)
 
     def call(
         self,
@@ -114,7 +117,8 @@ class SendApi(Chain):
             "body": body,
             "isBase64Encoded": is_base64,
         }
-        answer = module.handler(event, Context(self.clock, TIMEOUT_S))
+        serving = module if (method, path) in module.api.routes else previews
+        answer = serving.handler(event, Context(self.clock, TIMEOUT_S))
         answered = {name: values[0] for name, values in answer["multiValueHeaders"].items()}
         return answer["statusCode"], json.loads(answer["body"]), answered
 

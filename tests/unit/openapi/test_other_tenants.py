@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from functions.operations_handler import handler as operations_handler
-from functions.send_handler import handler as send_handler
+from functions.send_handler import previews
 from functions.sends_api import handler as sends_api
 from masscomm.domain.users import Template
 from masscomm.http import cursor
@@ -145,7 +145,7 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     deliveries: Any = operations.webhooks.deliveries
     (delivery,) = list(deliveries.stored.values())
     deliveries.add(replace(delivery, event_id=f"evt_{'8' * 32}"))
-    templates: Any = send_handler.directory()
+    templates: Any = previews.dry_runs().directory
     templates.put(Template(1002, 1, "match_reminder", "push", "en", "a", "b"))
     assert send_id
     return chain

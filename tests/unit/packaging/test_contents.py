@@ -20,7 +20,7 @@ DIRECT = {
     "key_revocation": _CHAIN | {"boto3"},
     "operations_handler": _CHAIN | {"boto3"},
     "preference_checker": _CHAIN | {"tzdata"},
-    "previews": _CHAIN | {"babel", "jinja2", "pydantic", "pydantic-core", "regex", "tzdata"},
+    "previews": _CHAIN - {"fastavro"} | {"babel", "jinja2", "pydantic", "pydantic-core", "regex", "tzdata"},
     "preferences_handler": _CHAIN | {"tzdata"},
     "receipts": _CHAIN,
     "scheduler": _CHAIN,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from functions.send_handler import handler
+from functions.send_handler import previews
 from masscomm.domain.limits import RECORD_STEPS
 from masscomm.domain.users import Template, User
 from masscomm.errors import Retry
@@ -25,7 +25,7 @@ HTML = "<p>{{ user.first_name }} & {{ data.opponent }}</p>"
 def api(monkeypatch: pytest.MonkeyPatch) -> SendApi:
     api = SendApi(monkeypatch)
     api.directory.ready = True
-    monkeypatch.setattr(handler, "directory", lambda: api.directory)
+    monkeypatch.setattr(previews, "directory", lambda: api.directory)
     api.directory.put(
         User(user_id=1, club_id=7, first_name="<Ada>", email="ada@club.example", attributes={"plan": "gold"}),
         User(user_id=2, club_id=7, locale="de-AT"),
