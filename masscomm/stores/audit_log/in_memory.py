@@ -2,25 +2,21 @@
 
 from masscomm.domain.audit import AuditEntry
 from masscomm.stores.audit_log.port import AuditPage, AuditQuery
+from masscomm.stores.in_memory import InMemoryStore
 
 
-class InMemoryAuditLog:
+class InMemoryAuditLog(InMemoryStore):
     """A log in a list, for unit tests."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.entries: list[AuditEntry] = []
-        # The error to raise, or None.
-        self.failing: BaseException | None = None
 
     def record(self, entry: AuditEntry) -> None:
-        if self.failing is not None:
-            raise self.failing
         if (entry.club_id, entry.at_ms, entry.id) not in {(each.club_id, each.at_ms, each.id) for each in self.entries}:
             self.entries.append(entry)
 
     def page(self, query: AuditQuery) -> AuditPage:
-        if self.failing is not None:
-            raise self.failing
         found = [
             entry
             for entry in sorted(self.entries, key=lambda entry: (entry.at_ms, entry.id), reverse=True)

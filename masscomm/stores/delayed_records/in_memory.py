@@ -2,44 +2,39 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from threading import Lock
 
 from masscomm.domain.sends import SendKey
 from masscomm.domain.time_limits import CLAIM_S
 from masscomm.observability.unreadable_items import UnreadableItem
 from masscomm.stores.delayed_records.port import ControlledSend, DelayedRecord, StoreKey, key_of, unreadable
+from masscomm.stores.in_memory import InMemoryStore
 
 
-class InMemoryDelayStore:
+class InMemoryDelayStore(InMemoryStore):
     """A delay store in a dictionary, for unit tests.
 
     Attributes:
         items: The copies by their keys.
         unreadable: Keys of copies that are read as damaged.
-        failing: An error that every method raises.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.items: dict[StoreKey, DelayedRecord] = {}
         self.unreadable: set[StoreKey] = set()
         self.changed: dict[SendKey, int] = {}
-        self.failing: Exception | None = None
         self._claimed_until: dict[StoreKey, float] = {}
-        self._lock = Lock()
 
     def put(self, item: DelayedRecord, now_ms: int) -> None:
-        self._answer()
         kept = replace(item, due_ms=max(item.due_ms, now_ms))
         self.items.setdefault(key_of(kept), replace(kept, key=key_of(kept)))
 
     def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableItem]:
-        self._answer()
         for key, item in sorted(self.items.items()):
             if item.due_ms <= now_ms and item.critical is critical:
                 yield unreadable(key, "damaged") if key in self.unreadable else item
 
     def claim(self, item: DelayedRecord, now_ms: int) -> bool:
-        self._answer()
         key = item.key or key_of(item)
         with self._lock:
             if key not in self.items or self._claimed_until.get(key, now_ms) > now_ms:
@@ -48,30 +43,21 @@ class InMemoryDelayStore:
             return True
 
     def done(self, item: DelayedRecord) -> None:
-        self._answer()
         key = item.key or key_of(item)
         self.items.pop(key, None)
         self._claimed_until.pop(key, None)
 
     def of_send(self, send: SendKey, delay_reason: str | None = None) -> Iterator[DelayedRecord | UnreadableItem]:
-        self._answer()
         for key, item in sorted(self.items.items()):
             if item.send == send and delay_reason in (None, item.delay_reason):
                 yield unreadable(key, "damaged") if key in self.unreadable else item
 
     def put_controlled(self, controlled: ControlledSend) -> None:
-        self._answer()
         self.changed[controlled.send] = controlled.changed_at_ms
 
     def controlled(self) -> Iterator[ControlledSend | UnreadableItem]:
-        self._answer()
         yield from [ControlledSend(send, changed_at_ms) for send, changed_at_ms in sorted(self.changed.items())]
 
     def done_controlled(self, controlled: ControlledSend) -> None:
-        self._answer()
         if self.changed.get(controlled.send) == controlled.changed_at_ms:
             del self.changed[controlled.send]
-
-    def _answer(self) -> None:
-        if self.failing is not None:
-            raise self.failing

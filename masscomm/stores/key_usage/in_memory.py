@@ -1,23 +1,18 @@
 """The use of API keys in memory, for unit tests; masscomm.http.rate_limits has the interface."""
 
-import threading
-
 from masscomm.domain.key_limits import Use, Window
+from masscomm.stores.in_memory import InMemoryStore
 
 
-class InMemoryKeyUsage:
+class InMemoryKeyUsage(InMemoryStore):
     """A store in a dictionary, for unit tests. Thread-safe."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.used: dict[str, int] = {}
         self.counted: set[str] = set()
-        # The error to raise, or None.
-        self.failing: BaseException | None = None
-        self._lock = threading.Lock()
 
     def take(self, window: Window, amount: int, *, send_id: str | None = None) -> Use:
-        if self.failing is not None:
-            raise self.failing
         with self._lock:
             used = self.used.get(window.id, 0)
             use = None if send_id is None else window.use_id(amount, send_id)

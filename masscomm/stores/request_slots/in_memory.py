@@ -1,22 +1,19 @@
 """The slots of requests in memory, for unit tests."""
 
-import threading
-
+from masscomm.stores.in_memory import InMemoryStore
 from masscomm.stores.request_slots.port import Kind, Slot
 
 
-class InMemoryRequestSlots:
+class InMemoryRequestSlots(InMemoryStore):
     """A store of slots in a dictionary, for unit tests. Thread-safe."""
 
     def __init__(self) -> None:
+        super().__init__()
         # The taken slots: id → (token, until_ms).
         self.taken: dict[str, tuple[str, int]] = {}
-        self.failing: Exception | None = None
-        self.calls = 0
-        self._lock = threading.Lock()
 
     def take(self, kind: Kind, caller: str, limit: int, *, now_ms: int, until_ms: int) -> Slot | None:
-        with self._answer():
+        with self._lock:
             for number in range(limit):
                 slot = Slot(kind=kind, caller=caller, number=number, token=str(self.calls))
                 _, free_at_ms = self.taken.get(slot.id, ("", 0))
@@ -26,12 +23,6 @@ class InMemoryRequestSlots:
             return None
 
     def free(self, slot: Slot) -> None:
-        with self._answer():
+        with self._lock:
             if self.taken.get(slot.id, ("", 0))[0] == slot.token:
                 del self.taken[slot.id]
-
-    def _answer(self) -> threading.Lock:
-        self.calls += 1
-        if self.failing is not None:
-            raise self.failing
-        return self._lock

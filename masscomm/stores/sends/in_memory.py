@@ -2,31 +2,29 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from threading import RLock
 
 from masscomm.clock import Clock, SystemClock
 from masscomm.domain.sends import Expansion, Part, Send, SendControl, SendKey
 from masscomm.errors import MasscommError
+from masscomm.stores.in_memory import InMemoryStore
 from masscomm.stores.sends.port import Announcement, ExpandedChunk, Position, Progress
 
 
-class InMemorySends:
+class InMemorySends(InMemoryStore, setup=("put", "control")):
     """The register in dictionaries."""
 
     def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__()
         self.sends: dict[str, Send] = {}
         self.parts: dict[tuple[str, int], Part] = {}
         self.recorded: dict[tuple[str, int], ExpandedChunk] = {}
         self.advanced: dict[str, Progress] = {}
         self.changed: dict[SendKey, int] = {}
-        # An error that every call raises; None: calls succeed.
-        self.failing: Exception | None = None
         # The keys of each call of `read`.
         self.reads: list[frozenset[SendKey]] = []
         self._kept_until: dict[str, int] = {}
         self._position: Position | None = None
         self._clock = clock or SystemClock()
-        self._lock = RLock()
 
     def put(self, send: Send) -> None:
         """Store a send as a test needs it."""
@@ -41,7 +39,6 @@ class InMemorySends:
     def read(self, keys: Iterable[SendKey]) -> Mapping[SendKey, Send]:
         asked = frozenset(keys)
         self.reads.append(asked)
-        self._answer()
         return {key: send for key in asked if (send := self._get(key.send_id)) is not None and send.of(key)}
 
     def controls(self, keys: Iterable[SendKey]) -> Mapping[SendKey, SendControl]:
@@ -50,11 +47,9 @@ class InMemorySends:
         return {key: found[key].control if key in found else SendControl(send=key) for key in asked}
 
     def find(self, send_id: str) -> Send | None:
-        self._answer()
         return self._get(send_id)
 
     def register(self, sends: Iterable[Send]) -> Mapping[str, Send | MasscommError]:
-        self._answer()
         found: dict[str, Send | MasscommError] = {}
         with self._lock:
             for send in sends:
@@ -64,11 +59,9 @@ class InMemorySends:
         return found
 
     def part(self, send_id: str, index: int) -> Part | None:
-        self._answer()
         return self.parts.get((send_id, index)) if self._get(send_id) is not None else None
 
     def add_part(self, send: Send, before: Send | None, index: int, part: Part) -> bool:
-        self._answer()
         with self._lock:
             if self._get(send.key.send_id) != before:
                 return False
@@ -77,12 +70,10 @@ class InMemorySends:
         return True
 
     def mark_produced(self, send: Send, index: int) -> None:
-        self._answer()
         key = (send.key.send_id, index)
         self.parts[key] = self.parts[key]._replace(is_produced=True)
 
     def change(self, send: Send, before: Send) -> bool:
-        self._answer()
         with self._lock:
             stored = self._get(send.key.send_id) or Send(key=send.key)
             if stored.key != send.key or stored.control.revision != before.control.revision:
@@ -92,7 +83,6 @@ class InMemorySends:
         return True
 
     def end_expansion(self, send: Send, before: Send) -> bool:
-        self._answer()
         with self._lock:
             stored = self._get(send.key.send_id)
             if stored is None or stored.expansion != before.expansion:
@@ -102,33 +92,27 @@ class InMemorySends:
         return True
 
     def record(self, send: Send, index: int, chunk: ExpandedChunk) -> ExpandedChunk:
-        self._answer()
         with self._lock:
             return self.recorded.setdefault((send.key.send_id, index), chunk)
 
     def last(self, send_id: str) -> tuple[int, ExpandedChunk] | None:
-        self._answer()
         indices = [index for each, index in self.recorded if each == send_id]
         return (max(indices), self.recorded[send_id, max(indices)]) if indices else None
 
     def chunks(self, send_id: str, first: int, end: int) -> Iterator[ExpandedChunk]:
         for index in range(first, end):
-            self._answer()
             yield self.recorded[send_id, index]
 
     def records(self, send_id: str, ended: Expansion) -> int:
         return sum(bool(chunk.user_ids) for chunk in self.chunks(send_id, 0, ended.chunks))
 
     def progress(self, send_id: str) -> Progress:
-        self._answer()
         return self.advanced.get(send_id, Progress())
 
     def advance(self, send: Send, progress: Progress) -> None:
-        self._answer()
         self.advanced[send.key.send_id] = progress
 
     def listed(self, club_id: int, *, start_ms: int, before_ms: int) -> Iterator[Send]:
-        self._answer()
         found = [
             send
             for send_id in self.sends
@@ -144,7 +128,6 @@ class InMemorySends:
         self.changed[send] = self._clock.now_ms()
 
     def announced(self) -> Iterator[Announcement]:
-        self._answer()
         with self._lock:
             found = sorted(self.changed.items())
         yield from (Announcement(send, at_ms) for send, at_ms in found)
@@ -164,7 +147,3 @@ class InMemorySends:
         if self._kept_until.get(send_id, 0) <= self._clock.now_ms() // 1000:
             return None
         return self.sends.get(send_id)
-
-    def _answer(self) -> None:
-        if self.failing is not None:
-            raise self.failing

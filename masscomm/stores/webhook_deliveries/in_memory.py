@@ -1,23 +1,23 @@
 """Deliveries of webhooks in memory, for unit tests."""
 
 from collections.abc import Iterator, Sequence
-from threading import Lock
 from uuid import uuid4
 
 from masscomm.domain.webhooks import Delivery, EndpointKey, Event
+from masscomm.stores.in_memory import InMemoryStore
 from masscomm.stores.webhook_deliveries.port import DeliveryPage, Due, Queue
 
 
-class InMemoryWebhookDeliveries:
+class InMemoryWebhookDeliveries(InMemoryStore):
     """A store of deliveries in dictionaries, for unit tests."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.events: dict[str, Event] = {}
         self.stored: dict[tuple[EndpointKey, str], Delivery] = {}
         self.entries: set[tuple[EndpointKey, Due]] = set()
         self._versions: dict[EndpointKey, str] = {}
         self._claims: dict[EndpointKey, int] = {}
-        self._lock = Lock()
 
     def record(self, event: Event) -> Event:
         with self._lock:

@@ -1,21 +1,21 @@
 """Endpoints of webhooks in memory, for unit tests."""
 
 from collections.abc import Iterator, Sequence
-from threading import Lock
 
 from masscomm.domain.webhooks import MAX_ENDPOINTS, Endpoint, EndpointKey
+from masscomm.stores.in_memory import InMemoryStore
 from masscomm.stores.webhook_endpoints.port import CreatedBefore, CreationRequest, TooManyEndpoints
 
 
-class InMemoryWebhookEndpoints:
+class InMemoryWebhookEndpoints(InMemoryStore):
     """A store of endpoints in dictionaries, for unit tests."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.stored: dict[EndpointKey, Endpoint] = {}
         # The clubs that have, or had, an endpoint.
         self.listed: set[int] = set()
         self._requests: dict[tuple[int, str], tuple[CreationRequest, EndpointKey]] = {}
-        self._lock = Lock()
 
     def create(self, endpoint: Endpoint, request: CreationRequest | None = None) -> CreatedBefore | None:
         club_id = endpoint.key.club_id
