@@ -1,15 +1,15 @@
 """`masscomm audience` calls the routes of the API and prints their answers."""
 
 import json
-from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 
 import pytest
-from typer.testing import CliRunner
 
 from cli.audiences import app
 from cli.errors import CommandError
-from tests.support.servers.answering_server import AnsweringServer, answering
+from tests.support.harness.command import output_of
+from tests.support.servers.answering_server import AnsweringServer
 
 COUNTED = {"users": 1_200, "channels": {"push": 1_100, "email": 900}, "examined": 5_000, "complete": True}
 
@@ -18,18 +18,7 @@ def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[str, bytes]:
     return request.path, body
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringServer]:
-    with answering(read) as made:
-        monkeypatch.setenv("MASSCOMM_API_URL", made.url)
-        monkeypatch.setenv("MASSCOMM_API_KEY", "mc_test")
-        yield made
-
-
-def run(*arguments: str) -> str:
-    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.output
+run = partial(output_of, app)
 
 
 def test_condition_and_exceptions_are_sent(server: AnsweringServer) -> None:

@@ -1,15 +1,15 @@
 """`masscomm devices` calls the routes of the API and prints their answers."""
 
 import json
-from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 
 import pytest
-from typer.testing import CliRunner
 
 from cli.devices import app
 from cli.errors import CommandError
-from tests.support.servers.answering_server import AnsweringServer, answering
+from tests.support.harness.command import output_of
+from tests.support.servers.answering_server import AnsweringServer
 
 ROW = {
     "device_id": 420,
@@ -27,18 +27,7 @@ def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[str, str, bytes]
     return request.command, request.path, body
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringServer]:
-    with answering(read) as made:
-        monkeypatch.setenv("MASSCOMM_API_URL", made.url)
-        monkeypatch.setenv("MASSCOMM_API_KEY", "mc_test")
-        yield made
-
-
-def run(*arguments: str) -> str:
-    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.output
+run = partial(output_of, app)
 
 
 def test_disabled_devices_are_listed(server: AnsweringServer) -> None:

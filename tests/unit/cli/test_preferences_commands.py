@@ -1,16 +1,16 @@
 """`masscomm preferences` calls the routes of the API and prints what reaches the user."""
 
 import json
-from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from cli.errors import CommandError
 from cli.preferences import app, body_of
-from tests.support.servers.answering_server import AnsweringServer, answering
+from tests.support.harness.command import output_of
+from tests.support.servers.answering_server import AnsweringServer
 
 FOUND = {
     "user_id": 42,
@@ -27,23 +27,17 @@ FOUND = {
 }
 
 
-def _read(request: BaseHTTPRequestHandler, body: bytes) -> Any:
+def read(request: BaseHTTPRequestHandler, body: bytes) -> Any:
     return request.command, request.path, json.loads(body or b"null")
 
 
+_run = partial(output_of, app)
+
+
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringServer]:
-    with answering(_read) as made:
-        monkeypatch.setenv("MASSCOMM_API_URL", made.url)
-        monkeypatch.setenv("MASSCOMM_API_KEY", "mc_test")
-        made.answers = [(200, json.dumps(FOUND).encode())]
-        yield made
-
-
-def _run(*arguments: str) -> str:
-    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.output
+def server(server: AnsweringServer) -> AnsweringServer:
+    server.answers = [(200, json.dumps(FOUND).encode())]
+    return server
 
 
 def test_preferences_are_shown(server: AnsweringServer) -> None:

@@ -2,13 +2,12 @@
 
 import io
 import json
-from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from cli import sending as send
 from cli.errors import CommandError
@@ -17,7 +16,8 @@ from cli.terminal import Terminal
 from local.devstack.config import StackConfig
 from local.devstack.state import NotRunningError
 from masscomm_client import Client
-from tests.support.servers.answering_server import AnsweringServer, answering
+from tests.support.harness.command import output_of
+from tests.support.servers.answering_server import AnsweringServer
 
 KEY = "mc_test"
 
@@ -26,18 +26,7 @@ def read(request: BaseHTTPRequestHandler, _: bytes) -> tuple[str, str, str | Non
     return request.command, request.path, request.headers.get("x-api-key")
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringServer]:
-    with answering(read) as made:
-        monkeypatch.setenv("MASSCOMM_API_URL", made.url)
-        monkeypatch.setenv("MASSCOMM_API_KEY", KEY)
-        yield made
-
-
-def run(*arguments: str) -> str:
-    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.output
+run = partial(output_of, app)
 
 
 def row(number: int) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """`masscomm template` shows previews and problems, and its exit status says whether there are any."""
 
 import json
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -10,19 +9,11 @@ from typer.testing import CliRunner
 
 from cli.errors import CommandError
 from cli.template import app
-from tests.support.servers.answering_server import AnsweringServer, answering
+from tests.support.servers.answering_server import AnsweringServer
 
 
 def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[str, str, Any]:
     return request.command, request.path, json.loads(body or b"null")
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringServer]:
-    with answering(read) as made:
-        monkeypatch.setenv("MASSCOMM_API_URL", made.url)
-        monkeypatch.setenv("MASSCOMM_API_KEY", "mc_test")
-        yield made
 
 
 def run(*arguments: str) -> tuple[int, str]:
