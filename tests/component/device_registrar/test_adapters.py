@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
@@ -9,17 +9,12 @@ from functions.device_registrar.endpoints import SnsEndpoints
 from functions.device_registrar.token_holders import OpenSearchTokenHolders
 from local.devstack.config import StackConfig
 from local.devstack.provision import create_indices
-from tests.support.contracts.device_registrar import (
-    DeviceStatesContract,
-    Enabled,
-    EndpointsContract,
-    TokenHoldersContract,
-)
+from tests.support.contracts.device_registrar import DeviceStatesContract, SnsEndpointsContract, TokenHoldersContract
 from tests.support.servers.localstack_client import localstack_client
 from tests.support.servers.opensearch_client import TestClient
 
 
-class TestSnsEndpoints(EndpointsContract):
+class TestSnsEndpoints(SnsEndpointsContract):
     @pytest.fixture
     def client(self, localstack: StackConfig) -> SNSClient:
         client: SNSClient = localstack_client(localstack.aws_url, "sns")
@@ -36,24 +31,6 @@ class TestSnsEndpoints(EndpointsContract):
             for platform in ("GCM", "APNS")
         }
         return SnsEndpoints(made, client)
-
-    @pytest.fixture
-    def token(self) -> str:
-        return uuid4().hex
-
-    @pytest.fixture
-    def enabled(self, client: SNSClient) -> Enabled:
-        def ask(arn: str) -> bool | None:
-            try:
-                return client.get_endpoint_attributes(EndpointArn=arn)["Attributes"]["Enabled"] == "true"
-            except client.exceptions.NotFoundException:
-                return None
-
-        return ask
-
-    @pytest.fixture
-    def disable(self, client: SNSClient) -> Callable[[str], None]:
-        return lambda arn: client.set_endpoint_attributes(EndpointArn=arn, Attributes={"Enabled": "false"}) and None
 
 
 @pytest.fixture

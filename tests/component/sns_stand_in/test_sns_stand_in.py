@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -27,7 +27,7 @@ from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
 from masscomm.domain.provider_errors import ApplicationOff, ProviderError, TargetGone, TargetUnknown, Transient
-from tests.support.contracts.device_registrar import Enabled, EndpointsContract
+from tests.support.contracts.device_registrar import SnsEndpointsContract
 from tests.support.contracts.provider import EmailContract, PushContract, PushTargets, message, send
 from tests.support.contracts.provider import publish as contract_publish
 
@@ -192,28 +192,10 @@ def test_throttled_email_is_transient(sns: SnsStandIn) -> None:
     assert refused.value.throttled
 
 
-class TestEndpoints(EndpointsContract):
+class TestEndpoints(SnsEndpointsContract):
     @pytest.fixture
     def endpoints(self, client: SNSClient, applications: dict[str, str]) -> SnsEndpoints:
         return SnsEndpoints(applications, client)
-
-    @pytest.fixture
-    def token(self) -> str:
-        return uuid4().hex
-
-    @pytest.fixture
-    def enabled(self, client: SNSClient) -> Enabled:
-        def ask(arn: str) -> bool | None:
-            try:
-                return client.get_endpoint_attributes(EndpointArn=arn)["Attributes"]["Enabled"] == "true"
-            except client.exceptions.NotFoundException:
-                return None
-
-        return ask
-
-    @pytest.fixture
-    def disable(self, client: SNSClient) -> Callable[[str], None]:
-        return lambda arn: client.set_endpoint_attributes(EndpointArn=arn, Attributes={"Enabled": "false"}) and None
 
 
 @pytest.fixture

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from uuid import uuid4
 
 import pytest
+from mypy_boto3_sns import SNSClient
 
 from functions.device_registrar.device_states import DeviceState, DeviceStates, StatesOfDevice
 from functions.device_registrar.endpoints import Endpoints, InvalidToken
@@ -42,6 +44,28 @@ class EndpointsContract:
     def test_unknown_platform_is_an_error(self, endpoints: Endpoints, token: str) -> None:
         with pytest.raises(InvalidToken):
             endpoints.register("fax", token)
+
+
+class SnsEndpointsContract(EndpointsContract):
+    """The contract on a server of SNS. Subclasses define the fixtures `client` and `endpoints`."""
+
+    @pytest.fixture
+    def token(self) -> str:
+        return uuid4().hex
+
+    @pytest.fixture
+    def enabled(self, client: SNSClient) -> Enabled:
+        def ask(arn: str) -> bool | None:
+            try:
+                return client.get_endpoint_attributes(EndpointArn=arn)["Attributes"]["Enabled"] == "true"
+            except client.exceptions.NotFoundException:
+                return None
+
+        return ask
+
+    @pytest.fixture
+    def disable(self, client: SNSClient) -> Callable[[str], None]:
+        return lambda arn: client.set_endpoint_attributes(EndpointArn=arn, Attributes={"Enabled": "false"}) and None
 
 
 def state(arn: str | None, version: int, *, enabled: bool = True, generation: str = "g1") -> DeviceState:

@@ -1,6 +1,6 @@
 """SNS endpoints by boto3: the contract on moto, SNS' error responses, and responses that are not answers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from local.emulators.local import REGION
 from masscomm.aws import sdk
 from masscomm.aws.request import Limits
 from masscomm.errors import Retry, Stop, Unlisted
-from tests.support.contracts.device_registrar import Enabled, EndpointsContract
+from tests.support.contracts.device_registrar import SnsEndpointsContract
 from tests.support.servers.answering_server import AnsweringServer, answering
 
 LIMITS = Limits(connect_s=1, read_s=0.5, attempts=2)
@@ -29,7 +29,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_REGION", REGION)
 
 
-class TestMotoEndpoints(EndpointsContract):
+class TestMotoEndpoints(SnsEndpointsContract):
     @pytest.fixture
     def client(self) -> Iterator[Any]:
         with mock_aws():
@@ -42,18 +42,6 @@ class TestMotoEndpoints(EndpointsContract):
             for platform in ("GCM", "APNS")
         }
         return SnsEndpoints({name: each["PlatformApplicationArn"] for name, each in made.items()}, client)
-
-    @pytest.fixture
-    def token(self) -> str:
-        return "t"
-
-    @pytest.fixture
-    def enabled(self, client: Any) -> Enabled:
-        return lambda arn: client.get_endpoint_attributes(EndpointArn=arn)["Attributes"]["Enabled"] == "true"
-
-    @pytest.fixture
-    def disable(self, client: Any) -> Callable[[str], None]:
-        return lambda arn: client.set_endpoint_attributes(EndpointArn=arn, Attributes={"Enabled": "false"}) and None
 
 
 @pytest.mark.guarantee("sns_answer.access_refused")
