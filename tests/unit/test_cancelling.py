@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from functions.preference_checker import look_up
-from masscomm.decisions import messages, parts, plan
 from masscomm.domain.records import RecheckRequested, Taken
 from masscomm.domain.sends import SendControl, SendKey
 from masscomm.domain.statuses import Reason, Status, merge
@@ -23,7 +21,7 @@ from tests.support.harness.builder import Builder
 from tests.support.harness.chain import NOW, SEND_ID, build, delivery, ends, recheck, results_of, send
 from tests.support.harness.delivery import Delivery
 from tests.support.harness.preference_checker import Checker
-from tests.support.harness.whole_chain import CHANNELS, USERS, WholeChain
+from tests.support.harness.whole_chain import CHANNELS, USERS, WholeChain, choose_split, reduce_sizes
 
 KEY = SendKey(7, SEND_ID)
 CANCELLED = SendControl(send=KEY, cancelled_at_ms=NOW, published_before=0)
@@ -40,13 +38,8 @@ def test_a_send_cancelled_at_any_moment_ends_once(seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 - nothing secret
     chain = WholeChain(rng, growing=False, cancelling=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "RANGE_SIZE", 3)
-        patch.setattr(parts, "PART_SIZE", 6)
-        patch.setattr(messages, "MAX_CONTENT_BYTES", 190)
-        patch.setattr(messages, "MAX_GROWN_BYTES", 400)
-        split_above = rng.choice([8, len(USERS)])
-        patch.setattr(plan, "SPLIT_ABOVE", split_above)
-        patch.setattr(look_up, "SPLIT_ABOVE", split_above)
+        reduce_sizes(patch)
+        choose_split(patch, rng)
         chain.send(None, rng.choice([None, NOW + HOUR]))
     counted = ends(chain.outcomes())
     assert counted.keys() == {(position, channel) for position in range(len(USERS)) for channel in CHANNELS}

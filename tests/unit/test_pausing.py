@@ -8,9 +8,7 @@ from aws_lambda_powertools import Logger
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from functions.preference_checker import look_up
 from functions.scheduler.release_due_records import ReleaseDueRecords, SweepResult
-from masscomm.decisions import messages, parts, plan
 from masscomm.domain.delays import PAUSED, RESUMED_AT_HEADER, RetrySchedule
 from masscomm.domain.records import RecheckRequested
 from masscomm.domain.sends import Send, SendControl, SendKey, controlled
@@ -24,7 +22,7 @@ from tests.support.contracts.delay_store import delayed_record
 from tests.support.harness.chain import NOW, SEND_ID, delivery, ends, entry, event, recheck, results_of, send
 from tests.support.harness.delivery import Delivery
 from tests.support.harness.preference_checker import Checker
-from tests.support.harness.whole_chain import CHANNELS, USERS, WholeChain
+from tests.support.harness.whole_chain import CHANNELS, USERS, WholeChain, choose_split, reduce_sizes
 
 KEY = SendKey(7, SEND_ID)
 HOUR = 3_600_000
@@ -80,13 +78,8 @@ def test_a_send_paused_at_any_moment_ends_once(seed: int, cancelling: bool) -> N
     rng = random.Random(seed)  # noqa: S311 - nothing secret
     chain = WholeChain(rng, growing=False, cancelling=cancelling, pausing=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "RANGE_SIZE", 3)
-        patch.setattr(parts, "PART_SIZE", 6)
-        patch.setattr(messages, "MAX_CONTENT_BYTES", 190)
-        patch.setattr(messages, "MAX_GROWN_BYTES", 400)
-        split_above = rng.choice([8, len(USERS)])
-        patch.setattr(plan, "SPLIT_ABOVE", split_above)
-        patch.setattr(look_up, "SPLIT_ABOVE", split_above)
+        reduce_sizes(patch)
+        choose_split(patch, rng)
         chain.send(None, rng.choice([None, NOW + HOUR]))
     counted = ends(chain.outcomes())
     assert counted.keys() == {(position, channel) for position in range(len(USERS)) for channel in CHANNELS}

@@ -14,10 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from functions.preference_checker import look_up
 from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.small_sends import SmallSends
-from masscomm.decisions import messages, parts, plan
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.statuses import TERMINAL, Status, merge
@@ -25,7 +23,7 @@ from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, send
-from tests.support.harness.whole_chain import CHANNELS, USERS, RandomQueue, WholeChain
+from tests.support.harness.whole_chain import CHANNELS, USERS, RandomQueue, WholeChain, choose_split, reduce_sizes
 
 
 def _counted(outcomes: Sequence[NotificationOutcome]) -> list[NotificationOutcome]:
@@ -58,20 +56,14 @@ def _published(chain: WholeChain) -> Counter[tuple[int, str]]:
 
 @pytest.fixture(autouse=True)
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reduce the sizes of ranges, parts and records, so that a dozen recipients need several of each."""
-    monkeypatch.setattr(plan, "RANGE_SIZE", 3)
-    monkeypatch.setattr(parts, "PART_SIZE", 6)
-    monkeypatch.setattr(messages, "MAX_CONTENT_BYTES", 190)
-    monkeypatch.setattr(messages, "MAX_GROWN_BYTES", 400)
+    reduce_sizes(monkeypatch)
 
 
 def assert_each_notification_ends_once(seed: int, *, growing: bool) -> None:
     rng = random.Random(seed)  # noqa: S311 - nothing secret
     chain = WholeChain(rng, growing=growing)
     with pytest.MonkeyPatch.context() as patch:
-        split_above = rng.choice([8, len(USERS)])
-        patch.setattr(plan, "SPLIT_ABOVE", split_above)
-        patch.setattr(look_up, "SPLIT_ABOVE", split_above)
+        choose_split(patch, rng)
         chain.send(NOW + 5_000_000 if rng.random() < 0.3 else None)
     outcomes = chain.outcomes()
     counted = _counted(outcomes)

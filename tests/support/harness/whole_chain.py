@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
 from aws_lambda_powertools import Logger
 
 from functions.builder.build_messages import BuildMessages
+from functions.preference_checker import look_up
 from functions.preference_checker.broadcast_queues import BroadcastQueues, InMemoryQueueLeaseStore
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.preference_checker.output_lanes import OutputLanes
@@ -15,6 +17,7 @@ from functions.preference_checker.small_sends import SmallSends
 from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.chain.batch import UseCase
 from masscomm.clock import Clock
+from masscomm.decisions import messages, parts, plan
 from masscomm.domain import channels
 from masscomm.domain.delays import PAUSED
 from masscomm.domain.lanes import BROADCASTS, Lane
@@ -265,3 +268,18 @@ class WholeChain(ThreeSteps):
             known = known + released
             self.step(self.use_case, released + self.rng.sample(known, self.rng.randint(0, min(2, len(known)))))
             known = known + self.consume(topics.DELIVERY)[len(known) :]
+
+
+def reduce_sizes(patch: pytest.MonkeyPatch) -> None:
+    """Reduce the sizes of ranges, parts and records, so that a dozen recipients need several of each."""
+    patch.setattr(plan, "RANGE_SIZE", 3)
+    patch.setattr(parts, "PART_SIZE", 6)
+    patch.setattr(messages, "MAX_CONTENT_BYTES", 190)
+    patch.setattr(messages, "MAX_GROWN_BYTES", 400)
+
+
+def choose_split(patch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Split a send to a dozen recipients, or do not."""
+    split_above = rng.choice([8, len(USERS)])
+    patch.setattr(plan, "SPLIT_ABOVE", split_above)
+    patch.setattr(look_up, "SPLIT_ABOVE", split_above)

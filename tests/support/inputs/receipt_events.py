@@ -176,6 +176,21 @@ OF_NO_ARRIVAL = [
 SES_IS_THERE = "Successfully validated SNS topic for Amazon SES event publishing."
 
 
+# Every kind of receipt.
+RECEIPTS: list[dict[str, Any]] = [
+    PUSHED,
+    PUSH_FAILED,
+    SMS_FAILED,
+    APPLICATION_EVENT,
+    DELIVERED,
+    BOUNCED,
+    COMPLAINED,
+    REJECTED,
+    NOT_RENDERED,
+    DELAYED,
+]
+
+
 def of_logs(*lines: str, kind: str = "DATA_MESSAGE") -> dict[str, Any]:
     """Return the event with which CloudWatch Logs invokes a subscribed function."""
     document = {

@@ -13,6 +13,7 @@ from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
+from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.statuses import RANK, TERMINAL, Reason, Status, merge
 from masscomm.domain.users import DirectoryPosition
 from masscomm.errors import Stop
@@ -73,6 +74,12 @@ def test_terminal_status_outranks_open_ones(terminal: Status, other: Status) -> 
     assert merge(terminal, other) is terminal
 
 
+def outcome_of(outcomes: list[RecipientOutcome], directory: DirectoryPosition | None = None) -> NotificationOutcome:
+    return outcome(
+        build([]), outcomes, channel="push", step="delivery", start=0, end=500, now_ms=NOW, directory=directory
+    )
+
+
 DECISIONS = st.sampled_from(
     [DEAD_LETTERED, EXPIRED, Decision(Status.SENT, None, "provider")]
     + [Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "channel:push", version) for version in (1, 2)]
@@ -82,9 +89,7 @@ DECISIONS = st.sampled_from(
 @given(st.lists(DECISIONS, min_size=1, max_size=40))
 def test_outcome_has_and_counts_the_decision_of_each_position(decisions: list[Decision]) -> None:
     everybody = [RecipientOutcome(place, 100 + place, decision) for place, decision in enumerate(decisions)]
-    record = outcome(
-        build([]), everybody, channel="push", step="delivery", start=0, end=500, now_ms=NOW, directory=None
-    )
+    record = outcome_of(everybody)
     read = [(record.results[place].status, record.results[place].settings_version) for place in record.result_index]
     assert read == [(decision.status, decision.settings_version) for decision in decisions]
     assert [result.count for result in record.results] == list(Counter(record.result_index).values())
@@ -94,53 +99,23 @@ def test_outcome_has_and_counts_the_decision_of_each_position(decisions: list[De
 
 def test_outcome_has_the_age_of_the_directory() -> None:
     position = DirectoryPosition(lsn=99, ts_ms=NOW - 40)
-    record = outcome(
-        build([]),
-        [RecipientOutcome(0, 1, EXPIRED)],
-        channel="push",
-        step="preference",
-        start=0,
-        end=500,
-        now_ms=NOW,
-        directory=position,
-    )
+    record = outcome_of([RecipientOutcome(0, 1, EXPIRED)], directory=position)
     assert (record.results[0].cdc_position, record.results[0].staleness_ms) == (99, 40)
 
 
 def test_outcome_without_message_ids_has_no_such_column() -> None:
     outcomes = [RecipientOutcome(0, 1, EXPIRED), RecipientOutcome(1, 2, EXPIRED)]
-    record = outcome(build([]), outcomes, channel="push", step="x", start=0, end=500, now_ms=NOW, directory=None)
+    record = outcome_of(outcomes)
     assert record.provider_message_ids == []
 
 
 def test_outcome_of_an_allowed_recipient_is_refused() -> None:
     with pytest.raises(ValueError, match="allowed notification"):
-        outcome(
-            build([]),
-            [RecipientOutcome(0, 1, Decision(None))],
-            channel="push",
-            step="x",
-            start=0,
-            end=500,
-            now_ms=NOW,
-            directory=None,
-        )
+        outcome_of([RecipientOutcome(0, 1, Decision(None))])
 
 
 def test_dead_letter_outcome_has_an_id_of_its_own() -> None:
-    before, after = (
-        outcome(
-            build([]),
-            [RecipientOutcome(0, 1, why)],
-            channel="push",
-            step="build",
-            start=0,
-            end=500,
-            now_ms=NOW,
-            directory=None,
-        )
-        for why in (EXPIRED, DEAD_LETTERED)
-    )
+    before, after = (outcome_of([RecipientOutcome(0, 1, why)]) for why in (EXPIRED, DEAD_LETTERED))
     assert before.record_id != after.record_id
 
 

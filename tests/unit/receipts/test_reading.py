@@ -13,6 +13,7 @@ from functions.receipts.reading import OTHER, Receipt, read
 from masscomm.domain.statuses import Reason, Status
 from masscomm.errors import DeadLetter
 from tests.support.inputs import receipt_events
+from tests.support.inputs.receipt_events import RECEIPTS
 
 
 def _read(document: dict[str, Any]) -> Receipt:
@@ -295,29 +296,19 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
     max_leaves=4,
 )
-SHAPES: list[dict[str, Any]] = [
-    *(
-        receipt_events.PUSHED,
-        receipt_events.PUSH_FAILED,
-        receipt_events.SMS_FAILED,
-        receipt_events.APPLICATION_EVENT,
-        receipt_events.DELIVERED,
-    ),
-    *(
-        receipt_events.BOUNCED,
-        receipt_events.COMPLAINED,
-        receipt_events.REJECTED,
-        receipt_events.NOT_RENDERED,
-        receipt_events.DELAYED,
-    ),
-]
 NAMES = sorted(
-    {name for shape in SHAPES for part in (shape, *shape.values()) if isinstance(part, dict) for name in part}
+    {
+        name
+        for shape in receipt_events.RECEIPTS
+        for part in (shape, *shape.values())
+        if isinstance(part, dict)
+        for name in part
+    }
 )
 
 
 @settings(max_examples=300)
-@given(st.sampled_from(SHAPES), st.dictionaries(st.sampled_from(NAMES), VALUES, min_size=1, max_size=3))
+@given(st.sampled_from(RECEIPTS), st.dictionaries(st.sampled_from(NAMES), VALUES, min_size=1, max_size=3))
 def test_any_receipt_is_read_or_dead_lettered(document: dict[str, Any], values: dict[str, Any]) -> None:
     with suppress(DeadLetter):
         receipt = read(json.dumps(_with(document, **values)))
