@@ -88,17 +88,6 @@ def test_the_schema_is_named_as_its_file(name: str) -> None:
     assert (own_schema(name)["namespace"], own_schema(name)["name"]) == ("masscomm", name)
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
-def test_schema_reads_its_own_records(name: str) -> None:
-    path = next(path for path in EXAMPLES if path.stem.startswith(f"{name}."))
-    schema = fastavro.parse_schema(own_schema(name))
-    buffer = io.BytesIO()
-    fastavro.schemaless_writer(buffer, schema, json.loads(path.read_text()))
-    buffer.seek(0)
-    assert fastavro.schemaless_reader(buffer, schema, schema) is not None
-    assert buffer.tell() == len(buffer.getvalue())
-
-
 def test_send_with_the_first_four_fields_is_decoded() -> None:
     registry = InMemorySchemaRegistry()
     schema_id = registry.register("send.monolith-value", MINIMAL_SEND_SCHEMA)
