@@ -90,6 +90,7 @@ posts_over_aiohttp = partial(posts_asynchronously, client_of=AiohttpClient)
 # Where the client over urllib3 differs, by a part of the test's name.
 UNLIKE_URLLIB3 = {
     "early hints": "http.client takes a 103 for the answer",
+    "malformed_answer_is_lost[urllib3-no length]": "http.client ignores such a length, and waits for its time-out",
     "end-head": "http.client accepts a head that ends with the connection",
     "trickle": "urllib3 has no limit for a whole call",
     "unrequested_bytes": "urllib3 sends a request on a connection with unrequested bytes",
