@@ -48,7 +48,6 @@ from tests.support.harness.problems import NOT_CAUSED, Cause, cause_problems, do
 from tests.support.harness.webhook_receiver import receiving
 from tests.support.runbooks import RUNBOOKS, commands, spans
 from tests.support.schemathesis_run import check_responses
-from tests.support.servers.localstack_client import localstack_client
 from tests.support.servers.prometheus import scraping, values
 from tests.support.until import WaitTimeoutError, until
 
@@ -121,27 +120,6 @@ def test_stack_stays_within_its_memory_limit(stack: RunningStack) -> None:
     assert 500 < stack.memory_mb() < MEMORY_LIMIT_MB
 
 
-def test_dynamodb_and_the_providers_answer(stack: RunningStack) -> None:
-    url = stack.environment["AWS_ENDPOINT_URL"]
-    dynamodb = localstack_client(url, "dynamodb")
-    dynamodb.create_table(
-        TableName="probe",
-        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
-    dynamodb.put_item(TableName="probe", Item={"id": {"S": "1"}}, ConditionExpression="attribute_not_exists(id)")
-    with pytest.raises(dynamodb.exceptions.ConditionalCheckFailedException):
-        dynamodb.put_item(TableName="probe", Item={"id": {"S": "1"}}, ConditionExpression="attribute_not_exists(id)")
-    applications = localstack_client(url, "sns").list_platform_applications()["PlatformApplications"]
-    assert {each["PlatformApplicationArn"] for each in applications} == {
-        stack.environment["PLATFORM_APPLICATION_ARN_GCM"],
-        stack.environment["PLATFORM_APPLICATION_ARN_APNS"],
-    }
-    identities = localstack_client(url, "ses").list_identities()["Identities"]
-    assert stack.environment["SES_SENDER"] in identities
-
-
 def test_localstack_uses_the_service_catalog_that_setup_built(stack: RunningStack, config: StackConfig) -> None:
     assert stack.ready
     built = (config.data("localstack") / "var").rglob("service-catalog*")
@@ -163,12 +141,14 @@ def contains(path: Path, text: str) -> bool:
     return text.encode() in path.read_bytes()
 
 
-def test_demo_equals_the_oracle_twice_on_one_stack(stack: RunningStack, tmp_path: Path) -> None:
-    first = demo(stack, tmp_path / "first.json")
-    # Only one run includes quiet hours and an unknown schema id, which take up to a minute.
-    second = demo(stack, tmp_path / "second.json", waits=False)
+def test_demo_equals_the_oracle_on_one_stack(stack: RunningStack, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    """Each night, a second demo on the same stack has other sends, and the same result."""
+    runs = [demo(stack, tmp_path / "first.json")]
+    if pytestconfig.getoption("--nightly"):
+        # Only one run includes quiet hours and an unknown schema id, which take up to a minute.
+        runs.append(demo(stack, tmp_path / "second.json", waits=False))
 
-    for figures in (first, second):
+    for figures in runs:
         assert figures["metrics"]["equal"]
         assert figures["provider"]["calls"] == figures["provider"]["distinct"] > USERS / 2
         assert 0 < figures["push_ms"]["p50"] <= figures["push_ms"]["p99"]
@@ -176,9 +156,9 @@ def test_demo_equals_the_oracle_twice_on_one_stack(stack: RunningStack, tmp_path
         assert all(set(send) == FIELDS and send["in_flight"] == 0 for send in figures["sends"])
         assert {send["source"] for send in figures["sends"]} == {"kafka", "rest"}
         assert max(send["requested"] for send in figures["sends"]) == USERS
-    ids = [{send["send_id"] for send in figures["sends"]} for figures in (first, second)]
-    assert not ids[0] & ids[1]
-    assert 0 < first["peak_rss_mb"] < MEMORY_LIMIT_MB
+    ids = [{send["send_id"] for send in figures["sends"]} for figures in runs]
+    assert len(set().union(*ids)) == sum(map(len, ids))
+    assert 0 < runs[0]["peak_rss_mb"] < MEMORY_LIMIT_MB
 
 
 def test_first_send_of_the_quick_start_shows_its_own_words(stack: RunningStack, config: StackConfig) -> None:
@@ -231,22 +211,6 @@ def test_requests_of_the_pages_work_as_pasted(config: StackConfig) -> None:
         "operations.md",
         "quick-start.md",
     } <= shown.keys()
-
-
-def test_first_request_of_the_rest_page_works_as_pasted(config: StackConfig) -> None:
-    """Runs after the demo, which seeds user 42. The address and the key's file are those of this stack."""
-    command = re.findall(r"^    (curl (?:.*\\\n)*.*)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)[0]
-    here = {"http://127.0.0.1:8080": config.gateway_url, ".state/run/api-key": str(config.api_key_file)}
-    for written, used in here.items():
-        assert written in command
-        command = command.replace(written, used)
-    before = masscomm(config, "inbox", "--user", "42").count("It works.")
-    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True)
-    accepted = json.loads(done.stdout)
-    with Client(config.gateway_url, key=config.api_key) as api:
-        ended: Any = [*api.follow(accepted["send_id"])][-1]
-    assert ended["totals"]["sent"] + ended["totals"]["delivered"] == accepted["requested"] > 0
-    assert masscomm(config, "inbox", "--user", "42").count("It works.") > before
 
 
 @pytest.mark.nightly
