@@ -36,10 +36,6 @@ if threading.active_count() != 1:
 """
 
 
-def test_every_function_has_its_handler() -> None:
-    assert {f"functions.{name}.handler" for name in OF_THIS_CHAIN} <= set(HANDLERS)
-
-
 @pytest.mark.parametrize("name", HANDLERS)
 def test_importing_a_handler_needs_no_environment_or_network(name: str) -> None:
     done = subprocess.run(
