@@ -29,6 +29,8 @@ LOCALSTACK_VENV = os.path.join(WORK, "localstack-venv")
 JARS = os.path.join(WORK, "jars")
 SERVICE_CATALOG = os.path.join(WORK, "service-catalog")
 CLASSES = os.path.join(WORK, "classes")
+# The archive of the classes that Spark's driver loads.
+SPARK_ARCHIVE = os.path.join(WORK, "spark-archive")
 LAUNCHERS = os.path.join(CLASSES, "launchers.jar")
 # The plug-in for MSK Connect: Debezium, and the configuration provider with which its workers read a secret.
 CONNECT_PLUGIN = os.path.join(WORK, "connect-plugin")
@@ -406,6 +408,19 @@ def compile_launchers(steps: Steps, java_home: str) -> bool:
     return True
 
 
+def make_spark_archive(steps: Steps, java_home: str) -> bool:
+    """Make the archive of the classes that Spark's driver loads. Return whether it was made."""
+    stamp = digest(os.path.join(ROOT, "requirements", "main.txt"), os.path.join(java_home, "release"))
+    if fresh(SPARK_ARCHIVE, stamp):
+        return False
+    shutil.rmtree(SPARK_ARCHIVE, ignore_errors=True)
+    os.makedirs(SPARK_ARCHIVE)
+    command = [os.path.join(VENV, "bin", "python"), "-m", "local.devstack.spark_archive"]
+    steps.run("spark-archive", command, {**os.environ, "JAVA_HOME": java_home})
+    write_stamp(SPARK_ARCHIVE, stamp)
+    return True
+
+
 def make_connect_plugin(steps: Steps, maven: str, java_home: str, check: "Callable[[dict[str, str]], None]") -> bool:
     """Build the plug-in for Kafka Connect that a deployment uses. Return whether anything had to be done. `check` gets
     the SHA-256 of the fetched jars.
@@ -531,6 +546,7 @@ def main() -> int:
             wanted_steps.append(("browser", lambda: make_browser(steps)))
         steps.together(*wanted_steps)
         install_project()
+        steps.together(("spark archive", lambda: make_spark_archive(steps, found["java_home"])))
     except SetupError as error:
         print(error, file=sys.stderr)
         return 1

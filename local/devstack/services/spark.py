@@ -7,8 +7,19 @@ from pathlib import Path
 
 from local.devstack.config import ROOT, StackConfig
 from local.devstack.service import Service, base_environment, function_environment
-from local.devstack.setup import JARS
+from local.devstack.setup import JARS, SPARK_ARCHIVE
 from local.emulators.local import LOOPBACK
+
+DRIVER_ARCHIVE = Path(SPARK_ARCHIVE, "driver.jsa")
+# A JVM with other jars ignores the archive, and would log a warning.
+QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+def driver_options() -> str:
+    """Return the JVM options of a driver, for SPARK_SUBMIT_OPTS: the archive of its classes, with which a start takes
+    half of the processor time.
+    """
+    return f"-XX:SharedArchiveFile={DRIVER_ARCHIVE} {QUIET}" if DRIVER_ARCHIVE.exists() else ""
 
 
 def spark_jars() -> str:
@@ -25,6 +36,7 @@ def spark_environment(config: StackConfig) -> dict[str, str]:
     """
     return {
         "SPARK_JARS": spark_jars(),
+        "SPARK_SUBMIT_OPTS": driver_options(),
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_LOCAL_DIRS": str(config.data("spark") / "tmp"),
         "SPARK_ARCHIVE_DIR": str(config.archive_dir),

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from local.devstack.config import ROOT
 from local.devstack.service import base_environment
-from local.devstack.services.spark import spark_jars
+from local.devstack.services.spark import driver_options, spark_jars
 from ops.erasure.person import ERASED_USER
 from tests.support.spark.archived import NOW, a_send, an_outcome
 from tests.support.spark.counted_stream import CountedStream
@@ -57,6 +57,7 @@ class Commands:
             "METRICS_DATABASE_URL": stream.settings.database_url,
             "SPARK_ARCHIVE_DIR": stream.settings.archive_dir,
             "SPARK_JARS": spark_jars(),
+            "SPARK_SUBMIT_OPTS": driver_options(),
             "SPARK_LOCAL_DIRS": str(folder / "spark"),
         }
         self._connection = psycopg.connect(stream.settings.database_url, autocommit=True)

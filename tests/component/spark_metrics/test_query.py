@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from local.devstack.config import ROOT
 from local.devstack.service import base_environment
-from local.devstack.services.spark import spark_jars
+from local.devstack.services.spark import driver_options, spark_jars
 from masscomm.errors import Stop
 from ops.erasure.person import ERASED_USER
 from spark_metrics.archive.table import ArchiveTable
@@ -240,6 +240,7 @@ def test_command_reports_errors_without_secrets(writing: Writing) -> None:
         "METRICS_DATABASE_URL": writing.settings.database_url,
         "SPARK_ARCHIVE_DIR": writing.settings.archive_dir,
         "SPARK_JARS": spark_jars(),
+        "SPARK_SUBMIT_OPTS": driver_options(),
     }
 
     def run(text: str, **other: str) -> subprocess.CompletedProcess[str]:

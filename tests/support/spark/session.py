@@ -9,7 +9,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from local.devstack.services.spark import spark_jars
+from local.devstack.services.spark import driver_options, spark_jars
 from spark_metrics.common.session import spark_session
 from spark_metrics.common.settings import Settings
 
@@ -31,7 +31,9 @@ def spark() -> Iterator[SparkSession]:
         database_url="",
         jars=spark_jars(),
     )
-    session = spark_session(settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", driver_options())
+        session = spark_session(settings)
     yield session
     session.stop()
     # End the JVM here: otherwise its sockets are closed during another test.
