@@ -1,28 +1,28 @@
-"""`masscomm source check`: compare a monolith's database with schemas/source.yaml."""
+"""`masscomm source`: the monolith's tables, as schemas/source.yaml or the file of MASSCOMM_SOURCE maps them."""
 
 from pathlib import Path
 from typing import Annotated
 
 import psycopg
 import typer
-import yaml
 
 from cli.errors import CommandError
 from cli.options import JsonOption
 from cli.terminal import Terminal, print_json
-from masscomm.domain.source_tables import read_settings_names, read_source
+from masscomm.domain.source_tables import read_document, read_settings_names, read_source, source_file, source_name
 from ops.provisioning import GENERATION
 from ops.provisioning.source_check import check_source
 from ops.provisioning.source_samples import sample_source
-from schemas import absolute
 
-app = typer.Typer(help="The monolith's tables, as schemas/source.yaml maps them.", no_args_is_help=True)
+app = typer.Typer(
+    help="The monolith's tables, as MASSCOMM_SOURCE or schemas/source.yaml maps them.", no_args_is_help=True
+)
 console = Terminal()
 
 
 @app.callback()
 def _group() -> None:
-    """The monolith's tables, as schemas/source.yaml maps them."""
+    """The monolith's tables, as MASSCOMM_SOURCE or schemas/source.yaml maps them."""
 
 
 @app.command()
@@ -32,7 +32,13 @@ def check(
         typer.Option("--dsn", help="The monolith's database, with the connector's user: postgresql://USER@HOST/NAME"),
     ],
     file: Annotated[
-        Path | None, typer.Option("--file", exists=True, dir_okay=False, help="Another file than schemas/source.yaml.")
+        Path | None,
+        typer.Option(
+            "--file",
+            exists=True,
+            dir_okay=False,
+            help="The mapping; without it, MASSCOMM_SOURCE or schemas/source.yaml.",
+        ),
     ] = None,
     generation: Annotated[
         str, typer.Option("--generation", help="The snapshot generation that the connector is created for.")
@@ -43,24 +49,23 @@ def check(
     is missing, name the unknown settings, time zones and platforms in a sample of the rows. It changes nothing. Exit
     status 1 if change data capture would not work.
     """
-    path = file or Path(absolute("source.yaml"))
+    name = source_name() if file is None else str(file)
+    document = read_document(file or source_file(), name)
+    sources = read_source(document, name)
+    names = read_settings_names(document, name)
     try:
-        document = yaml.safe_load(path.read_text())
-        sources = read_source(document)
-        names = read_settings_names(document)
         found = check_source(
             dsn,
             generation,
             sources,
             creates_publication=bool(document.get("create_publication", True)),
             settings_names=names,
+            file=name,
         )
         if all(each.warning for each in found):
             found += sample_source(dsn, sources, names)
     except psycopg.Error as error:
         raise CommandError(f"The database cannot be checked: {error}") from error
-    except yaml.YAMLError as error:
-        raise CommandError(f"{path} is not YAML: {error}") from error
     for each in found:
         if as_json:
             print_json({"problem": not each.warning, "text": each.text, "repair": list(each.repair)})

@@ -24,6 +24,7 @@ from infra.cdk.config import ENVIRONMENTS, Environment
 from infra.cdk.profiles import ERASED_INDICES, ERASURE, METRICS_OWNER, METRICS_READER, METRICS_WRITER, PROFILES
 from masscomm.aws.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws.signature import Credentials
+from masscomm.domain.source_tables import source_name
 from masscomm.kafka.topics import chain_topics, generations
 from ops.provisioning import ProvisioningError
 from ops.provisioning.database import (
@@ -206,7 +207,7 @@ def check_monolith(client: Client, secret_name: str, captured: Iterable[str]) ->
         )
         for generation in captured:
             require_source(url, generation)
-    return f"the monolith's database {secret['dbname']} at {secret['host']} agrees with schemas/source.yaml"
+    return f"the monolith's database {secret['dbname']} at {secret['host']} agrees with {source_name()}"
 
 
 def main() -> int:

@@ -3,8 +3,9 @@
     python -m examples.monolith.apply_preferences --kafka localhost:9092 \\
         --registry http://localhost:8081/apis/ccompat/v7 --dsn postgresql://…
 
-The file names the table and its columns, so that this consumer fits every monolith that has all settings in one table:
-in columns of JSON, or in one column for each channel or category. `examples/crm/apply_preferences.py` fits two tables.
+The file, or the one that MASSCOMM_SOURCE names in its place, has the table and its columns, so that this consumer fits
+every monolith that has all settings in one table: in columns of JSON, or in one column for each channel or category.
+`examples/crm/apply_preferences.py` fits two tables.
 
 With KAFKA_AUTHENTICATION=aws_msk_iam and AWS_REGION it signs in to Amazon MSK, as the functions do.
 """
@@ -19,7 +20,7 @@ from psycopg.types.json import Jsonb
 
 from examples.preference_consumer import main, new_quiet_hours, set_rules
 from masscomm.aws.authentication import kafka_client_config
-from masscomm.domain.source_tables import SourceError, SourceTable, Value, source_tables
+from masscomm.domain.source_tables import SourceError, SourceTable, Value, source_name, source_tables
 from masscomm.errors import DeadLetter, Stop
 
 
@@ -102,12 +103,12 @@ def _columns_of(value: Value | None, wanted: Any, where: str) -> dict[str, Any]:
         parts = (_columns_of(value.members.get(name), each, f"{where}.{name}") for name, each in members.items())
         return {column: content for part in parts for column, content in part.items()}
     if value is None or value.column is None or value.path:
-        raise SourceError(f"schemas/source.yaml names no column of its own for {where}, so that a change is not stored")
+        raise SourceError(f"{source_name()} names no column of its own for {where}, so that a change is not stored")
     if value.values is None or wanted is None:
         return {value.column: wanted}
     contents = [content for content, each in value.values.items() if each == wanted]
     if not contents:
-        raise SourceError(f"schemas/source.yaml has no value of {value.column} for {where}: {wanted!r}")
+        raise SourceError(f"{source_name()} has no value of {value.column} for {where}: {wanted!r}")
     return {value.column: contents[0]}
 
 

@@ -19,10 +19,14 @@ from pathlib import Path
 
 from aws_cdk import aws_lambda as lambda_
 
+from masscomm.domain.source_tables import source_file, source_name
+
 ROOT = Path(__file__).parents[2]
 _HANDLERS = Path(__file__).parent / "handlers"
 # The packages that a function may import; the layers contracts of pyproject.toml name the same ones.
 _ROOMS = ("masscomm", "functions", "schemas")
+# The file of the monolith's tables in a package, whatever MASSCOMM_SOURCE names.
+_SOURCE = "schemas/source.yaml"
 
 
 class NotPackaged(Exception):
@@ -80,9 +84,20 @@ def console_files() -> Path:
 
 
 def _archive(package: str) -> Path | None:
-    """Return the archive of a package; None if it is neither there nor required. Raises NotPackaged."""
+    """Return the archive of a package; None if it is neither there nor required.
+
+    Raises:
+        NotPackaged: The archive is missing and required, or has other tables of the monolith than the stacks that this
+            process synthesises: the permissions and topics would not fit the function.
+    """
     archive = _packages() / f"{package}.zip"
     if archive.exists():
+        with zipfile.ZipFile(archive) as files:
+            if files.read(_SOURCE) != source_file().read_bytes():  # guard: packages.source
+                raise NotPackaged(
+                    f"{archive} was built with another file than {source_name()}: run `make package` with the same"
+                    " MASSCOMM_SOURCE"
+                )
         return archive
     if os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
         raise NotPackaged(f"{archive} does not exist: run `make package` first")
@@ -115,4 +130,6 @@ def staged_sources(rooms: tuple[str, ...] = _ROOMS) -> Path:
     atexit.register(shutil.rmtree, target, ignore_errors=True)
     for room in rooms:
         shutil.copytree(ROOT / room, target / room, ignore=shutil.ignore_patterns("__pycache__"))
+    if "schemas" in rooms:
+        shutil.copyfile(source_file(), target / _SOURCE)
     return target

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from packaging.utils import canonicalize_name
 
 from infra.packaging.contents import ROOT, Contents, source_of
+from masscomm.domain.source_tables import source_file
 
 LOCK = ROOT / "requirements" / "main.txt"
 UV = ROOT / ".devstack" / "uv" / "bin" / "uv"
@@ -129,6 +130,8 @@ def _ours(contents: Contents) -> Iterator[tuple[str, Path]]:
         inside = path.relative_to(ROOT)
         if path.is_file() and not {"__pycache__", "examples", "cdc_examples", "tables"} & set(inside.parts):
             yield inside.as_posix(), path
+    # Lambda needs no variable: the file that MASSCOMM_SOURCE names replaces the repository's.
+    yield "schemas/source.yaml", source_file()
 
 
 def _theirs(distribution: Distribution, site: Path, models: set[str]) -> Iterator[tuple[str, Path]]:

@@ -124,7 +124,7 @@ def _run_demo(stack: Stack | RunningStack) -> bool:
     if StackConfig.from_environment().monolith_url is not None:
         raise StackError("The demo writes to the example's tables only: unset MASSCOMM_MONOLITH.")
     if example() != EXAMPLE:
-        raise StackError("The demo writes to the tables of examples/monolith only: restore schemas/source.yaml.")
+        raise StackError("The demo writes to the tables of examples/monolith only: unset MASSCOMM_SOURCE.")
     from local.devstack.demo import run_demo
 
     over = threading.Event()

@@ -2,7 +2,8 @@
 
 Environment: MASSCOMM_STATE (a folder, `.state` in the checkout by default) and MASSCOMM_PORT_<NAME>, one for each field
 of `Ports`. `masscomm up --port name=number` overrides the environment. MASSCOMM_MONOLITH is the URL of a database of
-one's own, whose tables schemas/source.yaml maps; without it, the stack has the tables of examples/monolith.
+one's own; without it, the stack has the tables of an example. MASSCOMM_SOURCE is the file that maps the monolith's
+tables, in the place of schemas/source.yaml.
 """
 
 import json
@@ -18,6 +19,7 @@ from cli.errors import CommandError
 from cli.folders import ROOT as ROOT
 from cli.folders import state_folder
 from local.emulators.local import LOOPBACK
+from masscomm.domain.source_tables import SOURCE_VARIABLE, source_file
 from masscomm.integers import integer
 from ops.provisioning import GENERATION as GENERATION
 
@@ -26,10 +28,10 @@ EXAMPLE = ROOT / "examples" / "monolith"
 
 
 def example() -> Path:
-    """Return the folder of the example monolith whose tables schemas/source.yaml maps: examples/monolith, unless the
-    file is that of another example.
+    """Return the folder of the example monolith whose tables are mapped: examples/monolith, unless the file that maps
+    them is that of another example.
     """
-    mapping = (ROOT / "schemas" / "source.yaml").read_bytes()
+    mapping = source_file().read_bytes()
     others = (path.parent for path in sorted(ROOT.glob("examples/*/source.yaml")) if path.read_bytes() == mapping)
     return next(others, EXAMPLE)
 
@@ -103,6 +105,19 @@ def is_free(port: int) -> bool:
 _BULK_NICE = 10
 
 
+def _source(text: str | None) -> Path | None:
+    """Return the absolute path in MASSCOMM_SOURCE, if it is set. Raises ConfigError if there is no such file."""
+    if not text:
+        return None
+    path = Path(text).expanduser().resolve()
+    if not path.is_file():
+        raise ConfigError(
+            f"{SOURCE_VARIABLE}={text} is not a file. Name the file that maps your tables, or unset the variable."
+            " `masscomm source init` proposes a file."
+        )
+    return path
+
+
 @dataclass(frozen=True)
 class StackConfig:
     """The ports and the state folder of one local stack."""
@@ -114,6 +129,8 @@ class StackConfig:
     bulk_nice: int = 0
     # The URL of the monolith's database, with a password; None: the stack's own. It is never stored (`as_dict`).
     monolith_url: str | None = field(default=None, repr=False)
+    # The file that maps the monolith's tables; None: schemas/source.yaml.
+    source: Path | None = None
 
     @classmethod
     def from_environment(
@@ -121,7 +138,13 @@ class StackConfig:
     ) -> Self:
         """Return the configuration from environment variables; `ports` overrides them. Raises ConfigError."""
         known = os.environ if environment is None else environment
-        return cls(state_folder(known), Ports.chosen(known, ports), _BULK_NICE, known.get("MASSCOMM_MONOLITH") or None)
+        return cls(
+            state_folder(known),
+            Ports.chosen(known, ports),
+            _BULK_NICE,
+            known.get("MASSCOMM_MONOLITH") or None,
+            _source(known.get(SOURCE_VARIABLE)),
+        )
 
     @classmethod
     def on_free_ports(cls, state_dir: Path) -> Self:
@@ -139,7 +162,12 @@ class StackConfig:
 
     def as_dict(self) -> dict[str, object]:
         """Return the fields except the monolith's URL as plain JSON, for `from_dict`."""
-        return {"state_dir": str(self.state_dir), "ports": asdict(self.ports), "bulk_nice": self.bulk_nice}
+        return {
+            "state_dir": str(self.state_dir),
+            "ports": asdict(self.ports),
+            "bulk_nice": self.bulk_nice,
+            "source": None if self.source is None else str(self.source),
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> Self:
@@ -147,7 +175,13 @@ class StackConfig:
         ports = values["ports"]
         if not isinstance(ports, dict):
             raise ConfigError("ports must be a mapping of name to number")
-        return cls(Path(str(values["state_dir"])), Ports(**ports), int(str(values.get("bulk_nice", 0))))
+        source = values.get("source")
+        return cls(
+            Path(str(values["state_dir"])),
+            Ports(**ports),
+            int(str(values.get("bulk_nice", 0))),
+            source=None if source is None else Path(str(source)),
+        )
 
     # --- folders ---
 

@@ -1,11 +1,13 @@
 """A handle on a stack that another process runs: its addresses, environment and memory."""
 
+import os
 from typing import Any, Protocol, Self
 
 from local.devstack import process
 from local.devstack.config import StackConfig
 from local.devstack.service import function_environment
 from local.devstack.state import NotRunningError, RunState, Started
+from masscomm.domain.source_tables import SOURCE_VARIABLE
 
 
 class StackHandle(Protocol):
@@ -55,8 +57,13 @@ class RunningStack:
 
     @classmethod
     def here(cls) -> Self:
-        """Return the stack in the state folder that the environment variables name."""
-        return cls.of(StackConfig.from_environment())
+        """Return the stack in the state folder that the environment variables name. From then on, this process reads
+        the stack's file of the monolith's tables, with which the functions work.
+        """
+        stack = cls.of(StackConfig.from_environment())
+        if stack.config.source is not None:
+            os.environ[SOURCE_VARIABLE] = str(stack.config.source)
+        return stack
 
     @property
     def environment(self) -> dict[str, str]:

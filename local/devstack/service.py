@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from local.devstack.config import ROOT, ConfigError, StackConfig
 from local.devstack.setup import CLASSES, JARS, WORK, SetupError, digest, find_jdk
 from local.emulators.local import LOOPBACK, REGION
+from masscomm.domain.source_tables import SOURCE_VARIABLE
 from ops.provisioning.steps import Step
 
 RunOnce = Callable[[list[str]], None]
@@ -142,6 +143,9 @@ def base_environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     for unwanted in ("PYTHONDONTWRITEBYTECODE", "PYTHONHOME", "PYTHONPATH", "JAVA_TOOL_OPTIONS", "CLASSPATH"):
         kept.pop(unwanted, None)
+    if kept.get(SOURCE_VARIABLE):
+        # A relative path is relative to the folder of the command, which is not that of the services.
+        kept[SOURCE_VARIABLE] = str(Path(kept[SOURCE_VARIABLE]).expanduser().resolve())
     return {
         **kept,
         "JAVA_HOME": java_home(),
@@ -240,4 +244,5 @@ def function_environment(config: StackConfig) -> dict[str, str]:
         "CDC_GENERATION": "g1",
         "CDC_CONSUMER_GROUP": "masscomm.cdc_consumer",
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO"),
+        **({} if config.source is None else {SOURCE_VARIABLE: str(config.source)}),
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from masscomm.domain.source_tables import SourceError, SourceTable, source_tables
+from masscomm.domain.source_tables import SourceError, SourceTable, source_name, source_tables
 from masscomm.kafka.topics import captured_table_entries, cdc_topic
 
 # The tables of the directory.
@@ -79,7 +79,7 @@ def _required(source: SourceTable, columns: Iterable[str]) -> tuple[str, ...]:
     """
     names = (*columns, *(name for name, value in source.columns.items() if value.required))
     if missing := set(columns) - source.columns.keys():
-        raise SourceError(f"schemas/source.yaml: {source.name} needs the columns {', '.join(sorted(missing))}")
+        raise SourceError(f"{source_name()}: {source.name} needs the columns {', '.join(sorted(missing))}")
     return tuple(dict.fromkeys(names))
 
 

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from masscomm.cdc.captured_tables import DEVICES, USER_SETTINGS, CapturedTable, captured_tables
-from masscomm.domain.source_tables import SourceError, Value, directory_table
+from masscomm.domain.source_tables import SourceError, Value, directory_table, source_name
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import InvalidJson, UnstorableJson, read_json
 from masscomm.kafka import topics
@@ -185,7 +185,7 @@ class ChangeDecoder:
 
     def __init__(self, *generations: str) -> None:
         if unknown := unknown_columns(captured_tables()):
-            raise SourceError(f"schemas/source.yaml maps columns that the directory does not have: {unknown}")
+            raise SourceError(f"{source_name()} maps columns that the directory does not have: {unknown}")
         self._tables: dict[str, tuple[list[str], str]] = {}
         for each in generations:
             for table in captured_tables():

@@ -1,19 +1,25 @@
-"""The monolith's tables, from schemas/source.yaml: which table and columns each table of the directory derives from."""
+"""The monolith's tables, from schemas/source.yaml or the file that MASSCOMM_SOURCE names: which table and columns each
+table of the directory derives from.
+"""
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import cache, partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
 from masscomm.domain.names import folded
 from masscomm.errors import DeadLetter, Stop
 from masscomm.json_reader import InvalidJson, UnstorableJson, read_json
-from schemas import read_text
+from schemas import absolute
 
+# The environment variable with the path of a file that replaces schemas/source.yaml.
+SOURCE_VARIABLE = "MASSCOMM_SOURCE"
 # Names that Debezium keeps in the name of a topic. It replaces all other characters.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,7 +45,7 @@ _OPTIONS = {"path", "values", "format", "default", "required"}
 
 
 class SourceError(Stop):
-    """schemas/source.yaml is not valid. The message names the entry."""
+    """The file of the monolith's tables is not valid. The message names the file and the entry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,20 +182,39 @@ def directory_table(name: str) -> str:
     return name.partition(".")[0]
 
 
+def source_file() -> Path:
+    """Return the absolute path of the file of the monolith's tables: MASSCOMM_SOURCE, else schemas/source.yaml."""
+    return Path(os.environ.get(SOURCE_VARIABLE) or absolute("source.yaml")).expanduser().resolve()
+
+
+def source_name() -> str:
+    """Return the name of that file for messages."""
+    return os.environ.get(SOURCE_VARIABLE) or "schemas/source.yaml"
+
+
 @cache
-def _document() -> dict[str, Any]:
+def _document() -> Any:
+    return read_document(source_file(), source_name())
+
+
+def read_document(path: Path, name: str) -> Any:
+    """Return the YAML in a file. Raises SourceError, which gives the file this name, if it has none."""
     import yaml
 
     # The C parser takes a tenth of the time, which is part of each cold start.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    document: dict[str, Any] = yaml.load(read_text("source.yaml"), Loader=loader)  # noqa: S506 - a safe loader
-    return document
+    try:
+        return yaml.load(path.read_text(), Loader=loader)  # noqa: S506 - a safe loader
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"{name} cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise SourceError(f"{name} is not YAML: {error}") from error
 
 
 @cache
 def source_tables() -> Mapping[str, SourceTable]:
-    """Return the entries of schemas/source.yaml by name. Raises SourceError."""
-    return read_source(_document())
+    """Return the entries of the file of the monolith's tables by name. Raises SourceError."""
+    return read_source(_document(), source_name())
 
 
 def creates_publication() -> bool:
@@ -199,24 +224,24 @@ def creates_publication() -> bool:
 
 def settings_names() -> frozenset[str]:
     """Return the further names that user settings may contain. Raises SourceError."""
-    return read_settings_names(_document())
+    return read_settings_names(_document(), source_name())
 
 
-def read_settings_names(document: Mapping[str, Any]) -> frozenset[str]:
-    """Return the `settings_names` of a parsed source.yaml. Raises SourceError."""
+def read_settings_names(document: Mapping[str, Any], file: str = "source.yaml") -> frozenset[str]:
+    """Return the `settings_names` of a parsed source.yaml. Raises SourceError, which names the file."""
     names = document.get("settings_names") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise SourceError("source.yaml: settings_names must be a list of names")
+        raise SourceError(f"{file}: settings_names must be a list of names")
     return frozenset(names)
 
 
-def read_source(document: Mapping[str, Any]) -> Mapping[str, SourceTable]:
-    """Return the entries of a parsed source.yaml by name. Raises SourceError."""
+def read_source(document: Mapping[str, Any], file: str = "source.yaml") -> Mapping[str, SourceTable]:
+    """Return the entries of a parsed source.yaml by name. Raises SourceError, which names the file."""
     tables: dict[str, SourceTable] = {}
     if not isinstance(document, dict) or not isinstance(document.get("tables"), dict):
-        raise SourceError("source.yaml needs the key tables")
+        raise SourceError(f"{file} needs the key tables")
     for name, entry in document["tables"].items():
-        where = f"source.yaml: {name}"
+        where = f"{file}: {name}"
         if not isinstance(entry, dict) or not {"table", "key", "columns"} <= entry.keys():
             raise SourceError(f"{where} needs table, key and columns")
         if not isinstance(entry["columns"], dict) or not isinstance(entry.get("attributes", {}), dict):
@@ -235,20 +260,20 @@ def read_source(document: Mapping[str, Any]) -> Mapping[str, SourceTable]:
                 for each, value in entry.get("attributes", {}).items()
             },
         )
-    _check_names(tables)
+    _check_names(tables, file)
     return MappingProxyType(tables)
 
 
-def _check_names(tables: Mapping[str, SourceTable]) -> None:
+def _check_names(tables: Mapping[str, SourceTable], file: str) -> None:
     keys: dict[str, str] = {}
     for name, table in tables.items():
         if not re.fullmatch(r"[a-z_]+|user_settings\.[a-z_]+", name):
-            raise SourceError(f"source.yaml: {name}: only user_settings may have further entries")
+            raise SourceError(f"{file}: {name}: only user_settings may have further entries")
         if table.attributes and name != "users":
-            raise SourceError(f"source.yaml: {name}: only users have attributes")
+            raise SourceError(f"{file}: {name}: only users have attributes")
         # Kafka's records of a table have one key, which is the document's id in each table of the directory.
         if keys.setdefault(table.qualified, table.key) != table.key:
-            raise SourceError(f"source.yaml: {name}: {table.qualified} already has the key {keys[table.qualified]}")
+            raise SourceError(f"{file}: {name}: {table.qualified} already has the key {keys[table.qualified]}")
 
 
 def _checked(name: str, where: str) -> str:

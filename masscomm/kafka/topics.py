@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from masscomm.domain.lanes import BROADCASTS, Lane
-from masscomm.domain.source_tables import SourceError, SourceTable, source_tables
+from masscomm.domain.source_tables import SourceError, SourceTable, source_name, source_tables
 from schemas import read_text
 
 
@@ -137,9 +137,9 @@ def captured_table_entries(sources: Mapping[str, SourceTable]) -> Mapping[str, M
     """
     tables = _document()["cdc"]["tables"]
     if missing := tables.keys() - sources.keys():
-        raise SourceError(f"schemas/source.yaml has no entry for {', '.join(sorted(missing))}")
+        raise SourceError(f"{source_name()} has no entry for {', '.join(sorted(missing))}")
     if unknown := {each.directory_table for each in sources.values()} - tables.keys():
-        raise SourceError(f"schemas/source.yaml: the directory has no table {', '.join(sorted(unknown))}")
+        raise SourceError(f"{source_name()}: the directory has no table {', '.join(sorted(unknown))}")
     return {name: tables[each.directory_table] for name, each in sources.items()}
 
 

@@ -22,6 +22,7 @@ from masscomm.domain.source_tables import (
     Value,
     creates_publication,
     settings_names,
+    source_name,
     source_tables,
 )
 from masscomm.errors import DeadLetter
@@ -147,6 +148,7 @@ def check_source(
     *,
     creates_publication: bool,
     settings_names: Collection[str] = (),
+    file: str = "source.yaml",
 ) -> list[Finding]:
     """Compare a database with the entries of a source.yaml, as the user in the database's URL. It changes nothing.
 
@@ -156,6 +158,7 @@ def check_source(
         sources: The entries of the source.yaml.
         creates_publication: Whether the connector creates its publication.
         settings_names: The `settings_names` of the source.yaml.
+        file: The name of the source.yaml in findings.
 
     Raises:
         psycopg.Error: The database cannot be reached, or refuses a query.
@@ -163,7 +166,7 @@ def check_source(
     """
     with read_only_connection(database_url) as connection:
         names = names_for(sources, settings_names)
-        return _Check(connection, generation, sources, names).findings(creates_publication=creates_publication)
+        return _Check(connection, generation, sources, names, file).findings(creates_publication=creates_publication)
 
 
 @contextmanager
@@ -188,6 +191,7 @@ def source_problems(database_url: str, generation: str) -> list[str]:
             source_tables(),
             creates_publication=creates_publication(),
             settings_names=settings_names(),
+            file=source_name(),
         )
     except psycopg.Error as error:
         raise ProvisioningError(f"the monolith's database cannot be checked: {error}") from error
@@ -201,7 +205,7 @@ def require_source(database_url: str, generation: str) -> None:
         ProvisioningError: The database lacks something; the message has each problem with its repair.
     """
     if problems := source_problems(database_url, generation):
-        raise ProvisioningError("\n".join(["The monolith's database differs from schemas/source.yaml:", *problems]))
+        raise ProvisioningError("\n".join([f"The monolith's database differs from {source_name()}:", *problems]))
 
 
 class _Check:
@@ -213,8 +217,10 @@ class _Check:
         generation: str,
         sources: Mapping[str, SourceTable],
         names: SettingNames,
+        file: str,
     ) -> None:
         self._connection = connection
+        self._file = file
         self._names = names
         self._slot = slot_name(generation)
         self._captured = read_captured(sources)
@@ -228,11 +234,11 @@ class _Check:
         """Return all findings: problems first."""
         found = list(self._of_server())
         for name, columns in unknown_columns(self._captured).items():
-            text = f"source.yaml: the directory's table {name} has no column {', '.join(columns)}"
+            text = f"{self._file}: the directory's table {name} has no column {', '.join(columns)}"
             found.append(Finding(text=text))
         for captured in self._captured.values():
-            found += _of_literals(captured.source)
-            found += _of_members(captured.source, self._names)
+            found += _of_literals(captured.source, self._file)
+            found += _of_members(captured.source, self._names, self._file)
         by_table: dict[str, list[SourceTable]] = {}
         for captured in self._captured.values():
             by_table.setdefault(captured.source.qualified, []).append(captured.source)
@@ -487,7 +493,7 @@ class _Check:
             reasons += ["does not own the existing publication"] if row is not None and not row[1] else []
             yield Finding(
                 text=f"{self._server['role']} cannot create the publication {self._slot}: it {' and '.join(reasons)}."
-                " Create it as the tables' owner, and write create_publication: false in source.yaml",
+                f" Create it as the tables' owner, and write create_publication: false in {self._file}",
                 repair=(create,),
             )
 
@@ -518,16 +524,16 @@ def _lacks(value: Value, text: str | None) -> bool:
         return True
 
 
-def _of_literals(source: SourceTable) -> Iterator[Finding]:
+def _of_literals(source: SourceTable, file: str) -> Iterator[Finding]:
     """Yield the constants, defaults and replacement values of the wrong type."""
     for where, value, kind in _parts(source):
         for literal in (value.default, *(value.values or {}).values()):
             fits = isinstance(literal, bool | dict) if kind == _RULES else has_type(literal, kind)
             if literal is not None and not fits:
-                yield Finding(text=f"source.yaml: {where}: {literal!r} is no {kind}")
+                yield Finding(text=f"{file}: {where}: {literal!r} is no {kind}")
 
 
-def _of_members(source: SourceTable, names: SettingNames) -> Iterator[Finding]:
+def _of_members(source: SourceTable, names: SettingNames, file: str) -> Iterator[Finding]:
     """Yield the members of objects in user settings whose names are unknown: they make the settings of all users
     malformed.
     """
@@ -538,7 +544,7 @@ def _of_members(source: SourceTable, names: SettingNames) -> Iterator[Finding]:
         in_rules = names.in_category if column == "categories" else None
         for name in _unknown_members(value, known[column], in_rules):
             yield Finding(
-                text=f"source.yaml: {source.name}.{column}: the name {name} is unknown, so the settings of every user"
+                text=f"{file}: {source.name}.{column}: the name {name} is unknown, so the settings of every user"
                 " are malformed, which is an opt-out (docs/preferences.md); correct it, or add it to settings_names"
             )
 

@@ -51,12 +51,12 @@ def _write(folder: Path, path: str, text: str) -> None:
     (here / name).write_text(text)
 
 
-def printed_json(folder: Path, script: str) -> Any:
-    """Run a script in a folder's tree and return the JSON of its last line."""
+def printed_json(folder: Path, script: str, **environment: str) -> Any:
+    """Run a script in a folder's tree, with these environment variables, and return the JSON of its last line."""
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=folder,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(folder)},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(folder), **environment},
         capture_output=True,
         text=True,
         check=False,

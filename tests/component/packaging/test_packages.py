@@ -122,6 +122,15 @@ def test_packages_lack_libraries_and_models_that_they_do_not_use(packages: dict[
         assert not [name for name in names if name.startswith("boto3/data/")], built.name
 
 
+def test_package_has_the_source_that_the_variable_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "my-source.yaml"
+    own.write_text("tables: {}")
+    monkeypatch.setenv("MASSCOMM_SOURCE", str(own))
+    (built,) = build([contents_of("send_handler", HANDLERS["send_handler"])], tmp_path, platform=HERE, level=1)
+    with zipfile.ZipFile(built.path) as archive:
+        assert archive.read("schemas/source.yaml") == b"tables: {}"
+
+
 def test_the_same_input_gives_the_same_bytes(packages: dict[str, Built], tmp_path: Path) -> None:
     some: list[Contents] = [contents_of(name, HANDLERS[name]) for name in ("send_handler", "metrics_handler")]
     again = build(some, tmp_path, platform=HERE, level=1)

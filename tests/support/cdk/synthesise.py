@@ -13,6 +13,7 @@ from pathlib import Path
 
 from functions.catalogue import read_catalogue
 from infra.cdk.config import ENVIRONMENTS, LOCAL, PROD, ApiConfig, ExternalServers, MailboxConfig, local
+from masscomm.domain.source_tables import source_file
 
 SYNTHESISED = ("dev", "prod")
 # While one generation replaces another, topics, mappings and alarms are at their maximum. CloudFormation replaces
@@ -49,6 +50,7 @@ def main(folder: Path) -> None:
     for package in {entry.package for entry in read_catalogue(generation="any")}:
         with zipfile.ZipFile(packages / f"{package}.zip", "w") as archive:
             archive.writestr(zipfile.ZipInfo("package.txt"), package)
+            archive.writestr(zipfile.ZipInfo("schemas/source.yaml"), source_file().read_bytes())
     os.environ |= {"MASSCOMM_PACKAGES": str(packages), "MASSCOMM_REQUIRE_PACKAGES": "1"}
     api = ApiConfig(domain=DOMAIN, certificate_arn=CERTIFICATE)
     build(replace(local(SERVERS), api=api), outdir=str(folder / LOCAL)).synth()

@@ -2,9 +2,12 @@ import ast
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
-from infra.cdk.code import staged_sources
+import pytest
+
+from infra.cdk.code import NotPackaged, function_code, staged_sources
 from infra.cdk.config import SparkConfig
 from infra.job_archive import write_archive
 from local.devstack.config import ROOT
@@ -45,6 +48,21 @@ def test_the_jobs_sources_are_read_by_emrs_python() -> None:
     for room in ROOMS:
         for path in (ROOT / room).rglob("*.py"):
             ast.parse(path.read_text(), filename=str(path), feature_version=(version[0], version[1]))
+
+
+def test_functions_have_the_source_that_the_variable_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "my-source.yaml"
+    own.write_text("tables: {}")
+    monkeypatch.setenv("MASSCOMM_SOURCE", str(own))
+    assert (staged_sources(("schemas",)) / "schemas" / "source.yaml").read_text() == "tables: {}"
+
+
+def test_package_with_another_source_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(tmp_path / "builder.zip", "w") as archive:
+        archive.writestr("schemas/source.yaml", "tables: {}")
+    monkeypatch.setenv("MASSCOMM_PACKAGES", str(tmp_path))
+    with pytest.raises(NotPackaged, match=r"builder\.zip was built with another file than schemas/source\.yaml"):
+        function_code("builder")
 
 
 def test_the_jobs_sources_hold_each_statement_that_it_reads() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from local.devstack import provision
 from local.devstack.config import ROOT, ConfigError, Ports, StackConfig, is_free
+from local.devstack.service import base_environment, function_environment
 
 
 def test_argument_overrides_environment_overrides_default(tmp_path: Path) -> None:
@@ -48,6 +49,22 @@ def test_config_from_its_json_is_equal(tmp_path: Path) -> None:
     config = StackConfig.from_environment({"MASSCOMM_STATE": str(tmp_path), "MASSCOMM_PORT_KAFKA": "19092"})
     assert config.bulk_nice > 0
     assert StackConfig.from_dict(config.as_dict()) == config
+
+
+def test_source_is_an_absolute_path_for_the_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my-source.yaml").write_text("tables: {}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MASSCOMM_SOURCE", "my-source.yaml")
+    config = StackConfig.from_environment()
+    assert function_environment(config)["MASSCOMM_SOURCE"] == str(tmp_path / "my-source.yaml")
+    assert base_environment()["MASSCOMM_SOURCE"] == str(tmp_path / "my-source.yaml")
+    assert StackConfig.from_dict(config.as_dict()).source == config.source
+    assert "MASSCOMM_SOURCE" not in function_environment(StackConfig(tmp_path))
+
+
+def test_missing_source_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"typo\.yaml is not a file.*unset the variable"):
+        StackConfig.from_environment({"MASSCOMM_SOURCE": str(tmp_path / "typo.yaml")})
 
 
 def test_the_password_is_generated_once_a_state_folder(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The local stack creates the tables of the example whose source.yaml is in the place of schemas/source.yaml."""
+"""The local stack creates the tables of the example whose source.yaml MASSCOMM_SOURCE names."""
 
 from importlib import import_module
 from pathlib import Path
@@ -12,12 +12,15 @@ from local.devstack.services import all_services, example_monolith
 
 def test_example_is_that_of_the_mapping(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert example() == EXAMPLE
-    for folder, text in (("schemas", "own"), ("examples/shop", "own"), ("examples/crm", "other")):
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "source.yaml").write_text(text)
+    for folder in ("shop", "crm"):
+        (tmp_path / "examples" / folder).mkdir(parents=True)
+        (tmp_path / "examples" / folder / "source.yaml").write_text(folder)
     monkeypatch.setattr(config, "ROOT", tmp_path)
+    own = tmp_path / "my-source.yaml"
+    monkeypatch.setenv("MASSCOMM_SOURCE", str(own))
+    own.write_text("shop")
     assert example() == tmp_path / "examples" / "shop"
-    (tmp_path / "schemas" / "source.yaml").write_text("a customer's")
+    own.write_text("a customer's")
     assert example() == EXAMPLE
     assert (ROOT / "examples" / "crm" / "rows.sql").is_file()
 

@@ -15,7 +15,7 @@ from masscomm.cdc.change_events import columns_of
 from masscomm.domain.source_tables import SourceError, Value, read_source, source_tables
 from masscomm.errors import DeadLetter
 from tests.support import prose
-from tests.support.changed_tree import changed_tree, printed_json
+from tests.support.changed_tree import printed_json
 
 PRODUCT = ("masscomm", "functions", "spark_metrics", "infra", "ops", "cli", "local")
 SECOND = ROOT / "examples" / "crm" / "source.yaml"
@@ -56,10 +56,9 @@ print(json.dumps({
 """
 
 
-def of_tree(folder: Path, source: str, cases: list[Any]) -> dict[str, Any]:
-    """Return the lists and the decoded records of a tree with another schemas/source.yaml."""
-    root = changed_tree(folder, {}, {"schemas/source.yaml": source})
-    found: dict[str, Any] = printed_json(root, f"CASES = {json.dumps(cases)!r}" + RECORDS)
+def read_with(source: Path, cases: list[Any]) -> dict[str, Any]:
+    """Return the lists and the decoded records of a process whose MASSCOMM_SOURCE names a file."""
+    found: dict[str, Any] = printed_json(ROOT, f"CASES = {json.dumps(cases)!r}" + RECORDS, MASSCOMM_SOURCE=str(source))
     return found
 
 
@@ -87,8 +86,8 @@ CASES: list[Any] = [
 
 
 @pytest.fixture(scope="module")
-def second(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return of_tree(tmp_path_factory.mktemp("tree"), SECOND.read_text(), CASES)
+def second() -> dict[str, Any]:
+    return read_with(SECOND, CASES)
 
 
 def test_second_example_has_topics_of_its_tables(second: dict[str, Any]) -> None:
@@ -157,11 +156,9 @@ def test_one_table_is_the_source_of_users_and_settings(tmp_path: Path) -> None:
     document = yaml.safe_load(SECOND.read_text())
     settings = {"user_id": "person_no", "channels": {"object": {"push": "wants_push"}}}
     document["tables"]["user_settings"] = {"table": "crm.person", "key": "person_no", "columns": settings}
-    found = of_tree(
-        tmp_path,
-        yaml.safe_dump(document, sort_keys=False),
-        [["cdc.g1.crm.person", KEY, PERSON | {"wants_push": False}]],
-    )
+    source = tmp_path / "my-source.yaml"
+    source.write_text(yaml.safe_dump(document, sort_keys=False))
+    found = read_with(source, [["cdc.g1.crm.person", KEY, PERSON | {"wants_push": False}]])
     users, other = found["rows"][0]
     assert users[0] == "users"
     assert other == ["user_settings", "7", {"user_id": 7, "channels": {"push": False}}]
@@ -172,6 +169,34 @@ def test_one_table_is_the_source_of_users_and_settings(tmp_path: Path) -> None:
 def test_captured_columns_exist_in_the_directory() -> None:
     for name, table in captured_tables().items():
         assert table.source.columns.keys() <= columns_of(name).keys(), name
+
+
+_ERROR = """
+import json
+from masscomm.cdc.captured_tables import captured_tables
+from masscomm.domain.source_tables import SourceError
+try:
+    captured_tables()
+except SourceError as error:
+    print(json.dumps(str(error)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "my-source.yaml cannot be read"),
+        ("tables: {users: [", "my-source.yaml is not YAML"),
+        ("tabels: {}", "my-source.yaml needs the key tables"),
+        ("tables: {users: {table: a.b, key: id}}", "my-source.yaml: users needs table, key and columns"),
+        ("tables: {users: {table: a.b, key: id, columns: {}}}", "my-source.yaml has no entry for devices"),
+    ],
+)
+def test_errors_name_the_file_of_the_variable(text: str | None, message: str, tmp_path: Path) -> None:
+    source = tmp_path / "my-source.yaml"
+    if text is not None:
+        source.write_text(text)
+    assert message in printed_json(ROOT, _ERROR, MASSCOMM_SOURCE=str(source))
 
 
 def words(text: str) -> Iterator[str]:
