@@ -12,12 +12,17 @@ from cli.terminal import Terminal, print_json
 from masscomm.domain.source_tables import read_document, read_settings_names, read_source, source_file, source_name
 from ops.provisioning import GENERATION
 from ops.provisioning.source_check import check_source
+from ops.provisioning.source_init import propose_source
 from ops.provisioning.source_samples import sample_source
 
 app = typer.Typer(
     help="The monolith's tables, as MASSCOMM_SOURCE or schemas/source.yaml maps them.", no_args_is_help=True
 )
 console = Terminal()
+
+DsnOption = Annotated[
+    str, typer.Option("--dsn", help="The monolith's database, with the connector's user: postgresql://USER@HOST/NAME")
+]
 
 
 @app.callback()
@@ -27,10 +32,7 @@ def _group() -> None:
 
 @app.command()
 def check(
-    dsn: Annotated[
-        str,
-        typer.Option("--dsn", help="The monolith's database, with the connector's user: postgresql://USER@HOST/NAME"),
-    ],
+    dsn: DsnOption,
     file: Annotated[
         Path | None,
         typer.Option(
@@ -79,3 +81,45 @@ def check(
         tables = {each.qualified for each in sources.values()}
         console.done(f"{', '.join(sorted(tables))} can be captured", f"{len(found)} warnings")
     raise typer.Exit(1 if problems else 0)
+
+
+@app.command()
+def init(
+    dsn: DsnOption,
+    output: Annotated[Path, typer.Option("--output", dir_okay=False, help="The file to write.")] = Path(
+        "my-source.yaml"
+    ),
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Propose a mapping of your tables, from the names, types and foreign keys in the database and a sample of its
+    rows. A comment says how each value was found. It changes nothing in the database. Exit status 1 if something was
+    not found, which the file marks with TODO.
+    """
+    if output.exists() and not force:
+        raise CommandError(f"{output} exists. Name another file with --output, or replace it with --force.")
+    try:
+        proposal = propose_source(dsn)
+    except psycopg.Error as error:
+        raise CommandError(f"The database cannot be read: {error}") from error
+    try:
+        # Another process may have created the file meanwhile.
+        with output.open("w" if force else "x") as file:
+            file.write(proposal.text())
+    except OSError as error:
+        raise CommandError(f"{output} cannot be written: {error}") from error
+    if as_json:
+        print_json({"file": str(output), "todo": proposal.todos, "notes": proposal.notes})
+    else:
+        for entry in proposal.entries:
+            console.print(f"  {entry.name}: {entry.table}", soft_wrap=True)
+        for text in proposal.notes:
+            console.print(f"note: {text}", soft_wrap=True)
+        for text in proposal.todos:
+            console.failed(f"TODO {text}")
+        console.print(
+            f"{output} is written. Read its comments, complete its TODOs, and compare it with the database:"
+            f" masscomm source check --dsn … --file {output}",
+            soft_wrap=True,
+        )
+    raise typer.Exit(1 if proposal.todos else 0)

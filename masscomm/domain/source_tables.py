@@ -276,8 +276,13 @@ def _check_names(tables: Mapping[str, SourceTable], file: str) -> None:
             raise SourceError(f"{file}: {name}: {table.qualified} already has the key {keys[table.qualified]}")
 
 
+def is_name(text: str) -> bool:
+    """Return whether a name of the monolith can be in the file: letters, digits and underscores."""
+    return _NAME.fullmatch(text) is not None
+
+
 def _checked(name: str, where: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise SourceError(f"{where}: {name!r} is no name of letters, digits and underscores")
     return name
 

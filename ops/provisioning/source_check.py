@@ -4,7 +4,6 @@ privileges and the server's settings. Each finding has the statements that repai
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, NamedTuple
@@ -28,27 +27,27 @@ from masscomm.domain.source_tables import (
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import UnstorableJson
 from ops.provisioning import ProvisioningError
+from ops.provisioning.source_catalogue import Column, columns_by_table, read_only_connection
 
 # pgoutput delivers logical messages, which the heartbeat is, since this version.
 _OLDEST_VERSION = 140_000
-_STATEMENT_TIMEOUT = "10s"
-_INTEGERS = {"int2", "int4", "int8"}
-_TEXTS = {"text", "varchar", "bpchar", "uuid", "citext", "name", "enum"}
-_JSON = {"json", "jsonb"}
-_ANY = _INTEGERS | _TEXTS | _JSON | {"bool", "numeric", "float4", "float8", "timestamptz"}
+INTEGERS = {"int2", "int4", "int8"}
+TEXTS = {"text", "varchar", "bpchar", "uuid", "citext", "name", "enum"}
+JSON = {"json", "jsonb"}
+_ANY = INTEGERS | TEXTS | JSON | {"bool", "numeric", "float4", "float8", "timestamptz"}
 # The kinds of an object's members, by the column of user_settings: any value but a plain true is an opt-out, so that a
 # text or a number would opt out every user.
 _RULE, _RULES = "boolean", "boolean or object"
 _MEMBERS = {"channels": _RULE, "categories": _RULES}
 # The types that a column of the directory accepts, by its kind: its type in the index, or _RULES.
-_ACCEPTED: Mapping[str | None, set[str]] = {
-    "long": _INTEGERS,
-    "keyword": _TEXTS,
-    "text": _TEXTS,
+ACCEPTED: Mapping[str | None, set[str]] = {
+    "long": INTEGERS,
+    "keyword": TEXTS,
+    "text": TEXTS,
     "boolean": {"bool"},
     "date": {"timestamptz"},
-    "object": _JSON,
-    _RULES: {"bool"} | _JSON,
+    "object": JSON,
+    _RULES: {"bool"} | JSON,
     None: _ANY,
 }
 # The types that a missing column is created with.
@@ -65,15 +64,6 @@ SELECT c.oid::bigint AS oid, c.relkind, c.relreplident = 'f' AS full_identity,
  WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 """
 _SCHEMA = "SELECT FROM pg_namespace WHERE nspname = %s"
-_COLUMNS = """
-SELECT a.attname, a.attnotnull, a.attgenerated <> '', format_type(a.atttypid, a.atttypmod),
-       CASE WHEN coalesce(b.typtype, t.typtype) = 'e' THEN 'enum' ELSE coalesce(b.typname, t.typname) END,
-       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid
-                  AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum)
-  FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-  LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
- WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
-"""
 _SERVER = """
 SELECT current_user AS role, current_database() AS database, current_setting('server_version_num')::int AS version,
        current_setting('wal_level') AS wal_level, pg_is_in_recovery() AS standby,
@@ -115,16 +105,6 @@ class Finding:
     warning: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Column:
-    not_null: bool
-    generated: bool
-    # The type as SQL, and the name of the type; `enum` for each enumerated type, and the base type of a domain.
-    sql_type: str
-    type_name: str
-    unique: bool
-
-
 class _Use(NamedTuple):
     """One value of the directory that derives from a column of the monolith."""
 
@@ -137,7 +117,7 @@ class _Use(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class _Table:
-    columns: Mapping[str, _Column] = field(default_factory=dict)
+    columns: Mapping[str, Column] = field(default_factory=dict)
     owned: bool
 
 
@@ -167,15 +147,6 @@ def check_source(
     with read_only_connection(database_url) as connection:
         names = names_for(sources, settings_names)
         return _Check(connection, generation, sources, names, file).findings(creates_publication=creates_publication)
-
-
-@contextmanager
-def read_only_connection(database_url: str) -> Iterator[psycopg.Connection[Any]]:
-    """Connect to a monolith's database for queries that end within ten seconds. Raises psycopg.Error."""
-    with psycopg.connect(database_url, autocommit=True, connect_timeout=10) as connection:
-        connection.execute(f"SET statement_timeout = '{_STATEMENT_TIMEOUT}'")
-        connection.read_only = True
-        yield connection
 
 
 def source_problems(database_url: str, generation: str) -> list[str]:
@@ -323,12 +294,7 @@ class _Check:
             kinds = {"p": "partitioned", "v": "a view", "m": "a materialised view", "f": "a foreign table"}
             yield Finding(text=f"{first.qualified} is {kinds[table['relkind']]}; only ordinary tables can be captured")
             return
-        known = {
-            column: _Column(not_null=not_null, generated=generated, sql_type=sql_type, type_name=base, unique=unique)
-            for column, not_null, generated, sql_type, base, unique in self._connection.execute(
-                _COLUMNS, (table["oid"],)
-            )
-        }
+        known = columns_by_table(self._connection, [table["oid"]])[table["oid"]]
         self._tables[first.qualified] = _Table(columns=known, owned=table["owned"])
         if not table["full_identity"]:
             yield Finding(
@@ -357,7 +323,7 @@ class _Check:
             for source in sources:
                 yield from self._of_required(source, known)
 
-    def _of_key(self, source: SourceTable, known: Mapping[str, _Column]) -> Iterator[Finding]:
+    def _of_key(self, source: SourceTable, known: Mapping[str, Column]) -> Iterator[Finding]:
         name, key = _identifier(source.schema, source.table), _quoted(source.key)
         column = known.get(source.key)
         if column is None:
@@ -366,7 +332,7 @@ class _Check:
                 repair=(f"ALTER TABLE {name} ADD COLUMN {key} bigint GENERATED BY DEFAULT AS IDENTITY UNIQUE;",),
             )
             return
-        if column.type_name not in _INTEGERS:
+        if column.type_name not in INTEGERS:
             yield Finding(
                 text=f"{source.qualified}.{source.key} is {column.sql_type}; the key must be a whole number."
                 " Add a column for it, and name that as the key",
@@ -389,7 +355,7 @@ class _Check:
                 repair=(f"ALTER TABLE {name} ADD UNIQUE ({key});",),
             )
 
-    def _of_column(self, source: SourceTable, uses: Sequence[_Use], known: Mapping[str, _Column]) -> Iterator[Finding]:
+    def _of_column(self, source: SourceTable, uses: Sequence[_Use], known: Mapping[str, Column]) -> Iterator[Finding]:
         column = uses[0].column
         if column not in known:
             if column != source.key:
@@ -417,20 +383,20 @@ class _Check:
                     f" {use.where} derives from it"
                 )
 
-    def _of_required(self, source: SourceTable, known: Mapping[str, _Column]) -> Iterator[Finding]:
+    def _of_required(self, source: SourceTable, known: Mapping[str, Column]) -> Iterator[Finding]:
         for name in self._captured[source.name].required:
             value = source.columns[name]
             there = known.get(str(value.column))
             if there is None or value.default is not None:
                 continue
             if value.path:
-                if there.type_name in _JSON:
+                if there.type_name in JSON:
                     yield from self._of_missing(source, name, known, json_path=value.path)
             elif not there.not_null:
                 yield from self._of_missing(source, name, known)
 
     def _of_missing(
-        self, source: SourceTable, name: str, known: Mapping[str, _Column], json_path: Sequence[str] = ()
+        self, source: SourceTable, name: str, known: Mapping[str, Column], json_path: Sequence[str] = ()
     ) -> Iterator[Finding]:
         """Yield a problem if a row lacks a required value, else a warning that rows may lack it."""
         column = str(source.columns[name].column)
@@ -588,26 +554,26 @@ def _created_for(use: _Use) -> str:
 
 def _accepted(use: _Use) -> set[str]:
     if use.value.path:
-        return _JSON
+        return JSON
     if use.value.format is not None:
         return {use.value.format}
     if use.value.values is not None:
-        return _INTEGERS | _TEXTS | {"bool"}
-    return _ACCEPTED[use.kind]
+        return INTEGERS | TEXTS | {"bool"}
+    return ACCEPTED[use.kind]
 
 
 def _conversion(type_name: str, kind: str | None) -> str:
     """Return the key of source.yaml that converts a type, as the end of a sentence."""
     if type_name in ("date", "time", "timestamp") and kind in (None, "keyword", "text", "date"):
         return f". Convert it: format: {type_name}"
-    if type_name in _JSON:
+    if type_name in JSON:
         return ". Name a value inside it: path"
-    if type_name in _INTEGERS | _TEXTS | {"bool"} and kind in ("boolean", "keyword", _RULES):
+    if type_name in INTEGERS | TEXTS | {"bool"} and kind in ("boolean", "keyword", _RULES):
         return ". Convert it: values"
     return ""
 
 
-def _meant(column: str, known: Mapping[str, _Column]) -> str:
+def _meant(column: str, known: Mapping[str, Column]) -> str:
     close = get_close_matches(column, known, n=1)
     return f" (is it {close[0]}?)" if close else ""
 

@@ -19,7 +19,8 @@ from masscomm.domain.setting_names import SettingNames, names_for
 from masscomm.domain.source_tables import SourceTable
 from masscomm.domain.time_zones import zone_of
 from masscomm.errors import DeadLetter
-from ops.provisioning.source_check import Finding, read_only_connection
+from ops.provisioning.source_catalogue import read_only_connection
+from ops.provisioning.source_check import Finding
 
 # The rows that are read of a table, of blocks that PostgreSQL chooses.
 _ROWS = 10_000

@@ -1367,6 +1367,31 @@ MUTANTS = (
         Becomes("self.addresses.update([address.lower()])"),
     ),
     Mutant(
+        "source_init.doubtful_wish",
+        "`masscomm source init` proposes no rule for a column whose name does not say beyond doubt what true means.",
+        Becomes("True"),
+    ),
+    Mutant(
+        "source_init.inverted_wish",
+        "`masscomm source init` reads names such as unsubscribed as opt-outs.",
+        Returns("Wish(channels or tuple(_CHANNELS), True if is_flag and clear else None)"),
+    ),
+    Mutant(
+        "source_init.inverted",
+        "`masscomm source init` inverts the values of an opt-out.",
+        Becomes("flags"),
+    ),
+    Mutant(
+        "source_init.null_is_no_consent",
+        "`masscomm source init` counts a null in an opt-in as no.",
+        Becomes("True"),
+    ),
+    Mutant(
+        "source_init.undecided",
+        "`masscomm source init` opts out every user where a wish cannot be mapped.",
+        Never(),
+    ),
+    Mutant(
         "source_check.members_of_objects",
         "`masscomm source check` names the unknown members of objects, which opt out every user.",
         Never(),
