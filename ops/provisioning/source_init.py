@@ -161,12 +161,10 @@ class _Proposer:
         self._undecided: list[str] = []
 
     def proposal(self) -> Proposal:
-        used = {self._users.qualified} if self._users is not None else set()
         users = self._of_users()
         devices, device_table = self._of_devices()
         templates, template_table = self._of_templates()
-        used |= {devices.table, templates.table}
-        settings = self._of_settings(used - {self._users.qualified if self._users is not None else ""})
+        settings = self._of_settings({devices.table, templates.table})
         self._made.entries = [users, *settings, devices, templates]
         for table in (self._users, device_table, template_table):
             if table is not None and not table.readable:
@@ -270,9 +268,9 @@ class _Proposer:
             if table.qualified in used:
                 continue
             column = self._key if table is self._users else self._user_column(table)
-            places = self._wish_places(table)
-            if table is not self._users and not self._is_settings(table, column, places):
+            if table is not self._users and not self._may_be_settings(table, column):
                 continue
+            places = self._wish_places(table)
             if column is None:
                 self._undecided += [f"{table.qualified}.{place}: the users have no number" for place, _ in places]
                 continue
@@ -302,16 +300,16 @@ class _Proposer:
         _name_entries(found)
         return found
 
-    def _is_settings(
-        self, table: CatalogueTable, column: str | None, places: Sequence[tuple[Place, Wish | None]]
-    ) -> bool:
-        """Return whether a table has settings in one row for each user. Wishes in other rows are undecided."""
-        name = words_of(table.name)
-        about = set(name.split()) & words.WISHES_TABLE
+    def _may_be_settings(self, table: CatalogueTable, column: str | None) -> bool:
+        """Return whether a table can have settings in one row for each user. Wishes in other rows are undecided.
+
+        Only catalogues are read: the rows of these tables are sampled later.
+        """
+        about = set(words_of(table.name).split()) & words.WISHES_TABLE
         unique = column is not None and table.columns[column].unique
         by_row = {"channel", "category", "topic", "key", "name", "type", "kind", "notification type"}
         if unique or (about and column is not None and not by_row & {words_of(each) for each in table.columns}):
-            return bool(places) or bool(words.QUIET & set(name.split())) or bool(about)
+            return True
         by_address = any(words_of(each) in ("email", "email address", "phone") for each in table.columns)
         if about and (self._refers_to_users(table) or (by_address and not about & {"setting", "settings"})):
             self._undecided.append(f"{table.qualified} has wishes of users, and not one row for each user's number")
