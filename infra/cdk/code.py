@@ -93,7 +93,7 @@ def _archive(package: str) -> Path | None:
     archive = _packages() / f"{package}.zip"
     if archive.exists():
         with zipfile.ZipFile(archive) as files:
-            if files.read(_SOURCE) != source_file().read_bytes():  # guard: packages.source
+            if files.read(_SOURCE) != source_file().read_bytes():
                 raise NotPackaged(
                     f"{archive} was built with another file than {source_name()}: run `make package` with the same"
                     " MASSCOMM_SOURCE"

@@ -8,7 +8,10 @@ import pytest
 
 from local.devstack import provision
 from local.devstack.config import ROOT, ConfigError, Ports, StackConfig, is_free
+from local.devstack.handle import RunningStack
 from local.devstack.service import base_environment, function_environment
+from local.devstack.state import RunState
+from masscomm.domain.source_tables import source_file
 
 
 def test_argument_overrides_environment_overrides_default(tmp_path: Path) -> None:
@@ -60,6 +63,18 @@ def test_source_is_an_absolute_path_for_the_functions(tmp_path: Path, monkeypatc
     assert base_environment()["MASSCOMM_SOURCE"] == str(tmp_path / "my-source.yaml")
     assert StackConfig.from_dict(config.as_dict()).source == config.source
     assert "MASSCOMM_SOURCE" not in function_environment(StackConfig(tmp_path))
+
+
+def test_commands_read_the_source_of_the_running_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASSCOMM_SOURCE", "")
+    monkeypatch.setenv("MASSCOMM_STATE", str(tmp_path))
+    source = ROOT / "examples" / "crm" / "source.yaml"
+    state = RunState(StackConfig(tmp_path, source=source))
+    state.acquire()
+    state.write({}, ready=True, start_s=1, peak_mb=1)
+    assert RunningStack.here().config.source == source
+    assert source_file() == source
+    state.release()
 
 
 def test_missing_source_is_refused_with_the_remedy(tmp_path: Path) -> None:
