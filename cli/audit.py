@@ -1,6 +1,5 @@
 """The command `masscomm audit`: it shows the audit log."""
 
-import time
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -10,12 +9,15 @@ from rich.table import Table
 from cli.installation import Installation, installation
 from cli.options import JsonOption, given
 from cli.terminal import Terminal, print_json
+from cli.times import SinceOption, moment
 from masscomm.domain.audit import AuditEntry
 from masscomm.stores.audit_log.port import AuditQuery
 
+app = typer.Typer(add_completion=False)
 console = Terminal()
 
 
+@app.command()
 @given(installation=installation)
 def audit(
     *,
@@ -23,13 +25,14 @@ def audit(
     club: Annotated[
         int | None, typer.Option("--club", help="The tenant; without it, actions that concern every tenant.")
     ] = None,
-    hours: Annotated[int, typer.Option("--hours", min=1, help="Entries of the last hours.")] = 24,
+    since: SinceOption = "24h",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000, help="The maximum number of entries.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
     """Show which principal did what, the latest entries first."""
-    end_ms = time.time_ns() // 1_000_000 + 1
-    query = AuditQuery(club_id=club, start_ms=max(0, end_ms - hours * 3_600_000), end_ms=end_ms, limit=limit)
+    now = datetime.now(UTC)
+    start_ms, end_ms = (int(each.timestamp() * 1000) for each in (moment(since or "24h", now), now))
+    query = AuditQuery(club_id=club, start_ms=max(0, start_ms), end_ms=end_ms + 1, limit=limit)
     page = installation.audit_log().page(query)
     if as_json:
         for each in page.entries:

@@ -12,15 +12,16 @@ from rich.text import Text
 from cli.installation import Installation, installation
 from cli.options import JsonOption, given
 from cli.terminal import Terminal, print_json
+from cli.times import SinceOption, moment
 from masscomm.domain.audit import Action, Result
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.payloads import payload_of
 from masscomm.kafka.topics import DEAD_LETTER_STATUS
 from masscomm.operations.dead_letter_marks import Mark, id_of_letters, read_marks
 from masscomm.operations.dead_letter_replays import Desk, Done, sources
-from masscomm.operations.dead_letters import DeadLetter, Filter, moment, read_letters
+from masscomm.operations.dead_letters import DeadLetter, Filter, read_letters
 
-app = typer.Typer(help="Records that could not be processed.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 console = Terminal()
 
 Positions = Annotated[
@@ -32,10 +33,7 @@ ReasonOption = Annotated[str | None, typer.Option("--reason", help="Only this re
 FunctionOption = Annotated[str | None, typer.Option("--function", help="Only records dead-lettered by this function.")]
 PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="Partition of the source topic.")]
 OffsetOption = Annotated[int | None, typer.Option("--offset", min=0, help="Offset in the source topic's partition.")]
-SinceOption = Annotated[
-    str | None, typer.Option("--since", help="Dead-lettered since then: ISO 8601, or 15m, 2h, 7d ago.")
-]
-UntilOption = Annotated[str | None, typer.Option("--until", help="Dead-lettered before then: as --since.")]
+UntilOption = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Before then: as --since.")]
 RepeatOption = Annotated[bool, typer.Option("--again", help="Include records that were replayed or discarded before.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Choose every dead letter, without a filter.")]
 
@@ -51,19 +49,16 @@ def _filter(
     until: UntilOption = None,
 ) -> Filter:
     now = datetime.now(UTC)
-    try:
-        return Filter(
-            positions=tuple(positions or ()),
-            topic=topic,
-            reason=reason,
-            function=function,
-            partition=partition,
-            offset=offset,
-            since=moment(since, now) if since else None,
-            until=moment(until, now) if until else None,
-        )
-    except ValueError as error:
-        raise typer.BadParameter(f"no time: {error}") from error
+    return Filter(
+        positions=tuple(positions or ()),
+        topic=topic,
+        reason=reason,
+        function=function,
+        partition=partition,
+        offset=offset,
+        since=moment(since, now) if since else None,
+        until=moment(until, now) if until else None,
+    )
 
 
 def _status(letter: DeadLetter, marks: dict[str, Mark]) -> str:

@@ -12,7 +12,7 @@ from cli.terminal import Terminal, print_json
 from masscomm_client import Client
 from masscomm_client.types import DevicesFilters, DevicesReason
 
-app = typer.Typer(help="Devices to which nothing is pushed.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 console = Terminal()
 
 # The largest page of the list.

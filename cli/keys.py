@@ -16,7 +16,7 @@ from masscomm.operations import keys as management
 from masscomm.stores.api_keys.dynamodb import TABLE, ApiKeys
 from masscomm.stores.api_keys.port import LIMIT_SETTINGS, LIVE, TEST, ApiKey, every_key
 
-app = typer.Typer(help="API keys with their clubs, scopes and ends.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 console = Terminal()
 errors = Terminal(stderr=True)
 

@@ -2,58 +2,56 @@
 
 import os
 import sys
-from contextlib import closing
-from dataclasses import asdict
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Any
 
 import typer
-from confluent_kafka import KafkaException
+from typer._completion_classes import completion_init
+from typer._completion_shared import get_completion_script
+from typer.core import TyperGroup
 
-from cli.audiences import app as audiences_app
-from cli.audit import audit
 from cli.client_log import clients_log_to
-from cli.dead_letters import app as dead_letters_app
-from cli.devices import app as devices_app
 from cli.errors import CommandError
 from cli.folders import state_folder
-from cli.installation import Installation, installation
-from cli.keys import app as keys_app
-from cli.options import JsonOption, given
-from cli.preferences import app as preferences_app
-from cli.sending import recipients
-from cli.sends import app as sends_app
-from cli.source import app as source_app
-from cli.suppressions import app as suppressions_app
-from cli.template import app as template_app
-from cli.template import preview
-from cli.terminal import Terminal, print_json
-from cli.upgrade import upgrade_deployed
-from cli.webhooks import app as webhooks_app
-from masscomm.errors import MasscommError
-from masscomm.observability.logs import to_standard_error
-from ops.provisioning import ProvisioningError
+from cli.lazy import LazyCommand
+from cli.options import JsonOption
+from masscomm.observability.streams import to_standard_error
+
+# The modules of commands that are imported when they are called, with what `--help` says of each.
+MODULES = {
+    "send": ("cli.send", "Send something to users, and print where to follow it."),
+    "sends": ("cli.sends", "Sends: list, show, watch and control them."),
+    "trace": ("cli.trace", "Show what happened to a send or a notification, step by step."),
+    "audience": ("cli.audiences", "Audiences: count users of a club by conditions."),
+    "preferences": ("cli.preferences", "Preferences of a user: show and change them."),
+    "template": ("cli.template", "Templates: preview and check them."),
+    "webhooks": ("cli.webhooks", "Webhooks: endpoints that receive events of sends."),
+    "devices": ("cli.devices", "Devices to which nothing is pushed."),
+    "suppressions": ("cli.suppressions", "Addresses to which no e-mail is sent."),
+    "keys": ("cli.keys", "API keys with their clubs, scopes and ends."),
+    "audit": ("cli.audit", "Show which principal did what, the latest entries first."),
+    "dead-letters": ("cli.dead_letters", "Records that could not be processed."),
+    "source": ("cli.source", "The monolith's tables, as schemas/source.yaml maps them."),
+}
+
+
+class Commands(TyperGroup):
+    """The commands of this module and of MODULES."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands.update({name: LazyCommand(name, *row) for name, row in MODULES.items()})
+
 
 app = typer.Typer(
+    cls=Commands,
     name="masscomm",
-    help="The whole notification service on this machine: start it, watch it, send with it.",
     no_args_is_help=True,
+    add_completion=False,  # `masscomm completion` prints the script without a look at the parent process.
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(audit)
-app.command()(preview)
-app.add_typer(audiences_app, name="audience")
-app.add_typer(dead_letters_app, name="dead-letters")
-app.add_typer(devices_app, name="devices")
-app.add_typer(keys_app, name="keys")
-app.add_typer(preferences_app, name="preferences")
-app.add_typer(sends_app, name="sends")
-app.add_typer(source_app, name="source")
-app.add_typer(suppressions_app, name="suppressions")
-app.add_typer(template_app, name="template")
-app.add_typer(webhooks_app, name="webhooks")
-console = Terminal()
-errors = Terminal(stderr=True)
 
 
 @app.callback()
@@ -83,7 +81,7 @@ def up(
         list[str] | None, typer.Option("--without", metavar="SERVICE", help="Leave a service out. May be repeated.")
     ] = None,
 ) -> None:
-    """Start every service and run until Ctrl-C, which stops them all; restart services that end."""
+    """Start every service and run until Ctrl-C. Services that end are started again."""
     from local.devstack import commands
 
     commands.up(port or [], detach=detach, demo=demo, exit_after=exit_after, without=without or [])
@@ -91,7 +89,7 @@ def up(
 
 @app.command()
 def down() -> None:
-    """Stop the stack that runs in the background or in another terminal."""
+    """Stop the stack, which runs in the background or another terminal."""
     from local.devstack import commands
 
     commands.down()
@@ -101,7 +99,7 @@ def down() -> None:
 def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print it for programs.")] = False,
 ) -> None:
-    """Show the services, their processes and their memory. Exit status 3 when nothing runs."""
+    """Show the services and their memory. Exit status 3 when nothing runs."""
     from local.devstack import commands
 
     commands.status(as_json=as_json)
@@ -130,54 +128,6 @@ def demo() -> None:
 
 
 @app.command()
-def send(
-    to: Annotated[
-        str, typer.Option("--to", "--user", help="User ids and ranges with commas between them, as 1,2,10-99.")
-    ],
-    club: Annotated[int, typer.Option("--club", help="The tenant the users belong to.")] = 1,
-    kind: Annotated[str, typer.Option("--type", help="The category, as news or one_time_password.")] = "news",
-    via: Annotated[
-        str, typer.Option("--via", help="rest: as a person or program does; kafka: as the monolith does.")
-    ] = "rest",
-    data: Annotated[
-        list[str] | None, typer.Option("--data", metavar="KEY=VALUE", help="For the template. May be repeated.")
-    ] = None,
-    channel: Annotated[
-        list[str] | None,
-        typer.Option("--channel", help="push or email; without it the category's own. May be repeated."),
-    ] = None,
-    critical: Annotated[bool, typer.Option("--critical", help="In the lane that no bulk send delays.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Send nothing; show what would become of the send, and its messages.")
-    ] = False,
-    wait: Annotated[
-        bool,
-        typer.Option(
-            "--wait", "-w", help="Follow it until every notification has ended; to at most 10 users, show the messages."
-        ),
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Send something to users, and print where to follow it."""
-    from local.devstack.handle import RunningStack
-    from local.devstack.send import send as run_send
-
-    run_send(
-        RunningStack.here(),
-        to=to,
-        club_id=club,
-        type=kind,
-        via=via,
-        data=data or [],
-        channels=channel or [],
-        critical=critical,
-        wait=wait,
-        dry_run=dry_run,
-        as_json=as_json,
-    )
-
-
-@app.command()
 def inbox(
     user: Annotated[
         str | None,
@@ -190,46 +140,18 @@ def inbox(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new messages.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the messages of users as their devices and mailboxes received them, since the stack's start, with the times
-    at which they were published.
+    """Show messages as devices and mailboxes received them.
+
+    They are those since the stack's start, with the times at which they were published.
     """
-    from local.devstack.handle import RunningStack
-    from local.devstack.inbox import Inbox
-    from local.devstack.send import show_messages
+    from local.devstack import inbox
 
-    user_ids = None if user is None else recipients(user)
-    with closing(Inbox(RunningStack.here().config, user_ids)) as found:
-        if as_json:
-            for message in found.follow() if follow else found.messages():
-                print_json(asdict(message))
-        elif not follow:
-            show_messages(found.messages(), console)
-        else:
-            for message in found.follow():
-                console.print(message.rendered(), soft_wrap=True)
-
-
-@app.command()
-@given(installation=installation)
-def trace(
-    an_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a send or of a notification.")],
-    *,
-    installation: Installation,
-    as_json: JsonOption = False,
-) -> None:
-    """Show what happened to a send or a notification, step by step. Exit status 1 if nothing is known about it."""
-    from cli.tracing import gather, print_trace
-
-    found = gather(installation, an_id)
-    if found is None:
-        errors.print(f"No retained record mentions {an_id}.")
-        raise typer.Exit(1)
-    print_trace(found, console, as_json=as_json)
+    inbox.show(user, follow=follow, as_json=as_json)
 
 
 @app.command("recompute-check")
 def recompute_check() -> None:
-    """Recompute the metrics from the archive and compare them with the served ones. Exit status 1 if a row differs."""
+    """Recompute the metrics from the archive and compare them. Exit status 1 if a row differs from a served one."""
     from local.devstack.config import StackConfig
     from local.devstack.recompute import recompute_check as run_check
 
@@ -287,9 +209,11 @@ def upgrade(
         typer.Option("--deployed", metavar="ENVIRONMENT", help="Upgrade the servers of a deployed environment: prod."),
     ] = None,
 ) -> None:
-    """Bring the stored data of an installation to this version: topics, schemas, indices, tables, archive. It may be
-    repeated. Stop the metrics job first; on this machine, `masscomm down`.
+    """Bring an installation's stored data to this version. These are topics, schemas, indices, tables, archive. It may
+    be repeated. Stop the metrics job first; on this machine, `masscomm down`.
     """
+    from cli.upgrade import upgrade_deployed
+
     if deployed is not None:
         raise typer.Exit(upgrade_deployed(deployed, check=check))
     from local.devstack.config import StackConfig
@@ -306,17 +230,46 @@ def clean_state() -> None:
     commands.clean_state()
 
 
-# Errors of the command line, and of services that do not start or do not respond.
-_EXPECTED_ERRORS = (CommandError, KafkaException, MasscommError, ProvisioningError)
+class Shell(StrEnum):
+    """The shells with completion."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+
+
+@app.command()
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> None:
+    """Print the completion of bash or zsh.
+
+    Write eval "$(masscomm completion bash)" into .bashrc, or the same with zsh into .zshrc.
+    """
+    from cli.terminal import print_lines
+
+    print_lines(get_completion_script(prog_name="masscomm", complete_var="_MASSCOMM_COMPLETE", shell=shell).split("\n"))
+
+
+def _is_expected(error: Exception) -> bool:
+    """Return whether an error is one of the command line, or of a service that does not start or does not respond."""
+    from confluent_kafka import KafkaException
+
+    from masscomm.errors import MasscommError
+    from ops.provisioning import ProvisioningError
+
+    return isinstance(error, CommandError | KafkaException | MasscommError | ProvisioningError)
 
 
 def main() -> int:
     """Run the command; print an error of the command line or of a service as one message, with exit status 1."""
+    completion_init()
     try:
         with to_standard_error():
             app(standalone_mode=True)
-    except _EXPECTED_ERRORS as error:
-        errors.print(str(error), style="red", soft_wrap=True)
+    except Exception as error:
+        if not _is_expected(error):
+            raise
+        from cli.terminal import Terminal
+
+        Terminal(stderr=True).print(str(error), style="red", soft_wrap=True)
         return 1
     return 0
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+ClubOption = Annotated[int, typer.Option("--club", help="The club (tenant).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs, a JSON object a line.")]
 
 

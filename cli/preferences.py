@@ -13,7 +13,7 @@ from masscomm.domain.channels import CHANNELS
 from masscomm_client import Client
 from masscomm_client.types import PreferencesBody, PreferencesRequest, QuietHoursBody
 
-app = typer.Typer(help="Preferences of a user: show and change them.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 console = Terminal()
 
 QUIET_HOURS = "quiet_hours"

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from cli.folders import ROOT
+from cli.lazy import LazyCommand
 from cli.main import app
 
 PAGE = ROOT / "docs" / "cli.md"
@@ -22,7 +23,8 @@ _TARGET = re.compile(r"^([a-z-]+):.*## (.*)$", re.MULTILINE)
 
 def commands(group: TyperGroup, *names: str) -> Iterator[tuple[tuple[str, ...], TyperCommand]]:
     """Yield the commands of a group with their names, those of its groups included."""
-    for name, command in group.commands.items():
+    for name, each in group.commands.items():
+        command = each.loaded if isinstance(each, LazyCommand) else each
         if isinstance(command, TyperGroup):
             yield from commands(command, *names, name)
         elif isinstance(command, TyperCommand):

@@ -1,6 +1,8 @@
 """Shared by the commands that send: their arguments, the progress of a send, its dry run and warnings."""
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from rich.columns import Columns
 from rich.console import Group
@@ -17,6 +19,7 @@ from masscomm_client.calls import UNKNOWN_S
 from masscomm_client.types import DryRunBody, FieldErrorBody, SendBody, Totals
 
 WAIT_S = 120.0
+_CONDITION = """'{"field": "locale", "is": "de"}'"""
 POLL_S = 0.3
 # The statuses of deliverable notifications that the reasons of a dry run contain: those of simulator recipients.
 _AFTER_DELIVERY = ("delivered", "bounced")
@@ -48,6 +51,15 @@ def pairs(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def audience_of(where: str | None, without: Sequence[int] | None) -> dict[str, Any]:
+    """Return the audience of a condition in JSON; None and `all` are all users of the club. Raises CommandError."""
+    try:
+        audience = {"all_users": True} if where in (None, "all") else {"where": json.loads(where or "")}
+    except ValueError as error:
+        raise CommandError(f"The condition is not JSON: {error}. Such as {_CONDITION}") from error
+    return audience | {"except_users": list(without or ())}
+
+
 def follow(
     api: Client,
     send_id: str,
@@ -57,10 +69,15 @@ def follow(
     through_quiet_hours: bool = False,
     as_json: bool = False,
     unknown_s: float = UNKNOWN_S,
+    messages: Iterator[list[Text]] | None = None,
 ) -> None:
     """Show the counts of a send and the share of notifications that have ended, until each has ended or, unless
     through_quiet_hours, is held. With as_json, print the send whenever its status or its counts have changed.
     Raises CommandError after timeout_s s, and ApiError if the send is unknown for unknown_s s.
+
+    Args:
+        messages: At each step, the messages that have reached their receivers since the step before: they arrive
+            some seconds before the metrics have counted them.
     """
     reads = _reads(
         api.follow(send_id, timeout_s=timeout_s, poll_s=POLL_S, unknown_s=unknown_s),
@@ -74,9 +91,15 @@ def follow(
             shown = seen
         return
     last: SendBody | None = None
+    arrived = 0
     with Live(_progress(last), console=console, transient=not console.is_terminal) as live:
         for last in reads:
+            for message in next(messages) if messages is not None else ():
+                console.print(message, soft_wrap=True)
+                arrived += 1
             live.update(_progress(last))
+    if messages is not None and not arrived:
+        console.print("No message reached a device or a mailbox.")
     if not console.is_terminal:
         console.print(_progress(last))
     held = 0 if last is None or last["totals"] is None else last["totals"]["held"]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps
 from itertools import islice
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import httpx
 import typer
@@ -18,7 +18,10 @@ from cli.terminal import Terminal, print_answer, print_json
 from masscomm_client import ApiError, Client
 from masscomm_client.types import SendState, Status
 
-app = typer.Typer(help="Sends: list, show, watch and control them.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from local.devstack.config import StackConfig
+
+app = typer.Typer(no_args_is_help=True)
 console = Terminal()
 
 # The largest page of the lists.
@@ -31,22 +34,36 @@ UrlOption = Annotated[
 SendIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the send.")]
 
 
-def rest_api(*, url: UrlOption = None) -> Client:
+class Api(Client):
+    """A client of the API.
+
+    Attributes:
+        address: The address of the API, which serves the console, too.
+        stack: The configuration of the stack of this machine; None if the API is another one.
+    """
+
+    def __init__(self, address: str, *, key: str | None, stack: "StackConfig | None" = None) -> None:
+        super().__init__(address, key=key, attempts=_ATTEMPTS)
+        self.address = address
+        self.stack = stack
+
+
+def rest_api(*, url: UrlOption = None) -> Api:
     """Return a client of the API. It sends the key in MASSCOMM_API_KEY; to the local stack, by default the
     development key. Raises NotRunningError if there is none: a command makes no key for a stack that does not exist.
     """
     key = os.environ.get("MASSCOMM_API_KEY")
     if url:
-        return Client(url, key=key, attempts=_ATTEMPTS)  # The development key is not sent to another API.
+        return Api(url.rstrip("/"), key=key)  # The development key is not sent to another API.
     from local.devstack.config import StackConfig
-    from local.devstack.state import NotRunningError
+    from local.devstack.state import NotRunningError, running_config
 
-    config = StackConfig.from_environment()
+    config = running_config(StackConfig.from_environment())
     if key is None and not config.api_key_file.exists():
         raise NotRunningError(
             f"{config.state_dir} has no stack. `masscomm up` starts one; MASSCOMM_STATE names another."
         )
-    return Client(config.gateway_url, key=key or config.api_key, attempts=_ATTEMPTS)
+    return Api(config.gateway_url, key=key or config.api_key, stack=config)
 
 
 def calling(command: Callable[..., None]) -> Callable[..., None]:
@@ -56,7 +73,7 @@ def calling(command: Callable[..., None]) -> Callable[..., None]:
 
     @given(api=rest_api)
     @wraps(command)
-    def run(*, api: Client, **values: Any) -> None:
+    def run(*, api: Api, **values: Any) -> None:
         try:
             with api:
                 command(api=api, **values)

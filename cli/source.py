@@ -15,9 +15,7 @@ from ops.provisioning.source_check import check_source
 from ops.provisioning.source_init import propose_source
 from ops.provisioning.source_samples import sample_source
 
-app = typer.Typer(
-    help="The monolith's tables, as MASSCOMM_SOURCE or schemas/source.yaml maps them.", no_args_is_help=True
-)
+app = typer.Typer(no_args_is_help=True)
 console = Terminal()
 
 DsnOption = Annotated[

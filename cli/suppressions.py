@@ -13,7 +13,7 @@ from masscomm.directory.suppression_list import OpenSearchSuppressionList, Store
 from masscomm.domain.audit import Action
 from masscomm.domain.ids import address_id
 
-app = typer.Typer(help="Addresses to which no e-mail is sent.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 console = Terminal()
 errors = Terminal(stderr=True)
 

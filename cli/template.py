@@ -6,17 +6,15 @@ import typer
 from rich.text import Text
 
 from cli.errors import CommandError
-from cli.options import JsonOption
+from cli.options import ClubOption, JsonOption
 from cli.sending import pairs
 from cli.sends import calling
 from cli.terminal import Terminal, print_json
 from masscomm_client import Client
 from masscomm_client.types import PreviewedMessage, PreviewRequest
 
-app = typer.Typer(help="Templates: preview and check them.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 console = Terminal()
-
-ClubOption = Annotated[int, typer.Option("--club", help="The tenant.")]
 
 
 @app.command()

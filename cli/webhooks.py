@@ -13,7 +13,7 @@ from cli.terminal import Terminal, print_answer, print_json
 from masscomm_client import Client
 from masscomm_client.types import CreateWebhookRequest
 
-app = typer.Typer(help="Webhooks: endpoints that receive events of sends.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 console = Terminal()
 
 _PAGE = 200

@@ -1,4 +1,4 @@
-"""The command `masscomm trace`: it shows the history of a send or a notification, from topics, tables and logs."""
+"""The history of a send or a notification, from topics, tables and logs."""
 
 from cli.tracing.gathering import gather
 from cli.tracing.printing import print_trace

@@ -125,7 +125,7 @@ def _run_demo(stack: Stack | RunningStack) -> bool:
         raise StackError("The demo writes to the example's tables only: unset MASSCOMM_MONOLITH.")
     if example() != EXAMPLE:
         raise StackError("The demo writes to the tables of examples/monolith only: unset MASSCOMM_SOURCE.")
-    from local.devstack.demo import run_demo
+    from local.devstack.demo.run import run_demo
 
     over = threading.Event()
     if isinstance(stack, Stack):

@@ -3,16 +3,20 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 
 from rich.text import Text
 
+from cli.sending import recipients
+from cli.terminal import Terminal, print_json
 from local.devstack.config import StackConfig
 from local.devstack.demo import provider
 from local.devstack.demo.records import Published, PublishTimes, RecordsError
+from local.devstack.handle import RunningStack
 from masscomm.cdc.progress import KafkaCdcProgress
 from masscomm.channels.email import mail_domain_in_ascii
 from masscomm.clock import SystemClock
@@ -128,22 +132,49 @@ class Inbox:
         return found
 
     def of_send(self, send_id: str) -> list[Message]:
-        """Return the messages of one send to the named users."""
+        """Return the messages of one send to the named users, without their times: the provider has a message before
+        its outcome is emitted.
+        """
         users = self.user_ids or ()
         wanted = {notification_id(send_id, user_id, channel) for user_id in users for channel in CHANNELS}
-        return [message for message in self.messages() if message.notification_id in wanted]
+        return [message for message in self._received(users) if message.notification_id in wanted]
 
     def follow(self) -> Iterator[Message]:
         """Yield all messages, then each new one as it arrives; the iterator never ends."""
-        seen: Counter[Message] = Counter()
+        unseen = Unseen()
         while True:
-            found: Counter[Message] = Counter()
-            for message in self.messages():
-                found[message] += 1
-                if found[message] > seen[message]:  # A duplicate message is shown, too.
-                    yield message
-            seen = found
+            yield from unseen.of(self.messages())
             time.sleep(POLL_S)
+
+
+class Unseen:
+    """The messages that the reads before did not have. A duplicate is a message of its own."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[Message] = Counter()
+
+    def of(self, messages: Iterable[Message]) -> Iterator[Message]:
+        """Yield the new ones among the messages of a read."""
+        found: Counter[Message] = Counter()
+        for message in messages:
+            found[message] += 1
+            if found[message] > self._seen[message]:
+                yield message
+        self._seen = found
+
+
+def show(user: str | None, *, follow: bool, as_json: bool) -> None:
+    """Implement `masscomm inbox`."""
+    console = Terminal()
+    with closing(Inbox(RunningStack.here().config, None if user is None else recipients(user))) as inbox:
+        messages = inbox.follow() if follow else iter(inbox.messages())
+        number = 0
+        for number, message in enumerate(messages, 1):  # noqa: B007 - counted on the way
+            print_json(asdict(message)) if as_json else console.print(message.rendered(), soft_wrap=True)
+    if not as_json and not number:
+        console.print("No message reached a device or a mailbox.")
+    if not as_json and user is None:
+        console.print("The latest of all users, the newest last. One user's: masscomm inbox --user 42", style="dim")
 
 
 def _local_time(at_ms: int) -> str:

@@ -183,6 +183,14 @@ class RunState:
             self.release()
 
 
+def running_config(config: StackConfig) -> StackConfig:
+    """Return the configuration of the stack that runs in a state folder, whose ports may be others than those of this
+    process's environment; without one, the given configuration.
+    """
+    settings = RunState(config).read().get("settings")
+    return StackConfig.from_dict(settings) if settings else config
+
+
 @contextmanager
 def _ignore_ended() -> Iterator[None]:
     try:

@@ -10,47 +10,19 @@ Every text in a line is masked (masscomm.untrusted), including lines of librarie
 """
 
 import json
-import logging
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
-from typing import Any, TextIO
+from typing import Any
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.logging.formatter import THREAD_LOCAL_KEYS
 
+from masscomm.observability.streams import LogStream
 from masscomm.untrusted import mask_root_logger, masked, visible_json
 
 # The attributes of a record that log lines contain, if the record has them.
 IDS = ("send_id", "club_id", "record_id", "channel")
-
-
-class _StandardOutput(logging.StreamHandler[TextIO]):
-    """Writes to the current sys.stdout, which may have been redirected after the logger was created; in a command to
-    sys.stderr, because its results are on standard output.
-    """
-
-    in_command = False
-
-    def __init__(self) -> None:
-        logging.Handler.__init__(self)
-
-    @property
-    def stream(self) -> TextIO:  # type: ignore[override]
-        """Return the stream to which the next line is written."""
-        return sys.stderr if _StandardOutput.in_command else sys.stdout
-
-
-@contextmanager
-def to_standard_error() -> Iterator[None]:
-    """Write all lines of this process to standard error inside this context: it runs a command."""
-    _StandardOutput.in_command = True
-    try:
-        yield
-    finally:
-        _StandardOutput.in_command = False
 
 
 def logger(service: str) -> Logger:
@@ -62,7 +34,7 @@ def logger(service: str) -> Logger:
     name = os.environ.get("POWERTOOLS_SERVICE_NAME") or service
     # Lambda's runtime configures the root logger, and libraries log through it.
     mask_root_logger()
-    return Logger(service=name, logger_handler=_StandardOutput(), use_rfc3339=True, utc=True, json_serializer=_line)
+    return Logger(service=name, logger_handler=LogStream(), use_rfc3339=True, utc=True, json_serializer=_line)
 
 
 def _line(keys: Mapping[str, Any]) -> str:

@@ -1,9 +1,8 @@
 """Parses dead letters from the records of the dead-letter topic, and filters them."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from masscomm.errors import MasscommError, Retry
@@ -16,8 +15,6 @@ from masscomm.kafka.topics import DEAD_LETTER
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
-
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,21 +95,6 @@ class Filter:
             and (self.since is None or self.since <= dead_at)
             and (self.until is None or dead_at < self.until)
         )
-
-
-def moment(text: str, now: datetime) -> datetime:
-    """Parse a time: ISO 8601 (UTC if it has no zone), or an age such as 90s, 15m, 2h or 7d.
-
-    Raises:
-        ValueError: The text is neither.
-    """
-    if ago := re.fullmatch(r"([0-9]{1,9})([smhd])", text):
-        try:
-            return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-        except OverflowError as error:
-            raise ValueError(f"{text} is before the beginning of time") from error
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def read(message: "Message") -> DeadLetter:

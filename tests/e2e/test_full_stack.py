@@ -32,7 +32,7 @@ from infra.grafana.dashboard import PANELS, RATE
 from local.devstack import process
 from local.devstack.commands import FIRST_COMMAND
 from local.devstack.config import ROOT, StackConfig
-from local.devstack.demo import run_demo
+from local.devstack.demo.run import run_demo
 from local.devstack.handle import RunningStack
 from local.devstack.loopback import exposed
 from local.devstack.service import function_environment

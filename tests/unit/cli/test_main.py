@@ -2,15 +2,14 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from cli import main as cli
+from cli.reference import all_commands
 from local.devstack import commands
 from local.devstack.config import ROOT, StackConfig
 from local.devstack.stack import Crash, Stack, StackError
@@ -32,22 +31,24 @@ def crashed(tmp_path: Path) -> Stack:
 
 
 # Commands that print no data: they start, stop or check something, or print the lines of others.
-_WITHOUT_DATA = {"up", "down", "logs", "demo", "recompute-check", "query", "erase", "upgrade", "clean-state"}
-
-
-def subcommands(command: Any, *names: str) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the object of each command."""
-    if not hasattr(command, "commands"):
-        yield " ".join(names), command
-        return
-    for name, each in command.commands.items():
-        yield from subcommands(each, *names, name)
+_WITHOUT_DATA = {
+    "up",
+    "down",
+    "logs",
+    "demo",
+    "recompute-check",
+    "query",
+    "erase",
+    "upgrade",
+    "clean-state",
+    "completion",
+}
 
 
 def test_commands_that_print_data_have_json() -> None:
     without = {
-        name
-        for name, command in subcommands(typer.main.get_command(cli.app))
+        " ".join(names)
+        for names, command in all_commands().items()
         if not any("--json" in each.opts for each in command.params)
     }
     assert without == _WITHOUT_DATA

@@ -4,7 +4,6 @@ import io
 import itertools
 import json
 import re
-import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 from typer.testing import CliRunner
 
-from cli import dead_letters, suppressions
+from cli import audit, dead_letters, suppressions, trace
 from cli import main as cli
 from cli import sending as send
 from cli.installation import Installation
@@ -147,8 +146,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         discard=lambda *_, **__: [Done(letter=LETTER, ok=True, message=HOSTILE)],
     )
     monkeypatch.setattr(dead_letters, "_desk", lambda _: desk)
-    monkeypatch.setattr("cli.tracing.gather", lambda *_: TRACE)
-    for module in (dead_letters, suppressions, cli, sys.modules["cli.audit"]):
+    monkeypatch.setattr(trace, "gather", lambda *_: TRACE)
+    for module in (audit, dead_letters, suppressions, trace):
         monkeypatch.setattr(module, "console", Terminal(width=4_000))
 
     def printed(*arguments: str) -> str:
@@ -167,7 +166,7 @@ COMMANDS = (
     ("dead-letters", "discard", "--all", "--why", "w"),
     ("trace", "an id"),
     ("suppressions", "list"),
-    ("audit", "--club", "7", "--hours", str(10**6)),
+    ("audit", "--club", "7", "--since", "2000-01-01"),
 )
 
 
@@ -189,7 +188,7 @@ def test_json_of_a_command_is_inert_and_keeps_the_text(run: Callable[..., str], 
 
 def test_an_errors_text_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:
     printed = io.StringIO()
-    monkeypatch.setattr(cli, "errors", Terminal(file=printed))
+    monkeypatch.setattr("cli.terminal.Terminal", lambda **_: Terminal(file=printed))
 
     def failing(**_: Any) -> None:
         raise Retry(HOSTILE)

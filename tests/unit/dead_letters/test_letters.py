@@ -12,7 +12,7 @@ from masscomm.kafka.dead_letters import REPLAYED, dead_letter_headers, original_
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.payloads import payload_of
 from masscomm.operations.dead_letter_replays import sources
-from masscomm.operations.dead_letters import DeadLetter, Filter, moment
+from masscomm.operations.dead_letters import DeadLetter, Filter
 from tests.support.harness.chain import send
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -51,25 +51,6 @@ def test_each_filter_includes_and_excludes(one: dict[str, Any], other: dict[str,
     assert not Filter(**other).takes(LETTER)
     assert Filter(**one).chooses
     assert not Filter().chooses
-
-
-@pytest.mark.parametrize(
-    ("text", "when"),
-    [
-        ("15m", NOW - timedelta(minutes=15)),
-        ("7d", NOW - timedelta(days=7)),
-        ("2026-11-21T10:00:00", NOW - timedelta(hours=2)),
-        ("2026-11-21T10:00:00+02:00", NOW - timedelta(hours=4)),
-    ],
-)
-def test_time_is_absolute_or_an_age(text: str, when: datetime) -> None:
-    assert moment(text, NOW) == when
-
-
-@pytest.mark.parametrize("text", ["yesterday", "", "999999999d"])
-def test_malformed_time_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r".+"):
-        moment(text, NOW)
 
 
 def test_replay_keeps_first_position_and_the_producers_headers() -> None:

@@ -78,8 +78,9 @@ def test_message_in_another_form_is_shown_as_it_is(monkeypatch: pytest.MonkeyPat
     assert of_users(tmp_path, 1).of_send(SEND) == []
 
 
-def test_messages_of_other_sends_are_left_out(read: list[list[Message]], tmp_path: Path) -> None:
-    read.append([message(1), message(1, send_id="another"), message(2, channel="email")])
+def test_messages_of_other_sends_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = [message(1), message(1, send_id="another"), message(2, channel="email")]
+    monkeypatch.setattr(Inbox, "_received", lambda *_: found)
     assert of_users(tmp_path, 1, 2).of_send(SEND) == [message(1), message(2, channel="email")]
 
 

@@ -10,26 +10,20 @@ from cli.folders import ROOT
 from tests.support.servers.answering_server import answering
 
 # Commands that drive the stack of this machine.
-LOCAL = ("up", "down", "status", "logs", "demo", "send", "inbox", "recompute-check", "query", "erase", "clean-state")
+LOCAL = ("up", "down", "status", "logs", "demo", "inbox", "recompute-check", "query", "erase", "clean-state")
 
 # Calls each other command with values for its required parameters. A value may be refused, but not by the parser.
 CALLED = """
 import json, subprocess, sys
-import typer
 from typer.testing import CliRunner
 from cli.main import app
+from cli.reference import all_commands
 
 subprocess.run = lambda *_, **__: subprocess.CompletedProcess([], 1)  # the upgrade of a deployed environment
 local = set(json.loads(sys.argv[1]))
 
-def leaves(command, *names):
-    if not hasattr(command, "commands"):
-        yield names, command
-    for name, each in getattr(command, "commands", {}).items():
-        yield from leaves(each, *names, name)
-
 result = {}
-for names, command in leaves(typer.main.get_command(app)):
+for names, command in all_commands().items():
     if " ".join(names) in local:
         continue
     arguments = list(names)
@@ -37,7 +31,10 @@ for names, command in leaves(typer.main.get_command(app)):
         if param.name == "deployed":
             arguments += ["--deployed"] if param.is_flag else ["--deployed", "dev"]
         elif param.required:
-            arguments += [*(param.opts[:1] if param.param_type_name == "option" else ()), "1"]
+            value = "bash" if param.name == "shell" else "1"
+            arguments += [*(param.opts[:1] if param.param_type_name == "option" else ()), value]
+    if names == ("send",):
+        arguments += ["--to", "1"]
     done = CliRunner().invoke(app, arguments)
     loaded = sorted(name for name in sys.modules if name.partition(".")[0] == "local")
     result[" ".join(names)] = {"exit": done.exit_code, "loaded": loaded}

@@ -1,0 +1,117 @@
+"""`masscomm send` requests what its options say, and shows each message as it arrives."""
+
+import io
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import pytest
+from rich.text import Text
+from typer.testing import CliRunner
+
+from cli import sending
+from cli.send import app
+from cli.terminal import Terminal
+from masscomm_client import Client
+from tests.support.servers.answering_server import AnsweringServer, answering
+
+SEND_ID = "4e0525b7-7f84-4005-b07a-add265132d94"
+ACCEPTED = 202, json.dumps({"send_id": SEND_ID}).encode()
+
+
+def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[str, str | None, Any]:
+    return request.path, request.headers.get("Idempotency-Key"), json.loads(body or b"null")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringServer]:
+    with answering(read) as made:
+        monkeypatch.setenv("MASSCOMM_API_URL", made.url)
+        monkeypatch.setenv("MASSCOMM_API_KEY", "mc_test")
+        yield made
+
+
+def test_options_become_the_fields_of_the_request(server: AnsweringServer) -> None:
+    server.answers = [ACCEPTED]
+    done = CliRunner().invoke(
+        app,
+        [
+            *("--to", "1,3-4", "--club", "7", "--type", "offer", "--channel", "push", "--data", "title=Hello"),
+            *("--template", "spring", "--at", "2026-11-24T18:00:00Z", "--reference", "order-7", "--critical"),
+            *("--idempotency-key", "key-1"),
+        ],
+        catch_exceptions=False,
+    )
+    assert f"send_id {SEND_ID}\n{server.url}/sends/{SEND_ID}\n" in done.output
+    body = {
+        "type": "offer",
+        "club_id": 7,
+        "to_users": [1, 3, 4],
+        "channels": ["push"],
+        "template": "spring",
+        "data": {"title": "Hello"},
+        "send_at": "2026-11-24T18:00:00Z",
+        "reference": "order-7",
+        "priority": "critical",
+    }
+    assert server.asked == [("/v1/sends", "key-1", body)]
+
+
+@pytest.mark.parametrize(
+    ("audience", "sent"),
+    [("all", {"all_users": True}), ('{"field": "locale", "is": "de"}', {"where": {"field": "locale", "is": "de"}})],
+)
+def test_audience_takes_the_place_of_ids(server: AnsweringServer, audience: str, sent: dict[str, Any]) -> None:
+    server.answers = [ACCEPTED]
+    done = CliRunner().invoke(app, ["--audience", audience, "--except", "42", "--json"], catch_exceptions=False)
+    assert json.loads(done.output) == {"send_id": SEND_ID}
+    ((_, key, body),) = server.asked
+    assert body == {"type": "news", "club_id": 1, "audience": {**sent, "except_users": [42]}}
+    assert key, "a repetition by the client itself has a key, too"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--to", "1", "--audience", "all"),
+        ("--to", "1", "--except", "2"),
+        ("--to", "1", "--via", "kafka", "--at", "2026-11-24T18:00:00Z"),
+        ("--to", "1", "--via", "post"),
+    ],
+    ids=" ".join,
+)
+def test_options_that_contradict_are_refused(server: AnsweringServer, options: tuple[str, ...]) -> None:
+    assert CliRunner().invoke(app, list(options)).exit_code == 2
+    assert server.asked == []
+
+
+def test_message_is_shown_before_it_is_counted(server: AnsweringServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "POLL_S", 0)
+    totals = {"requested": 1, "suppressed": {}, "failed": {}, "held": 0}
+    reads: list[dict[str, Any]] = [{"totals": None, "status": "in_progress", "complete": False}] * 2
+    reads += [{"totals": {**totals, "sent": 1, "in_flight": 0}, "status": "ended", "complete": True}]
+    server.answers = [(200, json.dumps(each).encode()) for each in reads]
+    reads_before: list[int] = []
+
+    def messages() -> Iterator[list[Text]]:
+        yield []
+        reads_before.append(len(server.asked))
+        yield [Text("the message")]
+        yield []
+
+    output = io.StringIO()
+    with Client(server.url, key="mc_test") as api:
+        sending.follow(api, SEND_ID, Terminal(file=output, width=80), messages=messages())
+    assert reads_before == [2]
+    assert output.getvalue().index("the message") < output.getvalue().index("100% of 1")
+
+
+def test_send_without_a_message_says_so(server: AnsweringServer) -> None:
+    totals = {"requested": 1, "suppressed": {"opted_out": 1}, "sent": 0, "failed": {}, "held": 0, "in_flight": 0}
+    server.answers = [(200, json.dumps({"totals": totals, "status": "ended", "complete": True}).encode())]
+    output = io.StringIO()
+    with Client(server.url, key="mc_test") as api:
+        sending.follow(api, SEND_ID, Terminal(file=output, width=80), messages=iter([[]]))
+    assert "No message reached" in output.getvalue()
