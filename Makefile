@@ -15,8 +15,8 @@ help: ## this list
 setup: ## check the prerequisites, make the environments, fetch the jars; only what changed
 	@$(PYTHON) local/devstack/setup.py
 
-run: setup ## start everything, run the demo, stay up until Ctrl-C
-	@$(MASSCOMM) up --demo
+run: setup ## start everything, with users to send to; stay up until Ctrl-C
+	@$(MASSCOMM) up
 
 demo: setup ## start everything, run the demo, stop; fails on any mismatch
 	@$(MASSCOMM) up --demo --exit

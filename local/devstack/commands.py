@@ -17,8 +17,10 @@ from rich.text import Text
 from cli.terminal import Terminal, print_json, print_lines
 from local.devstack import process
 from local.devstack.config import EXAMPLE, ConfigError, StackConfig, example
+from local.devstack.first_users import FirstUsers, people_table, shown_users
 from local.devstack.handle import RunningStack
 from local.devstack.progress import Progress
+from local.devstack.provision import provisioning
 from local.devstack.stack import Stack, StackError
 from local.devstack.state import AlreadyRunningError, NotRunningError, RunState
 from masscomm.integers import integer
@@ -53,10 +55,14 @@ def _interrupt(number: int, _: FrameType | None) -> None:
 
 
 def closing_lines(config: StackConfig) -> list[str]:
-    """Return the last lines of a start. The address is alone in its line, so that it can be selected and clicked."""
+    """Return the last lines of a start. The command and the address are alone in their lines, so that they can be
+    selected.
+    """
     return [
-        f"Try first:  .venv/bin/{FIRST_COMMAND}",
-        "Read on:    docs/quick-start.md, or open the console and the API (Ctrl-C stops everything):",
+        "Try first, in a second terminal:",
+        f".venv/bin/{FIRST_COMMAND}",
+        "",
+        "Read on: docs/quick-start.md, or open the console (Ctrl-C here stops everything):",
         f"{config.gateway_url}/",
     ]
 
@@ -80,7 +86,13 @@ def up(ports: Sequence[str], *, detach: bool, demo: bool, exit_after: bool, with
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     progress = Progress(console)
-    stack = Stack(config, without=without, on_change=progress)
+    first_users = FirstUsers(config)
+    stack = Stack(
+        config,
+        without=without,
+        on_change=progress,
+        tasks=lambda config: [*provisioning(config), *first_users.tasks()],
+    )
     try:
         with progress:
             stack.start()
@@ -90,6 +102,10 @@ def up(ports: Sequence[str], *, detach: bool, demo: bool, exit_after: bool, with
         ok = _run_demo(stack) if demo else True
         if exit_after:
             raise typer.Exit(0 if ok else 1)
+        if first_users.apply:
+            console.print()
+            console.print(people_table(shown_users()))
+            console.print()
         for line in closing_lines(config):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
         _stay(stack)

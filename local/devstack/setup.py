@@ -46,8 +46,9 @@ JAR_LOCK = os.path.join(ROOT, "local", "devstack", "jars", "SHA256SUMS")
 CONNECT_MODULE = "connect"
 # What the parts of a first setup take in the project's folder, in bytes; caches of uv, npm and Maven are elsewhere.
 DISK_BYTES = 3_000_000_000
-# A line says that a command is still running, such as a download.
-STILL_S = 20.0
+# After this time, and again after each such time, a line says that a command is still running, and how much the
+# network has brought.
+STILL_S = 5.0
 
 
 class SetupError(Exception):
@@ -176,6 +177,13 @@ def write_stamp(folder: str, stamp: str) -> None:
         file.write(stamp)
 
 
+def received_bytes() -> int:
+    """Return the bytes that this machine has received from others: the package managers report no common progress."""
+    with open("/proc/net/dev") as file:
+        lines = [line.split(":") for line in file if ":" in line]
+    return sum(int(counters.split()[0]) for name, counters in lines if name.strip() != "lo")
+
+
 class Steps:
     """Runs the commands of the steps. Each step has a log file. A plain line is printed when it begins, while it runs,
     and when it ends.
@@ -183,6 +191,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.begun = time.monotonic()
+        self.received = received_bytes()
         self.lock = threading.Lock()
 
     def report(self, text: str) -> None:
@@ -199,7 +208,8 @@ class Steps:
                     status = process.wait(STILL_S)
                     break
                 except subprocess.TimeoutExpired:
-                    self.report(f"{step}: still running")
+                    megabytes = (received_bytes() - self.received) / 1e6
+                    self.report(f"{step}: still running, {megabytes:,.0f} MB received")
         if status:
             with open(log, errors="replace") as file:
                 tail = "".join(file.readlines()[-20:])

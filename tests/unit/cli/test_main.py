@@ -105,8 +105,8 @@ def test_start_ends_with_the_address_in_a_line_of_its_own(monkeypatch: pytest.Mo
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     result = CliRunner().invoke(cli.app, ["up"])
     assert result.exit_code == 0, result.output
-    first, read_on, address = result.output.splitlines()[-3:]
-    assert first == f"Try first:  .venv/bin/{commands.FIRST_COMMAND}"
+    first, _, read_on, address = result.output.splitlines()[-4:]
+    assert first == f".venv/bin/{commands.FIRST_COMMAND}"
     page = re.search(r"docs/\S+\.md", read_on)
     assert page is not None
     assert (ROOT / page[0]).is_file()

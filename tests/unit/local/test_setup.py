@@ -158,8 +158,9 @@ def test_long_command_is_reported_as_running(tmp_path: Path, monkeypatch: pytest
         go.touch()
 
     monkeypatch.setattr(steps, "report", report)
+    monkeypatch.setattr(setup, "received_bytes", lambda: steps.received + 12_400_000)
     steps.run("jars", ["sh", "-c", f"until [ -e {go} ]; do :; done"], {})
-    assert set(said) == {"jars: still running"}
+    assert set(said) == {"jars: still running, 12 MB received"}
 
 
 def test_failure_is_reported_before_the_other_steps_end(capsys: pytest.CaptureFixture[str]) -> None:
