@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 # Every target starts many Python processes: without compiled modules each one compiles its own.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup browser run demo test test-console check out/collected.txt faults nightly spark-next job-python faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
+.PHONY: help setup browser run demo pictures test test-console check out/collected.txt faults nightly spark-next job-python faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can report missing prerequisites.
 PYTHON ?= python3
@@ -92,6 +92,9 @@ bench-lanes: setup ## a one-time password during a broadcast, and one tenant's s
 
 bench: setup ## the whole chain: rates, latencies, processor time by function and server, into out/chain.json
 	.venv/bin/python -m lab.benchmarks.chain
+
+pictures: browser ## the pictures of the README, in docs/pictures, from the stack that runs
+	.venv/bin/python -m tests.support.pictures
 
 recompute-check: setup ## count the demo's data again from the archive, and compare: 0 differing rows
 	@$(MASSCOMM) recompute-check

@@ -106,6 +106,20 @@ def status(
 
 
 @app.command()
+def doctor(
+    as_json: JsonOption = False,
+) -> None:
+    """Look for what keeps the stack from starting or working.
+
+    It checks versions, memory and ports, the services of a running stack, its connector and lag, and says what to do.
+    Exit status 1 if it finds a problem.
+    """
+    from local.devstack import doctor
+
+    raise typer.Exit(doctor.run(as_json=as_json))
+
+
+@app.command()
 def logs(
     service: Annotated[
         str | None, typer.Argument(help="A service or a function; without one, every log and its size is listed.")

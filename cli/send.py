@@ -112,7 +112,7 @@ def send(
     else:
         show_warnings(accepted.get("warnings", ()), console)
         console.print(f"send_id {send_id}")
-        console.print(f"{api.address}/sends/{send_id}", soft_wrap=True)
+        console.print(f"{api.address}/#/sends/{send_id}", soft_wrap=True)
     if not wait:
         return
     with ExitStack() as resources:

@@ -371,16 +371,26 @@ def await_connector(connect_url: str, name: str, timeout_s: float = 60) -> None:
     """
     pause = threading.Event()
     deadline = time.monotonic() + timeout_s
-    status: dict[str, Any] = {}
+    state = ""
+    while time.monotonic() < deadline:
+        state, trace = connector_state(connect_url, name)
+        if state == "RUNNING":
+            return
+        if state == "FAILED":
+            raise ProvisioningError(f"connector {name}: {trace}")
+        pause.wait(0.1)  # Kafka Connect sends no notification when the connector runs, so its status is polled.
+    raise ProvisioningError(f"connector {name} does not run after {timeout_s:.0f} s: {state}")
+
+
+def connector_state(connect_url: str, name: str) -> tuple[str, str]:
+    """Return the state of a connector, which is RUNNING only if its task runs, too, and the stack trace of a task that
+    failed. Raises httpx.HTTPError if Kafka Connect does not answer.
+    """
     with httpx.Client(base_url=connect_url, timeout=TIMEOUT_S) as client:
-        while time.monotonic() < deadline:
-            answer = client.get(f"/connectors/{name}/status")
-            if answer.status_code == httpx.codes.OK:
-                status = answer.json()
-                tasks = status["tasks"]
-                if status["connector"]["state"] == "RUNNING" and tasks and tasks[0]["state"] == "RUNNING":
-                    return
-                if tasks and tasks[0]["state"] == "FAILED":
-                    raise ProvisioningError(f"connector {name}: {tasks[0].get('trace', '')}")
-            pause.wait(0.1)  # Kafka Connect sends no notification when the connector runs, so its status is polled.
-    raise ProvisioningError(f"connector {name} does not run after {timeout_s:.0f} s: {status}")
+        answer = client.get(f"/connectors/{name}/status")
+    if answer.status_code != httpx.codes.OK:
+        return "UNKNOWN", ""
+    status = answer.json()
+    task = next(iter(status["tasks"]), {"state": "UNASSIGNED"})
+    state = status["connector"]["state"]
+    return str(task["state"] if state == "RUNNING" or task["state"] == "FAILED" else state), str(task.get("trace", ""))

@@ -46,8 +46,8 @@ def test_documented_stores_are_the_existing_ones() -> None:
 def test_each_row_has_data_purpose_period_and_erasure() -> None:
     assert len(rows()) > 30
     assert [row for row in rows() if len(row) != 5 or not all(row)] == []
-    linked = (ROOT / "README.md").read_text()
-    assert "(docs/personal-data.md)" in linked
+    linked = (ROOT / "docs" / "README.md").read_text()
+    assert "(personal-data.md)" in linked
 
 
 def test_the_page_names_the_retention_of_each_topic() -> None:

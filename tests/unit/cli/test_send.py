@@ -43,7 +43,7 @@ def test_options_become_the_fields_of_the_request(server: AnsweringServer) -> No
         ],
         catch_exceptions=False,
     )
-    assert f"send_id {SEND_ID}\n{server.url}/sends/{SEND_ID}\n" in done.output
+    assert f"send_id {SEND_ID}\n{server.url}/#/sends/{SEND_ID}\n" in done.output
     body = {
         "type": "offer",
         "club_id": 7,

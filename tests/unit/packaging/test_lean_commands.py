@@ -10,7 +10,7 @@ from cli.folders import ROOT
 from tests.support.servers.answering_server import answering
 
 # Commands that drive the stack of this machine.
-LOCAL = ("up", "down", "status", "logs", "demo", "inbox", "recompute-check", "query", "erase", "clean-state")
+LOCAL = ("up", "down", "status", "doctor", "logs", "demo", "inbox", "recompute-check", "query", "erase", "clean-state")
 
 # Calls each other command with values for its required parameters. A value may be refused, but not by the parser.
 CALLED = """
