@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.table import Column, Table
 
 from cli.installation import Installation, installation
 from cli.options import JsonOption, given
@@ -75,15 +74,15 @@ def list_keys(*, installation: Installation, as_json: JsonOption = False) -> Non
         for each in found:
             print_json(_shown(each))
         return
-    # An id is whole in any terminal: `rotate` and `revoke` need it.
-    table = Table(
-        Column("id", no_wrap=True, min_width=len(found[0].key_id) if found else 0), title=f"{len(found)} keys"
-    )
-    for name in ("name", "clubs", "scopes", "mode", "created", "end", "last used", "requests/min", "recipients/day"):
-        table.add_column(name, overflow="fold")
+    console.print(f"{len(found)} keys")
     for each in found:
-        table.add_row(*(str(value or "-") for value in _shown(each).values()))
-    console.print(table)
+        shown = {name: value or "-" for name, value in _shown(each).items()}
+        limits = [f"{limit:,} {name.replace('_', ' ')}" for name in LIMIT_SETTINGS if (limit := getattr(each, name))]
+        console.entry(
+            f"{each.key_id} {each.name}",
+            ", ".join([f"clubs {each.clubs}", f"scopes {each.scopes}", each.mode, *limits]),
+            f"created {shown['created_at']}, last used {shown['last_used_at']}, end {shown['expires_at']}",
+        )
 
 
 @app.command()

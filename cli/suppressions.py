@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from cli.installation import Installation, installation
 from cli.options import JsonOption, given
@@ -45,12 +44,10 @@ def list_suppressions(
         for each in found:
             print_json(each)
         return
-    table = Table(title=f"{len(found)} suppressions")
-    for name in ("club", "address (SHA-256)", "reason", "since", "until"):
-        table.add_column(name, overflow="fold")
+    console.print(f"{len(found)} suppressions")
     for each in found:
-        table.add_row(*map(str, each.values()))
-    console.print(table)
+        text = f"club {each['club_id']}, {each['reason']}, from {each['at']} until {each['expires_at']}"
+        console.entry(each["address_id"], text)
 
 
 @app.command()

@@ -40,6 +40,14 @@ class Terminal(Console):
             # guard: terminal.control_characters
             yield segment if segment.control else Segment(_visible_lines(segment.text), segment.style)
 
+    def entry(self, name: str, *details: str) -> None:
+        """Print an entry of a list whose names are too long for a column: the name, then each detail on a line. An id
+        is whole in any terminal, because other commands need it.
+        """
+        self.print(Text(name, "bold"), soft_wrap=True)
+        for detail in details:
+            self.print(f"  {detail}", soft_wrap=True)
+
     def done(self, text: str, note: str = "") -> None:
         """Print a step as succeeded, with a remark."""
         self.print(Text.assemble(("✓ ", "green"), text, (f" ({note})" if note else "", "dim")), soft_wrap=True)

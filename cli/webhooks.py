@@ -5,7 +5,6 @@ from itertools import islice
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from cli.options import JsonOption
 from cli.sends import calling
@@ -56,15 +55,12 @@ def list_endpoints(
         for row in rows:
             print_json(row)
         return
-    table = Table(title=f"{len(rows)} endpoints", title_justify="left", box=None)
-    table.add_column("endpoint", no_wrap=True)
-    for name in ("url", "events", "status"):
-        table.add_column(name, overflow="fold")
+    console.print(f"{len(rows)} endpoints")
     for row in rows:
         status = "enabled" if row["enabled"] else f"disabled {row['disabled_reason'] or ''}"
         failing = f", failing since {row['failing_since']}" if row["failing_since"] else ""
-        table.add_row(row["id"], row["url"], ", ".join(row["event_types"]) or "every type", status + failing)
-    console.print(table)
+        events = ", ".join(row["event_types"]) or "every type"
+        console.entry(row["id"], row["url"], f"{status}{failing}; events: {events}")
 
 
 @app.command()
@@ -131,14 +127,13 @@ def deliveries(
         return
     console.print(f"{len(rows)} deliveries")
     for row in rows:
-        console.print(row["id"], style="bold", soft_wrap=True)
-        text = f"  {row['event_type']} {row['status']}, attempts: {row['attempts']}"
+        text = f"{row['event_type']} {row['status']}, attempts: {row['attempts']}"
         if row["last_attempts"]:
             last = row["last_attempts"][0]
             text += f", last answer: {last['status'] or last['error']}"
         if row["next_attempt_at"]:
             text += f", next attempt: {row['next_attempt_at']}"
-        console.print(text, soft_wrap=True)
+        console.entry(row["id"], text)
 
 
 @app.command()

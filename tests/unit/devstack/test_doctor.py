@@ -1,4 +1,5 @@
 import json
+import os
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +50,7 @@ def test_taken_port_is_found_with_the_program_that_has_it(config: StackConfig) -
 
 
 def test_service_that_has_ended_is_found() -> None:
-    pid = process.psutil.Process().pid
+    pid = os.getpid()
     alive = Started(pid=pid, ticks=process.start_ticks(pid) or 0, since="")
     stack = cast(RunningStack, SimpleNamespace(services={"kafka": alive, "spark": replace(alive, ticks=1)}))
     (finding,) = doctor.services(stack)
