@@ -15,8 +15,9 @@ from cli.errors import CommandError
 from cli.options import JsonOption, given
 from cli.sending import follow
 from cli.terminal import Terminal, print_answer, print_json
+from cli.times import SinceOption, moment
 from masscomm_client import ApiError, Client
-from masscomm_client.types import SendState, Status
+from masscomm_client.types import SendsFilters, SendState, Status
 
 if TYPE_CHECKING:
     from local.devstack.config import StackConfig
@@ -93,13 +94,17 @@ def list_sends(
     club: Annotated[list[int] | None, typer.Option("--club", help="Only this club. May be repeated.")] = None,
     kind: Annotated[list[str] | None, typer.Option("--type", help="Only this category. May be repeated.")] = None,
     status: Annotated[list[str] | None, typer.Option("--status", help="Such as in_progress. May be repeated.")] = None,
+    since: SinceOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of sends.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
     """Show the latest sends. An operator, who sees every club, names the clubs."""
     # The API refuses another status, and names the valid ones.
     statuses = cast("list[SendState]", status or [])
-    found = api.sends(club_id=club or [], type=kind or [], status=statuses, limit=min(limit, _PAGE))
+    chosen: SendsFilters = {"club_id": club or [], "type": kind or [], "status": statuses, "limit": min(limit, _PAGE)}
+    if since is not None:
+        chosen["start"] = moment(since, datetime.now(UTC)).isoformat(timespec="seconds")
+    found = api.sends(**chosen)
     rows = list(islice(found, limit))
     if as_json:
         for row in rows:

@@ -74,6 +74,13 @@ def test_list_ends_with_the_last_page(server: AnsweringServer) -> None:
     assert server.asked == [("GET", "/v1/sends?type=news&type=offer&status=ended&limit=20", KEY)]
 
 
+def test_list_begins_at_the_given_time(server: AnsweringServer) -> None:
+    server.answers = [page(1)]
+    run("list", "--since", "2026-11-21T10:00:00")
+    ((_, path, _),) = server.asked
+    assert "start=2026-11-21T10%3A00%3A00%2B00%3A00" in path
+
+
 def test_cancel_posts_once_and_an_id_cannot_name_another_route(server: AnsweringServer) -> None:
     server.answers = [(202, b'{"send_id": "a", "published_before": 1200}')]
     assert "1,200 notifications were published before" in run("cancel", "a/../b?c")
