@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from cli.installation import Installation, installation
 from cli.options import JsonOption, given
@@ -38,21 +37,10 @@ def audit(
         for each in page.entries:
             print_json(_shown(each))
         return
-    table = Table(
-        title=f"{len(page.entries)} entr{'y' if len(page.entries) == 1 else 'ies'}",
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-    )
-    for name in ("at", "principal", "action", "result", "subject and detail"):
-        # An id that is cut off cannot be used in another command.
-        table.add_column(name, overflow="fold", no_wrap=name == "at")
+    console.print(f"{len(page.entries)} entr{'y' if len(page.entries) == 1 else 'ies'}")
     for each in page.entries:
-        shown = _shown(each)
-        at = str(shown["at"])[:19].replace("T", " ")
-        about = f"{each.subject} {each.detail}".rstrip()
-        table.add_row(at, each.principal, each.action, each.result, about)
-    console.print(table)
+        at = str(_shown(each)["at"])[:19].replace("T", " ")
+        console.entry(f"{at} {each.action} {each.result}", f"{each.principal}: {each.subject} {each.detail}".rstrip())
 
 
 def _shown(entry: AuditEntry) -> dict[str, object]:
