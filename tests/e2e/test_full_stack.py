@@ -141,6 +141,20 @@ def contains(path: Path, text: str) -> bool:
     return text.encode() in path.read_bytes()
 
 
+def test_first_send_of_the_quick_start_shows_its_own_words(stack: RunningStack, config: StackConfig) -> None:
+    """A new stack has the users that the pages name, and their devices have endpoints."""
+    page = (ROOT / "docs" / "quick-start.md").read_text()
+    assert f"    .venv/bin/{FIRST_COMMAND}\n" in page
+    assert FIRST_COMMAND in (ROOT / "README.md").read_text()
+    shown = masscomm(config, *shlex.split(FIRST_COMMAND)[1:])
+    assert re.search(r"^after \d+\.\d s: push to user 42, device 420", shown, re.MULTILINE), shown
+    assert shown.index("It works.") < shown.index("100% of 1"), "a message arrives before it is counted"
+    assert re.search(r"^  Hello\n  It works\.$", shown, re.MULTILINE), shown
+
+    inbox = masscomm(config, "inbox", "--user", "42")
+    assert inbox.count("It works.") == shown.count("It works.")
+
+
 def test_demo_equals_the_oracle_on_one_stack(stack: RunningStack, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """Each night, a second demo on the same stack has other sends, and the same result."""
     runs = [demo(stack, tmp_path / "first.json")]
@@ -159,20 +173,6 @@ def test_demo_equals_the_oracle_on_one_stack(stack: RunningStack, tmp_path: Path
     ids = [{send["send_id"] for send in figures["sends"]} for figures in runs]
     assert len(set().union(*ids)) == sum(map(len, ids))
     assert 0 < runs[0]["peak_rss_mb"] < MEMORY_LIMIT_MB
-
-
-def test_first_send_of_the_quick_start_shows_its_own_words(stack: RunningStack, config: StackConfig) -> None:
-    """Runs after the demo, which seeds user 42."""
-    page = (ROOT / "docs" / "quick-start.md").read_text()
-    assert f"    .venv/bin/{FIRST_COMMAND}\n" in page
-    assert FIRST_COMMAND in (ROOT / "README.md").read_text()
-    shown = masscomm(config, *shlex.split(FIRST_COMMAND)[1:])
-    assert re.search(r"^after \d+\.\d s: push to user 42, device 420", shown, re.MULTILINE), shown
-    assert shown.index("It works.") < shown.index("100% of 1"), "a message arrives before it is counted"
-    assert re.search(r"^  Hello\n  It works\.$", shown, re.MULTILINE), shown
-
-    inbox = masscomm(config, "inbox", "--user", "42")
-    assert inbox.count("It works.") == shown.count("It works.")
 
 
 def requests_of_pages() -> Iterator[tuple[str, str]]:
