@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from masscomm.cdc.change_events import columns_of
-from masscomm.domain.categories import categories
+from masscomm.domain.categories import DEFAULT, categories
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.platforms import platform_named
 from ops.provisioning import source_words as words
@@ -334,7 +334,10 @@ class _Proposer:
         return found
 
     def _wish(self, table: CatalogueTable, place: Place, name: str) -> Wish | None:
-        return read_wish(name, is_flag=place.type_name == "bool" or self._flags(table, place) is not None)
+        wish = read_wish(name, is_flag=place.type_name == "bool" or self._flags(table, place) is not None)
+        if wish is None and place.type_name == "bool" and _category(place) is not None:
+            return Wish((), wanted=True)
+        return wish
 
     def _flags(self, table: CatalogueTable, place: Place) -> dict[Any, bool] | None:
         """Return the value of a column → whether it is yes; None if its values are not those of yes and no."""
@@ -384,20 +387,20 @@ class _Proposer:
                 else:
                     self._undecided.append(f"{table.qualified}.{place}: {name} are already in {owner[name]}")
                 continue
-            if not wish.channels:
+            if not wish.channels and wish.wanted is None:
                 self._made.notes.append(f"{table.qualified}.{place}: masscomm has no such channel")
                 continue
-            category = place.name.replace(" ", "_")
+            category = _category(place)
             free = owner.get("channels", table.qualified) == table.qualified and "channels" not in entry.columns
             is_all = len(wish.channels) == len(CHANNELS)
             if wish.wanted is None:
                 self._undecided.append(f"{table.qualified}.{place} ({place.type_name}): its meaning is not certain")
             elif is_all and self._vetoes(place, wish) and (not wish.wanted or not free or channels):
                 vetoes.append(self._veto(table, entry.key, place, wanted=wish.wanted))
-            elif free and not channels.keys() & set(wish.channels):
+            elif wish.channels and free and not channels.keys() & set(wish.channels):
                 owner["channels"] = table.qualified
                 channels |= {channel: self._rule(table, place, wanted=wish.wanted) for channel in wish.channels}
-            elif category in categories() and "categories" not in owner and self._vetoes(place, wish):
+            elif category is not None and "categories" not in owner and self._vetoes(place, wish):
                 # A rule for a category would precede an opt-out of the channel, so it only opts out.
                 values = {wish.wanted: None, not wish.wanted: False}
                 rules[category] = Line(place.value(values=values), f"{_type(place)}, named like the category")
@@ -405,7 +408,8 @@ class _Proposer:
                     f"{table.qualified}.{place} decides about sends of the category {category} only"
                 )
             else:
-                self._undecided.append(f"{table.qualified}.{place}: another column decides about the same channel")
+                reason = "another column decides about the same channel, or a null would be no opt-out"
+                self._undecided.append(f"{table.qualified}.{place}: {reason}")
         if channels:
             entry.columns["channels"] = Line(None, "a column for each channel", channels)
         if rules:
@@ -714,6 +718,12 @@ def _name_entries(entries: Sequence[Entry]) -> None:
 
 def _named(table: CatalogueTable) -> str:
     return f"{table.qualified} by its name and columns"
+
+
+def _category(place: Place) -> str | None:
+    """Return the listed category that a place has the name of."""
+    name = place.name.replace(" ", "_")
+    return name if name in categories() and name != DEFAULT else None
 
 
 def _type(place: Place) -> str:

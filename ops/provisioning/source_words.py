@@ -122,10 +122,14 @@ _TOPIC = frozenset(
 )
 _NEUTRAL = frozenset(
     _listed(
-        "is, has, do, does, to, for, from, by, via, me, user, get, be, contact, weekly, daily, digest, product, news"
+        "is, has, do, does, to, for, from, by, via, me, user, get, be, weekly, daily, product, all, general, mobile"
     )
-    + _listed("update, updates, offer, offers, reminder, reminders, all, general, event, events, comment, comments")
-    + _listed("alert, alerts, message, messages, mobile, preference, preferences, prefs, setting, settings, options")
+    + _listed("preference, preferences, prefs, setting, settings, options")
+)
+# Words that make a name a wish together with a word for yes or no.
+_SUBJECT = frozenset(
+    _listed("contact, digest, news, update, updates, offer, offers, reminder, reminders, event, events, comment")
+    + _listed("comments, alert, alerts, message, messages, notice, notices, mailings")
 )
 # Names with one of these words are about something else, such as `email_verified`.
 _OTHER = frozenset(
@@ -137,7 +141,7 @@ _OTHER = frozenset(
 class Wish(NamedTuple):
     """The meaning of a name about notifications."""
 
-    # The channels; both, if the name has none; none, if masscomm does not have the channel.
+    # The channels; both, if the name has none; none, if masscomm does not have the channel, and for a category.
     channels: tuple[str, ...]
     # Whether true means that the user wants the notifications; None: the name does not say it beyond doubt.
     wanted: bool | None
@@ -167,12 +171,12 @@ def read_wish(name: str, *, is_flag: bool) -> Wish | None:
     words = set(spelled.split())
     channels = tuple(channel for channel, names in _CHANNELS.items() if words & names)
     marked = words & (_NEGATIVE | _POSITIVE | _TOPIC)
-    about = words & _TOPIC or ("contact" in words and words & _NEGATIVE)
+    about = words & _TOPIC or (words & _SUBJECT and words & (_NEGATIVE | _POSITIVE))
     if words & _OTHER or not (about or ((channels or words & _FOREIGN) and (is_flag or marked))):
         return None
     if words & _FOREIGN and not channels:
         return Wish((), None)
-    known = {"push"} | _CHANNELS["email"] | _FOREIGN | _NEGATIVE | _POSITIVE | _TOPIC | _NEUTRAL
+    known = {"push"} | _CHANNELS["email"] | _FOREIGN | _NEGATIVE | _POSITIVE | _TOPIC | _SUBJECT | _NEUTRAL
     negations = [word for word in spelled.split() if word in _NEGATIVE]
     # guard: source_init.doubtful_wish
     clear = words <= known and len(negations) < 2 and not ({"opt", "opted"} & words and not {"in", "out"} & words)

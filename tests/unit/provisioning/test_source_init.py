@@ -104,6 +104,8 @@ BOTH = ("push", "email")
         ("do not email", Wish(("email",), False)),
         ("notifications muted", Wish(BOTH, False)),
         ("push paused", Wish(("push",), False)),
+        ("wants alerts", Wish(BOTH, True)),
+        ("no reminders", Wish(BOTH, False)),
         # Two negations, a word that is not known, and an `opt` that says neither in nor out.
         ("not unsubscribed", Wish(BOTH, None)),
         ("email vacation", Wish(("email",), None)),
@@ -176,6 +178,16 @@ SAFE = {"push": False, "email": False}
 def test_no_proposal_notifies_against_a_wish(columns: str, row: Mapping[str, Any], rules: Mapping[str, Any]) -> None:
     _, entries = proposed(table("users", f"{USERS}, {columns}"))
     assert effective(entries, row) == rules
+
+
+def test_column_named_like_a_category_only_opts_out() -> None:
+    """A rule for a category would precede an opt-out of the channel."""
+    _, entries = proposed(table("users", f"{USERS}, news bool!, no_push bool"))
+    columns = entries["user_settings"]["columns"]
+    assert columns["categories"] == {"object": {"news": {"column": "news", "values": {True: None, False: False}}}}
+    assert columns["channels"]["object"].keys() == {"push"}
+    _, entries = proposed(table("users", f"{USERS}, news bool"))
+    assert effective(entries, {"news": None}) == SAFE
 
 
 def test_doubtful_wishes_are_to_be_completed() -> None:
