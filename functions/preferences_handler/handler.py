@@ -1,17 +1,15 @@
-"""The preferences_handler function: it serves the preferences of single users, and produces their changes for the
-monolith.
+"""The preferences_handler function: it serves single users and their preferences, and produces changed preferences for
+the monolith.
 """
 
-import json
 from functools import cache
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from masscomm import environment
 from masscomm.clock import SystemClock
 from masscomm.http import rest
 from masscomm.http.problem import FieldError, Problem
-from masscomm.http.rest import JSON, Response
+from masscomm.http.rest import Response
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
@@ -19,8 +17,10 @@ from masscomm.operations.bootstrap import limiter
 from masscomm.texts import Text
 
 if TYPE_CHECKING:
-    from functions.preferences_handler.change_preferences import ChangePreferences, UserPreferences
+    from functions.preferences_handler.change_preferences import ChangePreferences
+    from functions.preferences_handler.preferences_body import PreferencesBody
     from functions.preferences_handler.unsubscribe import Unsubscribe
+    from functions.preferences_handler.user_body import UserBody
 
 logger = logs.logger("preferences_handler")
 # The largest number of unknown parameters that a problem names.
@@ -58,24 +58,36 @@ def unsubscribe() -> "Unsubscribe":
     )
 
 
+@api.get("/v1/users/{user_id}")
+def get_user(request: rest.Request, user_id: str) -> Response:
+    """A user with the devices, as the directory has them."""
+    from functions.preferences_handler.preferences_body import user_id_of
+    from functions.preferences_handler.user_body import find_user
+
+    _check_parameters(request)
+    return _answer(find_user(bootstrap().directory, user_id_of(user_id), request.clubs))
+
+
 @api.get("/v1/users/{user_id}/preferences")
 def get_preferences(request: rest.Request, user_id: str) -> Response:
     """A user's preferences, as they apply now."""
-    from functions.preferences_handler.preferences_body import user_id_of
+    from functions.preferences_handler.preferences_body import body_of, user_id_of
 
     _check_parameters(request)
-    return _answer(bootstrap().find(user_id_of(user_id), request.clubs))
+    found = bootstrap().find(user_id_of(user_id), request.clubs)
+    return _answer(None if found is None else body_of(found))
 
 
 @api.put("/v1/users/{user_id}/preferences")
 def put_preferences(request: rest.Request, user_id: str) -> Response:
     """Set some of a user's preferences, which apply to the next notification."""
     from functions.preferences_handler.change_preferences import API
-    from functions.preferences_handler.preferences_body import user_id_of, wishes_in
+    from functions.preferences_handler.preferences_body import body_of, user_id_of, wishes_in
 
     _check_parameters(request)
     user, wishes = user_id_of(user_id), wishes_in(request.text())
-    return _answer(bootstrap().change(user, request.clubs, wishes, source=API, principal=request.principal))
+    changed = bootstrap().change(user, request.clubs, wishes, source=API, principal=request.principal)
+    return _answer(None if changed is None else body_of(changed))
 
 
 @api.get("/v1/unsubscribe/{token}")
@@ -96,14 +108,12 @@ def _check_parameters(request: rest.Request) -> None:
         raise Problem(400, Text.NO_PARAMETERS.filled(parameters=", ".join(names)[:200]), errors=errors)
 
 
-def _answer(found: "UserPreferences | None") -> Response:
-    from functions.preferences_handler.preferences_body import body_of
-
+def _answer(body: "PreferencesBody | UserBody | None") -> Response:
     # A user of another club and an unknown user have the same response.
-    if found is None:
+    if body is None:
         raise Problem(404, Text.USER_UNKNOWN.filled())
-    logs.note(club_id=found.user.club_id)
-    return Response(HTTPStatus.OK, JSON, json.dumps(body_of(found)), {"Cache-Control": "no-store"})
+    logs.note(club_id=body["club_id"])
+    return rest.uncached(body)
 
 
 @observed(logger, ahead=ON_KAFKA)

@@ -13,6 +13,7 @@ from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.quiet_hours import applied_hours
 from masscomm.domain.setting_names import read_names, setting_names
 from masscomm.http.body import read_object
+from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import Links
 from masscomm.http.tenant import parse_club_id
@@ -49,6 +50,8 @@ class EffectivePreference(TypedDict):
     category: str
     channel: str
     wanted: bool
+    layer: str
+    """The source of the decision, as in outcomes: user (their settings) or default (the category)."""
     rule: str | None
     """The rule that applies, as in outcomes; null: there is none."""
 
@@ -66,6 +69,8 @@ class PreferencesBody(TypedDict):
     """The user's quiet hours; null: there are none."""
     effective: list[EffectivePreference]
     """The result for each category on each channel."""
+    changed_at: str | None
+    """The time of the newest change in the user's settings; null: it is unknown, or there are no settings."""
     pending: bool
     """Whether the monolith has not applied a change yet. The change applies to notifications already."""
     links: Links
@@ -88,7 +93,13 @@ def body_of(found: UserPreferences) -> PreferencesBody:
         for channel in CHANNELS:
             decision = decide_by_user_settings(settings, club_id=user.club_id, type=name, channel=channel)
             effective.append(
-                {"category": name, "channel": channel, "wanted": decision.status is None, "rule": decision.rule}
+                {
+                    "category": name,
+                    "channel": channel,
+                    "wanted": decision.status is None,
+                    "layer": decision.layer,
+                    "rule": decision.rule,
+                }
             )
     return {
         "user_id": user.user_id,
@@ -102,6 +113,7 @@ def body_of(found: UserPreferences) -> PreferencesBody:
         },
         "quiet_hours": None if hours is None else {"start": f"{hours[0]:%H:%M}", "end": f"{hours[1]:%H:%M}"},
         "effective": effective,
+        "changed_at": None if settings is None or settings.changed_at is None else time_of_ms(settings.changed_at),
         "pending": found.is_pending,
         "links": {"self": f"/v1/users/{user.user_id}/preferences"},
     }

@@ -76,6 +76,7 @@ _PREFERENCES = (
     "POST _bulk",
     "POST _mget",
     "POST preference_changes/_search",
+    "POST devices/_search",
 )
 # The requests to OpenSearch of masscomm/directory/suppression_list.py.
 _SUPPRESSIONS = (

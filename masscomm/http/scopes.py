@@ -85,6 +85,7 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("GET", "/v1/sends/{send_id}/recipients"): Scope.USERS_READ,
         ("GET", "/v1/notifications/{notification}"): Scope.USERS_READ,
         ("GET", "/v1/users/{user_id}/notifications"): Scope.USERS_READ,
+        ("GET", "/v1/users/{user_id}"): Scope.USERS_READ,
         ("GET", "/v1/users/{user_id}/preferences"): Scope.USERS_READ,
         ("PUT", "/v1/users/{user_id}/preferences"): Scope.USERS_WRITE,
         ("GET", "/v1/audit"): Scope.ADMIN,

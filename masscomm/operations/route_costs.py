@@ -52,6 +52,7 @@ ROUTE_COSTS: Mapping[tuple[str, str], tuple[Cost, ...]] = MappingProxyType(
         ("POST", "/v1/previews"): (Cost(worst_s=_LARGE.worst_s + RECORD_STEPS * STEP_S, slots=Kind.PREVIEW),),
         ("POST", "/v1/dry-runs"): (Cost(worst_s=GATEWAY_TIMEOUT_S - DRY_RUN_RESERVE_S, slots=Kind.DRY_RUN),),
         ("POST", "/v1/audiences/count"): (Cost(worst_s=GATEWAY_TIMEOUT_S - COUNT_RESERVE_S, slots=Kind.COUNT),),
+        ("GET", "/v1/users/{user_id}"): (_SMALL,),
         ("GET", "/v1/users/{user_id}/preferences"): (_SMALL,),
         ("PUT", "/v1/users/{user_id}/preferences"): (_SMALL,),
         ("GET", "/v1/unsubscribe/{token}"): (_SMALL,),

@@ -1,6 +1,7 @@
-"""The routes of preferences_handler."""
+"""The routes of preferences_handler: users and their preferences."""
 
 from functions.preferences_handler.preferences_body import PreferencesBody, PreferencesRequest
+from functions.preferences_handler.user_body import UserBody
 from ops.openapi.operation import Operation
 
 _NOT_FOUND = {404: "The user is unknown, or belongs to a club that the key may not see"}
@@ -9,11 +10,25 @@ _EXAMPLE = {
     "categories": {"newsletter": {"email": False}},
     "quiet_hours": {"start": "22:00", "end": "07:00"},
     "effective": [
-        {"category": "newsletter", "wanted": True, "rule": "channel:push"},
-        {"category": "newsletter", "channel": "email", "rule": "category:newsletter channel:email"},
+        {"category": "newsletter", "wanted": True, "layer": "user", "rule": "channel:push"},
+        {"category": "newsletter", "channel": "email", "layer": "user", "rule": "category:newsletter channel:email"},
     ],
+    "changed_at": "2026-11-21T12:00:00Z",
     "pending": True,
     "links": {"self": "/v1/users/42/preferences"},
+}
+_USER_EXAMPLE = {
+    "first_name": "Ada",
+    "last_name": "Lovelace",
+    "locale": "en",
+    "time_zone": "Europe/London",
+    "channels": ["push", "email"],
+    "devices": [{"device_id": 420, "platform": "apns", "status": "active", "changed_at": "2026-11-20T08:00:00Z"}],
+    "links": {
+        "self": "/v1/users/42",
+        "preferences": "/v1/users/42/preferences",
+        "notifications": "/v1/users/42/notifications",
+    },
 }
 
 _PAGES = {
@@ -33,6 +48,13 @@ OPERATIONS = {
         form={"List-Unsubscribe": "One-Click"},
         success="The recipient is unsubscribed",
         problems=_PAGES | {400: "The body is not the one of RFC 8058"},
+    ),
+    ("GET", "/v1/users/{user_id}"): Operation(
+        description="What the directory knows of the user now. Addresses and tokens are not in the response. It needs "
+        "no counts, so it is answered while the metrics database is away.",
+        response=UserBody,
+        example=_USER_EXAMPLE,
+        problems=_NOT_FOUND,
     ),
     ("GET", "/v1/users/{user_id}/preferences"): Operation(
         response=PreferencesBody, example=_EXAMPLE, problems=_NOT_FOUND

@@ -1427,6 +1427,7 @@ MUTANTS = (
         "A row that may still arrive is awaited, although the user has changed preferences.",
         Without(2),
     ),
+    Mutant("tenancy.user", "Another tenant's user is not shown.", Becomes("user is None")),
     Mutant("tenancy.preferences", "The preferences of another tenant's user are not shown.", Becomes("user is None")),
     Mutant(
         "tenancy.changed_preferences",

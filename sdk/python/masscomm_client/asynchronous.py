@@ -122,6 +122,10 @@ class AsyncClient:
         """Yield a user's notifications, the latest first, from all pages."""
         return self._rows(path_of("users", user_id, "notifications"), filters)
 
+    async def user(self, user_id: int) -> types.UserBody:
+        """Return a user with the devices, as the directory has them."""
+        return await self._execute(Call("GET", path_of("users", user_id)))
+
     async def preferences(self, user_id: int) -> types.PreferencesBody:
         """Return a user's preferences, as they apply now."""
         return await self._execute(Call("GET", path_of("users", user_id, "preferences")))

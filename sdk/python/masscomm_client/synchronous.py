@@ -115,6 +115,10 @@ class Client:
         """Yield a user's notifications, the latest first, from all pages."""
         return self._rows(path_of("users", user_id, "notifications"), filters)
 
+    def user(self, user_id: int) -> types.UserBody:
+        """Return a user with the devices, as the directory has them."""
+        return self._execute(Call("GET", path_of("users", user_id)))
+
     def preferences(self, user_id: int) -> types.PreferencesBody:
         """Return a user's preferences, as they apply now."""
         return self._execute(Call("GET", path_of("users", user_id, "preferences")))

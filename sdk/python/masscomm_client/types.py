@@ -393,6 +393,9 @@ class DeliveryBody(TypedDict):
 type DeliveryStatus = Literal["pending", "succeeded", "failed"]
 
 
+type DeviceStatus = Literal["active", "unregistered", "disabled"]
+
+
 type Dimension = Literal["club_id", "type", "channel", "measure"]
 
 
@@ -532,6 +535,8 @@ class EffectivePreference(TypedDict):
     category: str
     channel: str
     wanted: bool
+    layer: str
+    """The source of the decision, as in outcomes: user (their settings) or default (the category)."""
     rule: str | None
     """The rule that applies, as in outcomes; null: there is none."""
 
@@ -752,6 +757,8 @@ class PreferencesBody(TypedDict):
     """The user's quiet hours; null: there are none."""
     effective: list[EffectivePreference]
     """The result for each category on each channel."""
+    changed_at: str | None
+    """The time of the newest change in the user's settings; null: it is unknown, or there are no settings."""
     pending: bool
     """Whether the monolith has not applied a change yet. The change applies to notifications already."""
     links: Links
@@ -1257,6 +1264,42 @@ class TrendsBody(TypedDict):
     grace_ms: int
     complete: bool
     generated_at: str
+
+
+class UserBody(TypedDict):
+    """A user, as the directory has it. Addresses are not shown."""
+
+    user_id: int
+    club_id: int
+    first_name: str
+    last_name: str
+    locale: str
+    time_zone: str
+    channels: list[str]
+    """The channels on which the user can be reached: those with an address, or with an active device."""
+    devices: list[UserDevice]
+    """The devices by id, at most 50."""
+    truncated: bool
+    """Whether the user has more devices."""
+    links: UserLinks
+
+
+class UserDevice(TypedDict):
+    """A device of the user. Its token and its endpoint are not shown."""
+
+    device_id: int
+    platform: str
+    status: DeviceStatus
+    changed_at: str | None
+    """The time of the newest change of the monolith's row; null: it is unknown."""
+
+
+class UserLinks(TypedDict):
+    """The paths of the user."""
+
+    self: str
+    preferences: str
+    notifications: str
 
 
 class UserNotification(TypedDict):

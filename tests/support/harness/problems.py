@@ -176,6 +176,7 @@ def _unknown_subjects(cause: Cause) -> None:
     cause.problem(404, "GET", "/v1/sends/{send_id}", path={"send_id": _UNKNOWN})
     cause.problem(404, "GET", "/v1/sends/{send_id}/recipients", path={"send_id": _UNKNOWN})
     cause.problem(404, "GET", "/v1/notifications/{notification}", path={"notification": f"{_UNKNOWN}.42.push"})
+    cause.problem(404, "GET", "/v1/users/{user_id}", path={"user_id": 999_999_999})
     cause.problem(404, "GET", "/v1/users/{user_id}/preferences", path={"user_id": 999_999_999})
     cause.problem(404, "GET", "/v1/dead-letters/{position}", path={"position": "0@999999"})
     cause.problem(404, "POST", "/v1/devices/{device_id}/enable", path={"device_id": 999_999_999})

@@ -28,9 +28,15 @@ def _effective(body: dict[str, Any]) -> dict[tuple[str, str], bool]:
 
 
 def test_preferences_of_a_user_are_returned(api: PreferencesApi) -> None:
-    api.directory.put(UserSettings(user_id=USER, channels={"push": "yes"}, categories={"news": {"push": True}}))
+    assert api.call("GET")[1]["changed_at"] is None
+    api.directory.put(
+        UserSettings(
+            user_id=USER, channels={"push": "yes"}, categories={"news": {"push": True}}, changed_at=1_777_803_720_000
+        )
+    )
     status, body = api.call("GET")
     assert status == 200
+    assert body["changed_at"] == "2026-05-03T10:22:00Z"
     assert (body["user_id"], body["club_id"], body["pending"]) == (USER, 7, False)
     assert (body["channels"], body["categories"]) == ({"push": False}, {"news": {"push": True}})
     effective = _effective(body)
@@ -45,9 +51,10 @@ def test_names_are_shown_as_they_apply(api: PreferencesApi) -> None:
     )
     body = api.call("GET")[1]
     assert (body["channels"], body["categories"]) == ({"push": True}, {"news": {"email": False}})
-    rules = {(each["category"], each["channel"]): each["rule"] for each in body["effective"]}
-    assert rules["newsletter", "push"] == "channels malformed: sms"
-    assert rules["news", "email"] == "category:news channel:email"
+    rules = {(each["category"], each["channel"]): (each["layer"], each["rule"]) for each in body["effective"]}
+    assert rules["newsletter", "push"] == ("user", "channels malformed: sms")
+    assert rules["news", "email"] == ("user", "category:news channel:email")
+    assert rules["one_time_password", "push"] == ("default", "mandatory")
 
 
 def test_change_applies_at_once_and_is_produced(api: PreferencesApi) -> None:

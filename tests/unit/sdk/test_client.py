@@ -102,6 +102,7 @@ def test_every_method_works_against_the_api(call: Caller, chain: Chain) -> None:
         moved = call("reschedule", SEND_ID, "2026-11-24T18:00:00+01:00")
         assert moved["send_at"] == "2026-11-24T17:00:00Z"
         assert call("cancel", SEND_ID)["status"] == "cancelling"
+        assert call("user", 42)["first_name"] == "Ada"
         changed = call("set_preferences", 42, categories={"news": {"push": False}})
         assert changed["categories"] == {"news": {"push": False}}
         assert call("preferences", 42) == changed
