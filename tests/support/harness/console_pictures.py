@@ -38,12 +38,14 @@ from tests.support.harness.operations_api import endpoint_id
 
 LIVE = "8c1f0a52-55e1-4d0b-9d6f-0f9b4a7f2c11"
 # The time is 3 May 2026.
-_OPTED_OUT = {"layer": "user", "settings_version": 7, "settings_changed_at": 1_777_803_720_000}
+_CHANGED_AT_MS = 1_777_803_720_000
+_OPTED_OUT = {"layer": "user", "settings_version": 7, "settings_changed_at": _CHANGED_AT_MS}
 _ENDED = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
 SCHEDULED = "5b0a2f8e-7a41-4c0d-8a57-2f6f0b1f0c73"
 PHONE = {"width": 390, "height": 844}
 _WIDE = {"width": 1280, "height": 900}
 SIGNED_OUT = "sign-in"
+SHOWN_USER = 45
 
 
 def _send(send_id: str, category: str, at: datetime, channels: dict[str, ChannelTotals]) -> SendTotals:
@@ -118,11 +120,45 @@ def _people() -> Iterator[User | Device | UserSettings]:
     for user_id in range(40, 60):
         locale = "de" if user_id % 3 == 0 else "en"
         email = None if user_id % 7 == 0 else f"user{user_id}@club.example"
-        yield User(user_id=user_id, club_id=1, first_name="Ada", email=email, locale=locale, time_zone="Europe/Berlin")
+        yield User(
+            user_id=user_id,
+            club_id=1,
+            first_name="Ada",
+            last_name="Lovelace",
+            email=email,
+            locale=locale,
+            time_zone="Europe/Berlin",
+        )
         if user_id % 4:
-            yield Device(device_id=user_id * 10, user_id=user_id, platform="gcm", token=f"token-{user_id}")
+            yield _device(user_id * 10, user_id, platform="gcm")
         if user_id % 5 == 0:
             yield UserSettings(user_id=user_id, categories={"match_reminder": False}, version=7)
+    # A user with a setting of each kind.
+    yield _device(SHOWN_USER * 10 + 1, SHOWN_USER, platform="apns", enabled=False)
+    yield UserSettings(
+        user_id=SHOWN_USER,
+        categories={"match_reminder": False, "news": {"push": True}},
+        channels={"email": False},
+        quiet_hours={"start": "22:00", "end": "07:00"},
+        version=7,
+        changed_at=_CHANGED_AT_MS,
+    )
+
+
+def _device(device_id: int, user_id: int, *, platform: str, enabled: bool = True) -> Device:
+    return Device(
+        device_id=device_id,
+        user_id=user_id,
+        platform=platform,
+        token=f"token-{device_id}",
+        endpoint_arn=f"arn:aws:sns:eu-central-1:000000000000:endpoint/{device_id}",
+        enabled=enabled,
+        changed_at_ms=_CHANGED_AT_MS,
+    )
+
+
+def _registered(send_id: str, **fields: Any) -> Send:
+    return Send(key=SendKey(1, send_id), source=Source.REST, **fields)
 
 
 def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
@@ -255,6 +291,11 @@ def _table(page: Page) -> None:
     expect(page.get_by_role("table").first).to_be_visible()
 
 
+def _user(page: Page) -> None:
+    for table in ("settings", "timeline"):
+        expect(page.get_by_test_id(table)).to_be_visible()
+
+
 def _cell(page: Page) -> None:
     expect(page.get_by_role("cell").first).to_be_visible()
 
@@ -297,7 +338,7 @@ PICTURES = (
     Picture("send-unknown", "#/sends/unknown", _nothing),
     Picture("metrics", "#/metrics?compare=1", _cell),
     Picture("metrics-empty", "#/metrics?club=2", _nothing),
-    Picture("user", "#/users/42", _table),
+    Picture("user", f"#/users/{SHOWN_USER}", _user),
     Picture("user-empty", "#/users", _nothing),
     *(Picture(f"operations-{name}", f"#/operations/{name}", _table) for name in ("health", "suppressions", "keys")),
     *(Picture(f"operations-{name}", f"#/operations/{name}", _settled) for name in ("alarms", "devices")),
@@ -351,7 +392,3 @@ def main(out: Path, *names: str) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), *sys.argv[2:])
-
-
-def _registered(send_id: str, **fields: Any) -> Send:
-    return Send(key=SendKey(1, send_id), source=Source.REST, **fields)

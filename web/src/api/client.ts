@@ -18,6 +18,7 @@ import type {
   NewWebhook,
   Metrics,
   Notification,
+  Preferences,
   Preview,
   PreviewRequest,
   ProblemBody,
@@ -28,6 +29,7 @@ import type {
   Suppressions,
   Templates,
   Trends,
+  User,
   UserNotifications,
   WebhookDeliveries,
   WebhookRequest,
@@ -168,8 +170,20 @@ export function getTrends(query: Query, signal?: AbortSignal): Promise<Trends> {
   return json("/v1/metrics/trending", { query, ...(signal && { signal }) });
 }
 
+function userPath(userId: string, part = ""): string {
+  return `/v1/users/${encodeURIComponent(userId)}${part}`;
+}
+
+export function getUser(userId: string, signal?: AbortSignal): Promise<User> {
+  return json(userPath(userId), { ...(signal && { signal }) });
+}
+
+export function getPreferences(userId: string, signal?: AbortSignal): Promise<Preferences> {
+  return json(userPath(userId, "/preferences"), { ...(signal && { signal }) });
+}
+
 export function getUserNotifications(userId: string, query: Query, signal?: AbortSignal): Promise<UserNotifications> {
-  return json(`/v1/users/${encodeURIComponent(userId)}/notifications`, { query, ...(signal && { signal }) });
+  return json(userPath(userId, "/notifications"), { query, ...(signal && { signal }) });
 }
 
 export function getHealth(signal?: AbortSignal): Promise<Health> {

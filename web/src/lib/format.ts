@@ -49,6 +49,25 @@ export function formatBucket(atMs: number, grain: Grain): string {
   return times(options).format(atMs);
 }
 
+/** Return the name of a language, such as "German (de)"; a code that names none as it is. */
+export function formatLanguage(code: string): string {
+  try {
+    const name = new Intl.DisplayNames(locale(), { type: "language", fallback: "none" }).of(code.replaceAll("_", "-"));
+    return name ? `${name} (${code})` : code;
+  } catch {
+    return code; // A table of users may have any text.
+  }
+}
+
+/** Return the present time of day in a zone; empty if this browser does not know the zone. */
+export function formatTimeIn(zone: string): string {
+  try {
+    return times({ timeStyle: "short", timeZone: zone }).format(Date.now());
+  } catch {
+    return ""; // As above.
+  }
+}
+
 /** Return the day of a time. */
 export const formatDay = (time: string): string => times({ dateStyle: "long" }).format(new Date(time));
 
