@@ -14,6 +14,7 @@ export const router = createRouter({
     { path: "/", name: "compose", component: ComposePage },
     { path: "/sends", name: "sends", component: SendsPage },
     { path: "/sends/:sendId", name: "send", component: SendPage, props: true },
+    { path: "/templates/:name?", name: "templates", component: () => import("./pages/TemplatesPage.vue") },
     { path: "/metrics", name: "metrics", component: () => import("./pages/MetricsPage.vue") },
     { path: "/users/:userId?", name: "person", component: () => import("./pages/PersonPage.vue") },
     { path: "/operations/:section?", name: "operations", component: () => import("./pages/OperationsPage.vue"), props: true },

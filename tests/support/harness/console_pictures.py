@@ -25,7 +25,7 @@ from masscomm.clock import SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.grains import Grain
 from masscomm.domain.sends import Send, SendKey, Source
-from masscomm.domain.users import Device, User, UserSettings
+from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.operations.waiting import Waiting
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
@@ -157,6 +157,18 @@ def _device(device_id: int, user_id: int, *, platform: str, enabled: bool = True
     )
 
 
+def _templates() -> Iterator[Template]:
+    """A template in two languages, a translation without a variable, and a template with an error."""
+    yield Template(1007, 1, "matchday", "push", "de", "{{ data.opponent }}", "Anpfiff um {{ data.kick_off }}")
+    yield Template(1002, 1, "matchday", "push", "en", "{{ data.opponent }}", "Kick-off at {{ data.kick_off }}")
+    words = "Heute spielen wir gegen {{ data.opponent }}."
+    yield Template(1003, 1, "matchday", "email", "de", "{{ data.opponent }}", words)
+    body = "Hi {{ user.first_name }}, we play {{ data.opponent }} at {{ data.kick_off }}."
+    yield Template(1004, 1, "matchday", "email", "en", "{{ data.opponent }} today", body)
+    yield Template(1005, None, "welcome", "email", "en", "Welcome, {{ user.first_name }}", "Good to have you.")
+    yield Template(1006, 1, "season_end", "push", "en", "{{ data.season", "Thank you!")
+
+
 def _registered(send_id: str, **fields: Any) -> Send:
     return Send(key=SendKey(1, send_id), source=Source.REST, **fields)
 
@@ -189,7 +201,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
     monkeypatch.setattr(sends_api, "bootstrap", lambda: cases)
     directory = previews.dry_runs().directory
     assert isinstance(directory, InMemoryDirectory)
-    directory.put(*_people())
+    directory.put(*_people(), *_templates())
     return store
 
 
@@ -291,6 +303,11 @@ def _table(page: Page) -> None:
     expect(page.get_by_role("table").first).to_be_visible()
 
 
+def _template(page: Page) -> None:
+    page.get_by_label("opponent", exact=True).fill("Riverside")
+    expect(page.get_by_test_id("preview-push")).to_contain_text("Riverside")
+
+
 def _user(page: Page) -> None:
     for table in ("settings", "timeline"):
         expect(page.get_by_test_id(table)).to_be_visible()
@@ -336,6 +353,8 @@ PICTURES = (
     Picture("send-move", f"#/sends/{SCHEDULED}", _move),
     Picture("send-move-refused", f"#/sends/{SCHEDULED}", _move_refused),
     Picture("send-unknown", "#/sends/unknown", _nothing),
+    Picture("templates", "#/templates", _table),
+    Picture("template", "#/templates/matchday", _template),
     Picture("metrics", "#/metrics?compare=1", _cell),
     Picture("metrics-empty", "#/metrics?club=2", _nothing),
     Picture("user", f"#/users/{SHOWN_USER}", _user),

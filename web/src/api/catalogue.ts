@@ -14,6 +14,8 @@ export interface Catalogue {
   /** The templates of the club, and those for every club. */
   templates: Ref<Template[]>;
   error: Ref<unknown>;
+  /** Whether both lists were read. */
+  loaded: Ref<boolean>;
   load: () => void;
 }
 
@@ -22,6 +24,7 @@ export function useCatalogue(club: () => string): Catalogue {
   const categories = ref<Category[]>([]);
   const templates = ref<Template[]>([]);
   const error = ref<unknown>(null);
+  const loaded = ref(false);
   const latest = new Latest(TYPING_PAUSE_MS);
 
   async function templatesOf(clubId: string, signal: AbortSignal): Promise<Template[]> {
@@ -43,7 +46,7 @@ export function useCatalogue(club: () => string): Catalogue {
         idOf(club()) !== null ? templatesOf(club(), signal) : [],
       ]);
       if (signal.aborted) return;
-      [categories.value, templates.value, error.value] = [listed.rows, found, null];
+      [categories.value, templates.value, error.value, loaded.value] = [listed.rows, found, null, true];
     } catch (failure) {
       if (!signal.aborted) error.value = failure;
     }
@@ -53,5 +56,5 @@ export function useCatalogue(club: () => string): Catalogue {
   watch(club, () => latest.run(read));
   onScopeDispose(() => latest.stop());
   load();
-  return { categories, templates, error, load };
+  return { categories, templates, error, loaded, load };
 }

@@ -6,9 +6,9 @@ import { scopesOf, type Scope } from "./roles";
 const mayOf = (...roles: string[]) => (scope: Scope) => scopesOf(roles).has(scope);
 
 test.each([
-  ["viewer", ["sends", "metrics", "person"]],
-  ["sender", ["compose", "sends", "metrics", "person"]],
-  ["admin", ["compose", "sends", "metrics", "person", "operations"]],
+  ["viewer", ["sends", "templates", "metrics", "person"]],
+  ["sender", ["compose", "sends", "templates", "metrics", "person"]],
+  ["admin", ["compose", "sends", "templates", "metrics", "person", "operations"]],
 ])("a %s may open %j", (role, pages) => {
   expect(permittedPages(mayOf(role))).toEqual(pages);
 });

@@ -13,7 +13,7 @@ export const SECTIONS = {
 } as const satisfies Record<string, Scope>;
 export type Section = keyof typeof SECTIONS;
 
-const SCOPES = { compose: "send", sends: "read", metrics: "read", person: "users:read" } as const satisfies Record<string, Scope>;
+const SCOPES = { compose: "send", sends: "read", templates: "read", metrics: "read", person: "users:read" } as const satisfies Record<string, Scope>;
 export type PageName = keyof typeof SCOPES | "operations";
 
 type May = (scope: Scope) => boolean;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Category, Template } from "../api/types";
-import { categoryOf, dataOf, filled, localesOf, namesOf, usedOf } from "./templates";
+import { categoryOf, dataOf, filled, groupsOf, localesOf, namesOf, usedOf } from "./templates";
 
 const template = (type: string, channel: string, locale: string, variables: string[] = []): Template => ({
   id: 1, club_id: 1, type, channel, locale, title: "", variables, problem: null, problem_text: null,
@@ -43,4 +43,32 @@ test("a category has the channels of the club, else its own, else those of every
   expect(categoryOf(rows, "news", 7)).toMatchObject({ channels: ["push", "email"], opt_in: ["email"] });
   expect(categoryOf(rows, "other", 7)?.channels).toEqual(["push"]);
   expect(categoryOf([], "other", 7)).toBeNull();
+});
+
+const kindsOf = (templates: Template[], name: string): string[] => groupsOf(templates).find((each) => each.name === name)!.problems.map((each) => `${each.channel} ${each.kind}`);
+
+test("templates are grouped by name with channels and languages", () => {
+  expect(groupsOf(TEMPLATES).map(({ name, channels, locales }) => [name, channels, locales])).toEqual([
+    ["farewell", ["push"], ["en"]],
+    ["goal", ["email", "push"], ["de", "de-CH", "en"]],
+  ]);
+});
+
+test("a language of other templates that is missing is a problem, and one of another region is not missing", () => {
+  expect(groupsOf(TEMPLATES)[0]!.problems).toEqual([{ kind: "translation", channel: "push", languages: ["de"] }]);
+  expect(kindsOf(TEMPLATES, "goal")).not.toContain("push translation");
+});
+
+test("templates without the last language reach no user of another language", () => {
+  expect(kindsOf(TEMPLATES, "goal")).toEqual(["email fallback"]);
+});
+
+test("data that one language does not read is a problem of that language", () => {
+  const templates = [template("goal", "push", "en", ["data.team", "data.minute"]), template("goal", "push", "de", ["data.team", "user.first_name"])];
+  expect(groupsOf(templates)[0]!.problems).toEqual([{ kind: "variable", channel: "push", template: templates[1], names: ["minute"] }]);
+});
+
+test("a template that cannot be rendered has this problem only", () => {
+  const unusable = { ...template("goal", "push", "en"), problem: "unexpected end" };
+  expect(kindsOf([unusable, template("goal", "push", "de", ["data.team"])], "goal")).toEqual(["push unusable"]);
 });

@@ -48,3 +48,52 @@ export function localesOf(templates: Template[]): string[] {
   own.delete(LAST_LOCALE);
   return own.size === 0 ? [] : [...[...own.values()].sort(), LAST_LOCALE];
 }
+
+/** A fault of the templates of one name on a channel. */
+export type TemplateProblem =
+  | { kind: "unusable"; channel: string; template: Template }
+  /** Users of no language of the templates get no message. */
+  | { kind: "fallback"; channel: string }
+  /** Languages of other templates in which there is none. */
+  | { kind: "translation"; channel: string; languages: string[] }
+  /** Data that only the templates of other languages read. */
+  | { kind: "variable"; channel: string; template: Template; names: string[] };
+
+/** The templates of one name. */
+export interface TemplateGroup {
+  name: string;
+  templates: Template[];
+  channels: string[];
+  locales: string[];
+  problems: TemplateProblem[];
+}
+
+const languageOf = (template: Template): string => template.locale.split(/[-_]/)[0]!.toLowerCase();
+const sortKey = (template: Template): string => `${template.channel} ${template.locale}`;
+const unique = (values: string[]): string[] => [...new Set(values)].sort();
+
+/** Return the templates by name, with their faults. A template of any region is one of its language. */
+export function groupsOf(templates: Template[]): TemplateGroup[] {
+  const languages = unique(templates.map(languageOf));
+  return namesOf(templates).map((name) => {
+    const own = templates.filter((each) => each.type === name).sort((a, b) => sortKey(a).localeCompare(sortKey(b)));
+    const channels = unique(own.map((each) => each.channel));
+    const problems = channels.flatMap((channel) => problemsOf(channel, own.filter((each) => each.channel === channel), languages));
+    return { name, templates: own, channels, locales: unique(own.map((each) => each.locale.replaceAll("_", "-"))), problems };
+  });
+}
+
+function problemsOf(channel: string, templates: Template[], languages: string[]): TemplateProblem[] {
+  const problems: TemplateProblem[] = templates.filter((each) => each.problem).map((template) => ({ kind: "unusable", channel, template }));
+  const covered = new Set(templates.map(languageOf));
+  if (!covered.has(LAST_LOCALE)) problems.push({ kind: "fallback", channel });
+  const missing = languages.filter((each) => each !== LAST_LOCALE && !covered.has(each));
+  if (missing.length) problems.push({ kind: "translation", channel, languages: missing });
+  const usable = templates.filter((each) => !each.problem);
+  const read = dataOf(usable);
+  for (const template of usable) {
+    const names = read.filter((each) => !template.variables.includes(DATA + each));
+    if (names.length) problems.push({ kind: "variable", channel, template, names });
+  }
+  return problems;
+}
