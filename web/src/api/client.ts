@@ -162,6 +162,19 @@ export async function getMetrics(query: Query, signal?: AbortSignal): Promise<Me
   return { ...metrics, watermark: response.headers.get("Masscomm-Watermark") ?? metrics.watermark };
 }
 
+/** Return the rows of a query from all its pages; null if there are more than `most` pages. */
+export async function getAllCounts(query: Query, most: number, signal: AbortSignal): Promise<Metrics["rows"] | null> {
+  const rows: Metrics["rows"] = [];
+  let cursor: string | null = null;
+  for (let page = 0; page < most; page += 1) {
+    const found: Metrics = await getMetrics({ ...query, cursor }, signal);
+    rows.push(...found.rows);
+    if (found.next_cursor === null) return rows;
+    cursor = found.next_cursor;
+  }
+  return null;
+}
+
 export async function getMetricsCsv(query: Query): Promise<string> {
   return (await fetched("/v1/metrics", { query, headers: { Accept: "text/csv" } })).text();
 }

@@ -33,6 +33,8 @@ export function formatPercent(part: number, whole: number): string {
   return share > 0 && share < 0.0005 ? `<${format.format(0.001)}` : format.format(share);
 }
 
+export const formatRate = (n: number): string => numbers({ maximumFractionDigits: 1 }).format(n);
+
 export function formatTime(time: string | null, zone?: string): string {
   if (time === null) return "–";
   const options: Intl.DateTimeFormatOptions = { dateStyle: "medium", timeStyle: "medium" };

@@ -14,8 +14,11 @@ export const RANGES = {
 export type Range = keyof typeof RANGES;
 export const RANGE_NAMES = Object.keys(RANGES) as Range[];
 
-/** Measures in the order of the stack; their sum is the number of ended notifications. */
-export const MEASURES = ["delivered", "sent", "suppressed", "cancelled", "expired", "bounced", "failed"] as const;
+/** The first ends of a notification, in the order of the stack: each notification has one, so their sum is a number of notifications. */
+export const ONCE = ["sent", "suppressed", "cancelled", "expired", "failed"] as const;
+/** What a provider reports later of a sent notification, which is counted as sent, too. */
+export const REPORTED = ["delivered", "bounced"] as const;
+export const MEASURES = [...ONCE, ...REPORTED];
 /** The most rows of a response of the API. */
 export const MAX_ROWS = 10_000;
 /** The most buckets of a span: a response has a row for each bucket and measure. */
