@@ -89,6 +89,8 @@ class DryRunBody(TypedDict):
     dry_run: Literal[True]
     requested: int
     """Distinct notifications: a user on a channel."""
+    reached: int
+    """Distinct users who would get at least one message, now or later."""
     duplicates: int
     """Repeated users; they are not counted in `requested`."""
     estimated: bool
@@ -160,6 +162,8 @@ class DryRunSend:
         return {
             "dry_run": True,
             "requested": recipients.total * len(channels),
+            # An audience may be empty.
+            "reached": round(len(found.reached) * recipients.total / examined) if examined else 0,
             "duplicates": len(send.to_users) - send.recipients,
             "estimated": examined < recipients.total or not recipients.complete,
             "channels": [_channel(name, found, recipients.total) for name in channels],

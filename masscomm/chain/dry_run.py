@@ -62,6 +62,8 @@ class Forecast:
     ends: dict[str, Counter[End]] = field(default_factory=dict)
     # Channel and status → the first and the last time (ms since the epoch) at which waiting notifications are released.
     released: dict[tuple[str, Status], tuple[int, int]] = field(default_factory=dict)
+    # The users of at least one message that goes out, now or after a wait.
+    reached: set[int] = field(default_factory=set)
     samples: list[Sample] = field(default_factory=list)
     # The number of users without a row in the directory, or with one of another club.
     unknown_users: int = 0
@@ -243,6 +245,7 @@ class DryRun:
             end = End(decision.status or Status.SENT, decision.reason)
             found.add(record.channel, end, wait)
             if end.status in PUBLISHED:
+                found.reached.add(recipient.user_id)
                 texts = {column.field: column.value_at(recipient.row) for column in record.content}
                 language = locale or users[recipient.user_id].locale or DEFAULT_LOCALE
                 found.add_sample(Sample(record.channel, language, recipient.user_id, texts))

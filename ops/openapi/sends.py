@@ -131,6 +131,7 @@ OPERATIONS = {
         success="What would become of the send; nothing is sent",
         example={
             "requested": 2,
+            "reached": 1,
             "channels": [
                 {
                     "requested": 2,

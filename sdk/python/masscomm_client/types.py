@@ -480,6 +480,8 @@ class DryRunBody(TypedDict):
     dry_run: Literal[True]
     requested: int
     """Distinct notifications: a user on a channel."""
+    reached: int
+    """Distinct users who would get at least one message, now or later."""
     duplicates: int
     """Repeated users; they are not counted in `requested`."""
     estimated: bool

@@ -50,7 +50,7 @@ def test_interactions_are_measured(console: Console, capsys: pytest.CaptureFixtu
     page.reload()
     page.get_by_label("Title").press_sequentially("Kick-off in one hour")
     page.get_by_label("User ids").press_sequentially("40-59 42")
-    page.get_by_label("An audience of the club").click()
+    page.get_by_label("An audience of the tenant").click()
     page.get_by_role("button", name="Add a condition").click()
     for link in ("Sends", "Metrics", "Sends"):
         page.get_by_role("navigation").get_by_role("link", name=link).click()

@@ -184,10 +184,10 @@ def test_a_refused_filter_shows_no_counts_of_another(console: Console) -> None:
         "**/v1/metrics?*club_id=2*",
         lambda route: route.fulfill(status=403, content_type="application/json", body=json.dumps({"detail": "no"})),
     )
-    page.get_by_label("Club (empty: all)").fill("2")
+    page.get_by_label("Tenant (empty: all)").fill("2")
     expect(page.get_by_role("alert")).to_contain_text("do not permit")
     expect(page.get_by_test_id("total")).to_have_text("0")
-    page.get_by_label("Club (empty: all)").fill("1")
+    page.get_by_label("Tenant (empty: all)").fill("1")
     expect(page.get_by_test_id("total")).not_to_have_text("0")
 
 

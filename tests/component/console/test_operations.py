@@ -104,8 +104,8 @@ def test_a_key_is_rotated_after_a_question(console: Console) -> None:
     page = console.page
     section(console, "keys")
     page.get_by_label("Name").fill("newsletter")
-    page.get_by_label("Clubs").fill("seven")
-    expect(page.get_by_text("Ids of clubs with commas between them.").last).to_be_visible()
+    page.get_by_label("Tenants").fill("seven")
+    expect(page.get_by_text("Ids of tenants with commas between them.").last).to_be_visible()
     expect(page.get_by_role("button", name="Create a key")).to_be_disabled()
     page.get_by_role("row").filter(has_text=KEY_ID).get_by_role("button", name="Rotate").click()
     expect(page.get_by_role("alert").get_by_role("button", name="Rotate")).to_be_focused()

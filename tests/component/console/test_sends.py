@@ -99,8 +99,8 @@ def test_a_typed_club_makes_one_request(opened: Opened) -> None:
     page = opened.console.page
     page.goto(f"{opened.console.url}/#/sends")
     expect(page.locator("td .id").first).to_be_visible()
-    page.get_by_label("Club").press("End")
-    page.get_by_label("Club").press_sequentially("234")
+    page.get_by_label("Tenant").press("End")
+    page.get_by_label("Tenant").press_sequentially("234")
     page.wait_for_url("**/#/sends?club=1234")
     expect(page.get_by_text("There is no such send yet.")).to_be_visible()
     asked = {each.url.partition("club_id=")[2].partition("&")[0] for each in opened.console.requests if is_list(each)}

@@ -228,7 +228,7 @@ def _compose(page: Page) -> None:
 
 def _audience(page: Page) -> None:
     _compose(page)
-    page.get_by_label("An audience of the club").check()
+    page.get_by_label("An audience of the tenant").check()
     page.get_by_label("Value", exact=True).fill("de")
     page.get_by_role("button", name="Add a condition").click()
     page.get_by_label("Field").last.select_option("time_zone")

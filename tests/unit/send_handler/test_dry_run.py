@@ -265,6 +265,20 @@ def answer_of(use_case: DryRunSend, remaining_s: Callable[[], float] = lambda: 2
     return use_case.answer(send, identity, remaining_s, is_test=False, scopes=ALL_SCOPES)
 
 
+def test_users_of_several_channels_are_reached_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """User 1 has opted out of push and has an address, user 2 has a device and an address, user 3 a device alone."""
+    monkeypatch.setattr(module, "EXACT_RECIPIENTS", 1_000)
+    use_case = large(4, 1)
+    literal: dict[str, Any] = {"type": "announcement", "data": {"title": "Goal", "body": "1:0"}}
+    directory: Any = use_case.directory
+    directory.put(*(User(user_id=user, club_id=7, email=f"user{user}@club.example") for user in (1, 2)))
+    directory.put(UserSettings(user_id=4, channels={"push": False}))
+    body = answer_of(use_case, **literal, to_users=[1, 2, 3, 4], channels=["push", "email"])
+    assert [channel["deliverable"] for channel in body["channels"]] == [2, 2]
+    assert body["reached"] == 3
+    assert answer_of(use_case, **literal, audience={"where": {"field": "locale", "is": "xx"}})["reached"] == 0
+
+
 def test_large_sends_are_estimated_from_the_same_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "EXACT_RECIPIENTS", 1_000)
     use_case, users = large(3_000, 900), list(range(1, 3_001))
@@ -272,6 +286,7 @@ def test_large_sends_are_estimated_from_the_same_sample(monkeypatch: pytest.Monk
     (channel,) = body["channels"]
     assert (body["requested"], body["estimated"], channel["requested"]) == (3_000, True, 3_000)
     assert channel["deliverable"] + channel["suppressed"] == 3_000
+    assert body["reached"] == channel["deliverable"]
     assert abs(channel["suppressed"] - 900) < 120  # three standard deviations of a sample of 1,000
     assert body["warnings"] == [
         {
