@@ -9,6 +9,7 @@ import re
 import select
 import subprocess
 import time
+from codecs import getincrementaldecoder
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -95,19 +96,19 @@ def _output(command: str, folder: Path, environment: Mapping[str, str]) -> Itera
         stderr=child,
     )
     os.close(child)
-    rest = b""
+    decoder, rest = getincrementaldecoder("utf-8")(), ""
     while True:
         select.select([parent], [], [])
         try:
-            read = os.read(parent, 65_536)
+            rest += decoder.decode(os.read(parent, 65_536))
         except OSError:  # The last process has closed the terminal.
             break
-        rest += read
-        # A character or a control sequence may continue in the next piece.
-        whole = rest.rfind(b"\n") + 1 or (len(rest) if b"\x1b" not in rest[-8:] else 0)
+        # A control sequence may continue in the next piece.
+        last = rest.rfind("\x1b")
+        whole = len(rest) if last < 0 or _CONTROL.match(rest, last) else last
         piece, rest = rest[:whole], rest[whole:]
         if piece:
-            yield time.monotonic() - began, piece.decode()
+            yield time.monotonic() - began, piece
     os.close(parent)
     if process.wait():
         raise subprocess.CalledProcessError(process.returncode, command)
