@@ -230,6 +230,15 @@ def test_back_ends_the_wait_for_an_answer(console: Console) -> None:
     assert len({each.headers["idempotency-key"] for each in console.sends()}) == 1
 
 
+def test_an_empty_form_shows_no_error(console: Console) -> None:
+    page = console.page
+    preview = page.get_by_test_id("preview-push")
+    expect(preview).to_contain_text("Appears once")
+    expect(page.locator(".danger-text")).to_have_count(0)
+    page.get_by_label("Title").fill("Goal")
+    expect(preview).to_contain_text("the message has no text")
+
+
 def test_an_error_of_the_api_is_at_its_field(console: Console) -> None:
     """A field under *More* is shown if it has an error, and gets the focus."""
     page = console.page

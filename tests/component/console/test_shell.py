@@ -73,7 +73,7 @@ def test_problems_and_warnings_of_the_api_are_in_german(url: str) -> None:
         page.get_by_role("button", name="Prüfen").click()
         expect(page.get_by_text("1 von 21 Nutzern sind noch unbekannt")).to_be_visible()
         page.goto(f"{url}/#/sends?club=2")
-        expect(page.get_by_role("alert")).to_contain_text("Sie dürfen nicht jeden angefragten Verein sehen.")
+        expect(page.get_by_role("alert")).to_contain_text("Sie dürfen nicht jeden angefragten Mandanten sehen.")
 
 
 def test_pages_without_a_session_log_no_error(url: str) -> None:

@@ -45,7 +45,7 @@ def test_a_viewer_reads_and_the_api_refuses_a_send(url: str) -> None:
     with open_console(url, "viewer") as console:
         expect(console.page.get_by_role("heading", level=1, name="Sends")).to_be_visible()
         links = console.page.get_by_role("navigation").get_by_role("link").all_inner_texts()
-        assert links == ["Sends", "Metrics", "User"]
+        assert links == ["Sends", "Templates", "Metrics", "User"]
         console.page.goto(f"{url}/#/")
         expect(console.page.get_by_role("heading", level=1, name="Sends")).to_be_visible()
         assert console.page.get_by_role("button", name="Review").count() == 0
@@ -89,7 +89,8 @@ def test_an_expired_sign_in_keeps_the_composed_text(url: str) -> None:
         page = console.page
         page.route("**/v1/sends", lambda route: route.fulfill(status=401, json={"detail": "expired"}))
         console.compose("42 7", title="Kept title", body="Kept text")
-        page.get_by_role("button", name="Send to").click()
+        with page.expect_response(lambda response: response.status == 401):
+            page.get_by_role("button", name="Send to").click()
         page.unroute("**/v1/sends")
         page.get_by_role("button", name="Sign in again").click()
         console.sign_in("sender")
