@@ -1,5 +1,6 @@
 """Paths that the documentation, docstrings and comments name exist."""
 
+import json
 import re
 from pathlib import Path
 
@@ -73,6 +74,14 @@ def missing_files(text: str) -> set[str]:
 def test_path_without_a_file_is_missing() -> None:
     text = "in `docs/absent.md`, docs/decisions/010, masscomm/kafka/*.py and functions/absent/handler.py.MAXIMUM"
     assert missing(paths(text)) == {"docs/absent.md", "functions/absent/handler.py"}
+
+
+def test_sidebar_has_each_page_once() -> None:
+    """The order of the site (web/site/sidebar.json): pages for users, runbooks, internals."""
+    sidebar = json.loads((ROOT / "web" / "site" / "sidebar.json").read_text())
+    groups = [*sidebar["users"], sidebar["runbooks"], *sidebar["internals"]]
+    listed = [f"docs/{page}" for group in groups for page in group["pages"]]
+    assert sorted(listed) == [page for page in PAGES if page.startswith("docs/")]
 
 
 def test_each_change_of_the_table_has_a_place_to_start() -> None:
