@@ -567,7 +567,7 @@ def test_readme_is_short_and_leads_to_every_page() -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/production.md"])
 def test_prices_of_a_page_are_calculated_ones(page: str) -> None:
-    calculated = set(re.findall(r"\$[\d,.]*\d", text_of("docs/capacity.md")))
+    calculated = set(re.findall(r"\$[\d,.]*\d", text_of("docs/internals/capacity.md")))
     prices = set(re.findall(r"\$[\d,.]*\d", text_of(page)))
     assert len(prices) >= 3
     assert prices - calculated == set()
@@ -587,7 +587,7 @@ def test_number_at_which_use_costs_as_much_is_calculated(page: str) -> None:
 
 def test_speed_of_the_readme_is_the_measured_one() -> None:
     recipients, rate = re.findall(r"a broadcast to ([\d,]+) at ([\d,]+) recipients a second", text_of("README.md"))[0]
-    assert f"| broadcast to {recipients} (one run) | {rate} |" in text_of("docs/benchmarks.md")
+    assert f"| broadcast to {recipients} (one run) | {rate} |" in text_of("docs/internals/benchmarks.md")
 
 
 def test_stacks_and_environments_named_by_pages_exist() -> None:
