@@ -363,7 +363,7 @@ def set_by(cell: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("page", "heading"), [("docs/templates.md", "Limits"), ("docs/limits.md", "Numbers"), ("docs/api.md", "Limits")]
+    ("page", "heading"), [("docs/templates.md", "Limits"), ("docs/api.md", "Limits"), ("docs/api.md", "Numbers")]
 )
 def test_limits_of_a_page_are_those_of_the_code(page: str, heading: str) -> None:
     rows = table(page, heading)
@@ -532,7 +532,7 @@ def totals_of(totals: ChannelTotals) -> dict[str, Any]:
     return dict(answer["totals"] or {})
 
 
-# --- README.md, docs/production.md and docs/comparison.md -------------------------------------------------------------
+# --- README.md, docs/capacity.md and docs/comparison.md -------------------------------------------------------------
 
 
 def test_message_of_the_readme_is_the_first_commands() -> None:
@@ -565,7 +565,7 @@ def test_readme_is_short_and_leads_to_every_page() -> None:
     assert {page for page in PAGES if re.fullmatch(r"docs/[\w-]+\.md", page)} - linked == {"docs/index.md"}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/production.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/capacity.md"])
 def test_prices_of_a_page_are_calculated_ones(page: str) -> None:
     calculated = set(re.findall(r"\$[\d,.]*\d", text_of("docs/internals/capacity.md")))
     prices = set(re.findall(r"\$[\d,.]*\d", text_of(page)))
@@ -573,7 +573,7 @@ def test_prices_of_a_page_are_calculated_ones(page: str) -> None:
     assert prices - calculated == set()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/production.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/capacity.md"])
 def test_number_at_which_use_costs_as_much_is_calculated(page: str) -> None:
     """The price of an idle month of `prod`, divided by that of a million notifications and by 30 days."""
     readme = text_of("README.md")
@@ -601,7 +601,7 @@ def test_stacks_and_environments_named_by_pages_exist() -> None:
 
 
 def test_settings_to_decide_exist() -> None:
-    settings = [name for row in table("docs/production.md", "Checklist") for name in names(row[0])]
+    settings = [name for row in table("docs/deploying.md", "Checklist") for name in names(row[0])]
     assert len(settings) >= 10
     assert [name for name in settings if not is_setting(*name.split("."))] == []
 
