@@ -99,7 +99,7 @@ pictures: browser ## the pictures of the README, in docs/pictures, from the stac
 recompute-check: setup ## count the demo's data again from the archive, and compare: 0 differing rows
 	@$(MASSCOMM) recompute-check
 
-capacity: setup ## costs and the limit that comes first, into docs/capacity.md; no AWS account
+capacity: setup ## costs and the limit that comes first, into docs/internals/capacity.md; no AWS account
 	.venv/bin/python -m lab.capacity.report
 
 audit: sbom ## known vulnerabilities of pinned packages and jars; needs the advisory services

@@ -19,8 +19,8 @@ class Retry(MasscommError):
 
 
 class Unlisted(Retry):
-    """A dependency's answer about this record alone that is in no table (docs/permanent-answers.md). It is retried; a
-    function whose attempts have no end dead-letters it after a time (masscomm.chain.unlisted_errors).
+    """A dependency's answer about this record alone that is in no table (docs/internals/permanent-answers.md). It is
+    retried; a function whose attempts have no end dead-letters it after a time (masscomm.chain.unlisted_errors).
     """
 
 

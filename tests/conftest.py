@@ -49,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="part",
         help="of hostile records: some hundred a topic, or 20,000",
     )
-    parser.addoption("--guarantee", help="only the tests that carry this id of docs/guarantees.md")
+    parser.addoption("--guarantee", help="only the tests that carry this id of docs/internals/guarantees.md")
     parser.addoption("--headline", action="store_true", help="and the broadcast to 100,000")
     parser.addoption("--nightly", action="store_true", help="and what takes too long for each change: tests/upgrade")
     parser.addoption("--upgrade-from", help="the tag or commit that the upgrade begins with; by default 0.1.0")

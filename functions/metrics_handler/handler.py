@@ -66,7 +66,7 @@ def get_metrics(asked: rest.Request) -> Response:
 
 @api.get("/v1/metrics/trending")
 def get_trending(asked: rest.Request) -> Response:
-    """The categories or clubs with the most notifications in the last minutes."""
+    """The categories or tenants with the most notifications in the last minutes."""
     request = ReadRequest.of(asked, JSON, CSV)
     body = bootstrap().trending_route.answer(request.parameters, request.clubs)
     return request.answer(body, (body["by"], "count_total", "before"))

@@ -110,7 +110,7 @@ def audits(audit_log: AuditLog, clock: Clock) -> Callable[[str], Audit]:
 
 @api.get("/v1/audit")
 def get_audit(asked: rest.Request) -> Response:
-    """The audit log of a club: which principal did what."""
+    """The audit log of a tenant: which principal did what."""
     negotiated(asked.header("accept"), JSON)
     return uncached(audit_route().answer(asked.parameters, asked.clubs))
 
@@ -182,7 +182,7 @@ def get_devices(asked: rest.Request) -> Response:
 
 @api.get("/v1/devices/counts")
 def get_device_counts(asked: rest.Request) -> Response:
-    """The number of disabled devices by club and reason."""
+    """The number of disabled devices by tenant and reason."""
     negotiated(asked.header("accept"), JSON)
     return uncached(bootstrap().devices.counts(asked.parameters, asked.clubs))
 
@@ -209,7 +209,7 @@ def delete_suppression(asked: rest.Request, suppression: str) -> Response:
 
 @api.get("/v1/keys")
 def get_keys(asked: rest.Request) -> Response:
-    """The API keys of the caller's clubs, the latest first."""
+    """The API keys of the caller's tenants, the latest first."""
     negotiated(asked.header("accept"), JSON)
     return uncached(keys().answer(asked.parameters, Caller.of(asked)))
 
@@ -239,7 +239,7 @@ def post_key_revoke(asked: rest.Request, key_id: str) -> Response:
 
 @api.get("/v1/webhooks")
 def get_webhooks(asked: rest.Request) -> Response:
-    """The webhook endpoints of the caller's clubs."""
+    """The webhook endpoints of the caller's tenants."""
     negotiated(asked.header("accept"), JSON)
     return uncached(bootstrap().webhooks.answer(asked.parameters, asked.clubs))
 

@@ -62,7 +62,7 @@ def _dry_run(request: rest.Request) -> Response:
 
 @api.get("/v1/templates")
 def get_templates(request: rest.Request) -> Response:
-    """The templates of the caller's clubs and those for every club."""
+    """The templates of the caller's tenants and those for every tenant."""
     with costly().one(Kind.TEMPLATES, request):  # guard: costly_requests.templates
         return _templates(request)
 

@@ -102,7 +102,7 @@ def use_cases(
 
 @api.get("/v1/sends")
 def get_sends(asked: rest.Request) -> Response:
-    """The sends of the caller's clubs, the latest first."""
+    """The sends of the caller's tenants, the latest first."""
     request = ReadRequest.of(asked, JSON)
     return request.answer(bootstrap().sends_route.answer(request.parameters, request.clubs))
 

@@ -5,7 +5,7 @@ stand-in. The functions run in this process with the real adapters, for records 
 and this process's processor time (all threads) are measured, because Lambda gives a function less of a processor than
 this machine does, which lengthens only the processor time. The benchmark prints the medians of the runs.
 
---write stores the figures in lab/capacity/service_times.json, from which docs/capacity.md is calculated.
+--write stores the figures in lab/capacity/service_times.json, from which docs/internals/capacity.md is calculated.
 """
 
 import argparse
@@ -75,9 +75,9 @@ FIGURES = Path(__file__).parents[1] / "capacity" / "service_times.json"
 COMMAND = "python -m lab.benchmarks.service_times --write"
 CLUB = 7
 PROVIDER_MS = (0, 10, 25, 50, 100)
-# The figure for `python -m lab.benchmarks.metrics_throughput` (with archive, the lower figure) in docs/metrics.md. It
-# is not measured again here, because that occupies both cores for minutes.
-SPARK = {"source": "docs/metrics.md", "events_s": 24_747, "recipients_an_event": 3, "cores": 2}
+# The figure for `python -m lab.benchmarks.metrics_throughput` (with archive, the lower figure) in
+# docs/internals/metrics-job.md. It is not measured again here, because that occupies both cores for minutes.
+SPARK = {"source": "docs/internals/metrics-job.md", "events_s": 24_747, "recipients_an_event": 3, "cores": 2}
 HANDLERS = ("preference_checker", "builder", "delivery")
 
 type Invoke = Callable[[Sequence[AvroRecord]], None]

@@ -14,8 +14,8 @@ HEADROOM = 0.8
 # The vCPUs of instance types. Source: the tables of the instance families; OpenSearch and RDS use EC2's sizes.
 NODE_VCPUS = {"t3.medium.search": 2, "r7g.large.search": 2, "r7g.xlarge.search": 4}
 PARTITIONS_A_BROKER = {"kafka.t3.small": 300}
-# The number of records that the transaction of the metrics job merges per second. Source: docs/metrics.md (0.8 to 1.1 s
-# for 200,000).
+# The number of records that the transaction of the metrics job merges per second. Source:
+# docs/internals/metrics-job.md (0.8 to 1.1 s for 200,000).
 MERGED_S = 200_000 / 1.1
 BASE64 = 4 / 3
 MB = 1e6

@@ -1,7 +1,8 @@
 """The prices of AWS resources on demand in US dollars, without free tiers, reservations or volume discounts.
 
 The prices are those of us-east-1, on which most sources agree. In eu-central-1 Lambda costs the same, and instances
-cost up to a quarter more (unverified). After a change in this file, run `make capacity` to update docs/capacity.md.
+cost up to a quarter more (unverified). After a change in this file, run `make capacity`, which updates
+docs/internals/capacity.md.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""Generates the tables of docs/capacity.md: `python -m lab.capacity.report` prints them and writes them into that page.
+"""Generates the tables of docs/internals/capacity.md: `python -m lab.capacity.report` prints them and writes them into
+that page.
 
 A table replaces the text between its two markers in that page; the other text is written by hand.
 """
@@ -32,7 +33,7 @@ from lab.capacity.workload import Workload, register_item, sizes
 from masscomm.domain.time_limits import REGISTERED_SENDS_KEPT_S
 from ops.marked_part import with_part
 
-PAGE = Path(__file__).parents[2] / "docs" / "capacity.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "capacity.md"
 RATES = (1_000, 10_000, 50_000)
 # Maps a rate in notifications per second to the simulated seconds, which suffice for some hundred thousand
 # notifications.

@@ -101,7 +101,7 @@ def is_free(port: int) -> bool:
 
 
 # The niceness of the bulk functions' processes. With this value, a one-time password during a broadcast takes at most
-# twice its time on an idle machine (docs/guarantees.md).
+# twice its time on an idle machine (docs/internals/guarantees.md).
 _BULK_NICE = 10
 
 

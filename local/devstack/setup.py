@@ -37,6 +37,7 @@ CONNECT_PLUGIN = os.path.join(WORK, "connect-plugin")
 # The web console, and the folder of its built files.
 WEB = os.path.join(ROOT, "web")
 CONSOLE = os.path.join(WEB, "dist")
+DOCS = os.path.join(WEB, "dist-docs")
 PYTHON = "3.13"
 JAVA_MAJOR = 17
 NODE_MAJOR = 20
@@ -464,23 +465,44 @@ def make_connect_plugin(steps: Steps, maven: str, java_home: str, check: "Callab
 def make_console(steps: Steps, npm: str) -> bool:
     """Build the web console. Return whether anything had to be done."""
     sources = [os.path.join(WEB, name) for name in sorted(os.listdir(WEB)) if os.path.isfile(os.path.join(WEB, name))]
-    for folder in ("src", "public"):
-        for path, folders, names in os.walk(os.path.join(WEB, folder)):
-            folders.sort()
-            # schema.ts is generated from the API's description.
-            sources += [os.path.join(path, name) for name in sorted(names) if name != "schema.ts"]
+    # schema.ts is generated from the API's description.
+    sources += [
+        path for folder in ("src", "public") for path in files_of(WEB, folder) if not path.endswith("schema.ts")
+    ]
     stamp = digest(os.path.join(ROOT, "docs", "openapi", "masscomm.json"), *sources)
-    if fresh(CONSOLE, stamp):
+    return build_of_web(steps, npm, "console", "build", CONSOLE, stamp)
+
+
+def make_docs(steps: Steps, npm: str) -> bool:
+    """Build the documentation's site. Return whether anything had to be done."""
+    stamp = digest(os.path.join(WEB, "package-lock.json"), *files_of(WEB, "site"), *files_of(ROOT, "docs"))
+    return build_of_web(steps, npm, "docs", "docs", DOCS, stamp)
+
+
+def files_of(*folder: str) -> "list[str]":
+    """Return the paths of the files below a folder, in order."""
+    found = []
+    for path, folders, names in os.walk(os.path.join(*folder)):
+        folders.sort()
+        found += [os.path.join(path, name) for name in sorted(names)]
+    return found
+
+
+def build_of_web(steps: Steps, npm: str, name: str, script: str, built: str, stamp: str) -> bool:
+    """Run a script of web/package.json unless `built` is fresh, after its packages are installed. Return whether
+    anything had to be done.
+    """
+    if fresh(built, stamp):
         return False
-    steps.report("console: building")
+    steps.report(f"{name}: building")
     lock = digest(os.path.join(WEB, "package-lock.json"))
     modules = os.path.join(WEB, "node_modules")
     if not fresh(modules, lock):
         install = [npm, "ci", "--prefix", WEB, "--no-audit", "--no-fund", "--loglevel=error"]
-        steps.run("console", install, dict(os.environ))
+        steps.run(name, install, dict(os.environ))
         write_stamp(modules, lock)
-    steps.run("console", [npm, "run", "build", "--prefix", WEB], dict(os.environ))
-    write_stamp(CONSOLE, stamp)
+    steps.run(name, [npm, "run", script, "--prefix", WEB], dict(os.environ))
+    write_stamp(built, stamp)
     return True
 
 
@@ -550,7 +572,8 @@ def main() -> int:
         wanted_steps = [
             ("jars", jars),
             ("environments", environments),
-            ("console", lambda: make_console(steps, found["npm"])),
+            # One after the other: both use the packages of web/.
+            ("web", lambda: any([make_console(steps, found["npm"]), make_docs(steps, found["npm"])])),
         ]
         if "--browser" in sys.argv:
             wanted_steps.append(("browser", lambda: make_browser(steps)))

@@ -25,7 +25,13 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from local.emulators.server_sent_events import as_poll, asks_for_events, relay
 from masscomm.domain.time_limits import GATEWAY_TIMEOUT_S
-from masscomm.http.console_headers import CONTENT_TYPE_OPTIONS, REFERRER_POLICY, content_security_policy
+from masscomm.http.console_headers import (
+    CONTENT_TYPE_OPTIONS,
+    DOCS_SECURITY_POLICY,
+    REFERENCE_SECURITY_POLICY,
+    REFERRER_POLICY,
+    content_security_policy,
+)
 from masscomm.http.problem import CONTENT_TYPE, Problem, request_too_large
 from masscomm.http.scopes import PUBLIC_ROUTES
 from masscomm.texts import CodedText, Text
@@ -35,7 +41,6 @@ log = logging.getLogger(__name__)
 access_log = logging.getLogger(f"{__name__}.access")
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "openapi" / "masscomm.json"
-_PAGE = Path(__file__).with_name("api_page.html")
 MAX_BODY_BYTES = 10 * 1024 * 1024
 # The maximum size of the request line and the values of all headers. Source: "Quotas for configuring and running a REST
 # API in API Gateway".
@@ -46,8 +51,10 @@ MAX_IN_FLIGHT = 200
 ACCOUNT = "000000000000"
 API_ID = "local"
 STAGE = "local"
-CONSOLE_HEADERS = {
-    "Content-Security-Policy": content_security_policy(),
+# The pages of the documentation, and the one among them that shows the OpenAPI document.
+DOCS = "/docs"
+REFERENCE = f"{DOCS}/api-reference/index.html"
+FILE_HEADERS = {
     "X-Content-Type-Options": CONTENT_TYPE_OPTIONS,
     "Referrer-Policy": REFERRER_POLICY,
 }
@@ -144,7 +151,7 @@ _REQUEST_ID = web.RequestKey("request_id", str)
 @dataclass(kw_only=True, eq=False)
 class Gateway:
     """Serves the routes, some of them as server-sent events as well, /-/ready, /-/status and /metrics for monitoring,
-    and the API's description: the OpenAPI document at /openapi.json, and a page that shows it at /-/api.
+    the OpenAPI document at /openapi.json, and the documentation below /docs, to whose API reference /-/api leads.
     """
 
     routes: InitVar[Iterable[Route]] = field(kw_only=False)
@@ -167,6 +174,8 @@ class Gateway:
     max_in_flight: int = MAX_IN_FLIGHT
     # The folder of the built console, which is served at `/`; None: there is no console.
     console: Path | None = None
+    # The folder of the built documentation, which is served below `/docs`; None: it is not served.
+    docs: Path | None = None
     # Further routes of the server, such as those of a development issuer (local/emulators/sign_in.py).
     further: Iterable[web.RouteDef] = ()
 
@@ -188,15 +197,19 @@ class Gateway:
         application.router.add_get("/-/status", self._serve_status)
         if DOCUMENT.exists():
             application.router.add_get("/openapi.json", self._serve_document)
-            application.router.add_get("/-/api", self._serve_page)
+        if self.docs is not None:
+            application.router.add_get("/-/api", partial(_redirect, REFERENCE))
+            application.router.add_get(DOCS, partial(_redirect, f"{DOCS}/"))
+            application.router.add_get(f"{DOCS}/", partial(_serve_file, self.docs / "index.html"))
+            application.router.add_static(f"{DOCS}/", self.docs)
         application.router.add_routes(self.further)
         if self.metrics is not None:
             application.router.add_get("/metrics", partial(self._serve_metrics, self.metrics))
         if self.console is not None:
-            application.router.add_get("/", partial(self._serve_console, self.console / "index.html"))
-            application.router.add_get("/icon.svg", partial(self._serve_console, self.console / "icon.svg"))
+            application.router.add_get("/", partial(_serve_file, self.console / "index.html"))
+            application.router.add_get("/icon.svg", partial(_serve_file, self.console / "icon.svg"))
             application.router.add_static("/assets", self.console / "assets")
-            application.on_response_prepare.append(_add_console_headers)
+        application.on_response_prepare.append(_add_file_headers)
         # A dot would not match a line end, which a path may contain.
         application.router.add_route("*", r"/{path:[\s\S]*}", self._serve_observed)
         application.on_shutdown.append(self._end_streams)
@@ -227,19 +240,9 @@ class Gateway:
         return web.FileResponse(DOCUMENT, headers={"Content-Type": "application/json"})
 
     @staticmethod
-    async def _serve_page(_request: web.Request) -> web.FileResponse:
-        policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
-        return web.FileResponse(_PAGE, headers={"Content-Security-Policy": policy})
-
-    @staticmethod
     async def _serve_metrics(metrics: Callable[[], tuple[bytes, str]], _request: web.Request) -> web.Response:
         page, content_type = await asyncio.to_thread(metrics)
         return web.Response(body=page, headers={"Content-Type": content_type})
-
-    @staticmethod
-    async def _serve_console(file: Path, _request: web.Request) -> web.FileResponse:
-        # The page names the files of this build, so a browser must ask for it each time.
-        return web.FileResponse(file, headers={"Cache-Control": "no-cache"})
 
     async def _serve_observed(self, request: web.Request) -> web.StreamResponse:
         began, status, length = time.perf_counter(), CLIENT_CLOSED, 0
@@ -361,11 +364,23 @@ def _access_entry(request: web.Request, resource_path: str, status: int, length:
     }
 
 
-async def _add_console_headers(_request: web.Request, response: web.StreamResponse) -> None:
+async def _serve_file(file: Path, _request: web.Request) -> web.FileResponse:
+    return web.FileResponse(file)
+
+
+async def _redirect(target: str, _request: web.Request) -> web.Response:
+    return web.Response(status=302, headers={"Location": target})
+
+
+async def _add_file_headers(request: web.Request, response: web.StreamResponse) -> None:
     if isinstance(response, web.FileResponse):
-        for name, value in CONSOLE_HEADERS.items():
-            # A page may have a policy of its own.
-            response.headers.setdefault(name, value)
+        policy = DOCS_SECURITY_POLICY if request.path.startswith(f"{DOCS}/") else content_security_policy()
+        if request.path == REFERENCE:
+            policy = REFERENCE_SECURITY_POLICY
+        response.headers.update(FILE_HEADERS | {"Content-Security-Policy": policy})
+        if request.path.endswith((".html", "/")):
+            # A page names the files of its build, so a browser must ask for it each time.
+            response.headers["Cache-Control"] = "no-cache"
 
 
 def proxy_event(

@@ -17,6 +17,7 @@ The configuration is a JSON file:
                         share of a processor of its own
     development_key     optional: the SHA-256, in hex, of an API key that has every club and scope
     console             optional: the folder of the built web console
+    docs                optional: the folder of the built documentation
     sign_in             optional: the address of the gateway, where the development issuer (local/emulators/sign_in.py)
                         signs people in; without it, no access token is accepted
 """
@@ -77,6 +78,7 @@ class ServerlessConfig(BaseModel):
     bulk_nice: int = Field(default=0, ge=0, le=19)
     development_key: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     console: DirectoryPath | None = None
+    docs: DirectoryPath | None = None
     sign_in: str | None = None
 
 
@@ -125,6 +127,7 @@ class Serverless:
             observe=self._requests.observe,
             authorize=request_authorizer(config, sign_in),
             console=config.console,
+            docs=config.docs,
             further=() if sign_in is None else sign_in.routes(),
         )
         self._lines = FunctionLines(config.log_dir, config.job_log)

@@ -1,7 +1,7 @@
 """A client for HTTP requests over kept-alive blocking connections, for DynamoDB and OpenSearch.
 
 Every look-up and every write of a function is such a request, and urllib3 takes three times the processor time
-(docs/benchmarks.md). This client supports only the features that these services need: it adds no header but
+(docs/internals/benchmarks.md). This client supports only the features that these services need: it adds no header but
 Host and Content-Length, and it does not repeat a request. Redirects, compression, proxies and cookies are not
 supported. masscomm/aws/http_answer.py reads the answers.
 

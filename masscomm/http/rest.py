@@ -12,7 +12,7 @@ Retry-After, an unknown route with 404. Stop and unexpected errors are returned 
 logged. A caller without a club (masscomm.http.tenant) gets 403 before the route is looked up, one without the route's
 scope (masscomm.http.scopes) before it is called.
 
-Powertools' resolver doubles the processor time of a cold start's imports (docs/cold-starts.md).
+Powertools' resolver doubles the processor time of a cold start's imports (docs/internals/cold-starts.md).
 
 Source: AWS documentation, "Lambda proxy integrations in API Gateway".
 """

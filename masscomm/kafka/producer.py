@@ -139,7 +139,7 @@ def _as_ours(error: "KafkaError") -> Exception:
     from confluent_kafka import KafkaError
 
     # Errors that the record causes. All other errors are temporary or caused by the cluster
-    # (docs/permanent-answers.md).
+    # (docs/internals/permanent-answers.md).
     reason = {KafkaError.MSG_SIZE_TOO_LARGE: "too_large", KafkaError.INVALID_RECORD: "invalid"}.get(error.code())
     if reason is not None:
         return DeadLetter(reason, f"Kafka refuses the record: {error.str()}")

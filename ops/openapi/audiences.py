@@ -6,9 +6,11 @@ from ops.openapi.operation import Operation
 
 OPERATIONS = {
     ("POST", "/v1/audiences/count"): Operation(
-        description="An audience has `where` (a condition) or `all_users`, and `except_users`. A count of a large club "
-        "may end before all users are examined: `complete` is false then. With `except_users`, and for fewer than "
-        f"{SMALLEST_GROUP} users, it needs `users:read`.",
+        description=(
+            "An audience has `where` (a condition) or `all_users`, and `except_users`. A count of a large tenant may "
+            "end before all users are examined: `complete` is false then. With `except_users`, and for fewer than "
+            f"{SMALLEST_GROUP} users, it needs `users:read`."
+        ),
         request=CountRequest,
         requests={
             "all_users": {"club_id": 1, "audience": {"all_users": True}},

@@ -67,7 +67,7 @@ _PAGE, _FORM = "text/html", "application/x-www-form-urlencoded"
 _PROBLEMS = {
     400: "A parameter or a field is invalid; `errors` names each of them",
     401: "The request has no key or access token, or one that is not valid",
-    403: "The key or the role does not have the scope, or may not see the club",
+    403: "The key or the role does not have the scope, or may not see the tenant",
     429: "The key has made too many requests; RateLimit and Retry-After have the seconds until the next one",
     431: "The request line and the headers are larger than 10,240 bytes",
     500: "The service failed",
@@ -95,7 +95,11 @@ def document() -> dict[str, Any]:
         paths.setdefault(path, {})[method.lower()] = _described(method, path, route, schemas)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "masscomm", "version": "1", "description": "Requests, reads and cancels sends."},
+        "info": {
+            "title": "masscomm",
+            "version": "1",
+            "description": "Requests, follows and controls sends, and operates an installation.",
+        },
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
@@ -128,6 +132,7 @@ def _described(method: str, path: str, route: Route, schemas: Mapping[Any, Any])
     found: dict[str, Any] = {
         "operationId": route.__name__,
         "summary": route.__doc__,
+        "description": operation.description,
         "tags": [_TAGS.get(path.split("/")[2], "Operations")],
         "security": []
         if (method, path) in PUBLIC_ROUTES
@@ -135,8 +140,6 @@ def _described(method: str, path: str, route: Route, schemas: Mapping[Any, Any])
         "parameters": [parameter.described() for parameter in (*in_path, *operation.parameters)],
         "responses": _pages(operation) if operation.response is None else _responses(method, operation, schemas),
     }
-    if operation.description:
-        found["description"] = operation.description
     if operation.request is not None:
         examples = {name: {"value": value} for name, value in operation.requests.items()}
         content = {"schema": schemas[operation.request, "validation"], "examples": examples}

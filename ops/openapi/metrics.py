@@ -46,6 +46,11 @@ _METRICS_EXAMPLE = {
 
 OPERATIONS = {
     ("GET", "/v1/metrics"): Operation(
+        description=(
+            "Counts of notifications by minute, hour or day, for each measure and for the chosen dimensions. Each "
+            "notification is counted once. `complete` says whether the range is final, and `revised` lists the buckets "
+            "that late records changed."
+        ),
         parameters=_QUERY,
         response=metrics.MetricsBody,
         example=_METRICS_EXAMPLE,
@@ -54,6 +59,10 @@ OPERATIONS = {
         revalidated=True,
     ),
     ("GET", "/v1/metrics/trending"): Operation(
+        description=(
+            "The sums of the last `window` minutes, the highest first. It answers which category, or which tenant, "
+            "sends most at the moment."
+        ),
         parameters=(
             Parameter("by", "one of type, club_id", TEXT | {"enum": ["type", "club_id"]}, "type"),
             Parameter("window", "minutes", number(1, trending.MAX_WINDOW_MIN, trending.DEFAULT_WINDOW_MIN), 15),
@@ -70,6 +79,11 @@ OPERATIONS = {
         revalidated=True,
     ),
     ("GET", "/v1/metrics/stream"): Operation(
+        description=(
+            "A long poll: it responds when a batch was counted after `since` or another minute is complete, at the "
+            "latest after `wait` seconds. `changed` says which; the next request sends `cursor` as `since`. The other "
+            "parameters are those of `/v1/metrics`."
+        ),
         parameters=(
             Parameter("since", "`cursor` of the previous response", example="0-0-0"),
             WAIT,

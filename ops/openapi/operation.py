@@ -73,8 +73,8 @@ class Operation:
     response: type | None = None
     # The members of an example of the response body that ops/openapi/examples.py cannot derive.
     example: Mapping[str, Any] = field(default_factory=dict)
-    # Further information about the route.
-    description: str = ""
+    # What the summary does not say: bounds, effects on other requests, and when to use the route.
+    description: str
     parameters: tuple[Parameter, ...] = ()
     # The type of the request body; None: the request has none.
     request: type | None = None

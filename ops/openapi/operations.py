@@ -108,7 +108,7 @@ _DISABLED = {409: "The endpoint is disabled"}
 OPERATIONS = {
     ("GET", "/v1/categories"): Operation(
         response=categories.CategoriesBody,
-        description="Of the clubs for which a category differs, the caller's own are returned.",
+        description="Of the tenants for which a category differs, the caller's own are returned.",
         example={
             "rows": [
                 {
@@ -146,8 +146,8 @@ OPERATIONS = {
         },
     ),
     ("GET", "/v1/dead-letters"): Operation(
-        description="A letter without a readable club is visible to callers who may see every club. `error` needs the "
-        "scope `users:read`.",
+        description="A letter without a readable tenant is visible to callers who may see every tenant. `error` needs "
+        "the scope `users:read`.",
         parameters=(
             Parameter("club_id", parse_club_id.form, ID, 1),
             Parameter("topic", "The source topic", WORDS, "send.api"),
@@ -174,6 +174,11 @@ OPERATIONS = {
         problems=_UNKNOWN,
     ),
     ("POST", "/v1/dead-letters/{position}/replay"): Operation(
+        description=(
+            "The original bytes are produced again, in one transaction with a mark, so that a second replay gets a "
+            "409. A record of a send is replayed within 6 days after it was produced: later it could be counted and "
+            "published twice."
+        ),
         parameters=(_REPEATED_OPERATION,),
         response=dead_letters.ReplayedBody,
         headers=_REPLAYED,
@@ -182,6 +187,10 @@ OPERATIONS = {
         problems=_UNKNOWN | _CHANGED,
     ),
     ("POST", "/v1/dead-letters/{position}/discard"): Operation(
+        description=(
+            "The reason and the principal are stored with the letter and in the audit log. A letter that was replayed "
+            "or discarded before gets a 409."
+        ),
         parameters=(_REPEATED_OPERATION,),
         headers=_REPLAYED,
         request=dead_letters.DiscardRequest,
@@ -191,7 +200,7 @@ OPERATIONS = {
         problems=_UNKNOWN | _CHANGED,
     ),
     ("GET", "/v1/devices"): Operation(
-        description="A device whose row is gone has no club: it is visible to callers who may see every club.",
+        description="A device whose row is gone has no tenant: it is visible to callers who may see every tenant.",
         parameters=(
             CLUB_ID,
             Parameter("reason", devices.reason.form, {"enum": list(devices.REASONS)}, "takes_nothing"),
@@ -201,6 +210,10 @@ OPERATIONS = {
         example={"rows": [_DEVICE]},
     ),
     ("GET", "/v1/devices/counts"): Operation(
+        description=(
+            "At most 10,000 devices are examined: `complete` says whether these were all. `takes_nothing` can be "
+            "enabled again; the other reasons end with a newer row of the monolith."
+        ),
         parameters=(CLUB_ID,),
         response=devices.DisabledCountsBody,
         example={
@@ -210,6 +223,10 @@ OPERATIONS = {
         },
     ),
     ("POST", "/v1/devices/{device_id}/enable"): Operation(
+        description=(
+            "Use it if endpoints were disabled by mistake, such as by a wrong credential of the push provider. If the "
+            "provider still refuses the token, the next push disables the device again."
+        ),
         response=devices.EnabledDeviceBody,
         status=202,
         success="The device registrar will register the token again",
@@ -217,6 +234,10 @@ OPERATIONS = {
         problems={404: "The device is unknown, or it is not disabled", 409: "Only the monolith's row enables it"},
     ),
     ("GET", "/v1/suppressions"): Operation(
+        description=(
+            "An address is suppressed for a tenant after a permanent bounce or a complaint. Only the SHA-256 of an "
+            "address is stored: with `address_id`, the suppressions of one address are found."
+        ),
         parameters=(
             CLUB_ID,
             Parameter(
@@ -240,18 +261,19 @@ OPERATIONS = {
         },
     ),
     ("DELETE", "/v1/suppressions/{suppression}"): Operation(
+        description="Remove it only if the owner agreed to receive e-mail again. The removal is in the audit log.",
         response=suppressions.RemovedSuppressionBody,
         example={"id": f"1-{ADDRESS_ID}"},
         problems={404: "The suppression is unknown"},
     ),
     ("GET", "/v1/keys"): Operation(
-        description="A key of several clubs is listed for callers who may see all of them.",
+        description="A key of several tenants is listed for callers who may see all of them.",
         parameters=page(keys.DEFAULT_LIMIT, keys.MAX_LIMIT),
         response=keys.KeysBody,
         example={"rows": [_KEY]},
     ),
     ("POST", "/v1/keys"): Operation(
-        description="A key gets no more authority than the key of the request has: clubs, scopes, limits and end.",
+        description="A key gets no more authority than the key of the request has: tenants, scopes, limits and end.",
         parameters=(_REPEATABLE,),
         request=keys.CreateKeyRequest,
         requests={
@@ -266,6 +288,10 @@ OPERATIONS = {
         problems=_REPEATED,
     ),
     ("POST", "/v1/keys/{key_id}/rotate"): Operation(
+        description=(
+            "The new key has the name, tenants, scopes, limits and end of the previous one, which works for `hours` "
+            "more. After a leak, use 0 hours."
+        ),
         parameters=(_REPEATABLE,),
         request=keys.RotateKeyRequest,
         requests={"tomorrow": {"hours": 24}},
@@ -277,16 +303,23 @@ OPERATIONS = {
         problems={404: "The key is unknown", **_REPEATED},
     ),
     ("POST", "/v1/keys/{key_id}/revoke"): Operation(
+        description=(
+            "The key ends now, also if a rotation is in progress. API Gateway may accept it for one more minute."
+        ),
         response=keys.RevokedKeyBody,
         example={"id": KEY_ID, "expires_at": ONE},
         problems={404: "The key is unknown"},
     ),
     ("GET", "/v1/audit"): Operation(
+        description=(
+            "An entry names the principal (a key, a person or an operator), the action, its subject and its result. "
+            "Entries are kept for 400 days; nothing changes or deletes them."
+        ),
         parameters=(
             Parameter(
                 "club_id",
-                "The club; required if the key may see several clubs. Without it, a key that may see every club gets "
-                "the entries that concern every club",
+                "The tenant; required if the key may see several. Without it, a key that may see every tenant gets "
+                "the entries that concern all of them",
                 ID,
                 1,
             ),
@@ -308,11 +341,16 @@ OPERATIONS = {
         },
     ),
     ("GET", "/v1/webhooks"): Operation(
+        description="Without `club_id`, the endpoints of all tenants of the caller. Secrets are not shown.",
         parameters=(CLUB_ID, CURSOR),
         response=webhooks.WebhooksBody,
         example={"rows": [_ENDPOINT]},
     ),
     ("POST", "/v1/webhooks"): Operation(
+        description=(
+            "Events of the tenant's sends are posted to `url`, signed as the specification Standard Webhooks says. "
+            "`url` must be a public https address. Without `event_types`, the endpoint gets every event."
+        ),
         parameters=(IDEMPOTENCY_KEY,),
         request=webhooks.CreateWebhookRequest,
         requests={
@@ -329,16 +367,21 @@ OPERATIONS = {
         example=_NEW_ENDPOINT,
         headers={REPLAYED: "`true` if an earlier request with the same key has created the endpoint"},
         problems={
-            409: "The club has too many endpoints, or the endpoint that the request created is deleted",
+            409: "The tenant has too many endpoints, or the endpoint that the request created is deleted",
             422: f"The {KEY} belongs to another request",
         },
     ),
     ("GET", "/v1/webhooks/{endpoint_id}"): Operation(
+        description="It has the event types, whether it is enabled, and why it was disabled. The secret is not shown.",
         response=webhooks.WebhookBody,
         example=_ENDPOINT,
         problems=_UNKNOWN_ENDPOINT,
     ),
     ("PATCH", "/v1/webhooks/{endpoint_id}"): Operation(
+        description=(
+            "Fields that the body does not name stay as they are. Events that occur while an endpoint is disabled are "
+            "not sent later."
+        ),
         request=webhooks.ChangeWebhookRequest,
         requests={"off": {"enabled": False}, "moved": {"url": "https://hooks.example.org/v2"}},
         response=webhooks.WebhookBody,
@@ -346,11 +389,15 @@ OPERATIONS = {
         problems=_UNKNOWN_ENDPOINT,
     ),
     ("DELETE", "/v1/webhooks/{endpoint_id}"): Operation(
+        description="Its pending deliveries fail, and nothing more is sent to it.",
         response=webhooks.DeletedWebhookBody,
         example={"id": ENDPOINT_ID},
         problems=_UNKNOWN_ENDPOINT,
     ),
     ("POST", "/v1/webhooks/{endpoint_id}/rotate"): Operation(
+        description=(
+            "Messages have a signature of each secret for 24 hours, so that the receiver can change without a gap."
+        ),
         parameters=(_REPEATED_OPERATION,),
         headers=_REPLAYED,
         response=webhooks.NewWebhookBody,
@@ -360,6 +407,7 @@ OPERATIONS = {
         problems=_UNKNOWN_ENDPOINT | {422: f"The {KEY} belongs to another principal's request"},
     ),
     ("POST", "/v1/webhooks/{endpoint_id}/test"): Operation(
+        description="The event contains no data of a send. Its delivery shows the response of the receiver.",
         parameters=(_REPEATED_OPERATION,),
         headers=_REPLAYED,
         response=webhooks.DeliveryBody,
@@ -369,12 +417,20 @@ OPERATIONS = {
         problems=_UNKNOWN_ENDPOINT | _DISABLED,
     ),
     ("GET", "/v1/webhooks/{endpoint_id}/deliveries"): Operation(
+        description=(
+            "Each row has the event, its status and the last attempts, with the status, the duration and the first 500 "
+            "characters of each response."
+        ),
         parameters=page(webhooks.DEFAULT_LIMIT, webhooks.MAX_LIMIT),
         response=webhooks.DeliveriesBody,
         example={"rows": [_DELIVERY]},
         problems=_UNKNOWN_ENDPOINT,
     ),
     ("POST", "/v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend"): Operation(
+        description=(
+            "The same event is attempted again within a minute, under the same `webhook-id`. The receiver can "
+            "recognise a repetition by it."
+        ),
         parameters=(_REPEATED_OPERATION,),
         headers=_REPLAYED,
         response=webhooks.DeliveryBody,

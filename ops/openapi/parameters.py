@@ -44,7 +44,7 @@ IN_PATH = {
         Parameter("position", "The position of the dead letter, partition@offset", _SEGMENT, "0@17"),
         Parameter("send_id", "The id of the send", _SEGMENT, SEND_ID),
         Parameter("suppression", "The id of the suppression", _SEGMENT, f"1-{ADDRESS_ID}"),
-        Parameter("token", "The signed token of the link in an e-mail: user, club, category and expiry", _SEGMENT),
+        Parameter("token", "The signed token of the link in an e-mail: user, tenant, category and expiry", _SEGMENT),
         Parameter("user_id", "The id of the user", ID, 42),
     )
 }

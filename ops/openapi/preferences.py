@@ -4,7 +4,7 @@ from functions.preferences_handler.preferences_body import PreferencesBody, Pref
 from functions.preferences_handler.user_body import UserBody
 from ops.openapi.operation import Operation
 
-_NOT_FOUND = {404: "The user is unknown, or belongs to a club that the key may not see"}
+_NOT_FOUND = {404: "The user is unknown, or belongs to a tenant that the key may not see"}
 _EXAMPLE = {
     "channels": {"push": True},
     "categories": {"newsletter": {"email": False}},
@@ -57,7 +57,13 @@ OPERATIONS = {
         problems=_NOT_FOUND,
     ),
     ("GET", "/v1/users/{user_id}/preferences"): Operation(
-        response=PreferencesBody, example=_EXAMPLE, problems=_NOT_FOUND
+        description=(
+            "`effective` says for each category and channel whether the user gets it, and why. `pending` is true "
+            "while a change through masscomm is not yet in the monolith's row."
+        ),
+        response=PreferencesBody,
+        example=_EXAMPLE,
+        problems=_NOT_FOUND,
     ),
     ("PUT", "/v1/users/{user_id}/preferences"): Operation(
         description="The change applies to each notification that is decided after the response. The monolith gets it "

@@ -179,6 +179,10 @@ OPERATIONS = {
         problems={415: "The Content-Type is not JSON"},
     ),
     ("GET", "/v1/templates"): Operation(
+        description=(
+            "The texts of a category by channel and language, with the variables that each needs. The monolith writes "
+            "them; this route only reads."
+        ),
         parameters=(CLUB_ID, TYPE, CHANNEL, *page(templates.DEFAULT_LIMIT, templates.MAX_LIMIT)),
         response=templates.TemplatesBody,
         example={

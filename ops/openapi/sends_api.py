@@ -22,9 +22,10 @@ _SENT = {"status": "sent", "decision": STATUS_WORDS[Status.SENT]}
 _NOT_FOUND = {404: "The send is unknown, or was requested by Kafka and none of its records is counted yet"}
 
 
-def _control(body: type, *, success: str, example: dict[str, Any], conflict: str) -> Operation:
+def _control(body: type, *, description: str, success: str, example: dict[str, Any], conflict: str) -> Operation:
     """Return the description of a route that records a control of the send."""
     return Operation(
+        description=description,
         response=body,
         status=202,
         success=success,
@@ -36,13 +37,18 @@ def _control(body: type, *, success: str, example: dict[str, Any], conflict: str
 
 OPERATIONS = {
     ("GET", "/v1/sends"): Operation(
+        description=(
+            "Each row has the state of the send and its counts. A page by `status` may have fewer rows than `limit`: "
+            "`next_cursor: null` is the end. While the metrics database is down, counts are null and `counts_known` is "
+            "false."
+        ),
         parameters=(
             START,
             END,
             TYPE,
             Parameter("status", sends.send_status.form, several({"enum": list(SendState)}), ["ended"]),
             *page(sends.DEFAULT_LIMIT, sends.MAX_LIMIT),
-            replace(CLUB_ID, description="Only these clubs; required if the key may see every club"),
+            replace(CLUB_ID, description="Only these tenants; required if the key may see every tenant"),
         ),
         response=sends.SendListBody,
         example={
@@ -53,6 +59,10 @@ OPERATIONS = {
         revalidated=True,
     ),
     ("GET", "/v1/sends/{send_id}"): Operation(
+        description=(
+            "`totals` has the notifications by status and reason, and `complete` is true when each of them has ended. "
+            "Counts are seconds behind. `conservation` compares their sum with the notifications that were requested."
+        ),
         response=SendBody,
         example={
             "status": "ended",
@@ -83,23 +93,36 @@ OPERATIONS = {
     ),
     ("POST", "/v1/sends/{send_id}/cancel"): _control(
         CancelBody,
+        description=(
+            "A cancellation is final. Messages that are on their way are published for about a second more; "
+            "`published_before` counts those before the request. A repeated request gets the same response."
+        ),
         success="The cancellation is recorded; it takes effect with the next batches",
         example={"published_before": 2},
         conflict="The send has ended",
     ),
     ("POST", "/v1/sends/{send_id}/pause"): _control(
         PauseBody,
+        description=(
+            "Messages that are on their way are published for about a second more. A pause of 30 days ends as a "
+            "cancellation. A repeated request gets the same response."
+        ),
         success="The pause is recorded; it takes effect with the next batches",
         example={"paused_at": NOON, "published_before": 2},
         conflict="The send has ended or is cancelled",
     ),
     ("POST", "/v1/sends/{send_id}/resume"): _control(
         ResumeBody,
+        description="The opt-outs, addresses, devices and quiet hours of this time apply. No message is repeated.",
         success="The end of the pause is recorded; held notifications continue within a minute",
         example={"resumed_at": NOON},
         conflict="The send is not paused, or is cancelled",
     ),
     ("PATCH", "/v1/sends/{send_id}"): Operation(
+        description=(
+            "The new time applies to the whole send. A send that has begun, is cancelled, or begins in less than 10 "
+            "seconds gets a 409."
+        ),
         request=RescheduleRequest,
         requests={"later": {"send_at": "2027-06-01T18:00:00+02:00"}},
         response=RescheduleBody,
@@ -107,6 +130,10 @@ OPERATIONS = {
         problems=_NOT_FOUND | {409: "The send is not scheduled, is released, or is cancelled"},
     ),
     ("GET", "/v1/sends/{send_id}/recipients"): Operation(
+        description=(
+            "One row for each user and channel, in their order. It needs the log of recipients, which is on unless "
+            "`SPARK_RECIPIENT_LOG` is false."
+        ),
         parameters=(
             Parameter(
                 "status", recipients.notification_status.form, several({"enum": list(Status)}), [Status.SENT.value]
@@ -121,6 +148,10 @@ OPERATIONS = {
         revalidated=True,
     ),
     ("GET", "/v1/notifications/{notification}"): Operation(
+        description=(
+            "A notification is one recipient on one channel, named `<send_id>.<user_id>.<channel>`. `decided_by` has "
+            "the rule and the settings that decided, for a text in another language."
+        ),
         response=NotificationBody,
         example=_SENT
         | {
@@ -133,6 +164,10 @@ OPERATIONS = {
         revalidated=True,
     ),
     ("GET", "/v1/users/{user_id}/notifications"): Operation(
+        description=(
+            "The newest first, each with its status and reason. It needs the log of recipients, which is on unless "
+            "`SPARK_RECIPIENT_LOG` is false."
+        ),
         parameters=(
             START,
             END,

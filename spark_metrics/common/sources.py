@@ -1,5 +1,5 @@
-"""The kinds of records that are counted: topics, fields and facts of each. docs/metrics-sources.md shows how to add
-one.
+"""The kinds of records that are counted: topics, fields and facts of each. docs/internals/metrics-sources.md shows how
+to add one.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Views: further sums of the counts. Each view has dimensions and measures, a table, and a name in SPARK_VIEWS.
 
 A view is merged in the transaction that counts a lane, so it is as exact as the counts. Recompute compares views as it
-compares the counts. docs/metrics-views.md shows how to add a view.
+compares the counts. docs/internals/metrics-views.md shows how to add a view.
 """
 
 import re

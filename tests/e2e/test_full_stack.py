@@ -202,8 +202,8 @@ def test_requests_of_the_pages_work_as_pasted(config: StackConfig) -> None:
                 here["0@17"] = open_letter(config, api)
             if "SEND_ID" in command:
                 here["SEND_ID"] = json.loads(shown[page][-1])["send_id"]
-            if page == "quick-start.md" and "api-keys.md" in shown:
-                key_file.write_text(json.loads(shown["api-keys.md"][0])["key"])
+            if page == "quick-start.md" and "access.md" in shown:
+                key_file.write_text(json.loads(shown["access.md"][0])["key"])
                 here[".state/run/api-key"] = str(key_file)
             for written, used in here.items():
                 command = command.replace(written, used)
@@ -212,9 +212,8 @@ def test_requests_of_the_pages_work_as_pasted(config: StackConfig) -> None:
             assert done.returncode == 0, f"{page}: {command}\n{done.stdout}{done.stderr}"
             shown.setdefault(page, []).append(done.stdout)
     assert {
-        "api-keys.md",
+        "access.md",
         "api.md",
-        "idempotency.md",
         "metrics-api.md",
         "operations.md",
         "quick-start.md",

@@ -1,7 +1,7 @@
 """Count the constructions that masscomm's prose avoids, in comments, docstrings, messages and Markdown.
 
-docs/contributing.md ("Words") has the rules. EXCLUDED has one pattern for each construction, with its rule. At most 5 %
-of a package's comments, docstrings, messages and Markdown sentences may contain one.
+docs/internals/contributing.md ("Words") has the rules. EXCLUDED has one pattern for each construction, with its rule.
+At most 5 % of a package's comments, docstrings, messages and Markdown sentences may contain one.
 
     python -m tests.support.prose                     print the packages above the target, as `make check` does
     python -m tests.support.prose PATH …              print each text below these paths, with its constructions

@@ -1,11 +1,12 @@
 """Paths that the documentation, docstrings and comments name exist."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.support import prose
+from tests.support import docs_words, prose
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [name for name in prose.files_of_repository() if name.endswith(".md")]
@@ -16,6 +17,9 @@ NO_PATHS = {"masscomm/monolith"}
 FOLDERS = sorted({name.split("/")[0] for name in prose.files_of_repository() if "/" in name and name[0] != "."})
 SUFFIXES = (".py", ".md", ".yaml", ".sql", ".avsc", ".json", ".tsv", ".toml")
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
+PAGE = re.compile(r"(?<![\w/.-])(docs/[\w/-]+\.md)(?:#([\w-]+))?")
+# The file whose texts name absent pages.
+TESTED_HERE = "tests/unit/test_docs.py"
 PATH = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w./*-]*\w")
 
 
@@ -70,13 +74,40 @@ def missing_files(text: str) -> set[str]:
     return missing({path for path in paths(text) if path.endswith(SUFFIXES)})
 
 
+def test_pages_named_by_messages_and_by_the_console_exist() -> None:
+    """Error messages, alarms, settings and the console name pages by path, some with an anchor."""
+    named = {}
+    for name in prose.files_of_repository():
+        if name.endswith((".py", ".ts", ".vue", ".js", ".yaml", ".toml", ".json", ".sql")) and name != TESTED_HERE:
+            named |= dict.fromkeys(PAGE.findall((ROOT / name).read_text()), name)
+    assert len(named) >= 20
+    absent = {
+        page: name
+        for (page, anchor), name in named.items()
+        if not (ROOT / page).exists() or (anchor and anchor not in anchors(ROOT / page))
+    }
+    assert absent == {}
+
+
 def test_path_without_a_file_is_missing() -> None:
     text = "in `docs/absent.md`, docs/decisions/010, masscomm/kafka/*.py and functions/absent/handler.py.MAXIMUM"
     assert missing(paths(text)) == {"docs/absent.md", "functions/absent/handler.py"}
 
 
+def test_sidebar_has_each_page_once() -> None:
+    """The order of the site (web/site/sidebar.json): pages for users, runbooks, internals."""
+    sidebar = json.loads((ROOT / "web" / "site" / "sidebar.json").read_text())
+    groups = [*sidebar["users"], sidebar["runbooks"], *sidebar["internals"]]
+    listed = [f"docs/{page}" for group in groups for page in group["pages"]]
+    assert sorted(listed) == [page for page in PAGES if page.startswith("docs/")]
+
+
+def test_documentation_for_users_is_short() -> None:
+    assert sum(len(docs_words.written(page).split()) for page in docs_words.pages()) <= docs_words.MOST_WORDS
+
+
 def test_each_change_of_the_table_has_a_place_to_start() -> None:
-    text = (ROOT / "docs" / "contributing.md").read_text()
+    text = (ROOT / "docs" / "internals" / "contributing.md").read_text()
     table = text.split("| to change | start at | then |")[1].split("\n\n")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
     assert len(rows) >= 12

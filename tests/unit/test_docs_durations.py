@@ -11,7 +11,7 @@ from masscomm.domain import time_limits as times
 UNITS = {"s": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
 # Page → sentences with the unit of a duration in the place of its number, and the duration in seconds.
 SENTENCES = {
-    "docs/guarantees.md": [
+    "docs/internals/guarantees.md": [
         ("the lease: {s} s, calls end within it", times.LEASE_S),
         ("built more than {minutes} minutes ago, follows the users' data", RECHECK_AFTER_S),
         ("for a message requested more than {minutes} minutes ago", RECHECK_AFTER_S),
@@ -31,14 +31,14 @@ SENTENCES = {
         ("is registered within {hours} hour (`LATE_SCHEMA_S`)", times.LATE_SCHEMA_S),
         ("has seen an id denied for {s} s", times.DENIED_SCHEMA_RETRY_S),
     ],
-    "docs/glossary.md": [("the exclusive right to process a record for {s} s", times.LEASE_S)],
+    "docs/internals/glossary.md": [("the exclusive right to process a record for {s} s", times.LEASE_S)],
     "docs/decisions/030-delivery-ledger.md": [
         ("The lease is {s} s, renewed by time", times.LEASE_S),
         ("only if the lease lasts at least {s} s more", times.PROVIDER_CALL_S),
     ],
 }
 # Durations in tables that have no name in the code: the range of offsets, and the time-outs of two requests together.
-OTHERS = {"docs/guarantees.md": ["14 hours", "1.5 s"], "docs/glossary.md": []}
+OTHERS = {"docs/internals/guarantees.md": ["14 hours", "1.5 s"], "docs/internals/glossary.md": []}
 DURATION = re.compile(r"\b\d[\d,.]* (?:s|minutes|hours|days)\b")
 
 

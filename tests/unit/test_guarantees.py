@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = {name: (ROOT / "docs" / name).read_text() for name in ("guarantees.md", "permanent-answers.md")}
+PAGES = {name: (ROOT / "docs" / "internals" / name).read_text() for name in ("guarantees.md", "permanent-answers.md")}
 ID = re.compile(r"\| `([a-z0-9_]+\.[a-z0-9_]+)` \|$", re.MULTILINE)
 IDS = [id for page in PAGES.values() for id in ID.findall(page)]
 
@@ -47,6 +47,16 @@ def test_every_id_is_carried_by_a_test(all_carried: set[str]) -> None:
 
 def test_every_marker_names_an_id_of_a_page(all_carried: set[str]) -> None:
     assert sorted(all_carried - set(IDS)) == []
+
+
+def test_each_promise_names_rows() -> None:
+    promises = re.findall(
+        r"^\d+\. .+?(?=^\d+\. |^## )", (ROOT / "docs" / "guarantees.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    named = [re.findall(r"`([a-z0-9_]+\.[a-z0-9_]+)`", promise) for promise in promises]
+    assert len(promises) == 10
+    assert all(named)
+    assert {id for ids in named for id in ids} - set(IDS) == set()
 
 
 def test_only_markers_on_test_functions_count() -> None:

@@ -1,4 +1,4 @@
-"""docs/api-keys.md has the simulator recipients of masscomm/domain/simulator.py."""
+"""docs/access.md has the simulator recipients of masscomm/domain/simulator.py."""
 
 import re
 
@@ -6,7 +6,7 @@ from local.devstack.config import ROOT
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, RESULTS, simulate
 from masscomm.domain.statuses import Reason
 
-PAGE = (ROOT / "docs" / "api-keys.md").read_text()
+PAGE = (ROOT / "docs" / "access.md").read_text()
 
 
 def test_documented_simulator_recipients_are_those_of_the_code() -> None:

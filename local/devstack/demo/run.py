@@ -471,7 +471,7 @@ class Demo:
         seconds = self.await_outcomes(sent, ended, timeout_s=300)
         self.console.print(
             f"{self.users / seconds:,.0f} recipients/s: all servers and the provider (LocalStack) share this machine."
-            " docs/benchmarks.md has the rates with a faster provider.",
+            " docs/internals/benchmarks.md has the rates with a faster provider.",
             style="dim",
         )
 

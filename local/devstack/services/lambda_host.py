@@ -9,8 +9,9 @@ from local.devstack.config import GENERATION, ROOT, StackConfig
 from local.devstack.service import Service, answers, function_environment
 from masscomm.stores.api_keys.port import digest_of
 
-# The built web console (local/devstack/setup.py).
+# The built web console and the built documentation (local/devstack/setup.py).
 CONSOLE = ROOT / "web" / "dist"
+DOCS = ROOT / "web" / "dist-docs"
 # The interval of the schedule in seconds. EventBridge's shortest interval is a minute, which is long for trials on one
 # machine.
 SCHEDULE_S = 15.0
@@ -32,6 +33,7 @@ def service(config: StackConfig) -> Service:
         "bulk_nice": config.bulk_nice,
         "development_key": digest_of(config.api_key),
         "console": str(CONSOLE),
+        "docs": str(DOCS),
         "sign_in": config.gateway_url,
         "log_dir": str(config.state_dir / "logs" / "functions"),
         "job_log": str(config.state_dir / "logs" / "spark.log"),

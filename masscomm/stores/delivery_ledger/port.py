@@ -4,7 +4,7 @@ recorded slice (recipients whose results are recorded together).
 For each delivery record there is a short lease, which belongs to the invocation that processes the record. For each
 slice there are the results of its recipients: the status, and the result of each provider call. A lease separates two
 live invocations, but it cannot stop a provider call that has begun. So duplicates are bounded, not excluded
-(docs/guarantees.md).
+(docs/internals/guarantees.md).
 """
 
 import threading

@@ -1379,7 +1379,7 @@ class DeadLettersFilters(TypedDict):
 
 
 class DeviceCountsFilters(TypedDict):
-    """The number of disabled devices by club and reason."""
+    """The number of disabled devices by tenant and reason."""
 
     club_id: NotRequired[int | list[int]]
 
@@ -1446,7 +1446,7 @@ class RecipientsFilters(TypedDict):
 
 
 class SendsFilters(TypedDict):
-    """The sends of the caller's clubs, the latest first."""
+    """The sends of the caller's tenants, the latest first."""
 
     start: NotRequired[str]
     end: NotRequired[str]
@@ -1465,7 +1465,7 @@ class SuppressionsFilters(TypedDict):
 
 
 class TemplatesFilters(TypedDict):
-    """The templates of the caller's clubs and those for every club."""
+    """The templates of the caller's tenants and those for every tenant."""
 
     club_id: NotRequired[int | list[int]]
     type: NotRequired[str | list[str]]
@@ -1490,6 +1490,6 @@ class WebhookDeliveriesFilters(TypedDict):
 
 
 class WebhooksFilters(TypedDict):
-    """The webhook endpoints of the caller's clubs."""
+    """The webhook endpoints of the caller's tenants."""
 
     club_id: NotRequired[int | list[int]]

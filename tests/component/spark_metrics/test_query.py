@@ -67,7 +67,7 @@ def test_documented_queries_and_time_travel(stream: CountedStream) -> None:
     stream.both(a_send(0), a_send(1, send_id="send 0"), POISON, an_outcome(0, "send 0"))
     then = datetime.now(UTC)
     stream.both(a_send(3, channels=["push", "email"]))
-    page = (ROOT / "docs" / "metrics.md").read_text()
+    page = (ROOT / "docs" / "internals" / "metrics-job.md").read_text()
     questions = re.findall(r'^    masscomm query "(.*)"$', page, re.MULTILINE)
     assert len(questions) == 5
     answers = [answer(stream, question) for question in questions]

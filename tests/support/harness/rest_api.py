@@ -22,6 +22,7 @@ from functions.preferences_handler.unsubscribe import Unsubscribe
 from functions.send_handler import handler as send_handler
 from functions.send_handler import previews
 from functions.sends_api import handler as sends_api
+from local.devstack.services.lambda_host import DOCS
 from local.emulators.gateway import Gateway, Route
 from local.emulators.sign_in import SignIn
 from masscomm.channels.signing_keys import SigningKeys
@@ -163,7 +164,7 @@ def serving(
     comes first.
 
     Args:
-        console: The folder of the built console; None: it is not served.
+        console: The folder of the built console; None: neither it nor the documentation is served.
         contexts: Further API keys, each with the authorizer's context of its requests.
     """
 
@@ -203,6 +204,7 @@ def serving(
         status=dict,
         authorize=authorize,
         console=console,
+        docs=None if console is None else DOCS,
         further=sign_in.routes(),
     )
     loop = asyncio.new_event_loop()

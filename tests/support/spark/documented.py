@@ -13,7 +13,7 @@ def as_the_pages_say(folder: Path) -> dict[str, str]:
     """Write the modules of the pages. Returns the variables that enable them."""
     variables = {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
     for page, module in _MODULES.items():
-        blocks = dict(re.findall(r"```(\w+)\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL))
+        blocks = dict(re.findall(r"```(\w+)\n(.*?)```", (ROOT / "docs" / "internals" / page).read_text(), re.DOTALL))
         (folder / module).write_text(blocks["python"])
         name, _, value = blocks["sh"].strip().partition("=")
         variables[name] = value

@@ -5,7 +5,6 @@ import base64
 import contextlib
 import json
 import logging
-import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ import httpx
 import pytest
 
 from infra.cdk.resources.rest_api import _ACCESS_LOG
-from local.emulators.gateway import DOCUMENT, Gateway, Route
+from local.emulators.gateway import DOCUMENT, REFERENCE, Gateway, Route
 from local.emulators.lambda_host import RequestTooLargeError
 from masscomm.http.problem import CONTENT_TYPE, Problem, request_too_large
 from masscomm.http.tenant import ALL_CLUBS, clubs_of
@@ -364,20 +363,35 @@ async def test_request_line_and_headers_are_limited(size: int, status: int) -> N
         assert {answer.headers["Content-Type"].partition(";")[0] for answer in answers} == {CONTENT_TYPE}
 
 
-async def test_openapi_document_and_its_page_are_served(tmp_path: Path) -> None:
-    """Also beside the console."""
-    (tmp_path / "assets").mkdir()
-    async with serving(Function(), console=tmp_path) as client:
-        document, page = await client.get("/openapi.json"), await client.get("/-/api")
-    assert document.headers["Content-Type"] == "application/json"
-    assert document.json() == json.loads(DOCUMENT.read_text())
-    assert page.headers["Content-Type"].startswith("text/html")
-    assert "/openapi.json" in page.text
-    # The page has scripts and styles of its own, which the console's policy would block.
-    policy = dict(each.strip().split(" ", 1) for each in page.headers["Content-Security-Policy"].split(";"))
-    assert policy["script-src"] == policy["style-src"] == "'unsafe-inline'"
-    assert page.headers["X-Content-Type-Options"] == "nosniff"
-    assert re.findall(r"(?:src|href)=\"(?!/)[^\"]*", page.text) == [], "the page loads nothing from elsewhere"
+async def test_openapi_document_and_documentation_are_served(tmp_path: Path) -> None:
+    for name in ("index.html", "sending.html", "api-reference/index.html", "assets/app.js"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    async with serving(Function(), docs=tmp_path) as client:
+        document = await client.get("/openapi.json")
+        assert document.headers["Content-Type"] == "application/json"
+        assert document.json() == json.loads(DOCUMENT.read_text())
+        for path, target in (("/docs", "/docs/"), ("/-/api", REFERENCE)):
+            response = await client.get(path)
+            assert (response.status_code, response.headers["Location"]) == (302, target)
+        names = {
+            "/docs/": "index.html",
+            "/docs/sending.html": "sending.html",
+            REFERENCE: "api-reference/index.html",
+            "/docs/assets/app.js": "assets/app.js",
+        }
+        for path, name in names.items():
+            response = await client.get(path, headers={"x-api-key": ""})
+            assert response.text == name
+            policy = dict(each.strip().split(" ", 1) for each in response.headers["Content-Security-Policy"].split(";"))
+            assert policy["default-src"] == "'none'"
+            assert policy["script-src"] == policy["connect-src"] == "'self'"
+            # Redoc makes its own styles.
+            assert ("unsafe" in policy["style-src"]) == (path == REFERENCE)
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
+            assert (response.headers.get("Cache-Control") == "no-cache") == name.endswith(".html")
+        for outside in ("/docs/../secret", "/docs/%2e%2e/secret", "/docs/assets/", "/docs/absent.html"):
+            assert (await client.get(outside)).status_code in (403, 404)
 
 
 @pytest.mark.kills(guard="gateway.principal_of_a_request")

@@ -279,7 +279,7 @@ def test_prerequisites_that_templates_rely_on_are_documented(environment: Synthe
     (budget,) = environment.resources("AWS::Budgets::Budget")
     ((tag,),) = budget.properties["Budget"]["CostFilters"].values()
     name = tag.removeprefix("user:").partition("$")[0]
-    assert f"The tag `{name}` is activated as a cost allocation tag" in (ROOT / "docs" / "production.md").read_text()
+    assert f"The tag `{name}` is activated as a cost allocation tag" in (ROOT / "docs" / "deploying.md").read_text()
 
 
 def test_tables_with_indices_are_created_one_by_one(environment: SynthesisedEnvironment) -> None:

@@ -71,6 +71,21 @@ def test_published_document_is_the_generated_one() -> None:
     assert PUBLISHED.read_text() == generated, "python -m ops.openapi > docs/openapi/masscomm.json"
 
 
+def test_each_operation_has_a_description_and_an_example() -> None:
+    """The description says more than the summary; a page has no example, because it has no members to explain."""
+    for found in DOCUMENT["paths"].values():
+        for operation in found.values():
+            assert operation["description"].endswith("."), operation["operationId"]
+            assert operation["description"] != operation["summary"]
+            examples = [
+                "example" in content or "examples" in content
+                for body in (operation.get("requestBody", {}), *operation["responses"].values())
+                for media_type, content in body.get("content", {}).items()
+                if media_type in ("application/json", "application/x-www-form-urlencoded")
+            ]
+            assert all(examples), operation["operationId"]
+
+
 def test_routes_without_a_key_are_the_public_ones() -> None:
     public = {
         (method.upper(), path)

@@ -1,4 +1,4 @@
-/** Idempotency keys: one for each content, so that a repeated request is executed once (docs/idempotency.md). */
+/** Idempotency keys: one for each content, so that a repeated request is executed once (docs/api.md). */
 
 import { sha256 } from "./digest";
 import { writeJson } from "./json";

@@ -1,0 +1,56 @@
+"""The documentation's site as the gateway serves it, in a real Chromium."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from local.devstack.services.lambda_host import CONSOLE
+from local.emulators.gateway import DOCUMENT, REFERENCE
+from tests.support.harness import console_pictures, rest_api
+from tests.support.harness.console import Console, open_console
+
+
+@pytest.fixture
+def console(monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
+    console_pictures.build(monkeypatch)
+    with rest_api.serving(CONSOLE) as url, open_console(url, None) as opened:
+        opened.requests.clear()
+        yield opened
+        assert opened.errors == []
+        assert [each.url for each in opened.requests if not each.url.startswith((f"{url}/", "data:", "blob:"))] == []
+
+
+def test_documentation_is_searched_and_its_links_lead_to_sections(console: Console) -> None:
+    page = console.page
+    page.goto(f"{console.url}/docs")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("masscomm")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("searchbox").fill("quiet hours")
+    page.get_by_role("listbox").get_by_role("link").filter(has_text="Quiet hours").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Preferences")
+    page.goto(f"{console.url}/docs/concepts.html")
+    page.locator("main").get_by_role("link", name="Guarantees").click()
+    page.wait_for_url("**/docs/guarantees.html#the-duplicate-bound")
+    expect(page.get_by_role("heading", name="The duplicate bound")).to_be_in_viewport()
+    page.get_by_role("switch").first.click()
+    expect(page.locator("html")).to_have_class("dark")
+
+
+def test_api_reference_shows_each_operation(console: Console) -> None:
+    page = console.page
+    page.goto(f"{console.url}/docs/")
+    page.get_by_role("link", name="API reference").first.click()
+    page.wait_for_url(f"**{REFERENCE}")
+    operations = [
+        each["summary"]
+        for path in json.loads(DOCUMENT.read_text())["paths"].values()
+        for each in path.values()
+        if isinstance(each, dict)
+    ]
+    assert len(operations) > 40
+    for summary in operations:
+        expect(page.get_by_role("heading", name=summary).first).to_be_attached()
+    page.get_by_role("textbox").first.fill("dry run")
+    expect(page.get_by_role("menuitem", name="Forecast a send").first).to_be_visible()
