@@ -108,7 +108,7 @@ def test_message_is_shown_before_it_is_counted(server: AnsweringServer, monkeypa
     assert output.getvalue().index("the message") < output.getvalue().index("100% of 1")
 
 
-def test_send_without_a_message_says_so(server: AnsweringServer) -> None:
+def test_send_without_a_message_has_a_line_instead(server: AnsweringServer) -> None:
     totals = {"requested": 1, "suppressed": {"opted_out": 1}, "sent": 0, "failed": {}, "held": 0, "in_flight": 0}
     server.answers = [(200, json.dumps({"totals": totals, "status": "ended", "complete": True}).encode())]
     output = io.StringIO()

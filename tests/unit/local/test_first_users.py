@@ -23,7 +23,7 @@ def test_table_of_people_fits_a_terminal_of_80_columns() -> None:
     assert "no email, no match_reminder; but newsletter by email" in " ".join(output.getvalue().split())
 
 
-def test_shown_people_include_the_first_command_and_one_whom_settings_keep_out() -> None:
+def test_shown_people_have_the_user_of_the_first_command() -> None:
     words = shlex.split(FIRST_COMMAND)
     users = shown_users()
     assert int(words[words.index("--to") + 1]) in {user.id for user in users}
