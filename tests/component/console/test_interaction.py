@@ -19,6 +19,7 @@ PAGES = {
     "a send": f"#/sends/{console_pictures.LIVE}",
     "metrics": "#/metrics",
     "user": "#/users/42",
+    "templates": "#/templates",
     "operations": "#/operations/letters",
 }
 
