@@ -16,11 +16,13 @@ from functions.operations_handler.routes.dead_letters import DeadLettersRoute
 from functions.operations_handler.routes.devices import DevicesRoute
 from functions.operations_handler.routes.health import HealthRoute
 from functions.operations_handler.routes.keys import Caller, KeysRoute, Made
+from functions.operations_handler.routes.overview import OverviewRoute
 from functions.operations_handler.routes.suppressions import SuppressionsRoute
 from functions.operations_handler.routes.webhooks import WebhooksRoute
 from masscomm import environment
 from masscomm.channels.unsubscribe_links import is_offered
 from masscomm.clock import Clock, SystemClock
+from masscomm.domain.time_limits import COUNTS_WAIT_S
 from masscomm.http import idempotency, rest
 from masscomm.http.accept import negotiated
 from masscomm.http.parameters import Reader
@@ -30,6 +32,7 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.operations.bootstrap import audit_log, costly, limiter
+from masscomm.operations.send_lists import SendLists
 from masscomm.stores.audit_log.port import Audit, AuditLog, PrincipalAudit
 from masscomm.stores.request_slots.port import Kind
 
@@ -43,6 +46,7 @@ api = rest.Api(logger, retry_after_s=5, limiter=limiter)
 class UseCases:
     alarms: AlarmsRoute
     health: HealthRoute
+    overview: OverviewRoute
     dead_letters: DeadLettersRoute
     devices: DevicesRoute
     suppressions: SuppressionsRoute
@@ -80,26 +84,40 @@ def bootstrap() -> UseCases:
     from masscomm.operations.alarms import alarms_from_environment
     from masscomm.operations.dead_letter_store import KafkaDeadLetters
     from masscomm.operations.health import KafkaHealth
+    from masscomm.stores.metrics.postgres import PostgresMetricsStore
+    from masscomm.stores.sends.dynamodb import DynamoDbSends
     from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
     from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 
     clock = SystemClock()
     directory = connect_from_environment()
-    dead_letters = KafkaDeadLetters.from_environment()
+    dead_letters, health = KafkaDeadLetters.from_environment(), KafkaHealth.from_environment()
     codec = Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL")))
+    alarms, letters = AlarmsRoute(alarms_from_environment(), clock), DeadLettersRoute(dead_letters, codec)
+    webhooks = WebhooksRoute(
+        endpoints=DynamoDbWebhookEndpoints.from_environment(),
+        deliveries=DynamoDbWebhookDeliveries.from_environment(),
+        keys=SigningKeys.from_environment("WEBHOOK_KEYS", clock),
+        clock=clock,
+        loopback=loopback_permitted(os.environ),
+    )
+    # The overview is answered without its counts within a second.
+    store = PostgresMetricsStore.from_environment("operations_handler", wait_s=COUNTS_WAIT_S)
     return UseCases(
-        alarms=AlarmsRoute(alarms_from_environment(), clock),
-        health=HealthRoute(KafkaHealth.from_environment(), dead_letters, clock, is_offered()),
-        dead_letters=DeadLettersRoute(dead_letters, codec),
+        alarms=alarms,
+        health=HealthRoute(health, dead_letters, clock, is_offered()),
+        overview=OverviewRoute(
+            lists=SendLists(store, DynamoDbSends.from_environment()),
+            alarms=alarms,
+            dead_letters=letters,
+            webhooks=webhooks,
+            health=health,
+            clock=clock,
+        ),
+        dead_letters=letters,
         devices=DevicesRoute(OpenSearchDisabledDevices(directory), codec, KafkaProducer.from_environment(), clock),
         suppressions=SuppressionsRoute(OpenSearchSuppressionList(directory)),
-        webhooks=WebhooksRoute(
-            endpoints=DynamoDbWebhookEndpoints.from_environment(),
-            deliveries=DynamoDbWebhookDeliveries.from_environment(),
-            keys=SigningKeys.from_environment("WEBHOOK_KEYS", clock),
-            clock=clock,
-            loopback=loopback_permitted(os.environ),
-        ),
+        webhooks=webhooks,
     )
 
 
@@ -130,6 +148,16 @@ def get_health(asked: rest.Request) -> Response:
     """The lag of each function, the staleness of the directory, and the number of open dead letters."""
     negotiated(asked.header("accept"), JSON)
     return uncached(bootstrap().health.answer(asked.parameters))
+
+
+@api.get("/v1/overview")
+def get_overview(asked: rest.Request) -> Response:
+    """What is being sent, what happened today, and what needs attention."""
+    negotiated(asked.header("accept"), JSON)
+    overview = bootstrap().overview
+    return uncached(
+        overview.answer(asked.parameters, asked.clubs, asked.scopes, lambda: costly().one(Kind.DEAD_LETTERS, asked))
+    )
 
 
 @api.get("/v1/alarms")

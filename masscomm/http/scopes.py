@@ -90,6 +90,8 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("PUT", "/v1/users/{user_id}/preferences"): Scope.USERS_WRITE,
         ("GET", "/v1/audit"): Scope.ADMIN,
         ("GET", "/v1/categories"): Scope.READ,
+        # Its parts need the scopes of their own routes.
+        ("GET", "/v1/overview"): Scope.READ,
         ("GET", "/v1/health"): Scope.OPERATE,
         ("GET", "/v1/alarms"): Scope.OPERATE,
         ("GET", "/v1/dead-letters"): Scope.OPERATE,

@@ -75,6 +75,8 @@ ROUTE_COSTS: Mapping[tuple[str, str], tuple[Cost, ...]] = MappingProxyType(
         ("GET", "/v1/categories"): (_SMALL,),
         ("GET", "/v1/health"): (_SMALL,),
         ("GET", "/v1/alarms"): (_SMALL,),
+        # With slots, it decodes up to 100 dead letters.
+        ("GET", "/v1/overview"): (_SMALL, Cost(worst_s=GATEWAY_TIMEOUT_S, slots=Kind.DEAD_LETTERS)),
         # It reads up to 2,000 records of up to 1 MB, until the function's time limit.
         ("GET", "/v1/dead-letters"): (Cost(worst_s=GATEWAY_TIMEOUT_S, slots=Kind.DEAD_LETTERS),),
         ("GET", "/v1/dead-letters/{position}"): (Cost(worst_s=0.4, slots=Kind.DEAD_LETTERS),),

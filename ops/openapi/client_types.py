@@ -25,7 +25,17 @@ from typing import {names}
 _READ = frozenset(
     f"get_{name}"
     for name in (
-        *("dead_letters", "device_counts", "devices", "metrics", "recipients", "sends", "suppressions", "templates"),
+        *(
+            "dead_letters",
+            "device_counts",
+            "devices",
+            "metrics",
+            "overview",
+            "recipients",
+            "sends",
+            "suppressions",
+            "templates",
+        ),
         *("user_notifications", "webhook_deliveries", "webhooks"),
     )
 )

@@ -10,6 +10,7 @@ from functions.operations_handler.routes import (
     devices,
     health,
     keys,
+    overview,
     suppressions,
     webhooks,
 )
@@ -17,7 +18,7 @@ from functions.operations_handler.routes.suppressions import sha256
 from masscomm.http.idempotency import KEY, REPLAYED
 from masscomm.http.tenant import parse_club_id
 from ops.openapi.examples import NOON, ONE, SEND_ID
-from ops.openapi.operation import ID, IDEMPOTENCY_KEY, TEXT, Operation, Parameter
+from ops.openapi.operation import ID, IDEMPOTENCY_KEY, TEXT, Operation, Parameter, number
 from ops.openapi.parameters import (
     ADDRESS_ID,
     CLUB_ID,
@@ -31,6 +32,7 @@ from ops.openapi.parameters import (
     WORDS,
     page,
 )
+from ops.openapi.sends_api import LISTED_SEND
 
 _REPEATABLE = replace(
     IDEMPOTENCY_KEY,
@@ -58,6 +60,12 @@ _LETTER = {
     "replayed_from": "",
     "size": 120,
     "status": "open",
+}
+_ALARM = {
+    "name": "builder-dead-letters",
+    "since": NOON,
+    "description": "builder dead-letters many records.",
+    "runbook": "dead-letters",
 }
 _UNKNOWN = {404: "The dead letter is unknown"}
 _CHANGED = {409: "The dead letter was replayed or discarded before, or no function consumes its source topic"}
@@ -119,6 +127,42 @@ OPERATIONS = {
             ]
         },
     ),
+    ("GET", "/v1/overview"): Operation(
+        description=(
+            "One request for the first page of a console. The parts need the scopes of their own routes, and are read"
+            " at the same time: a part whose server does not answer is named in `unavailable`. Sends and webhook"
+            f" endpoints are those of at most {overview.CLUBS} tenants, the ones with the most notifications today;"
+            " `club_id` chooses others."
+        ),
+        parameters=(
+            replace(CLUB_ID, description="Only these tenants; without it, all that the key may see"),
+            Parameter(
+                "hours",
+                "The hours that count as today, the present one included; by default those since midnight in UTC",
+                number(1, overview.MAX_HOURS),
+                13,
+            ),
+        ),
+        response=overview.OverviewBody,
+        example={
+            "sends": [LISTED_SEND],
+            "counts_known": True,
+            "today": {
+                "since": "2026-11-21T00:00:00Z",
+                "requested": 3,
+                "sent": 2,
+                "delivered": 0,
+                "suppressed": 1,
+                "failed": 0,
+                "bounced": 0,
+            },
+            "dead_letters": 1,
+            "alarms": [_ALARM],
+            "webhooks": [],
+            "health": {"lag_total": 3, "staleness_s": 1.5},
+            "unavailable": [],
+        },
+    ),
     ("GET", "/v1/health"): Operation(
         description="The figures concern the installation, and no tenant.",
         response=health.HealthBody,
@@ -135,14 +179,7 @@ OPERATIONS = {
         response=alarms.AlarmsBody,
         example={
             "evaluated": True,
-            "rows": [
-                {
-                    "name": "builder-dead-letters",
-                    "since": NOON,
-                    "description": "builder dead-letters many records.",
-                    "runbook": "dead-letters",
-                }
-            ],
+            "rows": [_ALARM],
         },
     ),
     ("GET", "/v1/dead-letters"): Operation(

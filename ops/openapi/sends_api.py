@@ -13,12 +13,34 @@ from functions.sends_api.routes.words import STATUS_WORDS
 from masscomm.domain.ids import notification_id
 from masscomm.domain.send_states import SendState
 from masscomm.domain.statuses import Status
+from masscomm.operations import send_lists
 from ops.openapi.examples import NOON, SEND_ID
 from ops.openapi.operation import TEXT, Operation, Parameter, several
-from ops.openapi.parameters import CHANNEL, CLUB_ID, END, NOTIFICATION, START, TYPE, WAIT, WAITING, WATERMARK, page
+from ops.openapi.parameters import (
+    CHANNEL,
+    CLUB_ID,
+    END,
+    NOTIFICATION,
+    START,
+    TYPE,
+    WAIT,
+    WAITING,
+    WATERMARK,
+    WORDS,
+    page,
+)
 
 _TOTALS = {"requested": 3, "queued": 2, "suppressed": {"opted_out": 1}, "failed": {}, "sent": 2}
 _SENT = {"status": "sent", "decision": STATUS_WORDS[Status.SENT]}
+LISTED_SEND = {
+    "status": "ended",
+    "requested": 3,
+    "published": 2,
+    "suppressed": 1,
+    "failed": 0,
+    "cancelled": 0,
+    "in_flight": 0,
+}
 _NOT_FOUND = {404: "The send is unknown, or was requested by Kafka and none of its records is counted yet"}
 
 
@@ -47,12 +69,18 @@ OPERATIONS = {
             END,
             TYPE,
             Parameter("status", sends.send_status.form, several({"enum": list(SendState)}), ["ended"]),
-            *page(sends.DEFAULT_LIMIT, sends.MAX_LIMIT),
+            Parameter(
+                "search",
+                "A part of the name, the category or the id, in any case. A page then reads 200 sends, and may have no"
+                " row; `next_cursor` continues",
+                WORDS,
+            ),
+            *page(sends.DEFAULT_LIMIT, send_lists.MAX_LIMIT),
             replace(CLUB_ID, description="Only these tenants; required if the key may see every tenant"),
         ),
         response=sends.SendListBody,
         example={
-            "rows": [{"status": "ended", "requested": 3, "published": 2, "cancelled": 0, "in_flight": 0}],
+            "rows": [LISTED_SEND],
             "counts_known": True,
         },
         headers=WATERMARK,

@@ -792,7 +792,7 @@ def test_console_shows_each_page_without_serious_violations(config: StackConfig)
     """Runs after the demo, which has requested sends of club 1."""
     with open_console(config.gateway_url, "admin", dark=True) as console:
         for path, ready in (
-            ("#/", console.page.get_by_role("button", name="Review")),
+            ("#/compose", console.page.get_by_role("button", name="Review")),
             ("#/sends", console.page.get_by_role("table")),
             ("#/metrics", console.page.get_by_role("table")),
             ("#/users/42", console.page.get_by_role("table")),

@@ -849,6 +849,11 @@ MUTANTS = (
         Replaced("return uncached(route.answer(asked.parameters, asked.clubs, asked.scopes, asked.remaining_s()))"),
     ),
     Mutant(
+        "costly_requests.overview",
+        "An overview that decodes dead letters has a slot.",
+        Replaced("return self.dead_letters.open_of(chosen, READ)"),
+    ),
+    Mutant(
         "costly_requests.dead_letter",
         "Single dead letters have slots.",
         Replaced("return uncached(route.show(position, asked.parameters, asked.clubs, asked.scopes, _audit(asked)))"),
@@ -1146,6 +1151,12 @@ MUTANTS = (
     Mutant("send_controls.repeated_move", "A repeated move gets the same response, even after the new time.", Never()),
     Mutant("tenancy.scope_of_a_route", "A key reaches only the routes of its scopes.", Never()),
     Mutant("tenancy.listed_sends", "A tenant lists its own sends only.", Becomes("club_id")),
+    Mutant("tenancy.overview", "The overview shows the caller's clubs only.", Becomes("asked")),
+    Mutant(
+        "scopes.overview",
+        "A part of the overview needs the scope of its own route.",
+        Replaced("return pool.submit(logs.carried(part))"),
+    ),
     Mutant("tenancy.other_tenants_send", "Another tenant's send is handled as an unknown one.", Never()),
     Mutant("limits.own_key", "Each key has its own use.", Returns('f"{self.kind.name}#{self.start_s}"')),
     Mutant("limits.first_maker", "A key that a limited caller makes has no use of its own.", Returns("self.principal")),

@@ -1,7 +1,7 @@
 import { createRouter, createWebHashHistory } from "vue-router";
 import { may, session } from "./api/session";
 import { instead } from "./lib/pages";
-import ComposePage from "./pages/ComposePage.vue";
+import OverviewPage from "./pages/OverviewPage.vue";
 import SendPage from "./pages/SendPage.vue";
 import SendsPage from "./pages/SendsPage.vue";
 
@@ -11,7 +11,8 @@ export const router = createRouter({
   // A new page begins at its top. A change of the query, such as a filter, moves nothing.
   scrollBehavior: (to, from, saved) => saved ?? (to.path === from.path ? false : { top: 0 }),
   routes: [
-    { path: "/", name: "compose", component: ComposePage },
+    { path: "/", name: "overview", component: OverviewPage },
+    { path: "/compose", name: "compose", component: () => import("./pages/ComposePage.vue") },
     { path: "/sends", name: "sends", component: SendsPage },
     { path: "/sends/:sendId", name: "send", component: SendPage, props: true },
     { path: "/templates/:name?", name: "templates", component: () => import("./pages/TemplatesPage.vue") },

@@ -19,7 +19,7 @@ are made visible.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -200,6 +200,18 @@ class DeadLettersRoute:
             "truncated": more,
             "next_cursor": encode_cursor(query, page.before) if more else None,
         }
+
+    def open_of(self, clubs: Sequence[int], latest: int) -> int:
+        """Return the number of open letters of the given clubs among the latest letters. Raises Retry."""
+        marks = self.store.marks()
+        # Letters without a mark alone are decoded.
+        page = self.store.page(
+            lambda letter: _status(letter, marks) == OPEN and club_of(letter, self.codec) in clubs,
+            before=None,
+            limit=latest,
+            budget_s=_BUDGET_S,
+        )
+        return sum(page.rows)
 
     def show(
         self,

@@ -4,60 +4,35 @@ club_id      only these clubs; a caller who may see every club must name at leas
 start, end   RFC 3339 with an offset: sends requested in [start, end); either may be missing
 type         only these categories
 status       states of sends (masscomm/domain/send_states.py)
+search       a part of the name (reference), the category or the id, in any case; a page then reads 200 sends
 limit        the maximum number of rows, by default 50
 cursor       next_cursor of the previous page
 
 club_id, type and status may be repeated. A send appears once a record of it is counted; one that is large, scheduled,
 to an audience or controlled when it is registered.
 
-The metrics database selects sends by their counts. Their controls are in the register, so that a page by status may
-have fewer rows than `limit`, or none; next_cursor continues.
+A page by status or search may have fewer rows than `limit`, or none; next_cursor continues.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from itertools import batched, islice
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypedDict
 
 from functions.sends_api.cursor import continued, cursor_after
 from masscomm.clock import Clock
-from masscomm.domain.send_states import BY_COUNTS, SendState, send_state, state_by_register, states_by_counts
-from masscomm.domain.sends import Send, SendKey
-from masscomm.domain.time_limits import LISTED_SENDS_S
-from masscomm.errors import Retry
+from masscomm.domain.send_states import SendState, states_by_counts
 from masscomm.http import parameters as parse
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.requested_clubs import seen
-from masscomm.http.rest import Links
 from masscomm.http.tenant import Clubs, parse_club_id
-from masscomm.stores.metrics.port import MetricsStore, SendList, SendListKey, SendListQuery, SendRow
+from masscomm.operations.send_lists import MAX_LIMIT, ListedSend, SendLists
+from masscomm.stores.metrics.port import MetricsStore, SendListKey, SendListQuery
 from masscomm.stores.sends.port import Sends
 from masscomm.texts import Text
 
-DEFAULT_LIMIT, MAX_LIMIT = 50, 200
+DEFAULT_LIMIT = 50
 
-PARAMETERS = ("start", "end", "type", "status", "limit", "cursor", "club_id")
-
-
-class ListedSend(TypedDict):
-    """A send in the list, with numbers of notifications on all channels."""
-
-    send_id: str
-    club_id: int
-    type: str
-    reference: str | None
-    """The requester's own id of the send, while the send is registered."""
-    requested_at: str
-    status: SendState
-    requested: int | None
-    """Null while the users of an audience are sought, and if only counts know it and do not answer."""
-    published: int | None
-    """Notifications that a provider has accepted."""
-    cancelled: int | None
-    in_flight: int | None
-    """Requested notifications without a final status."""
-    links: Links
+PARAMETERS = ("start", "end", "type", "status", "search", "limit", "cursor", "club_id")
 
 
 class SendListBody(TypedDict):
@@ -85,125 +60,28 @@ class SendsRoute:
 
     def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> SendListBody:
         """Return the response body. Raises Problem with status 400 (with each wrong parameter) or 403, or Retry."""
-        query, wanted = _parsed(parameters, clubs)
+        query, status, search = _parsed(parameters, clubs)
         now_ms = self.clock.now_ms()
-        try:
-            found, counts_known = self._counted(query), True
-        except Retry:
-            found, counts_known = SendList(rows=[], more=False, watermark=None), False
-        keys = [SendKey(row.club_id, row.key.send_id) for row in found.rows]
-        registered = self.sends.read(keys)
-        page = [(row, registered.get(key, Send(key=key))) for key, row in zip(keys, found.rows, strict=True)]
-        uncounted = list(self._uncounted(query, found, now_ms, counts_known=counts_known))
-        page = sorted([*page, *uncounted], key=lambda each: each[0].key, reverse=True)
-        more, page = found.more or len(page) > query.limit, page[: query.limit]
-        rows = [
-            _row(row, state, send, counts_known=counts_known)
-            for row, send in page
-            if (state := _state(row, send, now_ms)) in (wanted or SendState)
-        ]
+        page = SendLists(self.store, self.sends).page(query, now_ms, status=status, search=search)
         return {
-            "rows": rows,
-            "truncated": more,
-            "next_cursor": cursor_after(query, page[-1][0].key) if more else None,
-            "counts_known": counts_known,
-            "watermark": rfc3339(found.watermark),
-            "kept_since": rfc3339(found.kept_since),
+            "rows": list(page.rows),
+            "truncated": page.last is not None,
+            "next_cursor": None if page.last is None else cursor_after(query, page.last),
+            "counts_known": page.counts_known,
+            "watermark": rfc3339(page.watermark),
+            "kept_since": rfc3339(page.kept_since),
             "generated_at": time_of_ms(now_ms),
         }
-
-    def _counted(self, query: SendListQuery) -> SendList:
-        """Return the counted sends of a page."""
-        counted = tuple(sorted(BY_COUNTS.intersection(query.state)))
-        if query.state and not counted:
-            return SendList(rows=[], more=False, watermark=self.store.position().watermark)
-        return self.store.list_sends(replace(query, state=counted))
-
-    def _uncounted(
-        self, query: SendListQuery, found: SendList, now_ms: int, *, counts_known: bool
-    ) -> Iterator[tuple[SendRow, Send]]:
-        """Yield the registered sends of a page that are not counted, up to one more than the page may have of each
-        club; if the counts are unknown, all that are listed.
-        """
-        # Below the page's last row, they are on a later page.
-        floor = found.rows[-1].key.requested_at if found.more else query.start
-        start_ms = max(0 if floor is None else _ms(floor), now_ms - LISTED_SENDS_S * 1000)
-        # The register has whole milliseconds.
-        limits = [query.end, None if query.after is None else query.after.requested_at]
-        before_ms = min([_ms(moment) + 1 for moment in limits if moment is not None], default=now_ms + 1)
-        for club_id in query.club_id:
-            listed = self.sends.listed(club_id, start_ms=start_ms, before_ms=before_ms)
-            rows = ((_row_of(send, now_ms), send) for send in listed)
-            matching = ((row, send) for row, send in rows if _matches(row, query))
-            yield from islice(self._without_counted(matching) if counts_known else matching, query.limit + 1)
-
-    def _without_counted(self, found: Iterator[tuple[SendRow, Send]]) -> Iterator[tuple[SendRow, Send]]:
-        for some in batched(found, MAX_LIMIT, strict=False):
-            counted = self.store.counted(row.key.send_id for row, _ in some)
-            yield from (each for each in some if each[0].key.send_id not in counted)
 
 
 send_status = parse.choice(SendState)
 _limit = parse.whole_number(1, MAX_LIMIT)
 
 
-def _ms(moment: datetime) -> int:
-    return round(moment.timestamp() * 1000)
-
-
-def _row_of(send: Send, now_ms: int) -> SendRow:
-    """Return the row of a send without counts, with its state as if it were neither paused nor cancelled."""
-    control = replace(send.control, cancelled_at_ms=None, paused_at_ms=None, fault=None)
-    return SendRow(
-        key=SendListKey(datetime.fromtimestamp(send.requested_at_ms / 1000, UTC), send.key.send_id),
-        club_id=send.key.club_id,
-        type=send.type or "",
-        state=send_state(replace(send, control=control), None, now_ms),
-        requested=(send.expansion.requested if send.expansion else (send.users or 0) * len(send.channels)),
-        terminal=0,
-        published=0,
-        cancelled=0,
-    )
-
-
-def _state(row: SendRow, send: Send, now_ms: int) -> SendState:
-    """Return the state of a send; that by its counts alone if its control cannot be read."""
-    control = send.control
-    if control.fault is not None and not control.cancelled:  # guard: sends.unreadable_control_in_a_list
-        return row.state
-    return state_by_register(send, row.state, now_ms)
-
-
-def _matches(row: SendRow, query: SendListQuery) -> bool:
-    return (
-        (query.end is None or row.key.requested_at < query.end)
-        and (query.after is None or row.key < query.after)
-        and (not query.type or row.type in query.type)
-        and (not query.state or row.state in query.state)
-    )
-
-
-def _row(row: SendRow, state: SendState, send: Send, *, counts_known: bool) -> ListedSend:
-    # While the metrics job catches up, it can count the end of a notification before its beginning.
-    is_unknown = not counts_known and send.users is None and send.expansion is None
-    requested = None if is_unknown or row.state is SendState.EXPANDING else max(row.requested, row.terminal)
-    return {
-        "send_id": row.key.send_id,
-        "club_id": row.club_id,
-        "type": row.type,
-        "reference": send.reference,
-        "requested_at": rfc3339(row.key.requested_at),
-        "status": state,
-        "requested": requested,
-        "published": row.published if counts_known else None,
-        "cancelled": row.cancelled if counts_known else None,
-        "in_flight": max(0, row.requested - row.terminal) if counts_known else None,
-        "links": {"self": f"/v1/sends/{row.key.send_id}"},
-    }
-
-
-def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> tuple[SendListQuery, tuple[SendState, ...]]:
-    """Return the query, and the states that the caller wants; () for all."""
+def _parsed(
+    parameters: Mapping[str, list[str]], clubs: Clubs
+) -> tuple[SendListQuery, tuple[SendState, ...], str | None]:
+    """Return the query, the states that the caller wants, () for all, and the searched words."""
     read = Reader(parameters, PARAMETERS)
     start = read.single("start", parse.time)
     end = read.single("end", parse.time)
@@ -212,6 +90,7 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> tuple[SendList
     club_id = read.several("club_id", parse_club_id)
     category = read.several("type", parse.words)
     status = read.several("status", send_status)
+    search = read.single("search", parse.words)
     if start is not None and end is not None and start >= end:
         read.refuse("end", Text.END_NOT_LATER.filled())
     if clubs.every and not read.given("club_id"):
@@ -224,6 +103,6 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> tuple[SendList
         end=end,
         type=category,
         state=states_by_counts(status),
-        limit=limit or DEFAULT_LIMIT,
+        limit=(limit or DEFAULT_LIMIT) if search is None else MAX_LIMIT,
     )
-    return continued(query, cursor, SendListKey, read), status
+    return continued(query, cursor, SendListKey, read), status, search

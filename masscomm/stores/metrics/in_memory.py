@@ -193,6 +193,8 @@ def _send_row(send: SendTotals, requested_at: datetime) -> SendRow:
         terminal=counts.terminal,
         published=sum(counts.by_status.get(status, 0) for status in PUBLISHED),
         cancelled=counts.by_status.get(Status.CANCELLED, 0),
+        suppressed=counts.by_status.get(Status.SUPPRESSED, 0),
+        failed=counts.by_status.get(Status.FAILED, 0),
     )
 
 

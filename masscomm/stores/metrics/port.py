@@ -235,6 +235,8 @@ class SendRow:
     terminal: int
     published: int
     cancelled: int
+    suppressed: int
+    failed: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The metrics store in Postgres (schemas/tables)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from math import prod
@@ -215,19 +215,7 @@ class PostgresMetricsStore:
             found = connection.execute(_SENDS, values).fetchall()
             watermark, _ = _watermark(connection)
             kept = _kept_since(connection, "sends")
-        rows = [
-            SendRow(
-                key=SendListKey(requested_at, send_id),
-                club_id=club_id,
-                type=category,
-                state=SendState(state),
-                requested=int(requested),
-                terminal=int(terminal),
-                published=int(published),
-                cancelled=int(cancelled),
-            )
-            for requested_at, send_id, club_id, category, state, requested, terminal, published, cancelled in found
-        ]
+        rows = [_send_row(row) for row in found]
         return SendList(rows[: query.limit], len(rows) > query.limit, watermark, kept)
 
     def _combinations(self, connection: Connection, query: MetricsQuery, values: dict[str, Any]) -> int:
@@ -237,6 +225,24 @@ class PostgresMetricsStore:
 
     def _connection(self) -> AbstractContextManager[Connection]:
         return connected(self._pool)
+
+
+def _send_row(row: Sequence[Any]) -> SendRow:
+    """Return a row of _SENDS."""
+    requested_at, send_id, club_id, category, state, *numbers = row
+    requested, terminal, published, cancelled, suppressed, failed = map(int, numbers)
+    return SendRow(
+        key=SendListKey(requested_at, send_id),
+        club_id=club_id,
+        type=category,
+        state=SendState(state),
+        requested=requested,
+        terminal=terminal,
+        published=published,
+        cancelled=cancelled,
+        suppressed=suppressed,
+        failed=failed,
+    )
 
 
 def _number(connection: Connection, statement: Composed, values: dict[str, Any]) -> int:
@@ -320,6 +326,8 @@ _STATUSES = {
     "terminal": sorted(TERMINAL),
     "published": sorted(PUBLISHED),
     "cancelled": Status.CANCELLED,
+    "suppressed": Status.SUPPRESSED,
+    "failed": Status.FAILED,
     "scheduled": Status.SCHEDULED,
 }
 # The counts of a send `s` and its state by them: the rule of masscomm.domain.send_states.counted_state.
@@ -331,6 +339,8 @@ _STATE = """cross join lateral (
         select coalesce(sum(t.count_total) filter (where t.status = any(%(terminal)s)), 0) as terminal,
             coalesce(sum(t.count_total) filter (where t.status = any(%(published)s)), 0) as published,
             coalesce(sum(t.count_total) filter (where t.status = %(cancelled)s), 0) as cancelled,
+            coalesce(sum(t.count_total) filter (where t.status = %(suppressed)s), 0) as suppressed,
+            coalesce(sum(t.count_total) filter (where t.status = %(failed)s), 0) as failed,
             coalesce(sum(t.count_total) filter (where t.status = %(scheduled)s), 0) as scheduled,
             coalesce(sum(t.count_total), 0) as decided
         from send_totals t where t.send_id = s.send_id
@@ -353,7 +363,8 @@ _SENDS = """
 select page.*
 from unnest(%(club_id)s::bigint[]) as club
 cross join lateral (
-    select s.requested_at, s.send_id, s.club_id, s.type, state.name, requested, terminal, published, cancelled
+    select s.requested_at, s.send_id, s.club_id, s.type, state.name,
+        requested, terminal, published, cancelled, suppressed, failed
     from sends s
     {state}
     where s.club_id = club

@@ -138,6 +138,10 @@ class AsyncClient:
         """Return one page of counts by bucket."""
         return await self._execute(Call("GET", "/v1/metrics", query))
 
+    async def overview(self, **filters: Unpack[types.OverviewFilters]) -> types.OverviewBody:
+        """Return what is being sent, what happened today, and what needs attention."""
+        return await self._execute(Call("GET", "/v1/overview", filters))
+
     async def health(self) -> types.HealthBody:
         """Return the lag of each function, the staleness of the directory and the number of open dead letters."""
         return await self._execute(Call("GET", "/v1/health"))

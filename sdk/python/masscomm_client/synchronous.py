@@ -131,6 +131,10 @@ class Client:
         """Return one page of counts by bucket."""
         return self._execute(Call("GET", "/v1/metrics", query))
 
+    def overview(self, **filters: Unpack[types.OverviewFilters]) -> types.OverviewBody:
+        """Return what is being sent, what happened today, and what needs attention."""
+        return self._execute(Call("GET", "/v1/overview", filters))
+
     def health(self) -> types.HealthBody:
         """Return the lag of each function, the staleness of the directory and the number of open dead letters."""
         return self._execute(Call("GET", "/v1/health"))

@@ -659,6 +659,8 @@ class ListedSend(TypedDict):
     """Null while the users of an audience are sought, and if only counts know it and do not answer."""
     published: int | None
     """Notifications that a provider has accepted."""
+    suppressed: int | None
+    failed: int | None
     cancelled: int | None
     in_flight: int | None
     """Requested notifications without a final status."""
@@ -733,6 +735,40 @@ class NotificationBody(TypedDict):
     """The beginning of the stored log; null: no status is missing."""
     watermark: str | None
     generated_at: str | None
+
+
+class OverviewBody(TypedDict):
+    """What is being sent, what happened today, and what needs attention."""
+
+    sends: list[ListedSend]
+    """Those of the latest 100 sends that have not ended, then the latest others; at most 10."""
+    counts_known: bool
+    """False: the metrics database does not answer. Only sends are listed that are large, scheduled, to an audience or
+controlled, and their counts are null."""
+    today: TodayBody | None
+    dead_letters: int | None
+    """Open dead letters: for a caller of every club all of them, otherwise those of its clubs among the latest 100.
+null without the scope `operate`."""
+    alarms: list[AlarmRow] | None
+    """The alarms that ring; null: nothing evaluates alarms, or the caller does not have the scope `operate`."""
+    webhooks: list[WebhookBody] | None
+    """The endpoints that masscomm has disabled, at most 10; null without the scope `webhooks`."""
+    health: OverviewHealth | None
+    """null without the scope `operate`."""
+    unavailable: list[str]
+    """The parts whose server does not answer: sends, today, dead_letters, alarms, webhooks or health."""
+    watermark: str | None
+    """The counts include all records that were in the topics at this time."""
+    generated_at: str
+
+
+class OverviewHealth(TypedDict):
+    """How far the installation is behind."""
+
+    lag_total: int
+    """Records that wait for a function."""
+    staleness_s: float | None
+    """The age of the directory's oldest generation; null: no heartbeat is known."""
 
 
 class PauseBody(TypedDict):
@@ -1218,6 +1254,18 @@ class TemplatesBody(TypedDict):
     next_cursor: str | None
 
 
+class TodayBody(TypedDict):
+    """Notifications that reached a status today; one that was sent and then delivered is in both numbers."""
+
+    since: str
+    requested: int
+    sent: int
+    delivered: int
+    suppressed: int
+    failed: int
+    bounced: int
+
+
 class Totals(TypedDict):
     """Numbers of notifications by status."""
 
@@ -1437,6 +1485,13 @@ class MetricsFilters(TypedDict):
     dimensions: NotRequired[str | list[str]]
 
 
+class OverviewFilters(TypedDict):
+    """What is being sent, what happened today, and what needs attention."""
+
+    club_id: NotRequired[int | list[int]]
+    hours: NotRequired[int]
+
+
 class RecipientsFilters(TypedDict):
     """A send's notifications, each with its status and the decision in words."""
 
@@ -1452,6 +1507,7 @@ class SendsFilters(TypedDict):
     end: NotRequired[str]
     type: NotRequired[str | list[str]]
     status: NotRequired[SendState | list[SendState]]
+    search: NotRequired[str]
     limit: NotRequired[int]
     club_id: NotRequired[int | list[int]]
 

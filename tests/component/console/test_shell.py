@@ -65,7 +65,7 @@ def test_german_pages_have_no_english_words(url: str) -> None:
 def test_problems_and_warnings_of_the_api_are_in_german(url: str) -> None:
     with open_console(url, "sender", locale="de-DE", sign_out="Abmelden") as console:
         page = console.page
-        page.goto(f"{url}/#/")
+        page.goto(f"{url}/#/compose")
         page.get_by_label("Kategorie").select_option("match_reminder")
         page.get_by_label("Titel").fill("Anstoß")
         page.get_by_label("Text").fill("Rot gegen Blau, 18:00")

@@ -43,16 +43,16 @@ def test_tokens_stay_in_the_tab_and_survive_a_reload(url: str) -> None:
 @pytest.mark.nightly
 def test_a_viewer_reads_and_the_api_refuses_a_send(url: str) -> None:
     with open_console(url, "viewer") as console:
-        expect(console.page.get_by_role("heading", level=1, name="Sends")).to_be_visible()
+        expect(console.page.get_by_role("heading", level=1, name="Overview")).to_be_visible()
         links = console.page.get_by_role("navigation").get_by_role("link").all_inner_texts()
-        assert links == ["Sends", "Templates", "Metrics", "User"]
-        console.page.goto(f"{url}/#/")
-        expect(console.page.get_by_role("heading", level=1, name="Sends")).to_be_visible()
+        assert links == ["Overview", "Sends", "Templates", "Metrics", "User"]
+        console.page.goto(f"{url}/#/compose")
+        expect(console.page.get_by_role("heading", level=1, name="Overview")).to_be_visible()
         assert console.page.get_by_role("button", name="Review").count() == 0
         for path in ("operations", "operations/keys", "operations/letters"):
             console.page.goto(f"{url}/#/{path}")
-            expect(console.page.get_by_role("heading", level=1, name="Sends")).to_be_visible()
-            console.page.wait_for_url(f"{url}/#/sends*")
+            expect(console.page.get_by_role("heading", level=1, name="Overview")).to_be_visible()
+            console.page.wait_for_url(f"{url}/#/")
         assert not [each for each in console.requests if "/v1/keys" in each.url or "/v1/dead-letters" in each.url]
         assert console.call("GET", "/v1/sends?club_id=1") == 200
         assert console.call("POST", "/v1/sends", SEND) == 403
@@ -114,7 +114,7 @@ def test_an_expired_token_is_noticed_without_a_request(url: str) -> None:
         }""")
         console.page.reload()
         expect(console.page.get_by_role("button", name="Sign in again")).to_be_visible()
-        expect(console.page.get_by_role("heading", level=1, name="Sends")).to_be_visible()
+        expect(console.page.get_by_role("heading", level=1, name="Overview")).to_be_visible()
 
 
 @pytest.mark.nightly
@@ -123,6 +123,7 @@ def test_a_token_is_renewed_before_its_end(url: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sign_in, "TOKEN_S", 65)
     with open_console(url, "sender") as console:
         page = console.page
+        page.goto(f"{url}/#/compose")
         page.get_by_label("Title").fill("Kept title")
         stored = "Object.entries(sessionStorage).find(([name]) => name.includes('user:'))[1]"
         first = json.loads(page.evaluate(stored))["access_token"]
@@ -164,6 +165,7 @@ def test_another_person_does_not_see_the_composed_text(url: str) -> None:
 
 def test_a_sign_out_leaves_nothing_in_the_tab(url: str) -> None:
     with open_console(url, "sender") as console:
+        console.page.goto(f"{url}/#/compose")
         console.page.get_by_label("Title").fill("Secret")
         console.page.get_by_role("button", name="Sign out").click()
         expect(console.page.locator("main").get_by_role("button", name="Sign in")).to_be_visible()

@@ -53,7 +53,7 @@ class Console:
 
     def compose(self, recipients: str, *, title: str, body: str, type: str = "announcement") -> None:
         """Fill in a send and go to its review."""
-        self.page.goto(f"{self.url}/#/")
+        self.page.goto(f"{self.url}/#/compose")
         self.page.get_by_label("Category").select_option(type)
         self.page.get_by_label("Title").fill(title)
         self.page.get_by_label("Text").fill(body)

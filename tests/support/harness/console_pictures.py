@@ -8,13 +8,13 @@ console is finished.
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from functions.metrics_handler import handler as metrics_handler
 from functions.operations_handler import handler as operations_handler
@@ -23,9 +23,10 @@ from functions.sends_api import handler as sends_api
 from local.devstack.services.lambda_host import CONSOLE
 from masscomm.clock import SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
-from masscomm.domain.grains import Grain
+from masscomm.domain.grains import Grain, floor
 from masscomm.domain.sends import Send, SendKey, Source
 from masscomm.domain.users import Device, Template, User, UserSettings
+from masscomm.operations.send_lists import SendLists
 from masscomm.operations.waiting import Waiting
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
@@ -86,13 +87,13 @@ def _sends(now: datetime) -> Iterator[SendTotals]:
 def _counts(now: datetime) -> Iterator[StoredCount]:
     minute = now.replace(second=0, microsecond=0)
     shares = {"delivered": 40, "sent": 120, "suppressed": 14, "failed": 2, "requested": 180, "bounced": 1}
-    for back in range(120):
+    for grain, back in [(Grain.MINUTE, back) for back in range(120)] + [(Grain.HOUR, back) for back in range(3)]:
         wave = 1 + (back * 7 % 11) / 5
         for category, weight in (("news", 1.0), ("match_reminder", 2.5), ("newsletter", 0.4)):
             for measure, share in shares.items():
                 yield StoredCount(
-                    granularity=Grain.MINUTE,
-                    bucket=minute - timedelta(minutes=back),
+                    granularity=grain,
+                    bucket=floor(minute - back * grain.length, grain.length),
                     club_id=1,
                     type=category,
                     channel="push",
@@ -197,6 +198,10 @@ def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
     counted = metrics_handler.use_cases(store, clock, grace, waiting)
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: counted)
     audit_log = operations_handler.audit_route().audit_log
+    operations = operations_handler.bootstrap()
+    overview = replace(operations.overview, lists=SendLists(store, register), clock=clock)
+    operations = replace(operations, overview=overview)
+    monkeypatch.setattr(operations_handler, "bootstrap", lambda: operations)
     cases = sends_api.use_cases(store, clock, grace, waiting, register, InMemoryDelayStore(), audit_log)
     monkeypatch.setattr(sends_api, "bootstrap", lambda: cases)
     directory = previews.dry_runs().directory
@@ -212,6 +217,33 @@ class Picture:
     name: str
     path: str
     do: Callable[[Page], None]
+
+
+def _overview(page: Page) -> None:
+    expect(page.get_by_test_id("health")).to_be_visible()
+
+
+def _changed_overview(page: Page, **changes: Any) -> None:
+    """Open the page with a response of which some parts are others."""
+
+    def answer(route: Route) -> None:
+        response = route.fetch()
+        route.fulfill(response=response, json={**response.json(), **changes})
+
+    page.route("**/v1/overview*", answer)
+    page.reload()
+    _overview(page)
+
+
+def _no_counts(page: Page) -> None:
+    """The metrics database and Kafka's health do not answer."""
+    _changed_overview(page, counts_known=False, today=None, sends=[], watermark=None, unavailable=["today", "alarms"])
+
+
+def _first_steps(page: Page) -> None:
+    """An empty installation."""
+    _changed_overview(page, sends=[], dead_letters=0, alarms=None, webhooks=[], watermark=None)
+    expect(page.get_by_test_id("first-steps")).to_be_visible()
 
 
 def _compose(page: Page) -> None:
@@ -338,10 +370,14 @@ def in_german(page: Page) -> None:
 
 PICTURES = (
     Picture(SIGNED_OUT, "", _nothing),
-    Picture("compose", "#/", _compose),
-    Picture("compose-audience", "#/", _audience),
-    Picture("compose-errors", "#/", _refused),
-    Picture("review", "#/", _review),
+    Picture("overview", "#/", _overview),
+    Picture("overview-club", "#/?club=2", _overview),
+    Picture("overview-no-counts", "#/", _no_counts),
+    Picture("overview-first", "#/", _first_steps),
+    Picture("compose", "#/compose", _compose),
+    Picture("compose-audience", "#/compose", _audience),
+    Picture("compose-errors", "#/compose", _refused),
+    Picture("review", "#/compose", _review),
     Picture("sends", "#/sends", _table),
     Picture("sends-empty", "#/sends?club=2", _nothing),
     Picture("sends-error", "#/sends", _fails),

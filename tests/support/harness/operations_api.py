@@ -14,6 +14,7 @@ from functions.operations_handler.routes.dead_letters import DeadLettersRoute
 from functions.operations_handler.routes.devices import DevicesRoute
 from functions.operations_handler.routes.health import HealthRoute
 from functions.operations_handler.routes.keys import KeysRoute
+from functions.operations_handler.routes.overview import OverviewRoute
 from functions.operations_handler.routes.suppressions import SuppressionsRoute
 from functions.operations_handler.routes.webhooks import WebhooksRoute
 from masscomm.channels.signing_keys import SigningKeys
@@ -30,11 +31,14 @@ from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.operations.dead_letter_store import InMemoryDeadLetters
 from masscomm.operations.dead_letters import DeadLetter
 from masscomm.operations.health import DirectoryAge, InMemoryHealth, Lag
+from masscomm.operations.send_lists import SendLists
 from masscomm.stores.api_keys.in_memory import InMemoryApiKeys
 from masscomm.stores.api_keys.port import ApiKey
 from masscomm.stores.audit_log.port import AuditLog
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.request_slots.port import RequestSlots
+from masscomm.stores.sends.in_memory import InMemorySends
 from masscomm.stores.webhook_deliveries.in_memory import InMemoryWebhookDeliveries
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from tests.support.harness.chain import NOW, send
@@ -55,8 +59,11 @@ def build(
     audit_log: AuditLog,
     club_id: int = 1,
     slots: RequestSlots | None = None,
+    lists: SendLists | None = None,
 ) -> None:
-    """Build the function in memory. The suppression and the key belong to one club."""
+    """Build the function in memory. The suppression and the key belong to one club. `lists` are the sends of the
+    overview; None: there are none.
+    """
     suppression = StoredSuppression(
         id=f"{club_id}-{ADDRESS_ID}",
         club_id=club_id,
@@ -90,13 +97,24 @@ def build(
         description="builder dead-letters many records.",
         runbook="dead-letters",
     )
+    alarms, letters_route = AlarmsRoute(InMemoryAlarms([alarm]), clock), DeadLettersRoute(dead_letters, codec)
+    webhooks = webhooks_route(clock, club_id)
+    overview = OverviewRoute(
+        lists=lists or SendLists(InMemoryMetricsStore(), InMemorySends(clock)),
+        alarms=alarms,
+        dead_letters=letters_route,
+        webhooks=webhooks,
+        health=health,
+        clock=clock,
+    )
     cases = operations_handler.UseCases(
-        alarms=AlarmsRoute(InMemoryAlarms([alarm]), clock),
+        alarms=alarms,
+        overview=overview,
         health=HealthRoute(health, dead_letters, clock, offers_unsubscribe=True),
-        dead_letters=DeadLettersRoute(dead_letters, codec),
+        dead_letters=letters_route,
         devices=DevicesRoute(InMemoryDisabledDevices([device]), codec, InMemoryProducer(), clock),
         suppressions=SuppressionsRoute(InMemorySuppressionList([suppression])),
-        webhooks=webhooks_route(clock, club_id),
+        webhooks=webhooks,
     )
     keys_route, audit = KeysRoute(keys, clock), operations_handler.audits(audit_log, clock)
     monkeypatch.setattr(operations_handler, "bootstrap", lambda: cases)

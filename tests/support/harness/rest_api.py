@@ -37,6 +37,7 @@ from masscomm.http.access_tokens import AccessTokens, InvalidToken, bearer_token
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.observability import logs
 from masscomm.operations.costly_requests import CostlyRequests
+from masscomm.operations.send_lists import SendLists
 from masscomm.operations.waiting import Waiting
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
@@ -106,7 +107,7 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
     stores = (register, InMemoryDelayStore(), audit_log)
     cases = sends_api.use_cases(store, clock, timedelta(), waiting, *stores)
     monkeypatch.setattr(sends_api, "bootstrap", lambda: cases)
-    operations_api.build(monkeypatch, clock=clock, audit_log=audit_log)
+    operations_api.build(monkeypatch, clock=clock, audit_log=audit_log, lists=SendLists(store, register))
     chain = Chain()
     directory = InMemoryDirectory()
     directory.put(

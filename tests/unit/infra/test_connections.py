@@ -112,7 +112,7 @@ def _urls(environment: SynthesisedEnvironment) -> dict[str, str]:
     return found
 
 
-_READERS = {"metrics_handler", "metrics_stream", "sends_api", "sends_stream", "webhook_events"}
+_READERS = {"metrics_handler", "metrics_stream", "sends_api", "sends_stream", "operations_handler", "webhook_events"}
 
 
 def test_functions_connect_through_the_proxy_the_job_directly(environment: SynthesisedEnvironment) -> None:

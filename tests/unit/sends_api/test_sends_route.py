@@ -75,6 +75,8 @@ def test_sends_of_the_callers_clubs_are_listed_latest_first() -> None:
         "status": "cancelled",
         "requested": 10,
         "published": 4,
+        "suppressed": 0,
+        "failed": 0,
         "cancelled": 6,
         "in_flight": 0,
         "links": {"self": "/v1/sends/b"},

@@ -16,6 +16,7 @@ import type {
   Keys,
   NewKey,
   NewWebhook,
+  Overview,
   Metrics,
   Notification,
   Preferences,
@@ -197,6 +198,10 @@ export function getPreferences(userId: string, signal?: AbortSignal): Promise<Pr
 
 export function getUserNotifications(userId: string, query: Query, signal?: AbortSignal): Promise<UserNotifications> {
   return json(userPath(userId, "/notifications"), { query, ...(signal && { signal }) });
+}
+
+export function getOverview(query: Query, signal?: AbortSignal): Promise<Overview> {
+  return json("/v1/overview", { query, ...(signal && { signal }) });
 }
 
 export function getHealth(signal?: AbortSignal): Promise<Health> {

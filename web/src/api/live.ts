@@ -46,6 +46,15 @@ export function useLive(refresh: (signal: AbortSignal) => Promise<boolean>): Liv
   });
 }
 
+/** Call `refresh` now and `everyMs` after each answer, until the component is closed. */
+export function usePolled(refresh: (signal: AbortSignal) => Promise<void>, everyMs: number): Live {
+  return useConnection(() => async (signal, answered) => {
+    await refresh(signal);
+    answered();
+    return everyMs;
+  });
+}
+
 /**
  * Call `show` with the send now and after each change until it has ended or the component is closed: by server-sent
  * events, or by long polls where the server or a proxy does not stream. A send that is unknown is shown as null.

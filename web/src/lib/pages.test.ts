@@ -6,23 +6,23 @@ import { scopesOf, type Scope } from "./roles";
 const mayOf = (...roles: string[]) => (scope: Scope) => scopesOf(roles).has(scope);
 
 test.each([
-  ["viewer", ["sends", "templates", "metrics", "person"]],
-  ["sender", ["compose", "sends", "templates", "metrics", "person"]],
-  ["admin", ["compose", "sends", "templates", "metrics", "person", "operations"]],
+  ["viewer", ["overview", "sends", "templates", "metrics", "person"]],
+  ["sender", ["overview", "compose", "sends", "templates", "metrics", "person"]],
+  ["admin", ["overview", "compose", "sends", "templates", "metrics", "person", "operations"]],
 ])("a %s may open %j", (role, pages) => {
   expect(permittedPages(mayOf(role))).toEqual(pages);
 });
 
 test.each([
-  ["compose", undefined, "viewer", { name: "sends" }],
+  ["compose", undefined, "viewer", { name: "overview" }],
   ["compose", undefined, "sender", null],
   ["send", undefined, "viewer", null],
-  ["operations", "keys", "viewer", { name: "sends" }],
-  ["operations", undefined, "sender", { name: "sends" }],
+  ["operations", "keys", "viewer", { name: "overview" }],
+  ["operations", undefined, "sender", { name: "overview" }],
   ["operations", "keys", "admin", null],
   ["operations", undefined, "admin", null],
   ["operations", "no section", "admin", { name: "operations", params: { section: "health" } }],
-  ["sends", undefined, "no role", null],
+  ["overview", undefined, "no role", null],
 ])("%s/%s for a %s leads to %j", (name, section, role, target) => {
   expect(instead(name, section, mayOf(role))).toEqual(target);
 });

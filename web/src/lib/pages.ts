@@ -13,7 +13,7 @@ export const SECTIONS = {
 } as const satisfies Record<string, Scope>;
 export type Section = keyof typeof SECTIONS;
 
-const SCOPES = { compose: "send", sends: "read", templates: "read", metrics: "read", person: "users:read" } as const satisfies Record<string, Scope>;
+const SCOPES = { overview: "read", compose: "send", sends: "read", templates: "read", metrics: "read", person: "users:read" } as const satisfies Record<string, Scope>;
 export type PageName = keyof typeof SCOPES | "operations";
 
 type May = (scope: Scope) => boolean;
@@ -37,6 +37,6 @@ export function instead(name: unknown, section: unknown, may: May): Target | nul
   }
   const pages = permittedPages(may);
   const page = name === "send" ? "sends" : name;
-  if (pages.some((each) => each === page) || page === "sends") return null;
-  return { name: "sends" };
+  if (pages.some((each) => each === page) || page === "overview") return null;
+  return { name: "overview" };
 }

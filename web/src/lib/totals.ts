@@ -1,4 +1,4 @@
-import { STATUSES, type StatusName, type Totals } from "../api/types";
+import { STATUSES, type SendRow, type StatusName, type Totals } from "../api/types";
 
 export interface Segment {
   status: StatusName;
@@ -30,6 +30,15 @@ export function segments(totals: Totals): Segment[] {
     failed: sum(totals.failed),
   };
   return STATUSES.map((status) => ({ status, count: counts[status] }));
+}
+
+/** Return the parts of a listed send's bar, the largest states first; none if its counts are unknown. */
+export function rowSegments(row: SendRow): Segment[] {
+  const { requested, published, suppressed, failed, cancelled, in_flight: inFlight } = row;
+  if (requested === null || published === null || suppressed === null || failed === null || cancelled === null || inFlight === null) return [];
+  const expired = Math.max(0, requested - published - suppressed - failed - cancelled - inFlight);
+  const counts = { sent: published, in_flight: inFlight, suppressed, cancelled, expired, failed };
+  return (Object.keys(counts) as (keyof typeof counts)[]).map((status) => ({ status, count: counts[status] }));
 }
 
 /** Return the reasons of suppressed and failed notifications, the most frequent first. */
