@@ -76,7 +76,7 @@ def missing_files(text: str) -> set[str]:
 
 def test_pages_named_by_messages_and_by_the_console_exist() -> None:
     """Error messages, alarms, settings and the console name pages by path, some with an anchor."""
-    named = {}
+    named: dict[tuple[str, str], str] = {}
     for name in prose.files_of_repository():
         if name.endswith((".py", ".ts", ".vue", ".js", ".yaml", ".toml", ".json", ".sql")) and name != TESTED_HERE:
             named |= dict.fromkeys(PAGE.findall((ROOT / name).read_text()), name)
