@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
+from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 from playwright.sync_api import expect
 
 from local.devstack.services.lambda_host import CONSOLE
 from local.emulators.gateway import DOCUMENT, REFERENCE
 from tests.support.harness import console_pictures, rest_api
 from tests.support.harness.console import Console, open_console
+from tests.support.until import until
 
 
 @pytest.fixture
@@ -52,5 +55,14 @@ def test_api_reference_shows_each_operation(console: Console) -> None:
     assert len(operations) > 40
     for summary in operations:
         expect(page.get_by_role("heading", name=summary).first).to_be_attached()
-    page.get_by_role("textbox").first.fill("dry run")
-    expect(page.get_by_role("menuitem", name="Forecast a send").first).to_be_visible()
+    found = page.get_by_role("menuitem", name="Forecast a send").first
+
+    def searched() -> bool:
+        # A search before the index is ready finds nothing.
+        page.get_by_role("textbox").first.fill("")
+        page.get_by_role("textbox").first.fill("dry run")
+        with suppress(PlaywrightTimeoutError):
+            found.wait_for(timeout=1_000)
+        return found.is_visible()
+
+    until("the search finds the operation", searched)
