@@ -2,6 +2,8 @@
 the monolith.
 """
 
+import os
+from email.utils import parseaddr
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +55,12 @@ def unsubscribe() -> "Unsubscribe":
     from functions.preferences_handler.unsubscribe import Unsubscribe
     from masscomm.channels.unsubscribe_links import UnsubscribeLinks
 
+    name, address = parseaddr(os.environ.get("SES_SENDER", ""))
     return Unsubscribe(
-        links=UnsubscribeLinks.from_environment(SystemClock()), preferences=bootstrap(), limiter=limiter()
+        links=UnsubscribeLinks.from_environment(SystemClock()),
+        preferences=bootstrap(),
+        limiter=limiter(),
+        sender=name or address.rpartition("@")[2],
     )
 
 
@@ -91,9 +97,9 @@ def put_preferences(request: rest.Request, user_id: str) -> Response:
 
 
 @api.get("/v1/unsubscribe/{token}")
-def get_unsubscribe(_request: rest.Request, token: str) -> Response:
+def get_unsubscribe(request: rest.Request, token: str) -> Response:
     """The page of an unsubscribe link, with a button. The request changes nothing."""
-    return unsubscribe().page(token)
+    return unsubscribe().page(request, token)
 
 
 @api.post("/v1/unsubscribe/{token}")

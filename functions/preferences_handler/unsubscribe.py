@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from functions.preferences_handler.change_preferences import UNSUBSCRIBE, ChangePreferences, UserPreferences
+from functions.preferences_handler.unsubscribe_texts import TEXTS, Texts, language_of
 from masscomm.channels.unsubscribe_links import UnsubscribeLinks, token_in_subject
 from masscomm.domain.categories import category
 from masscomm.domain.key_limits import REQUESTS
@@ -25,6 +26,7 @@ from masscomm.domain.preference_changes import Wish
 from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.unsubscribe_tokens import Subscription
 from masscomm.errors import MasscommError, Retry
+from masscomm.http.html_page import STYLE, html_page
 from masscomm.http.problem import Problem
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.rest import Request, Response
@@ -37,8 +39,7 @@ HTML = "text/html; charset=utf-8"
 # The clicks on one link in a minute, and the look-ups for its page, which mail scanners request, too.
 REQUESTS_A_MINUTE = 20
 _LONGEST_BODY = 10_000
-_STYLE = "body{font-family:sans-serif;max-width:32em;margin:4em auto;padding:0 1em}button{font-size:1em}"
-_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 _HEADERS = {
     "Content-Security-Policy": (
         f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; form-action 'self'; base-uri 'none';"
@@ -62,17 +63,19 @@ class Unsubscribe:
     links: UnsubscribeLinks | None
     preferences: ChangePreferences
     limiter: RateLimiter
+    # The name of the sender of e-mails, or the domain of its address.
+    sender: str = ""
 
-    def page(self, token: str) -> Response:
+    def page(self, request: Request, token: str) -> Response:
         """Return the page of a link: a button, or what its click has done before."""
-        return self._answer(token, acts=False)
+        return self._answer(request, token, acts=False)
 
     def act(self, request: Request, token: str) -> Response:
         """Unsubscribe the recipient of the link from its category, and return the page that says so."""
         if _names_another_key(request):  # guard: unsubscribe.one_click
-            text = "<p>The form has another field than List-Unsubscribe. Open the link again, and use its button.</p>"
-            return _page(HTTPStatus.BAD_REQUEST, "Not unsubscribed", text)
-        return self._answer(token, acts=True)
+            page = self._page_for(request)
+            return page.answer(HTTPStatus.BAD_REQUEST, page.texts.form_title, page.texts.form)
+        return self._answer(request, token, acts=True)
 
     def receive(self, event: Mapping[str, Any]) -> int:
         """Unsubscribe by the e-mails in an event of an SES receipt rule; return their number. An e-mail without a valid
@@ -96,30 +99,35 @@ class Unsubscribe:
         is_mandatory = found is not None and category(found.category, found.club_id).mandatory
         return None if is_mandatory else found
 
-    def _answer(self, token: str, *, acts: bool) -> Response:
+    def _page_for(self, request: Request) -> "_Page":
+        """Return the page for a reader whose user is not known yet, in a language of the browser."""
+        return _Page(language_of((request.header("accept-language") or "").partition(",")[0]), self.sender)
+
+    def _answer(self, request: Request, token: str, *, acts: bool) -> Response:
+        page = self._page_for(request)
         try:
             subscription = self._subscription(token)
             if subscription is None:
-                return _INVALID
+                return page.invalid()
             refused = self._refused(token, acts=acts)
             if refused is not None and not acts:  # guard: unsubscribe.scanned_page
                 # The person can click, whatever number of requests a scanner has made.
-                return _question(subscription)
+                return page.question(subscription)
             if refused is not None:
                 after = {} if refused.retry_after_s is None else {"Retry-After": str(refused.retry_after_s)}
-                return _page(refused.status, "Too many requests", "<p>Try again in a minute.</p>", after)
+                return page.answer(refused.status, page.texts.often_title, page.texts.often, headers=after)
             found = self._found(subscription, acts=acts)
         except Retry as error:
             logger.warning("a dependency is down", error=str(error))
-            text = "<p>The service does not answer at the moment. Try again later.</p>"
-            return _page(HTTPStatus.SERVICE_UNAVAILABLE, "Not unsubscribed yet", text, {"Retry-After": "60"})
+            texts, after = page.texts, {"Retry-After": "60"}
+            return page.answer(HTTPStatus.SERVICE_UNAVAILABLE, texts.later_title, texts.later, headers=after)
+        # An unknown user has the same page as an invalid token, also in its language.
         if found is None:
-            return _INVALID
+            return page.invalid()
+        page = _Page(language_of(found.user.locale), self.sender)
         if not _is_unsubscribed(found, subscription):
-            return _question(subscription)
-        name = html.escape(subscription.category)
-        text = f"<p>You get no more e-mails of the category <b>{name}</b>. Other messages still arrive.</p>"
-        return _page(HTTPStatus.OK, "Unsubscribed", text)
+            return page.question(subscription)
+        return page.answer(HTTPStatus.OK, page.texts.done_title, page.texts.done, subscription)
 
     def _found(self, subscription: Subscription, *, acts: bool) -> UserPreferences | None:
         """Return the recipient's preferences, after unsubscribing if the request acts; None if the club does not have
@@ -157,15 +165,49 @@ def _is_unsubscribed(found: UserPreferences, subscription: Subscription) -> bool
     return decision.status is not None and (decision.rule or "").startswith("category:")
 
 
-def _question(subscription: Subscription) -> Response:
-    """Return the page with the button."""
-    return _page(
-        HTTPStatus.OK,
-        "Unsubscribe",
-        f"<p>Do you want no more e-mails of the category <b>{html.escape(subscription.category)}</b>?</p>"
-        '<form method="post"><input type="hidden" name="List-Unsubscribe" value="One-Click">'
-        '<button type="submit">Unsubscribe</button></form>',
-    )
+@dataclass(frozen=True)
+class _Page:
+    """The pages in one language."""
+
+    language: str
+    sender: str
+
+    @property
+    def texts(self) -> Texts:
+        return TEXTS[self.language]
+
+    def question(self, subscription: Subscription) -> Response:
+        """Return the page with the button."""
+        form = (
+            '<form method="post"><input type="hidden" name="List-Unsubscribe" value="One-Click">'
+            f'<button type="submit">{self.texts.button}</button></form>'
+        )
+        return self.answer(HTTPStatus.OK, self.texts.ask_title, self.texts.ask, subscription, below=form)
+
+    def invalid(self) -> Response:
+        """Return the page of a link that we did not sign, of an expired one, and of one whose user or category does not
+        exist.
+        """
+        return self.answer(HTTPStatus.NOT_FOUND, self.texts.invalid_title, self.texts.invalid)
+
+    def answer(
+        self,
+        status: int,
+        title: str,
+        text: str,
+        subscription: Subscription | None = None,
+        *,
+        below: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        name = ""
+        if subscription is not None:
+            name = category(subscription.category, subscription.club_id).title(subscription.category, self.language)
+        # Only the page of a link that we signed names the sender.
+        above = self.texts.sender.format(sender=self.sender) if self.sender and subscription is not None else ""
+        content = f"<p>{text.format(category=f'<b>{html.escape(name)}</b>')}</p>{below}"
+        page = html_page(title, content, above=above, language=self.language)
+        return Response(status, HTML, page, {**_HEADERS, **(headers or {})})
 
 
 def _names_another_key(request: Request) -> bool:
@@ -184,19 +226,3 @@ def _names_another_key(request: Request) -> bool:
     else:
         names = [unquote_plus(field.partition("=")[0]) for field in content.split("&") if "=" in field]
     return any(name.strip().lower() != _KEY for name in names)
-
-
-def _page(status: int, title: str, content: str, headers: dict[str, str] | None = None) -> Response:
-    text = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>{content}</body></html>\n"
-    )
-    return Response(status, HTML, text, {**_HEADERS, **(headers or {})})
-
-
-# A link that we did not sign, an expired one, and one whose user or category does not exist have the same page.
-_INVALID = _page(
-    HTTPStatus.NOT_FOUND,
-    "This link is not valid",
-    "<p>It may be too old, or incomplete. Use the link of a newer e-mail, or the settings of your account.</p>",
-)

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from masscomm.clock import Clock
 from masscomm.http.access_tokens import Issuer
+from masscomm.http.html_page import html_page
 from masscomm.http.scopes import Role
 
 PATH = "/-/sign-in"
@@ -280,20 +281,15 @@ def _page(asked: Mapping[str, str], nonce: str) -> str:
         f'<input type="hidden" name="{name}" value="{html.escape(value)}">' for name, value in asked.items()
     )
     buttons = "".join(
-        f'<button name="user" value="{name}"><b>{user.role.title()}</b><span>{_clubs_of(user)}</span></button>'
+        f'<button class="choice" name="user" value="{name}">'
+        f"<b>{user.role.title()}</b><span>{_clubs_of(user)}</span></button>"
         for name, user in USERS.items()
     )
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Sign in · masscomm</title><style nonce="{nonce}">
-:root {{ color-scheme: light dark }}
-body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 24rem; margin: 12vh auto; padding: 0 1rem }}
-form {{ display: grid; gap: .75rem }}
-button {{ display: flex; justify-content: space-between; font: inherit; padding: .75rem 1rem; cursor: pointer }}
-</style></head><body><main><h1>Sign in</h1>
-<p>Users of the local stack, without passwords.</p>
-<form method="post" action="{PATH}/authorize">{hidden}{buttons}</form></main></body></html>
-"""
+    content = (
+        "<p>Users of the local stack, without passwords.</p>"
+        f'<form method="post" action="{PATH}/authorize">{hidden}{buttons}</form>'
+    )
+    return html_page("Sign in", content, above="masscomm", nonce=nonce)
 
 
 def _clubs_of(user: User) -> str:

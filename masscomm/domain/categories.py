@@ -28,6 +28,13 @@ class Category:
     mandatory: bool
     # The channels on which only users with a rule for the category get it.
     opt_in: frozenset[str] = frozenset()
+    # Language → the title that recipients see.
+    titles: Mapping[str, str] = MappingProxyType({})
+
+    def title(self, name: str, language: str) -> str:
+        """Return the title of the category with this name: in a language, else in English, else from the name."""
+        words = name.replace("_", " ")
+        return self.titles.get(language) or self.titles.get("en") or words[:1].upper() + words[1:]
 
 
 type Categories = Mapping[str, Category]
@@ -109,11 +116,12 @@ def _of_club(entry: Any, known: Categories, where: str) -> Iterator[tuple[str, C
 
 
 def _category(entry: Any, default: Category, where: str) -> Category:
-    _check_keys(entry, {"channels", "mandatory", "opt_in"}, where)
+    _check_keys(entry, {"channels", "mandatory", "opt_in", "titles"}, where)
     mandatory = entry.get("mandatory", default.mandatory)
     if not isinstance(mandatory, bool):
         raise CategoriesError(f"categories.yaml: {where}.mandatory must be true or false")
-    found = replace(_with_channels(default, entry, where), mandatory=mandatory)
+    titles = _titles(entry.get("titles", {}), f"{where}.titles")
+    found = replace(_with_channels(default, entry, where), mandatory=mandatory, titles=titles)
     return _with_opt_in(found, entry, where)
 
 
@@ -133,6 +141,12 @@ def _with_opt_in(found: Category, entry: Mapping[str, Any], where: str) -> Categ
     if found.mandatory and found.opt_in:
         raise CategoriesError(f"categories.yaml: {where} is mandatory, so it cannot need an opt-in")
     return found
+
+
+def _titles(given: Any, where: str) -> Mapping[str, str]:
+    if not isinstance(given, dict) or not all(isinstance(each, str) and each for each in (*given, *given.values())):
+        raise CategoriesError(f"categories.yaml: {where} must be a mapping of languages to texts")
+    return MappingProxyType(given)
 
 
 def _channels(names: Any, where: str) -> tuple[str, ...]:

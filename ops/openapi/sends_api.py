@@ -12,7 +12,8 @@ from functions.sends_api.routes.send import SendBody
 from functions.sends_api.routes.words import STATUS_WORDS
 from masscomm.domain.ids import notification_id
 from masscomm.domain.send_states import SendState
-from masscomm.domain.statuses import Status
+from masscomm.domain.statuses import Reason, Status
+from masscomm.http import parameters as parse
 from masscomm.operations import send_lists
 from ops.openapi.examples import NOON, SEND_ID
 from ops.openapi.operation import TEXT, Operation, Parameter, several
@@ -166,6 +167,7 @@ OPERATIONS = {
             Parameter(
                 "status", recipients.notification_status.form, several({"enum": list(Status)}), [Status.SENT.value]
             ),
+            Parameter("reason", parse.words.form, several(WORDS), [Reason.OPTED_OUT.value]),
             CHANNEL,
             *page(recipients.DEFAULT_LIMIT, recipients.MAX_LIMIT),
         ),

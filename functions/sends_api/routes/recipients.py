@@ -3,9 +3,9 @@
 The route reads the log of recipients, which spark_metrics writes only if it is enabled. A notification appears once an
 outcome of it is counted.
 
-status, channel   filters, each with any number of values
-limit             the maximum number of rows, by default 100
-cursor            next_cursor of the previous page
+status, reason, channel   filters, each with any number of values
+limit                     the maximum number of rows, by default 100
+cursor                    next_cursor of the previous page
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1_000
 
-PARAMETERS = ("status", "channel", "limit", "cursor")
+PARAMETERS = ("status", "reason", "channel", "limit", "cursor")
 
 
 class RecipientBody(TypedDict):
@@ -70,6 +70,7 @@ class RecipientsRoute:
         """Return the response body. Raises Problem (400 with each wrong parameter, 404) or Retry."""
         read = Reader(parameters, PARAMETERS)
         status = read.several("status", notification_status)
+        reason = read.several("reason", parse.words)
         channel = read.several("channel", parse.words)
         limit = read.single("limit", _limit)
         cursor = read.single("cursor", parse.cursor)
@@ -77,7 +78,12 @@ class RecipientsRoute:
             raise read.problem()
         send = KnownSends(self.store, self.sends).find(send_id, clubs).totals
         query = RecipientQuery(
-            send_id=send_id, club_id=send.club_id, status=status, channel=channel, limit=limit or DEFAULT_LIMIT
+            send_id=send_id,
+            club_id=send.club_id,
+            status=status,
+            reason=reason,
+            channel=channel,
+            limit=limit or DEFAULT_LIMIT,
         )
         if cursor is not None:
             query = replace(query, after=position_in(cursor, _without_position(query), read, _key))

@@ -167,10 +167,11 @@ class FunctionsStack(Stack):
         variables |= {
             f"{name.upper()}_TABLE": data.tables[name].table_name for name in (*profile.tables, *profile.tables_read)
         }
-        if profile.email:
+        if profile.email or profile.unsubscribe_links:
+            # The page of an unsubscribe link names the sender.
             variables["SES_SENDER"] = environment.sender
-            if environment.receipts:
-                variables["SES_CONFIGURATION_SET"] = configuration_set(environment)
+        if profile.email and environment.receipts:
+            variables["SES_CONFIGURATION_SET"] = configuration_set(environment)
         mailbox = environment.unsubscribe_mailbox
         if profile.unsubscribe_links or profile.operates:
             ways_out = {

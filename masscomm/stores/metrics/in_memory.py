@@ -143,6 +143,7 @@ class InMemoryMetricsStore:
             for key, row in sorted(known.items())
             if (query.after is None or key > query.after)
             and row.status in (query.status or [row.status])
+            and row.reason in (query.reason or [row.reason])
             and key.channel in (query.channel or [key.channel])
         ]
         return Recipients(rows[: query.limit], len(rows) > query.limit, self.watermark)

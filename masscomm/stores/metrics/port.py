@@ -345,6 +345,7 @@ class RecipientQuery:
     send_id: str
     club_id: int
     status: tuple[str, ...] = ()
+    reason: tuple[str, ...] = ()
     channel: tuple[str, ...] = ()
     after: RecipientKey | None = None
     limit: int = 100

@@ -126,6 +126,7 @@ class PostgresMetricsStore:
             "send_id": query.send_id,
             "club_id": query.club_id,
             "status": list(query.status) or None,
+            "reason": list(query.reason) or None,
             "channel": list(query.channel) or None,
             "user_id": key and key.user_id,
             "after_channel": key and key.channel,
@@ -297,6 +298,7 @@ with notifications as (
 select user_id, channel, status, reason, at, decision
 from notifications
 where (%(status)s::text[] is null or status = any(%(status)s))
+    and (%(reason)s::text[] is null or reason = any(%(reason)s))
     and (
         %(user_id)s::bigint is null
         or (user_id, channel collate "C") > (%(user_id)s, %(after_channel)s::text)

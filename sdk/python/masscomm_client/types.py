@@ -1496,6 +1496,7 @@ class RecipientsFilters(TypedDict):
     """A send's notifications, each with its status and the decision in words."""
 
     status: NotRequired[Status | list[Status]]
+    reason: NotRequired[str | list[str]]
     channel: NotRequired[str | list[str]]
     limit: NotRequired[int]
 

@@ -86,7 +86,7 @@ def test_rows_of_earlier_filters_are_not_appended(opened: Opened) -> None:
 
 def test_the_link_to_the_sends_clears_the_filters(opened: Opened) -> None:
     page = opened.console.page
-    page.goto(f"{opened.console.url}/#/sends?type=newsletter&status=ended")
+    page.goto(f"{opened.console.url}/#/sends?search=newsletter&status=ended")
     expect(page.locator("td .id")).to_have_count(1)
     expect(page.get_by_label("Search")).to_have_value("newsletter")
     page.get_by_role("navigation").get_by_role("link", name="Sends").click()
@@ -325,3 +325,27 @@ def test_a_viewer_moves_no_scheduled_send(monkeypatch: pytest.MonkeyPatch) -> No
         console.page.goto(f"{console.url}/#/sends/{SCHEDULED}")
         expect(console.page.get_by_test_id("scheduled")).to_be_visible()
         expect(console.page.get_by_role("button", name="Change the time")).to_have_count(0)
+
+
+def test_sends_are_found_by_a_part_of_their_name(opened: Opened) -> None:
+    page = opened.console.page
+    page.goto(f"{opened.console.url}/#/sends")
+    expect(page.locator("td .id")).to_have_count(8)
+    page.get_by_label("Search").fill("SEASON")
+    page.keyboard.press("Enter")
+    expect(page.locator("td .id")).to_have_count(1)
+    expect(page.get_by_role("row").filter(has_text="New season tickets")).to_be_visible()
+    page.goto(f"{opened.console.url}/#/sends?search=derby")
+    expect(page.get_by_role("row").filter(has_text="Derby").get_by_role("cell").last).to_have_text("7")
+
+
+def test_reason_leads_to_its_recipients(opened: Opened) -> None:
+    page = opened.console.page
+    page.goto(f"{opened.console.url}/#/sends/{LIVE}")
+    rows = page.get_by_role("region", name="Recipients").locator("tbody tr")
+    expect(rows).to_have_count(20)
+    page.get_by_role("link", name="show the recipients. The user has no device").press("Enter")
+    expect(rows).to_have_count(4)
+    expect(page.get_by_role("heading", name="Recipients")).to_be_focused()
+    page.get_by_role("button", name="Every reason").click()
+    expect(rows).to_have_count(8)

@@ -447,6 +447,8 @@ def test_recipients_are_filtered_by_their_present_status(logged: MetricsStore) -
         ({"send_id": "a", "club_id": 1}, [7]),
         ({"send_id": "a", "club_id": 1, "status": ("sent", "delivered")}, [7]),
         ({"send_id": "a", "club_id": 1, "status": ("held", "failed")}, []),
+        ({"send_id": "a", "club_id": 1, "reason": ("too_large",)}, []),
+        ({"send_id": "c", "club_id": 1, "reason": ("too_large", "opted_out")}, [8]),
         ({"send_id": "a", "club_id": 1, "channel": ("email",)}, []),
         ({"send_id": "a", "club_id": 2}, []),
         ({"send_id": "c", "club_id": 1, "after": RecipientKey(-(2**63), "")}, [8]),

@@ -52,6 +52,17 @@ def _settings(**values: Any) -> UserSettings:
     return UserSettings(user_id=1, version=3, **values)
 
 
+def test_title_is_in_the_language_or_made_from_the_name() -> None:
+    entry = {"titles": {"en": "News of the club", "de": "Neues"}}
+    found = read_categories({"default": {"channels": ["push"]}, "categories": {"news": entry}})
+    news, default = found.categories["news"], found.categories["default"]
+    assert [news.title("news", language) for language in ("de", "fr")] == ["Neues", "News of the club"]
+    assert default.title("match_reminder", "en") == "Match reminder"
+    for titles in ("Neues", {"de": ""}, {"de": 1}, {True: "x"}):
+        with pytest.raises(CategoriesError):
+            read_categories({"default": {"channels": ["push"]}, "categories": {"news": {"titles": titles}}})
+
+
 @pytest.mark.usefixtures("_categories")
 @pytest.mark.kills(guard="preferences.opt_in")
 def test_only_a_rule_for_the_category_is_an_opt_in() -> None:

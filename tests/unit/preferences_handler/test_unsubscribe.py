@@ -47,7 +47,10 @@ class Links(PreferencesApi):
         )
         self.link = links.ways_out(SUBSCRIPTION).link or ""
         case = Unsubscribe(
-            links=links, preferences=self.use_case, limiter=RateLimiter(usage=self.usage, clock=self.clock)
+            links=links,
+            preferences=self.use_case,
+            limiter=RateLimiter(usage=self.usage, clock=self.clock),
+            sender="Reds & Blues",
         )
         monkeypatch.setattr(module, "unsubscribe", lambda: case)
 
@@ -92,10 +95,25 @@ def test_page_of_a_link_changes_nothing(links: Links) -> None:
     for _ in range(3):
         status, page, headers = links.request("GET")
         assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
-        assert "newsletter" in page
+        assert "Newsletter" in page
         assert '<form method="post">' in page
     assert links.records() == []
     assert links.reason("newsletter") is None
+
+
+def test_page_is_in_the_language_of_the_recipient(links: Links) -> None:
+    """It names the sender and the title of the category; a page without a known user has the browser's language."""
+    links.directory.put(ADA._replace(locale="de-AT"))
+    _, page, _ = links.request("GET")
+    assert '<html lang="de">' in page
+    assert "keine E-Mails der Kategorie <b>Newsletter</b>" in page
+    assert "E-Mails von Reds &amp; Blues" in page
+    assert "keine E-Mails der Kategorie <b>Newsletter</b> mehr" in links.post()[1]
+    german = {**FORM, "Accept-Language": ["de-DE,de;q=0.9"]}
+    assert "Dieser Link ist nicht gültig" in links.request("GET", "unsigned", multiValueHeaders=german)[1]
+    invalid = links.request("GET", "unsigned", multiValueHeaders={**FORM, "Accept-Language": ["fr"]})[1]
+    assert "This link is not valid" in invalid
+    assert "Reds" not in invalid
 
 
 def test_page_permits_no_script(links: Links) -> None:

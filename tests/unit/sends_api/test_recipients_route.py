@@ -126,6 +126,7 @@ def test_pages_continue_after_the_last_row() -> None:
 
 def test_recipients_are_filtered() -> None:
     assert [each["user_id"] for each in recipients(status=["suppressed"])["rows"]] == [2, 3]
+    assert [each["user_id"] for each in recipients(reason=["opted_out", "no_device"])["rows"]] == [2]
     assert recipients(channel=["email"])["rows"] == []
     assert status_of(recipients, status=["lost"]) == 400
     assert status_of(recipients, cursor=["no cursor"]) == 400

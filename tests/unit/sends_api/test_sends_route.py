@@ -84,6 +84,13 @@ def test_sends_of_the_callers_clubs_are_listed_latest_first() -> None:
     assert (body["truncated"], body["next_cursor"], body["watermark"]) == (False, None, "2026-11-21T12:00:00Z")
 
 
+def test_sends_are_searched_by_name_category_and_id() -> None:
+    named = InMemorySends(CLOCK)
+    named.put(Send(key=SendKey(1, "a"), source=Source.REST, reference="Open day", requested_at_ms=CLOCK.now_ms()))
+    for search, found in (("OPEN", ["a"]), ("new", ["c", "b", "a"]), ("b", ["b"]), ("derby", [])):
+        assert [row["send_id"] for row in answer(OWN, named, search=search)["rows"]] == found
+
+
 @pytest.mark.kills(guard="sends.unreadable_control_in_a_list")
 def test_control_that_cannot_be_read_hides_no_send() -> None:
     controls = register(SendControl(send=SendKey(1, "c"), fault="damaged"))

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { Totals } from "../api/types";
-import { Pace, reasons, segments, STALE_MS, unended } from "./totals";
+import type { SendRow, Totals } from "../api/types";
+import { Pace, reasons, rowSegments, segments, STALE_MS, unended } from "./totals";
 
 const NONE: Totals = {
   requested: 0, duplicates: 0, queued: 0, held: 0, scheduled: 0, cancelled: 0, expired: 0, sent: 0, delivered: 0,
@@ -74,4 +74,11 @@ test("a pause begins the measurement again", () => {
   pace.add(60_000, 100, 60_000);
   pace.add(61_000, 150, 61_000);
   expect(pace.rate(61_000)).toBe(50);
+});
+
+test("a listed send's bar has each requested notification, or none without counts", () => {
+  const row = { requested: 100, published: 40, suppressed: 20, failed: 3, cancelled: 5, in_flight: 30 } as SendRow;
+  const parts = Object.fromEntries(rowSegments(row).map((part) => [part.status, part.count]));
+  expect(parts).toEqual({ sent: 40, in_flight: 30, suppressed: 20, cancelled: 5, expired: 2, failed: 3 });
+  expect(rowSegments({ ...row, failed: null })).toEqual([]);
 });
