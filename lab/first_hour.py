@@ -54,7 +54,7 @@ def await_line(output: IO[str], wanted: re.Pattern[str]) -> Iterator[str]:
 
 @contextmanager
 def running(command: str, folder: Path) -> Iterator[IO[str]]:
-    """Run a command of the page in a folder, and yield its output; interrupt it at the end, as Ctrl-C does."""
+    """Run a command of the page in a folder, and yield its output; end it and its children afterwards."""
     kept = {name: value for name, value in os.environ.items() if name not in ("MASSCOMM_STATE", "VIRTUAL_ENV")}
     with subprocess.Popen(
         shlex.split(command),
@@ -72,7 +72,7 @@ def running(command: str, folder: Path) -> Iterator[IO[str]]:
             yield process.stdout
         finally:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGINT)
+                os.killpg(process.pid, signal.SIGTERM)
             process.stdout.read()  # The program ends when its output has been read.
 
 

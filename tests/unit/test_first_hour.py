@@ -23,12 +23,12 @@ def test_program_that_ends_early_fails_with_its_output() -> None:
 
 
 def test_each_part_is_timed_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`make` and `masscomm` print what the real ones print; the first runs until it is interrupted."""
+    """`make` and `masscomm` print what the real ones print; the first runs until it is ended."""
     (tmp_path / "README.md").write_text("    make run\n    .venv/bin/masscomm send --to 42\n")
     made, sent = tmp_path / "make", tmp_path / ".venv" / "bin" / "masscomm"
     sent.parent.mkdir(parents=True)
     made.write_text(
-        "#!/bin/sh\ntrap 'echo stopped > ended; exit 0' INT\n"
+        "#!/bin/sh\ntrap 'echo stopped > ended; exit 0' TERM\n"
         "echo 'setup 0.1 s'\necho Try first\necho http://127.0.0.1:8080/\nwhile :; do sleep 0.1; done\n"
     )
     sent.write_text("#!/bin/sh\necho 'after 0.4 s: push to user 42'\n")
