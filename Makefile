@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 # Every target starts many Python processes: without compiled modules each one compiles its own.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup browser run demo pictures test test-console check out/collected.txt faults nightly spark-next job-python faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
+.PHONY: help setup browser run demo pictures test test-console test-client check out/collected.txt faults nightly spark-next job-python faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can report missing prerequisites.
 PYTHON ?= python3
@@ -31,11 +31,14 @@ check: setup ## lint, format, types, layers, prose
 # One worker runs the tests with a whole stack and waits for servers half of its time; two processors can run two more.
 TEST_WORKERS ?= 3
 test: setup ## the checks and tests of each change, servers included; `make nightly` has the rest
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target check test-console out/collected.txt browser infra/cdk/node_modules/.package-lock.json
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target check test-console test-client out/collected.txt browser infra/cdk/node_modules/.package-lock.json
 	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder
 
 test-console: setup ## the unit tests of the web console
 	npm test --prefix web --silent
+
+test-client: setup ## the types and the cases of the TypeScript client
+	npm test --prefix sdk/typescript --silent
 
 # Collecting compiles the test modules. Otherwise each worker compiles all of them.
 out/collected.txt: setup
@@ -106,6 +109,7 @@ audit: sbom ## known vulnerabilities of pinned packages and jars; needs the advi
 	.devstack/supply-chain-venv/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off $(foreach list,$(wildcard requirements/*.txt),-r $(list))
 	npm audit --prefix infra/cdk --package-lock-only
 	npm audit --prefix web --package-lock-only
+	npm audit --prefix sdk/typescript --package-lock-only
 	.venv/bin/python -m infra.supply_chain.advisories out/sbom/jars.cdx.json out/sbom/connect.cdx.json
 
 sbom: setup .devstack/supply-chain-venv ## bills of materials (CycloneDX) of packages and jars, in out/sbom

@@ -34,10 +34,10 @@ SPARK_ARCHIVE = os.path.join(WORK, "spark-archive")
 LAUNCHERS = os.path.join(CLASSES, "launchers.jar")
 # The plug-in for MSK Connect: Debezium, and the configuration provider with which its workers read a secret.
 CONNECT_PLUGIN = os.path.join(WORK, "connect-plugin")
-# The web console, and the folder of its built files.
+# The web console, and the client in TypeScript.
 WEB = os.path.join(ROOT, "web")
-CONSOLE = os.path.join(WEB, "dist")
 DOCS = os.path.join(WEB, "dist-docs")
+TYPESCRIPT_CLIENT = os.path.join(ROOT, "sdk", "typescript")
 PYTHON = "3.13"
 JAVA_MAJOR = 17
 NODE_MAJOR = 20
@@ -462,21 +462,21 @@ def make_connect_plugin(steps: Steps, maven: str, java_home: str, check: "Callab
     return True
 
 
-def make_console(steps: Steps, npm: str) -> bool:
-    """Build the web console. Return whether anything had to be done."""
-    sources = [os.path.join(WEB, name) for name in sorted(os.listdir(WEB)) if os.path.isfile(os.path.join(WEB, name))]
+def make_npm_package(steps: Steps, npm: str, name: str, package: str) -> bool:
+    """Build the console or the TypeScript client into its folder dist. Return whether anything had to be done."""
+    sources = [path for entry in sorted(os.listdir(package)) if os.path.isfile(path := os.path.join(package, entry))]
     # schema.ts is generated from the API's description.
     sources += [
-        path for folder in ("src", "public") for path in files_of(WEB, folder) if not path.endswith("schema.ts")
+        path for folder in ("src", "public") for path in files_of(package, folder) if not path.endswith("schema.ts")
     ]
     stamp = digest(os.path.join(ROOT, "docs", "openapi", "masscomm.json"), *sources)
-    return build_of_web(steps, npm, "console", "build", CONSOLE, stamp)
+    return run_npm_script(steps, npm, name, package, "build", os.path.join(package, "dist"), stamp)
 
 
 def make_docs(steps: Steps, npm: str) -> bool:
     """Build the documentation's site. Return whether anything had to be done."""
     stamp = digest(os.path.join(WEB, "package-lock.json"), *files_of(WEB, "site"), *files_of(ROOT, "docs"))
-    return build_of_web(steps, npm, "docs", "docs", DOCS, stamp)
+    return run_npm_script(steps, npm, "docs", WEB, "docs", DOCS, stamp)
 
 
 def files_of(*folder: str) -> "list[str]":
@@ -488,20 +488,20 @@ def files_of(*folder: str) -> "list[str]":
     return found
 
 
-def build_of_web(steps: Steps, npm: str, name: str, script: str, built: str, stamp: str) -> bool:
-    """Run a script of web/package.json unless `built` is fresh, after its packages are installed. Return whether
+def run_npm_script(steps: Steps, npm: str, name: str, package: str, script: str, built: str, stamp: str) -> bool:
+    """Run a script of a package.json unless `built` is fresh, after its packages are installed. Return whether
     anything had to be done.
     """
     if fresh(built, stamp):
         return False
     steps.report(f"{name}: building")
-    lock = digest(os.path.join(WEB, "package-lock.json"))
-    modules = os.path.join(WEB, "node_modules")
+    lock = digest(os.path.join(package, "package-lock.json"))
+    modules = os.path.join(package, "node_modules")
     if not fresh(modules, lock):
-        install = [npm, "ci", "--prefix", WEB, "--no-audit", "--no-fund", "--loglevel=error"]
+        install = [npm, "ci", "--prefix", package, "--no-audit", "--no-fund", "--loglevel=error"]
         steps.run(name, install, dict(os.environ))
         write_stamp(modules, lock)
-    steps.run(name, [npm, "run", script, "--prefix", WEB], dict(os.environ))
+    steps.run(name, [npm, "run", script, "--prefix", package], dict(os.environ))
     write_stamp(built, stamp)
     return True
 
@@ -573,7 +573,11 @@ def main() -> int:
             ("jars", jars),
             ("environments", environments),
             # One after the other: both use the packages of web/.
-            ("web", lambda: any([make_console(steps, found["npm"]), make_docs(steps, found["npm"])])),
+            (
+                "web",
+                lambda: any([make_npm_package(steps, found["npm"], "console", WEB), make_docs(steps, found["npm"])]),
+            ),
+            ("client", lambda: make_npm_package(steps, found["npm"], "client", TYPESCRIPT_CLIENT)),
         ]
         if "--browser" in sys.argv:
             wanted_steps.append(("browser", lambda: make_browser(steps)))

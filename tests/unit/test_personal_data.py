@@ -46,7 +46,7 @@ def test_documented_stores_are_the_existing_ones() -> None:
 def test_each_row_has_data_purpose_period_and_erasure() -> None:
     assert len(rows()) > 30
     assert [row for row in rows() if len(row) != 5 or not all(row)] == []
-    linked = (ROOT / "docs" / "README.md").read_text()
+    linked = (ROOT / "docs" / "index.md").read_text()
     assert "(personal-data.md)" in linked
 
 

@@ -12,5 +12,6 @@ AsyncClient has the same methods as coroutines and asynchronous iterators. A req
 from .asynchronous import AsyncClient
 from .errors import ApiError
 from .synchronous import Client
+from .webhooks import WebhookError, verify_webhook
 
-__all__ = ["ApiError", "AsyncClient", "Client"]
+__all__ = ["ApiError", "AsyncClient", "Client", "WebhookError", "verify_webhook"]

@@ -25,7 +25,7 @@ def console(monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
         assert [each.url for each in opened.requests if not each.url.startswith((f"{url}/", "data:", "blob:"))] == []
 
 
-def test_documentation_is_searched_and_its_links_lead_to_sections(console: Console) -> None:
+def test_documentation_is_searched_and_links_to_sections(console: Console) -> None:
     page = console.page
     page.goto(f"{console.url}/docs")
     expect(page.get_by_role("heading", level=1)).to_contain_text("masscomm")

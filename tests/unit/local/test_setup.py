@@ -215,7 +215,8 @@ def test_no_lock_file_or_pom_names_a_registry() -> None:
     assert poms
     assert [lock.name for lock in locks if "://" in lock.read_text()] == []
     # npm's lock files also have addresses at which authors accept donations.
-    assert '"resolved"' not in (ROOT / "web" / "package-lock.json").read_text()
+    for package in ("web", "sdk/typescript"):
+        assert '"resolved"' not in (ROOT / package / "package-lock.json").read_text()
     named = [
         pom for pom in poms if any(tag in pom.read_text() for tag in ("<repository>", "<pluginRepository>", "<url>"))
     ]

@@ -40,7 +40,7 @@ def test_audit_covers_each_kind_of_package() -> None:
     recipe = MAKEFILE.partition("\naudit:")[2].partition("\n\n")[0]
     npm = {str(lock.parent.relative_to(ROOT)) for lock in ROOT.glob("*/package-lock.json")}
     npm |= {str(lock.parent.relative_to(ROOT)) for lock in ROOT.glob("*/*/package-lock.json")}
-    assert {"infra/cdk", "web"} <= npm
+    assert {"infra/cdk", "sdk/typescript", "web"} <= npm
     assert set(re.findall(r"npm audit --prefix (\S+)", recipe)) == npm
     bills = set(re.findall(r"-DoutputName=(\S+)", MAKEFILE))
     assert {f"{name}.json" for name in bills} == set(re.findall(r"out/sbom/(\S+)", recipe))

@@ -1,0 +1,19 @@
+/** Generates src/schema.ts from the OpenAPI document. Ids have the type Id: JavaScript's numbers would round large ones. */
+
+import { writeFileSync } from "node:fs";
+import openapiTS, { astToString } from "openapi-typescript";
+import ts from "typescript";
+
+const DOCUMENT = new URL("../../docs/openapi/masscomm.json", import.meta.url);
+const ID = ts.factory.createTypeReferenceNode("Id");
+const LARGEST_ID = 2 ** 63;
+
+const types = await openapiTS(DOCUMENT, {
+  defaultNonNullable: false,
+  inject: 'import type { Id } from "./json.js";\n',
+  transform(schema, { path }) {
+    const isId = schema.maximum === LARGEST_ID || /(user|club|device)_id$/.test(path ?? "");
+    return schema.type === "integer" && isId ? ID : undefined;
+  },
+});
+writeFileSync(new URL("src/schema.ts", import.meta.url), astToString(types));
