@@ -328,6 +328,17 @@ async def test_asynchronous_client_follows_a_send_of_the_stack(config: StackConf
 
 
 @pytest.mark.nightly
+def test_typescript_client_follows_a_send_of_the_stack(config: StackConfig) -> None:
+    """Runs after the demo. The script has pages of one send each."""
+    command = ["node", str(ROOT / "sdk/typescript/test/stack.js"), config.gateway_url, str(config.api_key_file), "42"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["terminal"] == result["requested"] > 0
+    assert (set(result["users"]), result["listed"], result["status"]) == ({"42"}, True, 404)
+
+
+@pytest.mark.nightly
 def test_each_documented_problem_is_caused_on_the_stack(config: StackConfig) -> None:
     """Runs after the demo, which disables devices. Problems that need a fault have tests of their own."""
     cause = Cause(config)

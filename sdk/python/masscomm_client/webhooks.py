@@ -40,6 +40,7 @@ def verify_webhook(
     if not id_ or not timestamp or not signature:
         raise WebhookError("a header of the webhook is missing")
     now_s = time.time() if now_s is None else now_s
+    # guard: client.webhook_time
     if not (timestamp.isascii() and timestamp.isdecimal()) or abs(now_s - int(timestamp)) > tolerance_s:
         raise WebhookError("the time of the webhook is too far from now")
     content = f"{id_}.{timestamp}.".encode() + body

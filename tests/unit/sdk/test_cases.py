@@ -115,6 +115,8 @@ def execute(script: Script, url: str, call: dict[str, Any], *, is_async: bool) -
         return list(found) if hasattr(found, "__next__") else found
 
 
+@pytest.mark.kills(guard="client.removed_before")
+@pytest.mark.kills(guard="client.unknown_send")
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("case", CASES["requests"], ids=lambda case: case["name"])
 def test_case_has_its_requests_pauses_and_result(case: dict[str, Any], *, is_async: bool) -> None:
@@ -160,6 +162,7 @@ def check_error(script: Script, url: str, case: dict[str, Any], *, is_async: boo
         assert str(error) == expected
 
 
+@pytest.mark.kills(guard="client.webhook_time")
 @pytest.mark.parametrize("case", CASES["webhooks"], ids=lambda case: case["name"])
 def test_webhook_is_verified_or_refused(case: dict[str, Any]) -> None:
     """A case has what differs from the first one."""

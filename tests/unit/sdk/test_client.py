@@ -171,57 +171,12 @@ def test_a_lost_answer_of_a_replay_is_repeated(call: Caller, chain: Chain) -> No
         assert [call("replay_dead_letter", letter["position"])] == lost
 
 
-def test_each_attempt_has_the_same_key(call: Caller) -> None:
-    script = Script(
-        call,
-        httpx.ConnectError("refused"),
-        httpx.Response(503, headers={"Retry-After": "2"}),
-        httpx.Response(409, headers={"Retry-After": "30"}),
-        httpx.Response(202, json={}),
-    )
-    call("send", **SEND)
-    assert len(script.requests) == 4
-    assert (len(script.keys), None in script.keys) == (1, False)
-    assert call.pauses[1:] == [2, 30]
-
-
-def test_given_key_is_sent(call: Caller) -> None:
-    script = Script(call, httpx.Response(202, json={}))
-    call("send", idempotency_key="order-4711", **SEND)
-    assert script.keys == {"order-4711"}
-
-
-@pytest.mark.parametrize("answer", [500, httpx.ReadTimeout("slow")])
-def test_last_attempt_raises_its_error(call: Caller, answer: Any) -> None:
-    script = Script(call, *[answer] * 4)
-    with pytest.raises((ApiError, httpx.ReadTimeout), match=r"slow|500: why"):
-        call("send", **SEND)
-    assert len(script.requests) == 4
-
-
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422])
 def test_final_status_is_not_repeated(call: Caller, status: int) -> None:
     script = Script(call, status)
     with pytest.raises(ApiError):
         call("cancel", "s")
     assert len(script.requests) == 1
-
-
-def test_conflict_of_a_send_without_a_time_is_final(call: Caller) -> None:
-    """Its send_id belongs to another send; a request in progress has Retry-After."""
-    script = Script(call, 409)
-    with pytest.raises(ApiError):
-        call("send", **SEND, send_id="evening-news")
-    assert len(script.requests) == 1
-
-
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_pause_of_hours_raises_at_once(call: Caller, status: int) -> None:
-    script = Script(call, httpx.Response(status, headers={"Retry-After": "7200"}, json={"detail": "tomorrow"}))
-    with pytest.raises(ApiError, match="tomorrow") as raised:
-        call("send", **SEND)
-    assert (raised.value.status, raised.value.retry_after_s) == (status, 7200)
-    assert (len(script.requests), call.pauses) == (1, [])
 
 
 @pytest.mark.parametrize(
@@ -241,31 +196,6 @@ def test_a_repeated_action_has_the_same_key(call: Caller, method: str, arguments
     assert (len(script.requests), len(script.keys), None in script.keys) == (2, 1, False)
 
 
-@pytest.mark.kills(guard="client.removed_before")
-@pytest.mark.parametrize("lost", [502, httpx.ReadTimeout("lost")])
-@pytest.mark.parametrize(
-    ("method", "body"),
-    [
-        ("delete_webhook", {"id": "x", "status": "deleted"}),
-        ("remove_suppression", {"id": "x", "status": "removed"}),
-        ("enable_device", {"device_id": "x", "status": "requested"}),
-    ],
-)
-def test_a_repeated_removal_finds_nothing(call: Caller, method: str, body: Any, lost: int | Exception) -> None:
-    """The first request is executed, and its response never arrives."""
-    Script(call, lost, 404)
-    assert call(method, "x") == body
-
-
-@pytest.mark.parametrize("before", [(), (429,), (httpx.ConnectError("refused"),)])
-def test_a_removal_of_an_unknown_thing_is_an_error(call: Caller, before: tuple[Any, ...]) -> None:
-    """No earlier attempt can have removed it."""
-    Script(call, *before, 404)
-    with pytest.raises(ApiError) as raised:
-        call("delete_webhook", "x")
-    assert raised.value.status == 404
-
-
 def test_a_lost_rotation_keeps_the_configured_secret(call: Caller, chain: Chain) -> None:
     del chain
     with rest_api.serving() as url:
@@ -274,47 +204,6 @@ def test_a_lost_rotation_keeps_the_configured_secret(call: Caller, chain: Chain)
         lost = losing(call, url)
         assert [call("rotate_webhook", created["endpoint"]["id"])] == lost
         assert lost[0]["secret"] != created["secret"]
-
-
-def test_rows_come_from_all_pages(call: Caller) -> None:
-    def page(rows: list[int], cursor: str | None) -> httpx.Response:
-        return httpx.Response(200, json={"rows": rows, "next_cursor": cursor})
-
-    script = Script(call, page([1, 2], "c"), 503, page([3], None))
-    assert call("sends", club_id=[1, 2], status=None) == [1, 2, 3]
-    assert [str(request.url.query, "ascii") for request in script.requests] == [
-        "club_id=1&club_id=2",
-        *["club_id=1&club_id=2&cursor=c"] * 2,
-    ]
-
-
-def test_send_is_followed_to_its_end(call: Caller) -> None:
-    def read(*, complete: bool) -> httpx.Response:
-        return httpx.Response(200, json={"complete": complete})
-
-    Script(call, 404, read(complete=False), read(complete=True))
-    assert [send["complete"] for send in call("follow", "s", poll_s=7)] == [False, True]
-    assert call.pauses == [7, 7]
-
-
-@pytest.mark.kills(guard="client.unknown_send")
-def test_following_an_unknown_send_ends_with_its_error(call: Caller) -> None:
-    Script(call, 404)
-    with pytest.raises(ApiError) as raised:
-        call("follow", "s", unknown_s=0)
-    assert raised.value.status == 404
-
-
-def test_following_ends_at_its_time_limit(call: Caller) -> None:
-    Script(call, 404)
-    with pytest.raises(TimeoutError, match="s has not ended"):
-        call("follow", "s", timeout_s=0)
-
-
-def test_names_in_a_path_are_quoted(call: Caller) -> None:
-    script = Script(call, httpx.Response(200, json={}))
-    call("get_send", "a/b?c")
-    assert script.requests[0].url.raw_path == b"/v1/sends/a%2Fb%3Fc"
 
 
 def test_types_and_synchronous_client_are_generated() -> None:
