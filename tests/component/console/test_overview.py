@@ -53,13 +53,13 @@ def test_viewer_sees_sends_and_counts_of_the_own_club(url: str) -> None:
         expect(page.get_by_role("link", name="Derby")).to_be_visible()
         expect(page.get_by_test_id("today-sent")).not_to_have_text(UNKNOWN)
         expect(page.get_by_role("heading", name="Needs attention")).to_have_count(0)
-        expect(page.get_by_label("Only club")).to_have_count(0)
+        expect(page.get_by_label("Only tenant")).to_have_count(0)
 
 
 def test_club_of_the_address_is_shown_alone(url: str) -> None:
     with open_console(url, "admin") as console:
         page = console.page
-        page.get_by_label("Only club").fill("2")
+        page.get_by_label("Only tenant").fill("2")
         page.wait_for_url("**/#/?club=2")
         expect(page.get_by_test_id("today-sent")).to_have_text("0")
         expect(page.get_by_role("link", name="Derby")).to_have_count(0)
