@@ -658,6 +658,7 @@ def local_minute(*, after: timedelta) -> datetime:
 def schedule(console: Console, text: str) -> str:
     """Compose a send to five users for three hours ahead. Returns its id."""
     page = console.page
+    page.goto(f"{console.url}/#/compose")
     page.get_by_label("Later").check()
     page.get_by_label("Time", exact=True).fill(f"{local_minute(after=timedelta(hours=3)):%Y-%m-%dT%H:%M}")
     assert page.get_by_label("Time zone", exact=True).input_value()
@@ -853,6 +854,7 @@ def test_console_interactions_are_measured_on_the_stack(
     with open_console(config.gateway_url, "admin") as console:
         page = console.page
         page.add_init_script(OBSERVE)
+        page.goto(f"{console.url}/#/compose")
         page.reload()
         page.get_by_label("Title").press_sequentially("Kick-off in one hour")
         page.get_by_label("User ids").press_sequentially("1-500")
@@ -891,7 +893,7 @@ def send_of_another_club(config: StackConfig) -> str:
 
 def test_console_shows_a_viewer_no_form_and_the_api_refuses(config: StackConfig) -> None:
     with open_console(config.gateway_url, "viewer") as console:
-        expect(console.page.get_by_role("heading", level=1, name="Sends")).to_be_visible(timeout=PATIENCE_MS)
+        expect(console.page.get_by_role("heading", level=1, name="Overview")).to_be_visible(timeout=PATIENCE_MS)
         expect(console.page.get_by_role("link", name="Compose")).to_have_count(0)
         body = {"type": "announcement", "club_id": 1, "to_users": [42], "data": {"title": "t", "body": "b"}}
         assert console.call("POST", "/v1/sends", body) == 403
