@@ -84,12 +84,16 @@ def test_pages_without_a_session_log_no_error(url: str) -> None:
     with open_console(url, None) as console:
         page = console.page
         page.locator("main").get_by_role("button").click()
+        # The console's own page has the same heading.
+        page.wait_for_url("**/-/sign-in/authorize?**")
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
         page.goto(f"{url}/-/api")
         expect(page.get_by_text("/v1/sends", exact=True).first).to_be_visible()
         page.goto(f"{url}/v1/unsubscribe/{token}")
         page.get_by_role("button").click()
-        expect(page.get_by_role("heading", name="Unsubscribed")).to_be_visible()
+        # User 42 reads German.
+        expect(page.get_by_role("heading", name="Abbestellt")).to_be_visible()
+        expect(page.get_by_text("Spielerinnerungen")).to_be_visible()
         page.goto(f"{url}/v1/unsubscribe/unsigned")
         expect(page.get_by_role("heading")).to_be_visible()
         assert console.errors == []
