@@ -19,6 +19,7 @@ pytestmark = pytest.mark.nightly
 def console(monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
     console_pictures.build(monkeypatch)
     with rest_api.serving(CONSOLE) as url, open_console(url, "admin") as opened:
+        opened.page.goto(f"{url}/#/compose")
         yield opened
 
 
