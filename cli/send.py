@@ -120,7 +120,7 @@ def send(
         messages = None
         if api.stack is not None and not as_json and 0 < len(users) <= SHOWN_RECIPIENTS:
             messages = _arriving(api.stack, users, send_id, requested_s, resources)
-        # The send exists, also while the metrics job has not counted it.
+        # The send exists, even while the metrics job has not counted it.
         follow(api, send_id, console, as_json=as_json, unknown_s=WAIT_S, messages=messages)
 
 

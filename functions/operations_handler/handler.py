@@ -152,7 +152,7 @@ def get_health(asked: rest.Request) -> Response:
 
 @api.get("/v1/overview")
 def get_overview(asked: rest.Request) -> Response:
-    """What is being sent, what happened today, and what needs attention."""
+    """Sends in progress, the counts of today, and open problems."""
     negotiated(asked.header("accept"), JSON)
     overview = bootstrap().overview
     return uncached(

@@ -121,7 +121,7 @@ class Unsubscribe:
             logger.warning("a dependency is down", error=str(error))
             texts, after = page.texts, {"Retry-After": "60"}
             return page.answer(HTTPStatus.SERVICE_UNAVAILABLE, texts.later_title, texts.later, headers=after)
-        # An unknown user has the same page as an invalid token, also in its language.
+        # An unknown user has the same page as an invalid token, in the same language.
         if found is None:
             return page.invalid()
         page = _Page(language_of(found.user.locale), self.sender)

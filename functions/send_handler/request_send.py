@@ -105,7 +105,7 @@ class RequestSend:
         return identity, begin_problem(send, identity.requested_at_ms, self.registration.sends)
 
     def find_part(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> FoundPart | None:
-        """Return what is registered under the id that the caller of a send chose; None if the service makes the id.
+        """Return the registered send and part of an id that the caller chose; None if the service makes the id.
         Nothing is stored: a request that is refused afterwards leaves the id free.
 
         Raises Problem with status 409 if the id belongs to another send, and Retry or Stop from the register.

@@ -319,7 +319,7 @@ def _critical(plan: Plan, *, recipients: int = 0) -> list[str]:
 
 
 def register() -> str:
-    """Return the table of what single sends by Kafka cost in the register of sends."""
+    """Return the table of the costs of single sends by Kafka in the register of sends."""
     item, most = register_item(), quota("dynamodb_new_table_writes")
     units = 2 * ceil(item / 1_024)  # A transaction writes each item twice.
     million = units * 1e6 * price("dynamodb_write_unit")

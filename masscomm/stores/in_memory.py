@@ -8,7 +8,7 @@ from typing import Any
 
 
 class InMemoryStore:
-    """A store whose calls fail as those of a server can: every public method, also while it yields its results.
+    """A store whose calls fail as those of a server can: every public method, even while it yields its results.
 
     Attributes:
         failing: An error that every call raises, or errors by the name of the method; None: calls succeed.

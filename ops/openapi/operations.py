@@ -341,7 +341,7 @@ OPERATIONS = {
     ),
     ("POST", "/v1/keys/{key_id}/revoke"): Operation(
         description=(
-            "The key ends now, also if a rotation is in progress. API Gateway may accept it for one more minute."
+            "The key ends now, even if a rotation is in progress. API Gateway may accept it for one more minute."
         ),
         response=keys.RevokedKeyBody,
         example={"id": KEY_ID, "expires_at": ONE},

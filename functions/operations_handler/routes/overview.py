@@ -1,4 +1,4 @@
-"""GET /v1/overview: what is being sent, what happened today, and what needs attention.
+"""GET /v1/overview: sends in progress, the counts of today, and open problems.
 
 club_id   only these clubs; without it, those of the caller
 hours     the hours that count as today, the present one included; by default those since midnight in UTC
@@ -73,7 +73,7 @@ class OverviewHealth(TypedDict):
 
 
 class OverviewBody(TypedDict):
-    """What is being sent, what happened today, and what needs attention."""
+    """Sends in progress, the counts of today, and open problems."""
 
     sends: list[ListedSend]
     """Those of the latest 100 sends that have not ended, then the latest others; at most 10."""

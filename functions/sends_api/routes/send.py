@@ -143,7 +143,7 @@ class SendBody(TypedDict):
     """Null while the users of an audience are sought, and if only counts know it and do not answer."""
     duplicates: int | None
     counts_known: bool
-    """False: the metrics database does not answer. All counts are null, and the status is what is known without."""
+    """False: the metrics database does not answer. All counts are null, and the status is that of the register."""
     channels: dict[str, Totals] | None
     totals: Totals | None
     conservation: Conservation | None

@@ -169,7 +169,7 @@ class OtherSend(Exception):
 
 
 class FoundPart(NamedTuple):
-    """What is registered under the id of a part."""
+    """The registered send and part of the id of a part; None: there is none."""
 
     send: Send | None
     part: Part | None

@@ -139,7 +139,7 @@ class AsyncClient:
         return await self._execute(Call("GET", "/v1/metrics", query))
 
     async def overview(self, **filters: Unpack[types.OverviewFilters]) -> types.OverviewBody:
-        """Return what is being sent, what happened today, and what needs attention."""
+        """Return sends in progress, the counts of today, and open problems."""
         return await self._execute(Call("GET", "/v1/overview", filters))
 
     async def health(self) -> types.HealthBody:

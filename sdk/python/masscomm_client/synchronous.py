@@ -132,7 +132,7 @@ class Client:
         return self._execute(Call("GET", "/v1/metrics", query))
 
     def overview(self, **filters: Unpack[types.OverviewFilters]) -> types.OverviewBody:
-        """Return what is being sent, what happened today, and what needs attention."""
+        """Return sends in progress, the counts of today, and open problems."""
         return self._execute(Call("GET", "/v1/overview", filters))
 
     def health(self) -> types.HealthBody:

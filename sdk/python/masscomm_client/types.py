@@ -738,7 +738,7 @@ class NotificationBody(TypedDict):
 
 
 class OverviewBody(TypedDict):
-    """What is being sent, what happened today, and what needs attention."""
+    """Sends in progress, the counts of today, and open problems."""
 
     sends: list[ListedSend]
     """Those of the latest 100 sends that have not ended, then the latest others; at most 10."""
@@ -1045,7 +1045,7 @@ class SendBody(TypedDict):
     """Null while the users of an audience are sought, and if only counts know it and do not answer."""
     duplicates: int | None
     counts_known: bool
-    """False: the metrics database does not answer. All counts are null, and the status is what is known without."""
+    """False: the metrics database does not answer. All counts are null, and the status is that of the register."""
     channels: dict[str, Totals] | None
     totals: Totals | None
     conservation: Conservation | None
@@ -1486,7 +1486,7 @@ class MetricsFilters(TypedDict):
 
 
 class OverviewFilters(TypedDict):
-    """What is being sent, what happened today, and what needs attention."""
+    """Sends in progress, the counts of today, and open problems."""
 
     club_id: NotRequired[int | list[int]]
     hours: NotRequired[int]
