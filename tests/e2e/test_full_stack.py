@@ -803,13 +803,14 @@ def test_console_foretells_a_send_and_explains_its_recipients(config: StackConfi
 def test_console_shows_each_page_without_serious_violations(config: StackConfig) -> None:
     """Runs after the demo, which has requested sends of club 1."""
     with open_console(config.gateway_url, "admin", dark=True) as console:
+        page = console.page
         for path, ready in (
-            ("#/compose", console.page.get_by_role("button", name="Review")),
-            ("#/sends", console.page.get_by_role("table")),
-            ("#/metrics", console.page.get_by_role("table")),
-            ("#/users/42", console.page.get_by_role("table")),
+            ("#/compose", page.get_by_role("button", name="Review")),
+            ("#/sends", page.get_by_role("region", name="Sends").get_by_role("table")),
+            ("#/metrics", page.get_by_test_id("total")),
+            ("#/users/42", page.get_by_test_id("settings")),
         ):
-            console.page.goto(f"{console.url}/{path}")
+            page.goto(f"{console.url}/{path}")
             expect(ready).to_be_visible(timeout=PATIENCE_MS)
             assert console.violations() == [], path
         assert console.errors == []
