@@ -17,6 +17,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import psutil
@@ -42,6 +43,7 @@ from local.devstack.state import RunState
 from masscomm.http.rest import JSON
 from masscomm_client import ApiError, AsyncClient, Client
 from masscomm_client.types import DeadLetterRow
+from tests.support.harness.agent import agent
 from tests.support.harness.client_calls import call_each_method, methods
 from tests.support.harness.console import OBSERVE, PATIENCE_MS, Console, open_console
 from tests.support.harness.problems import NOT_CAUSED, Cause, cause_problems, documented
@@ -336,6 +338,33 @@ def test_typescript_client_follows_a_send_of_the_stack(config: StackConfig) -> N
     result = json.loads(done.stdout)
     assert result["terminal"] == result["requested"] > 0
     assert (set(result["users"]), result["listed"], result["status"]) == ({"42"}, True, 404)
+
+
+@pytest.mark.nightly
+async def test_agent_explains_why_a_user_did_not_get_a_send(config: StackConfig) -> None:
+    """Runs after the demo. The key has an agent's scopes; the agent sends the message itself, so that it is audited."""
+    scopes = [f"--scope={each}" for each in ("read", "users:read", "send")]
+    key = json.loads(masscomm(config, "keys", "create", "--name", "agent", "--club", "1", *scopes, "--json"))
+    send = {"type": "match_reminder", "club_id": 1, "to_users": [42], "data": {"opponent": "Ada", "kick_off": "18:00"}}
+    async with AsyncClient(config.gateway_url, key=config.api_key) as api:
+        before = (await api.preferences(42))["categories"].get("match_reminder", True)
+        await api.set_preferences(42, categories={"match_reminder": False})
+        async with agent(config.gateway_url, "--allow-send", key=key["key"]) as asked:
+            foretold = await asked.ask("check_send", send=send)
+            assert {row["reason"] for each in foretold["channels"] for row in each["reasons"]} == {"opted_out"}
+            accepted = await asked.ask("send", send=send, idempotency_key=str(uuid4()))
+            async for _ in api.follow(accepted["send_id"]):
+                pass
+            (found, *_) = (await asked.ask("find_sends", type=["match_reminder"], search="mcp"))["rows"]
+            explained = await asked.ask("explain_user", send_id=found["send_id"], user_id=42)
+        await api.set_preferences(42, categories={"match_reminder": before})
+    assert found["send_id"] == accepted["send_id"]
+    assert {(each["status"], each["reason"]) for each in explained["notifications"]} == {("suppressed", "opted_out")}
+    assert {each["decided_by"]["rule"] for each in explained["notifications"]} == {"category:match_reminder"}
+    assert explained["problems"] == []
+    audited = masscomm(config, "audit", "--club", "1", "--json").splitlines()
+    requested = [each for each in map(json.loads, audited) if each["subject"] == accepted["send_id"]]
+    assert [(each["principal"], each["action"]) for each in requested] == [(key["id"], "send.requested")]
 
 
 @pytest.mark.nightly

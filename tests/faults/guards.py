@@ -1598,6 +1598,12 @@ MUTANTS = (
     Mutant("client.removed_before", "The client takes a 404 after its own removal for success.", Never()),
     Mutant("client.unknown_send", "Following an unknown send ends.", Returns("error.status == httpx.codes.NOT_FOUND")),
     Mutant("client.webhook_time", "The client refuses a webhook that was signed long ago.", Never()),
+    Mutant("mcp.max_recipients", "A server for agents sends to a limited number of recipients.", Never()),
+    Mutant(
+        "mcp.send_only_if_allowed",
+        "A server for agents sends only if it is told to.",
+        Becomes("(tools.send,)"),
+    ),
     Mutant("webhooks.random_order", "No endpoint is the last one in every sweep.", Removed()),
     Mutant(
         "webhooks.changed_again",

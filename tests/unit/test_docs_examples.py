@@ -9,6 +9,7 @@ import json
 import pydoc
 import re
 import shlex
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from itertools import islice, pairwise
@@ -63,6 +64,7 @@ from masscomm.rendering.templates import by_locale, choose, context_of, fields_o
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.metrics.port import ChannelTotals, SendTotals
 from masscomm.stores.sends.in_memory import InMemorySends
+from masscomm_client.mcp import VARIABLES
 from tests.support import prose
 from tests.support.harness.send_api import SendApi
 from tests.support.servers.registry_server import ConfluentRegistry, serving
@@ -201,6 +203,13 @@ def check_preferences(content: str) -> None:
     assert len(wishes_in(content)) == 4
 
 
+def check_agent(content: str) -> None:
+    """Check the command and the variables of an agent's configuration."""
+    scripts = tomllib.loads((ROOT / "sdk" / "python" / "pyproject.toml").read_text())["project"]["scripts"]
+    (server,) = json.loads(content)["mcpServers"].values()
+    assert (server["command"] in scripts, set(server["env"])) == (True, set(VARIABLES))
+
+
 KINDS: Mapping[str, Callable[[str, SendApi], None]] = {
     "POST /v1/sends": check_request,
     "SendRequested": check_send_record,
@@ -219,6 +228,7 @@ KINDS: Mapping[str, Callable[[str, SendApi], None]] = {
     "totals": lambda *_: None,
     # test_message_of_the_readme_is_the_first_commands compares it.
     "inbox": lambda *_: None,
+    "agent": lambda content, _: check_agent(content),
     "categories": check_category,
     # test_categories_of_the_page_have_their_results reads it.
     "categories.yaml": lambda *_: None,

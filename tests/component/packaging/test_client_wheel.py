@@ -1,4 +1,4 @@
-"""The wheel of the Python client brings httpx, its requirements, and nothing else."""
+"""The wheel of the Python client brings httpx, its requirements, and nothing else; the extra `mcp` brings a server."""
 
 import shutil
 import subprocess
@@ -43,3 +43,9 @@ def test_the_wheel_of_the_client_brings_httpx_only(tmp_path: Path) -> None:
     assert {canonicalize_name(name) for name in printed.stdout.split()} == {"masscomm-client"} | required("httpx")
     types = subprocess.run([python, "-I", "-c", "import masscomm_client.types"], check=False, cwd=tmp_path)
     assert types.returncode == 0
+    command = environment / "bin" / "masscomm-mcp"
+    variables = {"MASSCOMM_API_URL": "http://127.0.0.1:1", "MASSCOMM_API_KEY": "mc_test"}
+    refused = subprocess.run([command], check=False, capture_output=True, text=True, env=variables)
+    assert (refused.returncode, 'pip install "masscomm-client[mcp]"' in refused.stderr) == (2, True)
+    subprocess.run([UV, "pip", "install", "--quiet", "--python", python, "-c", LOCK, f"{wheel}[mcp]"], check=True)
+    subprocess.run([command], check=True, stdin=subprocess.DEVNULL, env=variables)
