@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 # Every target starts many Python processes: without compiled modules each one compiles its own.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup browser run demo pictures test test-console test-client check out/collected.txt faults nightly spark-next job-python faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
+.PHONY: help setup browser run demo pictures test test-console test-client test-java check out/collected.txt faults nightly spark-next job-python faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can report missing prerequisites.
 PYTHON ?= python3
@@ -31,7 +31,7 @@ check: setup ## lint, format, types, layers, prose
 # One worker runs the tests with a whole stack and waits for servers half of its time; two processors can run two more.
 TEST_WORKERS ?= 3
 test: setup ## the checks and tests of each change, servers included; `make nightly` has the rest
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target check test-console test-client out/collected.txt browser infra/cdk/node_modules/.package-lock.json
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target check test-console test-client test-java out/collected.txt browser infra/cdk/node_modules/.package-lock.json
 	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder
 
 test-console: setup ## the unit tests of the web console
@@ -39,6 +39,9 @@ test-console: setup ## the unit tests of the web console
 
 test-client: setup ## the types and the cases of the TypeScript client
 	npm test --prefix sdk/typescript --silent
+
+test-java: setup ## the cases of the Java client
+	$(MVN) -f sdk/java/pom.xml test
 
 # Collecting compiles the test modules. Otherwise each worker compiles all of them.
 out/collected.txt: setup
@@ -58,6 +61,7 @@ nightly: setup ## all fault cells, 20,000 hostile records a topic, further varia
 	.venv/bin/python -m pytest tests/unit/rendering/test_step_times.py tests/unit/test_route_costs.py tests/unit/device_registrar/test_interleavings.py --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/e2e tests/component/console tests/component/packaging tests/component/prometheus tests/component/webhooks --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/component/spark_metrics --nightly -v --tb=short
+	$(MVN) -f sdk/java/pom.xml package -DskipTests
 	$(MAKE) spark-next
 	$(MAKE) job-python
 	$(MAKE) faults
@@ -110,16 +114,17 @@ audit: sbom ## known vulnerabilities of pinned packages and jars; needs the advi
 	npm audit --prefix infra/cdk --package-lock-only
 	npm audit --prefix web --package-lock-only
 	npm audit --prefix sdk/typescript --package-lock-only
-	.venv/bin/python -m infra.supply_chain.advisories out/sbom/jars.cdx.json out/sbom/connect.cdx.json
+	.venv/bin/python -m infra.supply_chain.advisories out/sbom/jars.cdx.json out/sbom/connect.cdx.json out/sbom/java_client.cdx.json
 
 sbom: setup .devstack/supply-chain-venv ## bills of materials (CycloneDX) of packages and jars, in out/sbom
 	@mkdir -p out/sbom
 	.devstack/supply-chain-venv/bin/cyclonedx-py environment --output-reproducible --short-PURLs -o out/sbom/python.cdx.json .venv/bin/python
 	$(MVN) -f local/devstack/jars/pom.xml org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeAggregateBom -DoutputDirectory=$(CURDIR)/out/sbom -DoutputName=jars.cdx -DoutputFormat=json
 	$(MVN) -f infra/connect/pom.xml org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeBom -DoutputDirectory=$(CURDIR)/out/sbom -DoutputName=connect.cdx -DoutputFormat=json
+	$(MVN) -f sdk/java/pom.xml org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeBom -DoutputDirectory=$(CURDIR)/out/sbom -DoutputName=java_client.cdx -DoutputFormat=json
 
 licences: sbom ## the licence of every package and jar, in out/sbom/licences.tsv; fails if one is missing or refused
-	.venv/bin/python -m infra.supply_chain.licences out/sbom/python.cdx.json out/sbom/jars.cdx.json out/sbom/connect.cdx.json > out/sbom/licences.tsv
+	.venv/bin/python -m infra.supply_chain.licences out/sbom/python.cdx.json out/sbom/jars.cdx.json out/sbom/connect.cdx.json out/sbom/java_client.cdx.json > out/sbom/licences.tsv
 
 .devstack/supply-chain-venv: requirements/supply-chain.txt
 	.venv/bin/python -m venv --clear $@

@@ -34,10 +34,11 @@ SPARK_ARCHIVE = os.path.join(WORK, "spark-archive")
 LAUNCHERS = os.path.join(CLASSES, "launchers.jar")
 # The plug-in for MSK Connect: Debezium, and the configuration provider with which its workers read a secret.
 CONNECT_PLUGIN = os.path.join(WORK, "connect-plugin")
-# The web console, and the client in TypeScript.
+# The web console, and the clients in TypeScript and Java.
 WEB = os.path.join(ROOT, "web")
 DOCS = os.path.join(WEB, "dist-docs")
 TYPESCRIPT_CLIENT = os.path.join(ROOT, "sdk", "typescript")
+JAVA_CLIENT = os.path.join(ROOT, "sdk", "java")
 PYTHON = "3.13"
 JAVA_MAJOR = 17
 NODE_MAJOR = 20
@@ -45,6 +46,7 @@ MAVEN_OPTIONS = ("-B", "-ntp")
 # The SHA-256 of every jar, as `sha256sum` prints it: the module and the name of each file that Maven fetches.
 JAR_LOCK = os.path.join(ROOT, "local", "devstack", "jars", "SHA256SUMS")
 CONNECT_MODULE = "connect"
+JAVA_CLIENT_MODULE = "java_client"
 # What the parts of a first setup take in the project's folder, in bytes; caches of uv, npm and Maven are elsewhere.
 DISK_BYTES = 3_000_000_000
 # After this time, and again after each such time, a line says that a command is still running, and how much the
@@ -462,6 +464,24 @@ def make_connect_plugin(steps: Steps, maven: str, java_home: str, check: "Callab
     return True
 
 
+def make_java_client(steps: Steps, maven: str, java_home: str, check: "Callable[[dict[str, str]], None]") -> bool:
+    """Compile the Java client to its folder target/classes, with its libraries in target/lib. Return whether anything
+    had to be done. `check` gets the SHA-256 of the libraries.
+    """
+    pom, target = os.path.join(JAVA_CLIENT, "pom.xml"), os.path.join(JAVA_CLIENT, "target")
+    stamp = digest(JAR_LOCK, pom, *files_of(JAVA_CLIENT, "src", "main"))
+    if fresh(target, stamp):
+        return False
+    steps.report("java client: compiling")
+    shutil.rmtree(target, ignore_errors=True)
+    fetch_jars(steps, "java-client", maven, java_home, pom)
+    check(sums_of(os.path.join(target, "lib"), JAVA_CLIENT_MODULE))
+    command = [maven, *MAVEN_OPTIONS, "--strict-checksums", "-f", pom, "compile"]
+    steps.run("java-client", command, {**os.environ, "JAVA_HOME": java_home})
+    write_stamp(target, stamp)
+    return True
+
+
 def make_npm_package(steps: Steps, npm: str, name: str, package: str) -> bool:
     """Build the console or the TypeScript client into its folder dist. Return whether anything had to be done."""
     sources = [path for entry in sorted(os.listdir(package)) if os.path.isfile(path := os.path.join(package, entry))]
@@ -543,11 +563,14 @@ def main() -> int:
             check = check_jars
             if "--lock-jars" in sys.argv:
                 check = lock_jars
-                for folder in (JARS, CONNECT_PLUGIN):
+                for folder in (JARS, CONNECT_PLUGIN, os.path.join(JAVA_CLIENT, "target")):
                     shutil.rmtree(folder, ignore_errors=True)
             fetched = make_jars(steps, found["mvn"], found["java_home"], check)
             made = compile_launchers(steps, found["java_home"])
-            return make_connect_plugin(steps, found["mvn"], found["java_home"], check) or made or fetched
+            # One after the other: Maven's repository is not made for several processes.
+            plugin = make_connect_plugin(steps, found["mvn"], found["java_home"], check)
+            client = make_java_client(steps, found["mvn"], found["java_home"], check)
+            return client or plugin or made or fetched
 
         def environments() -> bool:
             locks = os.path.join(ROOT, "requirements")

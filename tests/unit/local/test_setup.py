@@ -210,7 +210,7 @@ def test_a_mirror_given_to_pip_is_given_to_uv(tmp_path: Path, monkeypatch: pytes
 def test_no_lock_file_or_pom_names_a_registry() -> None:
     """Installation from a mirror fails if a lock file contains a registry's address."""
     locks = [*sorted((ROOT / "requirements").glob("*.txt")), ROOT / "infra" / "cdk" / "package-lock.json"]
-    poms = sorted((ROOT / "local" / "devstack" / "jars").rglob("pom.xml"))
+    poms = [*sorted((ROOT / "local" / "devstack" / "jars").rglob("pom.xml")), ROOT / "sdk" / "java" / "pom.xml"]
     assert locks
     assert poms
     assert [lock.name for lock in locks if "://" in lock.read_text()] == []
@@ -264,7 +264,8 @@ def test_locking_a_module_keeps_the_lock_of_others(monkeypatch: pytest.MonkeyPat
 
 def test_lock_has_every_module_of_jars() -> None:
     modules = {pom.parent.name for pom in (ROOT / "local" / "devstack" / "jars").glob("*/pom.xml")} | {
-        setup.CONNECT_MODULE
+        setup.CONNECT_MODULE,
+        setup.JAVA_CLIENT_MODULE,
     }
     locked = setup.read_jar_lock()
     assert {path.split("/")[0] for path in locked} == modules

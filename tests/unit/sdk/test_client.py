@@ -16,10 +16,12 @@ import masscomm_client
 from local.devstack.config import ROOT
 from masscomm_client import ApiError, AsyncClient, Client
 from masscomm_client.calls import KEY
+from ops.openapi import java_client
 from ops.openapi.client_types import client_types
 from ops.openapi.synchronous_client import synchronous_client
 from tests.support.harness import rest_api
 from tests.support.harness.chain import Chain
+from tests.support.harness.client_calls import methods
 
 FOLDER = Path(masscomm_client.__file__).parent
 SEND = {"type": "news", "club_id": 1, "to_users": [42, 42]}
@@ -212,6 +214,12 @@ def test_types_and_synchronous_client_are_generated() -> None:
     )
     command = "python -m ops.openapi.synchronous_client > sdk/python/masscomm_client/synchronous.py"
     assert (FOLDER / "synchronous.py").read_text() == synchronous_client(), command
+
+
+def test_java_client_is_generated_with_the_same_methods() -> None:
+    for name, text in java_client.java_client().items():
+        assert (java_client.FOLDER / name).read_text() == text, "python -m ops.openapi.java_client"
+    assert {*java_client.METHODS.values(), "follow"} == methods(Client)
 
 
 def test_package_needs_httpx_only() -> None:

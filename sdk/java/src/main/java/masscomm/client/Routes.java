@@ -1,0 +1,616 @@
+package masscomm.client;
+
+import java.util.List;
+import java.util.Map;
+import java.util.function.Function;
+import masscomm.client.Types.*;
+
+/** The routes of the API. Generated: {@code python -m ops.openapi.java_client}. */
+abstract class Routes {
+    Routes() {}
+
+    /** Return the response to a request, which is repeated where that is safe. */
+    abstract <T> T execute(Call call, Function<Map<String, Object>, T> type);
+
+    /** Return the rows of a list, from all pages. */
+    abstract <T> Results<T> rows(String path, Body filters, Function<Map<String, Object>, T> type);
+
+    /**
+     * Remove a suppression by its id, so that the address gets e-mail again.
+     *
+     * @param suppression the member {@code suppression} of the path or the body
+     * @return the body of the response
+     */
+    public RemovedSuppressionBody removeSuppression(String suppression) {
+        return execute(new Call("DELETE", Call.path("suppressions", suppression)).removing(Map.of("id", suppression, "status", "removed")), RemovedSuppressionBody::new);
+    }
+
+    /**
+     * Delete a webhook endpoint.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @return the body of the response
+     */
+    public DeletedWebhookBody deleteWebhook(String endpointId) {
+        return execute(new Call("DELETE", Call.path("webhooks", endpointId)).removing(Map.of("id", endpointId, "status", "deleted")), DeletedWebhookBody::new);
+    }
+
+    /**
+     * Return a dead letter with its record.
+     *
+     * @param position the member {@code position} of the path or the body
+     * @return the body of the response
+     */
+    public DeadLetterBody deadLetter(String position) {
+        return execute(new Call("GET", Call.path("dead-letters", position)), DeadLetterBody::new);
+    }
+
+    /**
+     * Return the records that could not be processed, the latest first, from all pages.
+     *
+     * @return the body of the response
+     */
+    public Results<DeadLetterRow> deadLetters() {
+        return deadLetters(new DeadLettersFilters());
+    }
+
+    /**
+     * Return the records that could not be processed, the latest first, from all pages.
+     *
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public Results<DeadLetterRow> deadLetters(DeadLettersFilters filters) {
+        return rows(Call.path("dead-letters"), filters, DeadLetterRow::new);
+    }
+
+    /**
+     * Return the numbers of disabled devices by club and reason.
+     *
+     * @return the body of the response
+     */
+    public DisabledCountsBody deviceCounts() {
+        return deviceCounts(new DeviceCountsFilters());
+    }
+
+    /**
+     * Return the numbers of disabled devices by club and reason.
+     *
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public DisabledCountsBody deviceCounts(DeviceCountsFilters filters) {
+        return execute(new Call("GET", Call.query(Call.path("devices", "counts"), filters.members())), DisabledCountsBody::new);
+    }
+
+    /**
+     * Return the devices to which nothing is pushed, those disabled last first, from all pages.
+     *
+     * @return the body of the response
+     */
+    public Results<DisabledDeviceRow> devices() {
+        return devices(new DevicesFilters());
+    }
+
+    /**
+     * Return the devices to which nothing is pushed, those disabled last first, from all pages.
+     *
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public Results<DisabledDeviceRow> devices(DevicesFilters filters) {
+        return rows(Call.path("devices"), filters, DisabledDeviceRow::new);
+    }
+
+    /**
+     * Return the lag of each function, the staleness of the directory and the number of open dead letters.
+     *
+     * @return the body of the response
+     */
+    public HealthBody health() {
+        return execute(new Call("GET", Call.path("health")), HealthBody::new);
+    }
+
+    /**
+     * Return one page of counts by bucket.
+     *
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public MetricsBody metrics(MetricsFilters filters) {
+        return execute(new Call("GET", Call.query(Call.path("metrics"), filters.members())), MetricsBody::new);
+    }
+
+    /**
+     * Return the timeline of a notification; a row of {@code recipients} has its name.
+     *
+     * @param notification the member {@code notification} of the path or the body
+     * @return the body of the response
+     */
+    public NotificationBody notification(String notification) {
+        return execute(new Call("GET", Call.path("notifications", notification)), NotificationBody::new);
+    }
+
+    /**
+     * Return sends in progress, the counts of today, and open problems.
+     *
+     * @return the body of the response
+     */
+    public OverviewBody overview() {
+        return overview(new OverviewFilters());
+    }
+
+    /**
+     * Return sends in progress, the counts of today, and open problems.
+     *
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public OverviewBody overview(OverviewFilters filters) {
+        return execute(new Call("GET", Call.query(Call.path("overview"), filters.members())), OverviewBody::new);
+    }
+
+    /**
+     * Return a user's preferences, as they apply now.
+     *
+     * @param userId the member {@code user_id} of the path or the body
+     * @return the body of the response
+     */
+    public PreferencesBody preferences(long userId) {
+        return execute(new Call("GET", Call.path("users", userId, "preferences")), PreferencesBody::new);
+    }
+
+    /**
+     * Return the notifications of a send with their statuses, from all pages. It needs the log of recipients.
+     *
+     * @param sendId the member {@code send_id} of the path or the body
+     * @return the body of the response
+     */
+    public Results<RecipientBody> recipients(String sendId) {
+        return recipients(sendId, new RecipientsFilters());
+    }
+
+    /**
+     * Return the notifications of a send with their statuses, from all pages. It needs the log of recipients.
+     *
+     * @param sendId the member {@code send_id} of the path or the body
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public Results<RecipientBody> recipients(String sendId, RecipientsFilters filters) {
+        return rows(Call.path("sends", sendId, "recipients"), filters, RecipientBody::new);
+    }
+
+    /**
+     * Return a send with its notifications by status. A send by Kafka is a 404 until it is counted.
+     *
+     * @param sendId the member {@code send_id} of the path or the body
+     * @return the body of the response
+     */
+    public SendBody getSend(String sendId) {
+        return execute(new Call("GET", Call.path("sends", sendId)), SendBody::new);
+    }
+
+    /**
+     * Return the sends of the caller's clubs, the latest first, from all pages.
+     *
+     * @return the body of the response
+     */
+    public Results<ListedSend> sends() {
+        return sends(new SendsFilters());
+    }
+
+    /**
+     * Return the sends of the caller's clubs, the latest first, from all pages.
+     *
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public Results<ListedSend> sends(SendsFilters filters) {
+        return rows(Call.path("sends"), filters, ListedSend::new);
+    }
+
+    /**
+     * Return the addresses to which no e-mail is sent, the latest first, from all pages.
+     *
+     * @return the body of the response
+     */
+    public Results<SuppressionRow> suppressions() {
+        return suppressions(new SuppressionsFilters());
+    }
+
+    /**
+     * Return the addresses to which no e-mail is sent, the latest first, from all pages.
+     *
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public Results<SuppressionRow> suppressions(SuppressionsFilters filters) {
+        return rows(Call.path("suppressions"), filters, SuppressionRow::new);
+    }
+
+    /**
+     * Return the templates of the caller's clubs and those for every club, from all pages.
+     *
+     * @return the body of the response
+     */
+    public Results<TemplateBody> templates() {
+        return templates(new TemplatesFilters());
+    }
+
+    /**
+     * Return the templates of the caller's clubs and those for every club, from all pages.
+     *
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public Results<TemplateBody> templates(TemplatesFilters filters) {
+        return rows(Call.path("templates"), filters, TemplateBody::new);
+    }
+
+    /**
+     * Return a user with the devices, as the directory has them.
+     *
+     * @param userId the member {@code user_id} of the path or the body
+     * @return the body of the response
+     */
+    public UserBody user(long userId) {
+        return execute(new Call("GET", Call.path("users", userId)), UserBody::new);
+    }
+
+    /**
+     * Return a user's notifications, the latest first, from all pages.
+     *
+     * @param userId the member {@code user_id} of the path or the body
+     * @return the body of the response
+     */
+    public Results<UserNotification> userNotifications(long userId) {
+        return userNotifications(userId, new UserNotificationsFilters());
+    }
+
+    /**
+     * Return a user's notifications, the latest first, from all pages.
+     *
+     * @param userId the member {@code user_id} of the path or the body
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public Results<UserNotification> userNotifications(long userId, UserNotificationsFilters filters) {
+        return rows(Call.path("users", userId, "notifications"), filters, UserNotification::new);
+    }
+
+    /**
+     * Return a webhook endpoint.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @return the body of the response
+     */
+    public WebhookBody webhook(String endpointId) {
+        return execute(new Call("GET", Call.path("webhooks", endpointId)), WebhookBody::new);
+    }
+
+    /**
+     * Return the deliveries of a webhook endpoint, the latest first, from all pages.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @return the body of the response
+     */
+    public Results<DeliveryBody> webhookDeliveries(String endpointId) {
+        return webhookDeliveries(endpointId, new WebhookDeliveriesFilters());
+    }
+
+    /**
+     * Return the deliveries of a webhook endpoint, the latest first, from all pages.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public Results<DeliveryBody> webhookDeliveries(String endpointId, WebhookDeliveriesFilters filters) {
+        return rows(Call.path("webhooks", endpointId, "deliveries"), filters, DeliveryBody::new);
+    }
+
+    /**
+     * Return the webhook endpoints of the caller's clubs. An operator, who sees every club, names them.
+     *
+     * @return the body of the response
+     */
+    public Results<WebhookBody> webhooks() {
+        return webhooks(new WebhooksFilters());
+    }
+
+    /**
+     * Return the webhook endpoints of the caller's clubs. An operator, who sees every club, names them.
+     *
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public Results<WebhookBody> webhooks(WebhooksFilters filters) {
+        return rows(Call.path("webhooks"), filters, WebhookBody::new);
+    }
+
+    /**
+     * Move a scheduled send to another time, such as 2026-11-24T18:00:00+01:00.
+     *
+     * @param sendId the member {@code send_id} of the path or the body
+     * @param sendAt the member {@code send_at} of the path or the body
+     * @return the body of the response
+     */
+    public RescheduleBody reschedule(String sendId, String sendAt) {
+        return execute(new Call("PATCH", Call.path("sends", sendId)).with(new RescheduleRequest().sendAt(sendAt).members()), RescheduleBody::new);
+    }
+
+    /**
+     * Change, disable or enable a webhook endpoint.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @param body the body of the request
+     * @return the body of the response
+     */
+    public WebhookBody changeWebhook(String endpointId, ChangeWebhookRequest body) {
+        return execute(new Call("PATCH", Call.path("webhooks", endpointId)).with(body.members()), WebhookBody::new);
+    }
+
+    /**
+     * Request up to 1,000 small sends, with a result for each.
+     *
+     * @param sends the member {@code sends} of the path or the body
+     * @return the body of the response
+     */
+    public BatchBody sendBatch(List<SmallSend> sends) {
+        return sendBatch(sends, null);
+    }
+
+    /**
+     * Request up to 1,000 small sends, with a result for each.
+     *
+     * @param sends the member {@code sends} of the path or the body
+     * @param idempotencyKey the same for each repetition of the request; null: one is made for the attempts of
+     * this call
+     * @return the body of the response
+     */
+    public BatchBody sendBatch(List<SmallSend> sends, String idempotencyKey) {
+        return execute(new Call("POST", Call.path("sends", "batch")).with(new BatchRequest().sends(sends).members()).once(idempotencyKey), BatchBody::new);
+    }
+
+    /**
+     * Cancel the notifications of a send that are not published yet.
+     *
+     * @param sendId the member {@code send_id} of the path or the body
+     * @return the body of the response
+     */
+    public CancelBody cancel(String sendId) {
+        return execute(new Call("POST", Call.path("sends", sendId, "cancel")), CancelBody::new);
+    }
+
+    /**
+     * Return the number of users in an audience, and by channel those that it can reach.
+     *
+     * @param body the body of the request
+     * @return the body of the response
+     */
+    public CountBody countAudience(CountRequest body) {
+        return execute(new Call("POST", Call.path("audiences", "count")).with(body.members()), CountBody::new);
+    }
+
+    /**
+     * Let a disabled device's token be registered again.
+     *
+     * @param deviceId the member {@code device_id} of the path or the body
+     * @return the body of the response
+     */
+    public EnabledDeviceBody enableDevice(long deviceId) {
+        return execute(new Call("POST", Call.path("devices", deviceId, "enable")).removing(Map.of("device_id", deviceId, "status", "requested")), EnabledDeviceBody::new);
+    }
+
+    /**
+     * Close a dead letter without a replay.
+     *
+     * @param position the member {@code position} of the path or the body
+     * @param reason the member {@code reason} of the path or the body
+     * @return the body of the response
+     */
+    public DiscardedBody discardDeadLetter(String position, String reason) {
+        return discardDeadLetter(position, reason, null);
+    }
+
+    /**
+     * Close a dead letter without a replay.
+     *
+     * @param position the member {@code position} of the path or the body
+     * @param reason the member {@code reason} of the path or the body
+     * @param idempotencyKey the same for each repetition of the request; null: one is made for the attempts of
+     * this call
+     * @return the body of the response
+     */
+    public DiscardedBody discardDeadLetter(String position, String reason, String idempotencyKey) {
+        return execute(new Call("POST", Call.path("dead-letters", position, "discard")).with(new DiscardRequest().reason(reason).members()).once(idempotencyKey), DiscardedBody::new);
+    }
+
+    /**
+     * Return what would become of a send, by channel and reason, with samples of its messages.
+     *
+     * @param body the body of the request
+     * @return the body of the response
+     */
+    public DryRunBody dryRun(SendRequest body) {
+        return execute(new Call("POST", Call.path("dry-runs")).with(body.members()), DryRunBody::new);
+    }
+
+    /**
+     * Hold the notifications of a send that are not published yet, until it is resumed or cancelled.
+     *
+     * @param sendId the member {@code send_id} of the path or the body
+     * @return the body of the response
+     */
+    public PauseBody pause(String sendId) {
+        return execute(new Call("POST", Call.path("sends", sendId, "pause")), PauseBody::new);
+    }
+
+    /**
+     * Render messages without sending them, for a user or for given values.
+     *
+     * @param body the body of the request
+     * @return the body of the response
+     */
+    public PreviewBody preview(PreviewRequest body) {
+        return execute(new Call("POST", Call.path("previews")).with(body.members()), PreviewBody::new);
+    }
+
+    /**
+     * Produce a dead letter to its source topic, once. A letter that was replayed before is a 409.
+     *
+     * @param position the member {@code position} of the path or the body
+     * @return the body of the response
+     */
+    public ReplayedBody replayDeadLetter(String position) {
+        return replayDeadLetter(position, null);
+    }
+
+    /**
+     * Produce a dead letter to its source topic, once. A letter that was replayed before is a 409.
+     *
+     * @param position the member {@code position} of the path or the body
+     * @param idempotencyKey the same for each repetition of the request; null: one is made for the attempts of
+     * this call
+     * @return the body of the response
+     */
+    public ReplayedBody replayDeadLetter(String position, String idempotencyKey) {
+        return execute(new Call("POST", Call.path("dead-letters", position, "replay")).once(idempotencyKey), ReplayedBody::new);
+    }
+
+    /**
+     * Continue a paused send.
+     *
+     * @param sendId the member {@code send_id} of the path or the body
+     * @return the body of the response
+     */
+    public ResumeBody resume(String sendId) {
+        return execute(new Call("POST", Call.path("sends", sendId, "resume")), ResumeBody::new);
+    }
+
+    /**
+     * Request a send. Without a key, one is made for the attempts of this call.
+     *
+     * @param body the body of the request
+     * @return the body of the response
+     */
+    public AcceptedBody send(SendRequest body) {
+        return send(body, null);
+    }
+
+    /**
+     * Request a send. Without a key, one is made for the attempts of this call.
+     *
+     * @param body the body of the request
+     * @param idempotencyKey the same for each repetition of the request; null: one is made for the attempts of
+     * this call
+     * @return the body of the response
+     */
+    public AcceptedBody send(SendRequest body, String idempotencyKey) {
+        return execute(new Call("POST", Call.path("sends")).with(body.members()).once(idempotencyKey), AcceptedBody::new);
+    }
+
+    /**
+     * Create a webhook endpoint. Only this response has its secret. Without a key, one is made for the attempts of
+     * this call.
+     *
+     * @param body the body of the request
+     * @return the body of the response
+     */
+    public NewWebhookBody createWebhook(CreateWebhookRequest body) {
+        return createWebhook(body, null);
+    }
+
+    /**
+     * Create a webhook endpoint. Only this response has its secret. Without a key, one is made for the attempts of
+     * this call.
+     *
+     * @param body the body of the request
+     * @param idempotencyKey the same for each repetition of the request; null: one is made for the attempts of
+     * this call
+     * @return the body of the response
+     */
+    public NewWebhookBody createWebhook(CreateWebhookRequest body, String idempotencyKey) {
+        return execute(new Call("POST", Call.path("webhooks")).with(body.members()).once(idempotencyKey), NewWebhookBody::new);
+    }
+
+    /**
+     * Attempt the delivery of a webhook again.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @param deliveryId the member {@code delivery_id} of the path or the body
+     * @return the body of the response
+     */
+    public DeliveryBody resendWebhook(String endpointId, String deliveryId) {
+        return resendWebhook(endpointId, deliveryId, null);
+    }
+
+    /**
+     * Attempt the delivery of a webhook again.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @param deliveryId the member {@code delivery_id} of the path or the body
+     * @param idempotencyKey the same for each repetition of the request; null: one is made for the attempts of
+     * this call
+     * @return the body of the response
+     */
+    public DeliveryBody resendWebhook(String endpointId, String deliveryId, String idempotencyKey) {
+        return execute(new Call("POST", Call.path("webhooks", endpointId, "deliveries", deliveryId, "resend")).once(idempotencyKey), DeliveryBody::new);
+    }
+
+    /**
+     * Give a webhook endpoint a new secret; the previous one also signs for 24 hours.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @return the body of the response
+     */
+    public NewWebhookBody rotateWebhook(String endpointId) {
+        return rotateWebhook(endpointId, null);
+    }
+
+    /**
+     * Give a webhook endpoint a new secret; the previous one also signs for 24 hours.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @param idempotencyKey the same for each repetition of the request; null: one is made for the attempts of
+     * this call
+     * @return the body of the response
+     */
+    public NewWebhookBody rotateWebhook(String endpointId, String idempotencyKey) {
+        return execute(new Call("POST", Call.path("webhooks", endpointId, "rotate")).once(idempotencyKey), NewWebhookBody::new);
+    }
+
+    /**
+     * Send a webhook endpoint the event webhook.test.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @return the body of the response
+     */
+    public DeliveryBody testWebhook(String endpointId) {
+        return testWebhook(endpointId, null);
+    }
+
+    /**
+     * Send a webhook endpoint the event webhook.test.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @param idempotencyKey the same for each repetition of the request; null: one is made for the attempts of
+     * this call
+     * @return the body of the response
+     */
+    public DeliveryBody testWebhook(String endpointId, String idempotencyKey) {
+        return execute(new Call("POST", Call.path("webhooks", endpointId, "test")).once(idempotencyKey), DeliveryBody::new);
+    }
+
+    /**
+     * Set rules for channels and categories. Other rules stay as they are.
+     *
+     * @param userId the member {@code user_id} of the path or the body
+     * @param body the body of the request
+     * @return the body of the response
+     */
+    public PreferencesBody setPreferences(long userId, PreferencesRequest body) {
+        return execute(new Call("PUT", Call.path("users", userId, "preferences")).with(body.members()), PreferencesBody::new);
+    }
+}

@@ -1,0 +1,2352 @@
+package masscomm.client;
+
+import java.util.List;
+import java.util.Map;
+
+/**
+ * The bodies of requests and responses, and the parameters of lists. Generated: {@code python -m
+ * ops.openapi.java_client}. A method with a name alone returns a member, or null if the API may leave it out.
+ * A method with a value sets a member.
+ */
+public final class Types {
+    private Types() {}
+
+    /** An accepted send. */
+    public static final class AcceptedBody extends Body {
+        AcceptedBody(Map<String, ?> members) { super(members); }
+
+        public String sendId() { return required("send_id", TEXT); }
+
+        /**
+         * expanding: the users of the audience are sought, so that {@code requested} is not known yet. failed: of a
+         * repeated request whose audience could not be expanded.
+         */
+        public String status() { return required("status", TEXT); }
+
+        /** Distinct notifications: a user on a channel. Null while an audience is expanded. */
+        public Long requested() { return optional("requested", INTEGER); }
+
+        /** Repeated users; they are not counted in {@code requested}. */
+        public long duplicates() { return required("duplicates", INTEGER); }
+
+        public Links links() { return required("links", body(Links::new)); }
+
+        /** Content that is not used, and templates that are missing. Absent if there is none. */
+        public List<FieldErrorBody> warnings() { return optional("warnings", listOf(body(FieldErrorBody::new))); }
+    }
+
+    /** An alarm. */
+    public static final class AlarmRow extends Body {
+        AlarmRow(Map<String, ?> members) { super(members); }
+
+        public String name() { return required("name", TEXT); }
+
+        public String state() { return required("state", TEXT); }
+
+        /** The time at which this state began. */
+        public String since() { return required("since", TEXT); }
+
+        public String description() { return required("description", TEXT); }
+
+        /** The name of the file in docs/runbooks, without {@code .md}. */
+        public String runbook() { return optional("runbook", TEXT); }
+    }
+
+    /** The alarms of the installation. */
+    public static final class AlarmsBody extends Body {
+        AlarmsBody(Map<String, ?> members) { super(members); }
+
+        /**
+         * Whether alarms are evaluated. false: the state of this installation's alarms is unknown, as in the local
+         * stack.
+         */
+        public boolean evaluated() { return required("evaluated", BOOLEAN); }
+
+        /** Those that ring first, then those with too few values; in each state the latest change first. */
+        public List<AlarmRow> rows() { return required("rows", listOf(body(AlarmRow::new))); }
+
+        public String generatedAt() { return required("generated_at", TEXT); }
+    }
+
+    /** One attempt of a delivery. */
+    public static final class AttemptBody extends Body {
+        AttemptBody(Map<String, ?> members) { super(members); }
+
+        public String at() { return required("at", TEXT); }
+
+        public long durationMs() { return required("duration_ms", INTEGER); }
+
+        /** The status of the response; null if there was none. */
+        public Long status() { return optional("status", INTEGER); }
+
+        /** Why there was no response, or no attempt. */
+        public String error() { return optional("error", TEXT); }
+
+        /** The beginning of the response's body. */
+        public String body() { return required("body", TEXT); }
+    }
+
+    /** Entries of the audit log, the latest first. */
+    public static final class AuditBody extends Body {
+        AuditBody(Map<String, ?> members) { super(members); }
+
+        public List<AuditRow> rows() { return required("rows", listOf(body(AuditRow::new))); }
+
+        /** Whether there are more entries. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        public String nextCursor() { return optional("next_cursor", TEXT); }
+
+        public String generatedAt() { return required("generated_at", TEXT); }
+    }
+
+    /** An action of a principal. */
+    public static final class AuditRow extends Body {
+        AuditRow(Map<String, ?> members) { super(members); }
+
+        public String at() { return required("at", TEXT); }
+
+        /** null: every club. */
+        public Long clubId() { return optional("club_id", INTEGER); }
+
+        /** The id of an API key, or {@code operator:} and a name. */
+        public String principal() { return required("principal", TEXT); }
+
+        public String action() { return required("action", TEXT); }
+
+        /** The id of the send or key, the position of the dead letter, or the digest of the address. */
+        public String subject() { return required("subject", TEXT); }
+
+        /** ok, or failed: the action may have had a part of its effect. */
+        public String result() { return required("result", TEXT); }
+
+        public String detail() { return required("detail", TEXT); }
+    }
+
+    /** The results of a batch. */
+    public static final class BatchBody extends Body {
+        BatchBody(Map<String, ?> members) { super(members); }
+
+        public long accepted() { return required("accepted", INTEGER); }
+
+        public long refused() { return required("refused", INTEGER); }
+
+        public List<BatchResult> results() { return required("results", listOf(body(BatchResult::new))); }
+    }
+
+    /** The body of a request to POST /v1/sends/batch. */
+    public static final class BatchRequest extends Body {
+        public BatchRequest() { this(Map.of()); }
+
+        BatchRequest(Map<String, ?> members) { super(members); }
+
+        public BatchRequest sends(List<SmallSend> value) { set("sends", value); return this; }
+    }
+
+    /** The result of one send of the batch, in the order of the request. */
+    public static final class BatchResult extends Body {
+        BatchResult(Map<String, ?> members) { super(members); }
+
+        /** 202, or the status of the problem. */
+        public long status() { return required("status", INTEGER); }
+
+        public AcceptedBody send() { return optional("send", body(AcceptedBody::new)); }
+
+        public ProblemBody problem() { return optional("problem", body(ProblemBody::new)); }
+    }
+
+    /** The recorded cancellation of a send. */
+    public static final class CancelBody extends Body {
+        CancelBody(Map<String, ?> members) { super(members); }
+
+        public String sendId() { return required("send_id", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+
+        public String requestedAt() { return required("requested_at", TEXT); }
+
+        /** Notifications that were counted as published at the request; null if the counts were unknown. */
+        public Long publishedBefore() { return optional("published_before", INTEGER); }
+
+        public Links links() { return required("links", body(Links::new)); }
+    }
+
+    /** The cancellation of a send. */
+    public static final class CancellationOfSend extends Body {
+        CancellationOfSend(Map<String, ?> members) { super(members); }
+
+        public String requestedAt() { return required("requested_at", TEXT); }
+
+        /** Notifications that were published before the request; null if the counts were unknown then. */
+        public Long publishedBefore() { return optional("published_before", INTEGER); }
+
+        /** Notifications that were published between the request and its effect; null if this is unknown. */
+        public Long publishedSince() { return optional("published_since", INTEGER); }
+
+        /**
+         * Whether the two numbers follow from the times of the outcomes. Otherwise they follow from the counts at the
+         * request, which are seconds behind: {@code published_since} is an upper bound.
+         */
+        public boolean exact() { return required("exact", BOOLEAN); }
+    }
+
+    /** The categories of sends. */
+    public static final class CategoriesBody extends Body {
+        CategoriesBody(Map<String, ?> members) { super(members); }
+
+        public List<CategoryRow> rows() { return required("rows", listOf(body(CategoryRow::new))); }
+    }
+
+    /** A category as it is for the sends of one club. */
+    public static final class CategoryOfClub extends Body {
+        CategoryOfClub(Map<String, ?> members) { super(members); }
+
+        public long clubId() { return required("club_id", INTEGER); }
+
+        public List<String> channels() { return required("channels", listOf(TEXT)); }
+
+        public List<String> optIn() { return required("opt_in", listOf(TEXT)); }
+    }
+
+    /** A category of sends. */
+    public static final class CategoryRow extends Body {
+        CategoryRow(Map<String, ?> members) { super(members); }
+
+        /** The value of the field {@code type} of a send; {@code default} stands for each type without a row. */
+        public String type() { return required("type", TEXT); }
+
+        /** The channels of a send that names none. */
+        public List<String> channels() { return required("channels", listOf(TEXT)); }
+
+        /** Whether an opt-out of the user does not apply. */
+        public boolean mandatory() { return required("mandatory", BOOLEAN); }
+
+        /** The channels on which only users with a rule for the category get it. */
+        public List<String> optIn() { return required("opt_in", listOf(TEXT)); }
+
+        /** The caller's clubs for which the category differs. */
+        public List<CategoryOfClub> clubs() { return required("clubs", listOf(body(CategoryOfClub::new))); }
+    }
+
+    /** The fields that change. */
+    public static final class ChangeWebhookRequest extends Body {
+        public ChangeWebhookRequest() { this(Map.of()); }
+
+        ChangeWebhookRequest(Map<String, ?> members) { super(members); }
+
+        public ChangeWebhookRequest url(String value) { set("url", value); return this; }
+
+        public ChangeWebhookRequest eventTypes(List<String> value) { set("event_types", value); return this; }
+
+        public ChangeWebhookRequest description(String value) { set("description", value); return this; }
+
+        public ChangeWebhookRequest enabled(boolean value) { set("enabled", value); return this; }
+    }
+
+    /** Numbers of the send's chunks. */
+    public static final class Chunks extends Body {
+        Chunks(Map<String, ?> members) { super(members); }
+
+        public Long expected() { return optional("expected", INTEGER); }
+
+        public Long counted() { return optional("counted", INTEGER); }
+    }
+
+    /** The code of a text, so that a program can translate it. */
+    public static final class CodedBody extends Body {
+        CodedBody(Map<String, ?> members) { super(members); }
+
+        /** Names the text. {@code x-texts} of {@code ProblemBody} has the codes; later versions may have further ones. */
+        public String code() { return optional("code", TEXT); }
+
+        /** The values in the text. */
+        public Map<String, Object> parameters() { return optional("parameters", mapOf(ANY)); }
+
+        /** The codes of those values in {@code parameters} that are texts themselves, by the name of the value. */
+        public Map<String, CodedBody> texts() { return optional("texts", mapOf(body(CodedBody::new))); }
+    }
+
+    /** Whether all recipients are accounted for. */
+    public static final class Conservation extends Body {
+        Conservation(Map<String, ?> members) { super(members); }
+
+        /** Notifications with a final status. */
+        public long terminal() { return required("terminal", INTEGER); }
+
+        public long inFlight() { return required("in_flight", INTEGER); }
+
+        /**
+         * False while the metrics job has counted the end of a notification before its beginning. {@code requested}
+         * then includes it already.
+         */
+        public boolean ok() { return required("ok", BOOLEAN); }
+    }
+
+    /** The control of a send. */
+    public static final class ControlOfSend extends Body {
+        ControlOfSend(Map<String, ?> members) { super(members); }
+
+        /** The beginning of the present pause. */
+        public String pausedAt() { return optional("paused_at", TEXT); }
+
+        /** The end of the last pause. */
+        public String resumedAt() { return optional("resumed_at", TEXT); }
+
+        /** The time to which the send was moved. */
+        public String sendAt() { return optional("send_at", TEXT); }
+    }
+
+    /** The number of users in an audience. */
+    public static final class CountBody extends Body {
+        CountBody(Map<String, ?> members) { super(members); }
+
+        public long users() { return required("users", INTEGER); }
+
+        /** By channel: users with an address, or with an active device. Opt-outs and suppressions are not considered. */
+        public Map<String, Long> channels() { return required("channels", mapOf(INTEGER)); }
+
+        /** The users of the club that were compared with the audience. */
+        public long examined() { return required("examined", INTEGER); }
+
+        /** Whether all users of the club were examined in the time of a request. */
+        public boolean complete() { return required("complete", BOOLEAN); }
+    }
+
+    /** The body of a request to POST /v1/audiences/count. */
+    public static final class CountRequest extends Body {
+        public CountRequest() { this(Map.of()); }
+
+        CountRequest(Map<String, ?> members) { super(members); }
+
+        public CountRequest clubId(long value) { set("club_id", value); return this; }
+
+        /** The conditions of docs/audiences.md. */
+        public CountRequest audience(Map<String, Object> value) { set("audience", value); return this; }
+
+        /** The channels to count; by default all. */
+        public CountRequest channels(List<String> value) { set("channels", value); return this; }
+    }
+
+    /** A bucket with its count. Only the dimensions of the query are present. */
+    public static final class CountedRow extends Body {
+        CountedRow(Map<String, ?> members) { super(members); }
+
+        public String bucket() { return optional("bucket", TEXT); }
+
+        public Long clubId() { return optional("club_id", INTEGER); }
+
+        public String type() { return optional("type", TEXT); }
+
+        public String channel() { return optional("channel", TEXT); }
+
+        public String measure() { return optional("measure", TEXT); }
+
+        public Long countTotal() { return optional("count_total", INTEGER); }
+    }
+
+    /** The body of a request to create an API key. */
+    public static final class CreateKeyRequest extends Body {
+        public CreateKeyRequest() { this(Map.of()); }
+
+        CreateKeyRequest(Map<String, ?> members) { super(members); }
+
+        /** For people: the system that uses the key. 1 to 100 characters. */
+        public CreateKeyRequest name(String value) { set("name", value); return this; }
+
+        /** The clubs of the key; null: every club. */
+        public CreateKeyRequest clubs(List<Long> value) { set("clubs", value); return this; }
+
+        /** Without any, read. */
+        public CreateKeyRequest scopes(List<String> value) { set("scopes", value); return this; }
+
+        public CreateKeyRequest mode(String value) { set("mode", value); return this; }
+
+        /** The end of the key, in RFC 3339 with an offset. */
+        public CreateKeyRequest expiresAt(String value) { set("expires_at", value); return this; }
+
+        public CreateKeyRequest requestsAMinute(Long value) { set("requests_a_minute", value); return this; }
+
+        public CreateKeyRequest recipientsADay(Long value) { set("recipients_a_day", value); return this; }
+    }
+
+    /** A new endpoint. */
+    public static final class CreateWebhookRequest extends Body {
+        public CreateWebhookRequest() { this(Map.of()); }
+
+        CreateWebhookRequest(Map<String, ?> members) { super(members); }
+
+        public CreateWebhookRequest clubId(long value) { set("club_id", value); return this; }
+
+        /** An address with https in the Internet. */
+        public CreateWebhookRequest url(String value) { set("url", value); return this; }
+
+        /** Empty or missing: every type. */
+        public CreateWebhookRequest eventTypes(List<String> value) { set("event_types", value); return this; }
+
+        public CreateWebhookRequest description(String value) { set("description", value); return this; }
+    }
+
+    /** An earlier operation on a dead letter. */
+    public static final class DeadLetterAction extends Body {
+        DeadLetterAction(Map<String, ?> members) { super(members); }
+
+        public String status() { return required("status", TEXT); }
+
+        public String at() { return required("at", TEXT); }
+
+        public String by() { return required("by", TEXT); }
+
+        /** The topic of a replay, or the reason of a discard. */
+        public String detail() { return required("detail", TEXT); }
+    }
+
+    /** A dead letter with its payload. */
+    public static final class DeadLetterBody extends Body {
+        DeadLetterBody(Map<String, ?> members) { super(members); }
+
+        public DeadLetterRow letter() { return required("letter", body(DeadLetterRow::new)); }
+
+        public List<DeadLetterAction> history() { return required("history", listOf(body(DeadLetterAction::new))); }
+
+        /** Whether the letter is shown without its values, to a caller without the scope users:read. */
+        public boolean outlined() { return required("outlined", BOOLEAN); }
+
+        /** null: the record has none, or is outlined. */
+        public String key() { return optional("key", TEXT); }
+
+        public List<DeadLetterHeader> headers() { return required("headers", listOf(body(DeadLetterHeader::new))); }
+
+        /**
+         * The decoded record as JSON text, shortened; null if it cannot be decoded. Outlined, it has types such as
+         * {@code integer} in place of values, and {@code *} in place of the keys of a map.
+         */
+        public String payload() { return optional("payload", TEXT); }
+
+        /** Why the record cannot be decoded; null: it can, or is outlined. */
+        public String payloadError() { return optional("payload_error", TEXT); }
+
+        /** The first bytes of a record that cannot be decoded; null if it is outlined. */
+        public String payloadBase64() { return optional("payload_base64", TEXT); }
+
+        public boolean payloadTruncated() { return required("payload_truncated", BOOLEAN); }
+    }
+
+    /** The members of DeadLetterHeader. */
+    public static final class DeadLetterHeader extends Body {
+        DeadLetterHeader(Map<String, ?> members) { super(members); }
+
+        public String name() { return required("name", TEXT); }
+
+        /** Empty if the letter is outlined. */
+        public String value() { return required("value", TEXT); }
+    }
+
+    /** A record that could not be processed. */
+    public static final class DeadLetterRow extends Body {
+        DeadLetterRow(Map<String, ?> members) { super(members); }
+
+        /** The position on the dead-letter topic, partition&#64;offset. */
+        public String position() { return required("position", TEXT); }
+
+        /** When the record was dead-lettered. */
+        public String at() { return required("at", TEXT); }
+
+        /** null: the record has no readable club. */
+        public Long clubId() { return optional("club_id", INTEGER); }
+
+        /** The source topic; partition and offset are the record's position in it. */
+        public String topic() { return required("topic", TEXT); }
+
+        public String partition() { return required("partition", TEXT); }
+
+        public String offset() { return required("offset", TEXT); }
+
+        public String reason() { return required("reason", TEXT); }
+
+        /** Empty without the scope users:read: an error may quote values of the record. */
+        public String error() { return required("error", TEXT); }
+
+        public String function() { return required("function", TEXT); }
+
+        /** The position of the dead letter of which the record is a replay, or empty. */
+        public String replayedFrom() { return required("replayed_from", TEXT); }
+
+        /** Bytes of the record. */
+        public long size() { return required("size", INTEGER); }
+
+        /** open, replayed or discarded. */
+        public String status() { return required("status", TEXT); }
+    }
+
+    /** Dead letters, the latest first. */
+    public static final class DeadLettersBody extends Body {
+        DeadLettersBody(Map<String, ?> members) { super(members); }
+
+        public List<DeadLetterRow> rows() { return required("rows", listOf(body(DeadLetterRow::new))); }
+
+        /** Whether there are earlier letters. A page may have fewer rows than its limit nevertheless. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        public String nextCursor() { return optional("next_cursor", TEXT); }
+    }
+
+    /** The parameters of {@link Client#deadLetters}. */
+    public static final class DeadLettersFilters extends Body {
+        public DeadLettersFilters() { this(Map.of()); }
+
+        DeadLettersFilters(Map<String, ?> members) { super(members); }
+
+        /** a whole number of 64 bits. */
+        public DeadLettersFilters clubId(long value) { set("club_id", value); return this; }
+
+        /** The source topic. */
+        public DeadLettersFilters topic(String value) { set("topic", value); return this; }
+
+        /** Why the record was dead-lettered. */
+        public DeadLettersFilters reason(String value) { set("reason", value); return this; }
+
+        /** The function that dead-lettered it. */
+        public DeadLettersFilters function(String value) { set("function", value); return this; }
+
+        /** one of open, replayed, discarded. */
+        public DeadLettersFilters status(String value) { set("status", value); return this; }
+
+        /** an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B). */
+        public DeadLettersFilters start(String value) { set("start", value); return this; }
+
+        /** an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B). */
+        public DeadLettersFilters end(String value) { set("end", value); return this; }
+
+        /** The maximum number of rows. */
+        public DeadLettersFilters limit(long value) { set("limit", value); return this; }
+    }
+
+    /** The rule and the user settings that determined a status, as far as they are known. */
+    public static final class DecidedBy extends Body {
+        DecidedBy(Map<String, ?> members) { super(members); }
+
+        /** The source of the decision, such as user, default or provider. */
+        public String layer() { return optional("layer", TEXT); }
+
+        /** The setting that determined it, or the provider's code. */
+        public String rule() { return optional("rule", TEXT); }
+
+        /** The category that a rule of the user settings is about; null: every category. */
+        public String category() { return optional("category", TEXT); }
+
+        /** The channel that a rule of the user settings is about; null: every channel. */
+        public String channel() { return optional("channel", TEXT); }
+
+        /** The version of these user settings in the directory: a position in the monolith's log. */
+        public Long settingsVersion() { return optional("settings_version", INTEGER); }
+
+        /** The time of the newest change in these user settings. */
+        public String changedAt() { return optional("changed_at", TEXT); }
+    }
+
+    /** A deleted endpoint. */
+    public static final class DeletedWebhookBody extends Body {
+        DeletedWebhookBody(Map<String, ?> members) { super(members); }
+
+        public String id() { return required("id", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+    }
+
+    /** Deliveries, the latest first. */
+    public static final class DeliveriesBody extends Body {
+        DeliveriesBody(Map<String, ?> members) { super(members); }
+
+        public List<DeliveryBody> rows() { return required("rows", listOf(body(DeliveryBody::new))); }
+
+        /** Whether the list continues. A page may have fewer rows than its limit: follow next_cursor. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        public String nextCursor() { return optional("next_cursor", TEXT); }
+    }
+
+    /** The delivery of one event to one endpoint. */
+    public static final class DeliveryBody extends Body {
+        DeliveryBody(Map<String, ?> members) { super(members); }
+
+        public String id() { return required("id", TEXT); }
+
+        /** The value of the header webhook-id, in each attempt. */
+        public String eventId() { return required("event_id", TEXT); }
+
+        public String eventType() { return required("event_type", TEXT); }
+
+        /** The time of the event. */
+        public String at() { return required("at", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+
+        public long attempts() { return required("attempts", INTEGER); }
+
+        public String nextAttemptAt() { return optional("next_attempt_at", TEXT); }
+
+        /** The latest first. */
+        public List<AttemptBody> lastAttempts() { return required("last_attempts", listOf(body(AttemptBody::new))); }
+    }
+
+    /** The values of DeliveryStatus. A later version of the API may have further ones. */
+    public static final class DeliveryStatus {
+        public static final String PENDING = "pending";
+        public static final String SUCCEEDED = "succeeded";
+        public static final String FAILED = "failed";
+
+        private DeliveryStatus() {}
+    }
+
+    /** The parameters of {@link Client#deviceCounts}. */
+    public static final class DeviceCountsFilters extends Body {
+        public DeviceCountsFilters() { this(Map.of()); }
+
+        DeviceCountsFilters(Map<String, ?> members) { super(members); }
+
+        /** a whole number of 64 bits. */
+        public DeviceCountsFilters clubId(long... values) { set("club_id", values); return this; }
+    }
+
+    /** Whether push messages reach a device. A later version of the API may have further ones. */
+    public static final class DeviceStatus {
+        public static final String ACTIVE = "active";
+        public static final String UNREGISTERED = "unregistered";
+        public static final String DISABLED = "disabled";
+
+        private DeviceStatus() {}
+    }
+
+    /** The parameters of {@link Client#devices}. */
+    public static final class DevicesFilters extends Body {
+        public DevicesFilters() { this(Map.of()); }
+
+        DevicesFilters(Map<String, ?> members) { super(members); }
+
+        /** a whole number of 64 bits. */
+        public DevicesFilters clubId(long... values) { set("club_id", values); return this; }
+
+        /** one of takes_nothing, invalid_token, invalid_row, token_moved, inactive, deleted. */
+        public DevicesFilters reason(String value) { set("reason", value); return this; }
+
+        /** The maximum number of rows. */
+        public DevicesFilters limit(long value) { set("limit", value); return this; }
+    }
+
+    /**
+     * A dimension by which counts are grouped, in addition to the bucket. A later version of the API may have
+     * further ones.
+     */
+    public static final class Dimension {
+        public static final String CLUB_ID = "club_id";
+        public static final String TYPE = "type";
+        public static final String CHANNEL = "channel";
+        public static final String MEASURE = "measure";
+
+        private Dimension() {}
+    }
+
+    /** The age of a generation of the directory. */
+    public static final class DirectoryRow extends Body {
+        DirectoryRow(Map<String, ?> members) { super(members); }
+
+        public String generation() { return required("generation", TEXT); }
+
+        /** The time of the newest heartbeat of the monolith's database that cdc_consumer has processed. */
+        public String heartbeatAt() { return optional("heartbeat_at", TEXT); }
+
+        /** How old the directory is. null: no heartbeat is known. */
+        public Double stalenessS() { return optional("staleness_s", NUMBER); }
+    }
+
+    /** A number of disabled devices. */
+    public static final class DisabledCount extends Body {
+        DisabledCount(Map<String, ?> members) { super(members); }
+
+        public Long clubId() { return optional("club_id", INTEGER); }
+
+        public String reason() { return required("reason", TEXT); }
+
+        public long devices() { return required("devices", INTEGER); }
+    }
+
+    /** The number of disabled devices by club and reason, the largest first. */
+    public static final class DisabledCountsBody extends Body {
+        DisabledCountsBody(Map<String, ?> members) { super(members); }
+
+        public List<DisabledCount> rows() { return required("rows", listOf(body(DisabledCount::new))); }
+
+        public long examined() { return required("examined", INTEGER); }
+
+        /** Whether all disabled devices were examined. false: only those that were disabled last. */
+        public boolean complete() { return required("complete", BOOLEAN); }
+    }
+
+    /** A device to which nothing is pushed. Its token and its endpoint are not shown. */
+    public static final class DisabledDeviceRow extends Body {
+        DisabledDeviceRow(Map<String, ?> members) { super(members); }
+
+        public long deviceId() { return required("device_id", INTEGER); }
+
+        /** null: the monolith's row is gone. */
+        public Long userId() { return optional("user_id", INTEGER); }
+
+        public Long clubId() { return optional("club_id", INTEGER); }
+
+        public String platform() { return optional("platform", TEXT); }
+
+        public String reason() { return required("reason", TEXT); }
+
+        public String since() { return required("since", TEXT); }
+
+        /**
+         * Whether the device can be enabled by this API. Any other device is enabled by a change of the monolith's
+         * row.
+         */
+        public boolean canBeEnabled() { return required("can_be_enabled", BOOLEAN); }
+    }
+
+    /** Disabled devices, those disabled last first. */
+    public static final class DisabledDevicesBody extends Body {
+        DisabledDevicesBody(Map<String, ?> members) { super(members); }
+
+        public List<DisabledDeviceRow> rows() { return required("rows", listOf(body(DisabledDeviceRow::new))); }
+
+        /** Whether the list continues. A page may have fewer rows than its limit: follow next_cursor. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        public String nextCursor() { return optional("next_cursor", TEXT); }
+    }
+
+    /** The body of a request to discard a dead letter. */
+    public static final class DiscardRequest extends Body {
+        public DiscardRequest() { this(Map.of()); }
+
+        DiscardRequest(Map<String, ?> members) { super(members); }
+
+        /** Stored with the letter and in the audit log: 1 to 500 characters. */
+        public DiscardRequest reason(String value) { set("reason", value); return this; }
+    }
+
+    /** A discarded dead letter. */
+    public static final class DiscardedBody extends Body {
+        DiscardedBody(Map<String, ?> members) { super(members); }
+
+        public String position() { return required("position", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+
+        public String reason() { return required("reason", TEXT); }
+    }
+
+    /** A template that is not saved yet. It is rendered in place of the saved ones. */
+    public static final class Draft extends Body {
+        public Draft() { this(Map.of()); }
+
+        Draft(Map<String, ?> members) { super(members); }
+
+        public Draft title(String value) { set("title", value); return this; }
+
+        public Draft body(String value) { set("body", value); return this; }
+
+        public Draft html(String value) { set("html", value); return this; }
+
+        public Draft url(String value) { set("url", value); return this; }
+    }
+
+    /** What would become of a send. Nothing was sent. */
+    public static final class DryRunBody extends Body {
+        DryRunBody(Map<String, ?> members) { super(members); }
+
+        public boolean dryRun() { return required("dry_run", BOOLEAN); }
+
+        /** Distinct notifications: a user on a channel. */
+        public long requested() { return required("requested", INTEGER); }
+
+        /** Distinct users who would get at least one message, now or later. */
+        public long reached() { return required("reached", INTEGER); }
+
+        /** Repeated users; they are not counted in {@code requested}. */
+        public long duplicates() { return required("duplicates", INTEGER); }
+
+        /** Whether the counts are estimated from a sample of the recipients. */
+        public boolean estimated() { return required("estimated", BOOLEAN); }
+
+        public List<DryRunChannel> channels() { return required("channels", listOf(body(DryRunChannel::new))); }
+
+        /** One message for each channel and locale, at most five a channel; empty without the scope users:read. */
+        public List<DryRunSample> samples() { return required("samples", listOf(body(DryRunSample::new))); }
+
+        public List<FieldErrorBody> warnings() { return required("warnings", listOf(body(FieldErrorBody::new))); }
+    }
+
+    /** What becomes of the notifications on a channel. Each is counted in one of the numbers. */
+    public static final class DryRunChannel extends Body {
+        DryRunChannel(Map<String, ?> members) { super(members); }
+
+        public String channel() { return required("channel", TEXT); }
+
+        public long requested() { return required("requested", INTEGER); }
+
+        /** Notifications that a provider would get now. */
+        public long deliverable() { return required("deliverable", INTEGER); }
+
+        /** Notifications that a provider would get after the user's quiet hours. */
+        public long held() { return required("held", INTEGER); }
+
+        /** Notifications that a provider would get at the send's time. */
+        public long scheduled() { return required("scheduled", INTEGER); }
+
+        public long suppressed() { return required("suppressed", INTEGER); }
+
+        public long failed() { return required("failed", INTEGER); }
+
+        public long expired() { return required("expired", INTEGER); }
+
+        /** By status and reason, without those that are deliverable as usual. */
+        public List<DryRunReason> reasons() { return required("reasons", listOf(body(DryRunReason::new))); }
+    }
+
+    /** Notifications with the same end. */
+    public static final class DryRunReason extends Body {
+        DryRunReason(Map<String, ?> members) { super(members); }
+
+        public String status() { return required("status", TEXT); }
+
+        public String reason() { return optional("reason", TEXT); }
+
+        public long countTotal() { return required("count_total", INTEGER); }
+
+        /** The time at which the first of these notifications is released; null: they do not wait. */
+        public String firstAt() { return optional("first_at", TEXT); }
+
+        public String lastAt() { return optional("last_at", TEXT); }
+    }
+
+    /** The message of a recipient. */
+    public static final class DryRunSample extends Body {
+        DryRunSample(Map<String, ?> members) { super(members); }
+
+        public String channel() { return required("channel", TEXT); }
+
+        public String locale() { return required("locale", TEXT); }
+
+        public long userId() { return required("user_id", INTEGER); }
+
+        /** The texts: title, body and url of a push; subject, text and html of an e-mail. */
+        public Map<String, String> fields() { return required("fields", mapOf(TEXT)); }
+    }
+
+    /** Whether notifications of a category reach the user on a channel. */
+    public static final class EffectivePreference extends Body {
+        EffectivePreference(Map<String, ?> members) { super(members); }
+
+        public String category() { return required("category", TEXT); }
+
+        public String channel() { return required("channel", TEXT); }
+
+        public boolean wanted() { return required("wanted", BOOLEAN); }
+
+        /** The source of the decision, as in outcomes: user (their settings) or default (the category). */
+        public String layer() { return required("layer", TEXT); }
+
+        /** The rule that applies, as in outcomes; null: there is none. */
+        public String rule() { return optional("rule", TEXT); }
+    }
+
+    /** A device that the device registrar will try again. */
+    public static final class EnabledDeviceBody extends Body {
+        EnabledDeviceBody(Map<String, ?> members) { super(members); }
+
+        public long deviceId() { return required("device_id", INTEGER); }
+
+        public String status() { return required("status", TEXT); }
+    }
+
+    /** The type of an event. A later version of the API may have further ones. */
+    public static final class EventType {
+        public static final String SEND_ACCEPTED = "send.accepted";
+        public static final String SEND_EXPANDED = "send.expanded";
+        public static final String SEND_PAUSED = "send.paused";
+        public static final String SEND_RESUMED = "send.resumed";
+        public static final String SEND_COMPLETED = "send.completed";
+        public static final String SEND_CANCELLED = "send.cancelled";
+        public static final String SEND_FAILED = "send.failed";
+        public static final String WEBHOOK_TEST = "webhook.test";
+
+        private EventType() {}
+    }
+
+    /** The expansion of an audience. */
+    public static final class ExpansionOfSend extends Body {
+        ExpansionOfSend(Map<String, ?> members) { super(members); }
+
+        public String status() { return required("status", TEXT); }
+
+        /** The users of the audience; null until they are all found. */
+        public Long users() { return optional("users", INTEGER); }
+
+        /** Their notifications. */
+        public Long requested() { return optional("requested", INTEGER); }
+
+        public String error() { return optional("error", TEXT); }
+    }
+
+    /** The members of FieldErrorBody. */
+    public static final class FieldErrorBody extends Body {
+        FieldErrorBody(Map<String, ?> members) { super(members); }
+
+        /** Names the text. {@code x-texts} of {@code ProblemBody} has the codes; later versions may have further ones. */
+        public String code() { return optional("code", TEXT); }
+
+        /** The values in the text. */
+        public Map<String, Object> parameters() { return optional("parameters", mapOf(ANY)); }
+
+        /** The codes of those values in {@code parameters} that are texts themselves, by the name of the value. */
+        public Map<String, CodedBody> texts() { return optional("texts", mapOf(body(CodedBody::new))); }
+
+        /** The name as in the request, such as {@code to_users[3]}. */
+        public String field() { return required("field", TEXT); }
+
+        public String message() { return required("message", TEXT); }
+    }
+
+    /**
+     * The length of the time buckets in which metrics are counted, in ascending order. Buckets are in UTC, and
+     * begin at a multiple of their length since the epoch. A later version of the API may have further ones.
+     */
+    public static final class Grain {
+        public static final String MINUTE = "minute";
+        public static final String HOUR = "hour";
+        public static final String DAY = "day";
+
+        private Grain() {}
+    }
+
+    /** The health of the installation. */
+    public static final class HealthBody extends Body {
+        HealthBody(Map<String, ?> members) { super(members); }
+
+        /** The largest lag first. */
+        public List<LagRow> lag() { return required("lag", listOf(body(LagRow::new))); }
+
+        public long lagTotal() { return required("lag_total", INTEGER); }
+
+        public List<DirectoryRow> directory() { return required("directory", listOf(body(DirectoryRow::new))); }
+
+        /** Dead letters that were neither replayed nor discarded. */
+        public long openDeadLetters() { return required("open_dead_letters", INTEGER); }
+
+        /**
+         * The categories whose e-mails offer no way to unsubscribe, because the installation has neither the address
+         * of the route nor a mailbox.
+         */
+        public List<String> categoriesWithoutUnsubscribe() { return required("categories_without_unsubscribe", listOf(TEXT)); }
+
+        public String generatedAt() { return required("generated_at", TEXT); }
+    }
+
+    /** An API key without its secret text. */
+    public static final class KeyRow extends Body {
+        KeyRow(Map<String, ?> members) { super(members); }
+
+        public String id() { return required("id", TEXT); }
+
+        public String name() { return required("name", TEXT); }
+
+        /** null: every club. */
+        public List<Long> clubs() { return optional("clubs", listOf(INTEGER)); }
+
+        public List<String> scopes() { return required("scopes", listOf(TEXT)); }
+
+        /** live, or test: the key sends to simulator recipients only. */
+        public String mode() { return required("mode", TEXT); }
+
+        public String createdAt() { return required("created_at", TEXT); }
+
+        /** null: without an end. */
+        public String expiresAt() { return optional("expires_at", TEXT); }
+
+        /** At most a minute late. */
+        public String lastUsedAt() { return optional("last_used_at", TEXT); }
+
+        public Long requestsAMinute() { return optional("requests_a_minute", INTEGER); }
+
+        public Long recipientsADay() { return optional("recipients_a_day", INTEGER); }
+    }
+
+    /** API keys, the latest first. */
+    public static final class KeysBody extends Body {
+        KeysBody(Map<String, ?> members) { super(members); }
+
+        public List<KeyRow> rows() { return required("rows", listOf(body(KeyRow::new))); }
+
+        /** Whether there are more keys. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        public String nextCursor() { return optional("next_cursor", TEXT); }
+    }
+
+    /** The records of a topic that a function has not processed yet. */
+    public static final class LagRow extends Body {
+        LagRow(Map<String, ?> members) { super(members); }
+
+        public String function() { return required("function", TEXT); }
+
+        public String topic() { return required("topic", TEXT); }
+
+        public long records() { return required("records", INTEGER); }
+    }
+
+    /** The paths of a resource. */
+    public static final class Links extends Body {
+        Links(Map<String, ?> members) { super(members); }
+
+        public String self() { return required("self", TEXT); }
+    }
+
+    /** A send in the list, with numbers of notifications on all channels. */
+    public static final class ListedSend extends Body {
+        ListedSend(Map<String, ?> members) { super(members); }
+
+        public String sendId() { return required("send_id", TEXT); }
+
+        public long clubId() { return required("club_id", INTEGER); }
+
+        public String type() { return required("type", TEXT); }
+
+        /** The requester's own id of the send, while the send is registered. */
+        public String reference() { return optional("reference", TEXT); }
+
+        public String requestedAt() { return required("requested_at", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+
+        /** Null while the users of an audience are sought, and if only counts know it and do not answer. */
+        public Long requested() { return optional("requested", INTEGER); }
+
+        /** Notifications that a provider has accepted. */
+        public Long published() { return optional("published", INTEGER); }
+
+        public Long suppressed() { return optional("suppressed", INTEGER); }
+
+        public Long failed() { return optional("failed", INTEGER); }
+
+        public Long cancelled() { return optional("cancelled", INTEGER); }
+
+        /** Requested notifications without a final status. */
+        public Long inFlight() { return optional("in_flight", INTEGER); }
+
+        public Links links() { return required("links", body(Links::new)); }
+    }
+
+    /** Counts by bucket and dimensions. */
+    public static final class MetricsBody extends Body {
+        MetricsBody(Map<String, ?> members) { super(members); }
+
+        public String granularity() { return required("granularity", TEXT); }
+
+        public String start() { return required("start", TEXT); }
+
+        public String end() { return required("end", TEXT); }
+
+        public String timeZone() { return required("time_zone", TEXT); }
+
+        public List<String> dimensions() { return required("dimensions", listOf(TEXT)); }
+
+        public List<CountedRow> rows() { return required("rows", listOf(body(CountedRow::new))); }
+
+        /** Whether there are more rows. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        public String nextCursor() { return optional("next_cursor", TEXT); }
+
+        /** The counts include all records that were in the topics at this time. */
+        public String watermark() { return optional("watermark", TEXT); }
+
+        /** The time between the end of a bucket and its completeness. */
+        public long graceMs() { return required("grace_ms", INTEGER); }
+
+        /** Whether the watermark is later than the end of the last bucket by the grace. */
+        public boolean complete() { return required("complete", BOOLEAN); }
+
+        public String revisedAt() { return optional("revised_at", TEXT); }
+
+        public List<RevisedBucket> revised() { return required("revised", listOf(body(RevisedBucket::new))); }
+
+        /** Counts of earlier buckets are deleted; null: none is. Days of a time zone are sums of such counts. */
+        public String keptSince() { return optional("kept_since", TEXT); }
+
+        public String generatedAt() { return required("generated_at", TEXT); }
+    }
+
+    /** The parameters of {@link Client#metrics}. */
+    public static final class MetricsFilters extends Body {
+        public MetricsFilters() { this(Map.of()); }
+
+        MetricsFilters(Map<String, ?> members) { super(members); }
+
+        /** one of minute, hour, day. */
+        public MetricsFilters granularity(String value) { set("granularity", value); return this; }
+
+        /** an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B). */
+        public MetricsFilters start(String value) { set("start", value); return this; }
+
+        /** an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B). */
+        public MetricsFilters end(String value) { set("end", value); return this; }
+
+        /** a name of the IANA time zone database, e.g. Europe/Madrid, Asia/Kolkata, UTC. */
+        public MetricsFilters timeZone(String value) { set("time_zone", value); return this; }
+
+        /** one of bucket, -bucket, -count_total. */
+        public MetricsFilters order(String value) { set("order", value); return this; }
+
+        /** zero: add rows of 0. */
+        public MetricsFilters fill(String value) { set("fill", value); return this; }
+
+        /** The maximum number of rows. */
+        public MetricsFilters limit(long value) { set("limit", value); return this; }
+
+        /** a whole number of 64 bits. */
+        public MetricsFilters clubId(long... values) { set("club_id", values); return this; }
+
+        /** 1 to 200 characters, no NUL. */
+        public MetricsFilters type(String... values) { set("type", values); return this; }
+
+        /** 1 to 200 characters, no NUL. */
+        public MetricsFilters channel(String... values) { set("channel", values); return this; }
+
+        /**
+         * one of requested, duplicate, accepted, scheduled, held, queued, sending, suppressed, cancelled, expired,
+         * failed, sent, delivered, bounced.
+         */
+        public MetricsFilters measure(String... values) { set("measure", values); return this; }
+
+        /**
+         * any of requested, duplicate, accepted, scheduled, held, queued, sending, suppressed, cancelled, expired,
+         * failed, sent, delivered, bounced, several times or with commas between them.
+         */
+        public MetricsFilters measures(String... values) { set("measures", values); return this; }
+
+        /** any of club_id, type, channel, measure, several times or with commas between them. */
+        public MetricsFilters dimensions(String... values) { set("dimensions", values); return this; }
+    }
+
+    /** A new API key. Its text is in no later response. */
+    public static final class NewKeyBody extends Body {
+        NewKeyBody(Map<String, ?> members) { super(members); }
+
+        /**
+         * The secret text of the key, shown only now; null in the response to a repeated request with the same
+         * Idempotency-Key. If the first response is lost, rotate the key.
+         */
+        public String key() { return optional("key", TEXT); }
+
+        /** The digest of the text, which is the value of the key in API Gateway's usage plan. */
+        public String sha256() { return required("sha256", TEXT); }
+
+        public KeyRow properties() { return required("properties", body(KeyRow::new)); }
+    }
+
+    /** An endpoint with its secret. */
+    public static final class NewWebhookBody extends Body {
+        NewWebhookBody(Map<String, ?> members) { super(members); }
+
+        /** The secret with which its webhooks are signed. No other response contains it. */
+        public String secret() { return required("secret", TEXT); }
+
+        public WebhookBody endpoint() { return required("endpoint", body(WebhookBody::new)); }
+    }
+
+    /** A notification with its statuses. */
+    public static final class NotificationBody extends Body {
+        NotificationBody(Map<String, ?> members) { super(members); }
+
+        public String notification() { return required("notification", TEXT); }
+
+        /** The id in the message. */
+        public String notificationId() { return required("notification_id", TEXT); }
+
+        public String sendId() { return required("send_id", TEXT); }
+
+        public long userId() { return required("user_id", INTEGER); }
+
+        public String channel() { return required("channel", TEXT); }
+
+        public long clubId() { return required("club_id", INTEGER); }
+
+        public String type() { return required("type", TEXT); }
+
+        public String requestedAt() { return optional("requested_at", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+
+        public String reason() { return optional("reason", TEXT); }
+
+        /** The status and its reason in words. */
+        public String decision() { return required("decision", TEXT); }
+
+        /** The data of the decision, as in {@code timeline}. */
+        public DecidedBy decidedBy() { return optional("decided_by", body(DecidedBy::new)); }
+
+        /** The statuses in the order of their times. A repeated status of a redelivered record occurs once. */
+        public List<StepBody> timeline() { return required("timeline", listOf(body(StepBody::new))); }
+
+        /** The beginning of the stored log; null: no status is missing. */
+        public String since() { return optional("since", TEXT); }
+
+        public String watermark() { return optional("watermark", TEXT); }
+
+        public String generatedAt() { return optional("generated_at", TEXT); }
+    }
+
+    /** Sends in progress, the counts of today, and open problems. */
+    public static final class OverviewBody extends Body {
+        OverviewBody(Map<String, ?> members) { super(members); }
+
+        /** Those of the latest 100 sends that have not ended, then the latest others; at most 10. */
+        public List<ListedSend> sends() { return required("sends", listOf(body(ListedSend::new))); }
+
+        /**
+         * False: the metrics database does not answer. Only sends are listed that are large, scheduled, to an audience
+         * or controlled, and their counts are null.
+         */
+        public boolean countsKnown() { return required("counts_known", BOOLEAN); }
+
+        public TodayBody today() { return optional("today", body(TodayBody::new)); }
+
+        /**
+         * Open dead letters: for a caller of every club all of them, otherwise those of its clubs among the latest
+         * 100. null without the scope {@code operate}.
+         */
+        public Long deadLetters() { return optional("dead_letters", INTEGER); }
+
+        /** The alarms that ring; null: nothing evaluates alarms, or the caller does not have the scope {@code operate}. */
+        public List<AlarmRow> alarms() { return optional("alarms", listOf(body(AlarmRow::new))); }
+
+        /** The endpoints that masscomm has disabled, at most 10; null without the scope {@code webhooks}. */
+        public List<WebhookBody> webhooks() { return optional("webhooks", listOf(body(WebhookBody::new))); }
+
+        /** null without the scope {@code operate}. */
+        public OverviewHealth health() { return optional("health", body(OverviewHealth::new)); }
+
+        /** The parts whose server does not answer: sends, today, dead_letters, alarms, webhooks or health. */
+        public List<String> unavailable() { return required("unavailable", listOf(TEXT)); }
+
+        /** The counts include all records that were in the topics at this time. */
+        public String watermark() { return optional("watermark", TEXT); }
+
+        public String generatedAt() { return required("generated_at", TEXT); }
+    }
+
+    /** The parameters of {@link Client#overview}. */
+    public static final class OverviewFilters extends Body {
+        public OverviewFilters() { this(Map.of()); }
+
+        OverviewFilters(Map<String, ?> members) { super(members); }
+
+        /** Only these tenants; without it, all that the key may see. */
+        public OverviewFilters clubId(long... values) { set("club_id", values); return this; }
+
+        /** The hours that count as today, the present one included; by default those since midnight in UTC. */
+        public OverviewFilters hours(long value) { set("hours", value); return this; }
+    }
+
+    /** How far the installation is behind. */
+    public static final class OverviewHealth extends Body {
+        OverviewHealth(Map<String, ?> members) { super(members); }
+
+        /** Records that wait for a function. */
+        public long lagTotal() { return required("lag_total", INTEGER); }
+
+        /** The age of the directory's oldest generation; null: no heartbeat is known. */
+        public Double stalenessS() { return optional("staleness_s", NUMBER); }
+    }
+
+    /** The pause of a send. */
+    public static final class PauseBody extends Body {
+        PauseBody(Map<String, ?> members) { super(members); }
+
+        public String sendId() { return required("send_id", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+
+        public String pausedAt() { return required("paused_at", TEXT); }
+
+        /** Notifications that are counted as published now; null if the counts are unknown. */
+        public Long publishedBefore() { return optional("published_before", INTEGER); }
+
+        public Links links() { return required("links", body(Links::new)); }
+    }
+
+    /** A user's preferences. */
+    public static final class PreferencesBody extends Body {
+        PreferencesBody(Map<String, ?> members) { super(members); }
+
+        public long userId() { return required("user_id", INTEGER); }
+
+        public long clubId() { return required("club_id", INTEGER); }
+
+        /** The user's rules for channels. */
+        public Map<String, Boolean> channels() { return required("channels", mapOf(BOOLEAN)); }
+
+        /** The user's rules for categories. */
+        public Map<String, Object> categories() { return required("categories", mapOf(ANY)); }
+
+        /** The user's quiet hours; null: there are none. */
+        public QuietHoursBody quietHours() { return optional("quiet_hours", body(QuietHoursBody::new)); }
+
+        /** The result for each category on each channel. */
+        public List<EffectivePreference> effective() { return required("effective", listOf(body(EffectivePreference::new))); }
+
+        /** The time of the newest change in the user's settings; null: it is unknown, or there are no settings. */
+        public String changedAt() { return optional("changed_at", TEXT); }
+
+        /** Whether the monolith has not applied a change yet. The change applies to notifications already. */
+        public boolean pending() { return required("pending", BOOLEAN); }
+
+        public Links links() { return required("links", body(Links::new)); }
+    }
+
+    /** The rules to set. Rules that are not named stay as they are. */
+    public static final class PreferencesRequest extends Body {
+        public PreferencesRequest() { this(Map.of()); }
+
+        PreferencesRequest(Map<String, ?> members) { super(members); }
+
+        /** Channel → whether the user wants it, for categories without a rule of their own. */
+        public PreferencesRequest channels(Map<String, Boolean> value) { set("channels", value); return this; }
+
+        /** Category → whether the user wants it, on every channel or by channel. */
+        public PreferencesRequest categories(Map<String, Object> value) { set("categories", value); return this; }
+
+        /** The quiet hours; null removes them. */
+        public PreferencesRequest quietHours(QuietHoursBody value) { set("quiet_hours", value); return this; }
+    }
+
+    /** The messages of one user. */
+    public static final class PreviewBody extends Body {
+        PreviewBody(Map<String, ?> members) { super(members); }
+
+        /** Whether the user would get a message on each channel, unless preferences or quiet hours prevent it. */
+        public boolean complete() { return required("complete", BOOLEAN); }
+
+        public List<PreviewedMessage> messages() { return required("messages", listOf(body(PreviewedMessage::new))); }
+
+        /** The warnings that the response to the send would have. */
+        public List<FieldErrorBody> warnings() { return required("warnings", listOf(body(FieldErrorBody::new))); }
+    }
+
+    /** The body of a request to POST /v1/previews. */
+    public static final class PreviewRequest extends Body {
+        public PreviewRequest() { this(Map.of()); }
+
+        PreviewRequest(Map<String, ?> members) { super(members); }
+
+        public PreviewRequest type(String value) { set("type", value); return this; }
+
+        public PreviewRequest clubId(long value) { set("club_id", value); return this; }
+
+        public PreviewRequest channels(List<String> value) { set("channels", value); return this; }
+
+        public PreviewRequest template(String value) { set("template", value); return this; }
+
+        public PreviewRequest data(Map<String, String> value) { set("data", value); return this; }
+
+        public PreviewRequest locale(String value) { set("locale", value); return this; }
+
+        /** The user; without it, the values in {@code user}. */
+        public PreviewRequest userId(Long value) { set("user_id", value); return this; }
+
+        public PreviewRequest user(PreviewUser value) { set("user", value); return this; }
+
+        public PreviewRequest draft(Draft value) { set("draft", value); return this; }
+    }
+
+    /** The values of a user that does not have to exist. */
+    public static final class PreviewUser extends Body {
+        public PreviewUser() { this(Map.of()); }
+
+        PreviewUser(Map<String, ?> members) { super(members); }
+
+        public PreviewUser firstName(String value) { set("first_name", value); return this; }
+
+        public PreviewUser lastName(String value) { set("last_name", value); return this; }
+
+        public PreviewUser locale(String value) { set("locale", value); return this; }
+
+        public PreviewUser attributes(Map<String, Object> value) { set("attributes", value); return this; }
+    }
+
+    /** The message on one channel. */
+    public static final class PreviewedMessage extends Body {
+        PreviewedMessage(Map<String, ?> members) { super(members); }
+
+        public String channel() { return required("channel", TEXT); }
+
+        /** Null: a draft, or title and body of the data. */
+        public PreviewedTemplate template() { return optional("template", body(PreviewedTemplate::new)); }
+
+        /** The texts: title, body and url of a push; subject, text and html of an e-mail. Null: there is no message. */
+        public Map<String, String> fields() { return optional("fields", mapOf(TEXT)); }
+
+        /** The variables without a value; in the texts, their names in brackets replace them. */
+        public List<String> missing() { return required("missing", listOf(TEXT)); }
+
+        /** The reason why the user would not get this message. */
+        public String problem() { return optional("problem", TEXT); }
+
+        /** The code of the reason, with its values. */
+        public CodedBody problemText() { return optional("problem_text", body(CodedBody::new)); }
+    }
+
+    /** The template that a message is rendered from. */
+    public static final class PreviewedTemplate extends Body {
+        PreviewedTemplate(Map<String, ?> members) { super(members); }
+
+        public long id() { return required("id", INTEGER); }
+
+        /** The tenant that the template belongs to; null: it is for every tenant. */
+        public Long clubId() { return optional("club_id", INTEGER); }
+
+        public String locale() { return required("locale", TEXT); }
+    }
+
+    /** Problem details (RFC 9457). Code, parameters and texts are those of the detail. */
+    public static final class ProblemBody extends Body {
+        ProblemBody(Map<String, ?> members) { super(members); }
+
+        /** Names the text. {@code x-texts} of {@code ProblemBody} has the codes; later versions may have further ones. */
+        public String code() { return optional("code", TEXT); }
+
+        /** The values in the text. */
+        public Map<String, Object> parameters() { return optional("parameters", mapOf(ANY)); }
+
+        /** The codes of those values in {@code parameters} that are texts themselves, by the name of the value. */
+        public Map<String, CodedBody> texts() { return optional("texts", mapOf(body(CodedBody::new))); }
+
+        public String type() { return required("type", TEXT); }
+
+        public String title() { return required("title", TEXT); }
+
+        public long status() { return required("status", INTEGER); }
+
+        public String detail() { return required("detail", TEXT); }
+
+        public List<FieldErrorBody> errors() { return optional("errors", listOf(body(FieldErrorBody::new))); }
+    }
+
+    /** The time of day, in the user's time zone, at which the user gets no notification. */
+    public static final class QuietHoursBody extends Body {
+        public QuietHoursBody() { this(Map.of()); }
+
+        QuietHoursBody(Map<String, ?> members) { super(members); }
+
+        /** HH:MM, inclusive. */
+        public String start() { return required("start", TEXT); }
+
+        /** HH:MM, inclusive. */
+        public QuietHoursBody start(String value) { set("start", value); return this; }
+
+        /** HH:MM, exclusive; before the start: on the next day. */
+        public String end() { return required("end", TEXT); }
+
+        /** HH:MM, exclusive; before the start: on the next day. */
+        public QuietHoursBody end(String value) { set("end", value); return this; }
+    }
+
+    /** Why a notification has its status. A later version of the API may have further ones. */
+    public static final class Reason {
+        public static final String OPTED_OUT = "opted_out";
+        public static final String NOT_OPTED_IN = "not_opted_in";
+        public static final String UNKNOWN_USER = "unknown_user";
+        public static final String NO_DEVICE = "no_device";
+        public static final String NO_ADDRESS = "no_address";
+        public static final String DEVICE_INACTIVE = "device_inactive";
+        public static final String ADDRESS_SUPPRESSED = "address_suppressed";
+        public static final String NO_TEMPLATE = "no_template";
+        public static final String TEMPLATE_ERROR = "template_error";
+        public static final String INVALID_ADDRESS = "invalid_address";
+        public static final String PROVIDER_REJECTED = "provider_rejected";
+        public static final String DEAD_LETTER = "dead_letter";
+        public static final String UNKNOWN_CHANNEL = "unknown_channel";
+        public static final String TOO_LARGE = "too_large";
+        public static final String BOUNCED_PERMANENT = "bounced_permanent";
+        public static final String BOUNCED_TRANSIENT = "bounced_transient";
+        public static final String COMPLAINED = "complained";
+        public static final String EXPIRED = "expired";
+        public static final String CANCELLED = "cancelled";
+
+        private Reason() {}
+    }
+
+    /** A notification of a send. */
+    public static final class RecipientBody extends Body {
+        RecipientBody(Map<String, ?> members) { super(members); }
+
+        public long userId() { return required("user_id", INTEGER); }
+
+        public String channel() { return required("channel", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+
+        public String reason() { return optional("reason", TEXT); }
+
+        /** The status and its reason in words. */
+        public String decision() { return required("decision", TEXT); }
+
+        /** The data of the decision; null if neither a rule nor user settings determined the status. */
+        public DecidedBy decidedBy() { return optional("decided_by", body(DecidedBy::new)); }
+
+        /** The time of the status. */
+        public String at() { return optional("at", TEXT); }
+
+        public Links links() { return required("links", body(Links::new)); }
+    }
+
+    /** The notifications of a send. */
+    public static final class RecipientsBody extends Body {
+        RecipientsBody(Map<String, ?> members) { super(members); }
+
+        public String sendId() { return required("send_id", TEXT); }
+
+        public List<RecipientBody> rows() { return required("rows", listOf(body(RecipientBody::new))); }
+
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        public String nextCursor() { return optional("next_cursor", TEXT); }
+
+        /** The beginning of the stored log; null: no notification is missing. */
+        public String since() { return optional("since", TEXT); }
+
+        public String watermark() { return optional("watermark", TEXT); }
+
+        public String generatedAt() { return optional("generated_at", TEXT); }
+    }
+
+    /** The parameters of {@link Client#recipients}. */
+    public static final class RecipientsFilters extends Body {
+        public RecipientsFilters() { this(Map.of()); }
+
+        RecipientsFilters(Map<String, ?> members) { super(members); }
+
+        /**
+         * one of accepted, scheduled, held, queued, sending, suppressed, cancelled, expired, failed, sent, delivered,
+         * bounced.
+         */
+        public RecipientsFilters status(String... values) { set("status", values); return this; }
+
+        /** 1 to 200 characters, no NUL. */
+        public RecipientsFilters reason(String... values) { set("reason", values); return this; }
+
+        /** 1 to 200 characters, no NUL. */
+        public RecipientsFilters channel(String... values) { set("channel", values); return this; }
+
+        /** The maximum number of rows. */
+        public RecipientsFilters limit(long value) { set("limit", value); return this; }
+    }
+
+    /** The removal of a suppression. */
+    public static final class RemovedSuppressionBody extends Body {
+        RemovedSuppressionBody(Map<String, ?> members) { super(members); }
+
+        public String id() { return required("id", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+    }
+
+    /** A replayed dead letter. */
+    public static final class ReplayedBody extends Body {
+        ReplayedBody(Map<String, ?> members) { super(members); }
+
+        public String position() { return required("position", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+
+        /** The topic to which the record was produced again. */
+        public String topic() { return required("topic", TEXT); }
+    }
+
+    /** A scheduled send after its move. */
+    public static final class RescheduleBody extends Body {
+        RescheduleBody(Map<String, ?> members) { super(members); }
+
+        public String sendId() { return required("send_id", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+
+        public String sendAt() { return required("send_at", TEXT); }
+
+        public Links links() { return required("links", body(Links::new)); }
+    }
+
+    /** The body of a request to move a scheduled send. */
+    public static final class RescheduleRequest extends Body {
+        public RescheduleRequest() { this(Map.of()); }
+
+        RescheduleRequest(Map<String, ?> members) { super(members); }
+
+        /** The new time, in RFC 3339 with an offset. */
+        public RescheduleRequest sendAt(String value) { set("send_at", value); return this; }
+    }
+
+    /** The end of a send's pause. */
+    public static final class ResumeBody extends Body {
+        ResumeBody(Map<String, ?> members) { super(members); }
+
+        public String sendId() { return required("send_id", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+
+        public String resumedAt() { return required("resumed_at", TEXT); }
+
+        public Links links() { return required("links", body(Links::new)); }
+    }
+
+    /** A complete bucket that late records have changed. */
+    public static final class RevisedBucket extends Body {
+        RevisedBucket(Map<String, ?> members) { super(members); }
+
+        public String bucket() { return required("bucket", TEXT); }
+
+        public String revisedAt() { return required("revised_at", TEXT); }
+    }
+
+    /** A revoked API key. */
+    public static final class RevokedKeyBody extends Body {
+        RevokedKeyBody(Map<String, ?> members) { super(members); }
+
+        public String id() { return required("id", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+
+        public String expiresAt() { return required("expires_at", TEXT); }
+    }
+
+    /** The body of a request to rotate an API key. */
+    public static final class RotateKeyRequest extends Body {
+        public RotateKeyRequest() { this(Map.of()); }
+
+        RotateKeyRequest(Map<String, ?> members) { super(members); }
+
+        /** The previous key is valid for this time: 0 to 720, by default 24. */
+        public RotateKeyRequest hours(long value) { set("hours", value); return this; }
+    }
+
+    /** A permission of an API key. A later version of the API may have further ones. */
+    public static final class Scope {
+        public static final String SEND = "send";
+        public static final String SEND_CRITICAL = "send:critical";
+        public static final String SEND_MANDATORY = "send:mandatory";
+        public static final String SEND_CONTENT = "send:content";
+        public static final String READ = "read";
+        public static final String USERS_READ = "users:read";
+        public static final String USERS_WRITE = "users:write";
+        public static final String WEBHOOKS = "webhooks";
+        public static final String OPERATE = "operate";
+        public static final String ADMIN = "admin";
+
+        private Scope() {}
+    }
+
+    /** A send with its notifications by status. */
+    public static final class SendBody extends Body {
+        SendBody(Map<String, ?> members) { super(members); }
+
+        public String sendId() { return required("send_id", TEXT); }
+
+        public long clubId() { return required("club_id", INTEGER); }
+
+        public String type() { return required("type", TEXT); }
+
+        /** The requester's own id of the send, while the send is registered. */
+        public String reference() { return optional("reference", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+
+        public String requestedAt() { return optional("requested_at", TEXT); }
+
+        /** The time to which the send was moved; otherwise its {@code send_at}, while the send is registered. */
+        public String sendAt() { return optional("send_at", TEXT); }
+
+        /** The {@code send_at_local} of a send that was not moved, while the send is registered. */
+        public String sendAtLocal() { return optional("send_at_local", TEXT); }
+
+        public Chunks chunks() { return required("chunks", body(Chunks::new)); }
+
+        /** Null while the users of an audience are sought, and if only counts know it and do not answer. */
+        public Long requested() { return optional("requested", INTEGER); }
+
+        public Long duplicates() { return optional("duplicates", INTEGER); }
+
+        /** False: the metrics database does not answer. All counts are null, and the status is that of the register. */
+        public boolean countsKnown() { return required("counts_known", BOOLEAN); }
+
+        public Map<String, Totals> channels() { return optional("channels", mapOf(body(Totals::new))); }
+
+        public Totals totals() { return optional("totals", body(Totals::new)); }
+
+        public Conservation conservation() { return optional("conservation", body(Conservation::new)); }
+
+        /** The counts include all records that were in the topics at this time. */
+        public String watermark() { return optional("watermark", TEXT); }
+
+        /** Whether each notification has a final status: the send's status is cancelled, ended or failed. */
+        public boolean complete() { return required("complete", BOOLEAN); }
+
+        public ControlOfSend control() { return optional("control", body(ControlOfSend::new)); }
+
+        /** Of a send to an audience, while the send is registered. */
+        public ExpansionOfSend expansion() { return optional("expansion", body(ExpansionOfSend::new)); }
+
+        public CancellationOfSend cancellation() { return optional("cancellation", body(CancellationOfSend::new)); }
+
+        public String generatedAt() { return required("generated_at", TEXT); }
+    }
+
+    /** A version of a send. */
+    public static final class SendEventBody extends Body {
+        SendEventBody(Map<String, ?> members) { super(members); }
+
+        /** The value of {@code after} in the next request. */
+        public String version() { return required("version", TEXT); }
+
+        public boolean changed() { return required("changed", BOOLEAN); }
+
+        /** Whether the send has ended: no further request is necessary. */
+        public boolean complete() { return required("complete", BOOLEAN); }
+
+        /** The body of GET /v1/sends/{send_id}, after a change. */
+        public SendBody send() { return optional("send", body(SendBody::new)); }
+    }
+
+    /** Sends, the latest first. */
+    public static final class SendListBody extends Body {
+        SendListBody(Map<String, ?> members) { super(members); }
+
+        public List<ListedSend> rows() { return required("rows", listOf(body(ListedSend::new))); }
+
+        /** Whether there are more sends. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        public String nextCursor() { return optional("next_cursor", TEXT); }
+
+        /**
+         * False: the metrics database does not answer. Only sends are listed that are large, scheduled, to an audience
+         * or controlled, and their counts are null.
+         */
+        public boolean countsKnown() { return required("counts_known", BOOLEAN); }
+
+        /** The counts include all records that were in the topics at this time. */
+        public String watermark() { return optional("watermark", TEXT); }
+
+        /** Sends whose first record was counted earlier are deleted; null: none is. */
+        public String keptSince() { return optional("kept_since", TEXT); }
+
+        public String generatedAt() { return required("generated_at", TEXT); }
+    }
+
+    /** The body of a request to POST /v1/sends. */
+    public static final class SendRequest extends Body {
+        public SendRequest() { this(Map.of()); }
+
+        SendRequest(Map<String, ?> members) { super(members); }
+
+        /**
+         * The category, as in schemas/categories.yaml; a category that is not listed there has the file's default
+         * settings.
+         */
+        public SendRequest type(String value) { set("type", value); return this; }
+
+        /** The tenant (club). */
+        public SendRequest clubId(long value) { set("club_id", value); return this; }
+
+        /** The channels: push, email; if empty, those of the category. */
+        public SendRequest channels(List<String> value) { set("channels", value); return this; }
+
+        /** The type of the template, if it differs from the category. */
+        public SendRequest template(String value) { set("template", value); return this; }
+
+        /** Variables for the template, the same for every recipient. */
+        public SendRequest data(Map<String, String> value) { set("data", value); return this; }
+
+        /** The locale (BCP 47); null: each user's own. */
+        public SendRequest locale(String value) { set("locale", value); return this; }
+
+        /** Users of the club by conditions (docs/audiences.md), instead of to_users. */
+        public SendRequest audience(Map<String, Object> value) { set("audience", value); return this; }
+
+        /** User ids by position; a repeated id counts once, at its first position. */
+        public SendRequest toUsers(List<Long> value) { set("to_users", value); return this; }
+
+        /** Variables of single recipients, which replace those of data: user id → name → text. */
+        public SendRequest recipientData(Map<String, Map<String, String>> value) { set("recipient_data", value); return this; }
+
+        /** The lane of the send. */
+        public SendRequest priority(String value) { set("priority", value); return this; }
+
+        /** The time after which no message is published. */
+        public SendRequest expiresAt(String value) { set("expires_at", value); return this; }
+
+        /** The time before which no message is published. */
+        public SendRequest sendAt(String value) { set("send_at", value); return this; }
+
+        /**
+         * Instead of send_at, a date and time without a zone, such as 2026-11-24T09:00: no message is published before
+         * it in the recipient's own time zone.
+         */
+        public SendRequest sendAtLocal(String value) { set("send_at_local", value); return this; }
+
+        /** A later push with the same key replaces the earlier one on the device. */
+        public SendRequest collapseKey(String value) { set("collapse_key", value); return this; }
+
+        /** The producer's own id of the send; it is copied into derived records. */
+        public SendRequest reference(String value) { set("reference", value); return this; }
+
+        /**
+         * The id of the send, chosen by the caller: a random UUID in lower case. Without it, the service makes one. A
+         * name of the caller's own belongs into {@code reference}.
+         */
+        public SendRequest sendId(String value) { set("send_id", value); return this; }
+
+        /** Which of the requests of the send this one is, from 0. */
+        public SendRequest partIndex(long value) { set("part_index", value); return this; }
+
+        /** The number of requests under this send_id, in any order. */
+        public SendRequest partCount(long value) { set("part_count", value); return this; }
+    }
+
+    /**
+     * The state of a send, as counted. Its chunks and notifications are counted seconds after their records are
+     * produced. A later version of the API may have further ones.
+     */
+    public static final class SendState {
+        public static final String EXPANDING = "expanding";
+        public static final String ACCEPTED = "accepted";
+        public static final String SCHEDULED = "scheduled";
+        public static final String IN_PROGRESS = "in_progress";
+        public static final String PAUSED = "paused";
+        public static final String CANCELLING = "cancelling";
+        public static final String CANCELLED = "cancelled";
+        public static final String ENDED = "ended";
+        public static final String FAILED = "failed";
+
+        private SendState() {}
+    }
+
+    /** The parameters of {@link Client#sends}. */
+    public static final class SendsFilters extends Body {
+        public SendsFilters() { this(Map.of()); }
+
+        SendsFilters(Map<String, ?> members) { super(members); }
+
+        /** an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B). */
+        public SendsFilters start(String value) { set("start", value); return this; }
+
+        /** an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B). */
+        public SendsFilters end(String value) { set("end", value); return this; }
+
+        /** 1 to 200 characters, no NUL. */
+        public SendsFilters type(String... values) { set("type", values); return this; }
+
+        /** one of expanding, accepted, scheduled, in_progress, paused, cancelling, cancelled, ended, failed. */
+        public SendsFilters status(String... values) { set("status", values); return this; }
+
+        /**
+         * A part of the name, the category or the id, in any case. A page then reads 200 sends, and may have no row;
+         * {@code next_cursor} continues.
+         */
+        public SendsFilters search(String value) { set("search", value); return this; }
+
+        /** The maximum number of rows. */
+        public SendsFilters limit(long value) { set("limit", value); return this; }
+
+        /** Only these tenants; required if the key may see every tenant. */
+        public SendsFilters clubId(long... values) { set("club_id", values); return this; }
+    }
+
+    /** A send in a batch. */
+    public static final class SmallSend extends Body {
+        public SmallSend() { this(Map.of()); }
+
+        SmallSend(Map<String, ?> members) { super(members); }
+
+        public SmallSend type(String value) { set("type", value); return this; }
+
+        public SmallSend clubId(long value) { set("club_id", value); return this; }
+
+        public SmallSend channels(List<String> value) { set("channels", value); return this; }
+
+        public SmallSend template(String value) { set("template", value); return this; }
+
+        public SmallSend data(Map<String, String> value) { set("data", value); return this; }
+
+        public SmallSend locale(String value) { set("locale", value); return this; }
+
+        /** A send of a batch names its users. */
+        public SmallSend audience(Object value) { set("audience", value); return this; }
+
+        public SmallSend toUsers(List<Long> value) { set("to_users", value); return this; }
+
+        /** Variables of single recipients, which replace those of data: user id → name → text. */
+        public SmallSend recipientData(Map<String, Map<String, String>> value) { set("recipient_data", value); return this; }
+
+        /** The lane of the send. */
+        public SmallSend priority(String value) { set("priority", value); return this; }
+
+        public SmallSend expiresAt(String value) { set("expires_at", value); return this; }
+
+        public SmallSend sendAt(String value) { set("send_at", value); return this; }
+
+        public SmallSend sendAtLocal(String value) { set("send_at_local", value); return this; }
+
+        public SmallSend collapseKey(String value) { set("collapse_key", value); return this; }
+
+        public SmallSend reference(String value) { set("reference", value); return this; }
+
+        /** The id of a send of a batch follows from the batch's. */
+        public SmallSend sendId(Object value) { set("send_id", value); return this; }
+
+        /** A send of a batch has one part. */
+        public SmallSend partIndex(long value) { set("part_index", value); return this; }
+
+        /** A send of a batch has one part. */
+        public SmallSend partCount(long value) { set("part_count", value); return this; }
+    }
+
+    /** The status of one notification (one user on one channel). A later version of the API may have further ones. */
+    public static final class Status {
+        public static final String ACCEPTED = "accepted";
+        public static final String SCHEDULED = "scheduled";
+        public static final String HELD = "held";
+        public static final String QUEUED = "queued";
+        public static final String SENDING = "sending";
+        public static final String SUPPRESSED = "suppressed";
+        public static final String CANCELLED = "cancelled";
+        public static final String EXPIRED = "expired";
+        public static final String FAILED = "failed";
+        public static final String SENT = "sent";
+        public static final String DELIVERED = "delivered";
+        public static final String BOUNCED = "bounced";
+
+        private Status() {}
+    }
+
+    /** A status that a notification reached. */
+    public static final class StepBody extends Body {
+        StepBody(Map<String, ?> members) { super(members); }
+
+        public String at() { return optional("at", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+
+        public String reason() { return optional("reason", TEXT); }
+
+        /** The status and its reason in words. */
+        public String decision() { return required("decision", TEXT); }
+
+        /** The data of the decision; null if neither a rule nor user settings determined the status. */
+        public DecidedBy decidedBy() { return optional("decided_by", body(DecidedBy::new)); }
+    }
+
+    /** The state of counting, and the queried counts after a change. */
+    public static final class StreamBody extends Body {
+        StreamBody(Map<String, ?> members) { super(members); }
+
+        /** The value of {@code since} in the next request. */
+        public String cursor() { return required("cursor", TEXT); }
+
+        public boolean changed() { return required("changed", BOOLEAN); }
+
+        /** The body of GET /v1/metrics, if the request has its parameters and counts have changed. */
+        public MetricsBody metrics() { return optional("metrics", body(MetricsBody::new)); }
+
+        /** The counts include all records that were in the topics at this time. */
+        public String watermark() { return optional("watermark", TEXT); }
+
+        public boolean complete() { return required("complete", BOOLEAN); }
+
+        public String generatedAt() { return required("generated_at", TEXT); }
+    }
+
+    /** An address to which a club sends no e-mail. */
+    public static final class SuppressionRow extends Body {
+        SuppressionRow(Map<String, ?> members) { super(members); }
+
+        public String id() { return required("id", TEXT); }
+
+        public long clubId() { return required("club_id", INTEGER); }
+
+        /** The SHA-256 of the address in small letters, in hex. The address itself is not stored. */
+        public String addressId() { return required("address_id", TEXT); }
+
+        public String reason() { return required("reason", TEXT); }
+
+        public String at() { return required("at", TEXT); }
+
+        public String expiresAt() { return required("expires_at", TEXT); }
+    }
+
+    /** Suppressions, the latest first. */
+    public static final class SuppressionsBody extends Body {
+        SuppressionsBody(Map<String, ?> members) { super(members); }
+
+        public List<SuppressionRow> rows() { return required("rows", listOf(body(SuppressionRow::new))); }
+
+        /** Whether there are more suppressions. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        public String nextCursor() { return optional("next_cursor", TEXT); }
+    }
+
+    /** The parameters of {@link Client#suppressions}. */
+    public static final class SuppressionsFilters extends Body {
+        public SuppressionsFilters() { this(Map.of()); }
+
+        SuppressionsFilters(Map<String, ?> members) { super(members); }
+
+        /** a whole number of 64 bits. */
+        public SuppressionsFilters clubId(long... values) { set("club_id", values); return this; }
+
+        /** The SHA-256 of the address in small letters: a SHA-256 in hex: 64 digits. */
+        public SuppressionsFilters addressId(String value) { set("address_id", value); return this; }
+
+        /** The maximum number of rows. */
+        public SuppressionsFilters limit(long value) { set("limit", value); return this; }
+    }
+
+    /** A template, without its body. */
+    public static final class TemplateBody extends Body {
+        TemplateBody(Map<String, ?> members) { super(members); }
+
+        public long id() { return required("id", INTEGER); }
+
+        /** The tenant that the template belongs to; null: it is for every tenant. */
+        public Long clubId() { return optional("club_id", INTEGER); }
+
+        public String type() { return required("type", TEXT); }
+
+        public String channel() { return required("channel", TEXT); }
+
+        public String locale() { return required("locale", TEXT); }
+
+        /** The beginning of the title or subject, with its variables. */
+        public String title() { return required("title", TEXT); }
+
+        /** The variables that the template reads, such as {@code data.opponent}. */
+        public List<String> variables() { return required("variables", listOf(TEXT)); }
+
+        /** The reason why no message can be rendered from the template. */
+        public String problem() { return optional("problem", TEXT); }
+
+        /** The code of the reason, with its values. */
+        public CodedBody problemText() { return optional("problem_text", body(CodedBody::new)); }
+    }
+
+    /** Templates by id. */
+    public static final class TemplatesBody extends Body {
+        TemplatesBody(Map<String, ?> members) { super(members); }
+
+        public List<TemplateBody> rows() { return required("rows", listOf(body(TemplateBody::new))); }
+
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        public String nextCursor() { return optional("next_cursor", TEXT); }
+    }
+
+    /** The parameters of {@link Client#templates}. */
+    public static final class TemplatesFilters extends Body {
+        public TemplatesFilters() { this(Map.of()); }
+
+        TemplatesFilters(Map<String, ?> members) { super(members); }
+
+        /** a whole number of 64 bits. */
+        public TemplatesFilters clubId(long... values) { set("club_id", values); return this; }
+
+        /** 1 to 200 characters, no NUL. */
+        public TemplatesFilters type(String... values) { set("type", values); return this; }
+
+        /** 1 to 200 characters, no NUL. */
+        public TemplatesFilters channel(String... values) { set("channel", values); return this; }
+
+        /** The maximum number of rows. */
+        public TemplatesFilters limit(long value) { set("limit", value); return this; }
+    }
+
+    /** Notifications that reached a status today; one that was sent and then delivered is in both numbers. */
+    public static final class TodayBody extends Body {
+        TodayBody(Map<String, ?> members) { super(members); }
+
+        public String since() { return required("since", TEXT); }
+
+        public long requested() { return required("requested", INTEGER); }
+
+        public long sent() { return required("sent", INTEGER); }
+
+        public long delivered() { return required("delivered", INTEGER); }
+
+        public long suppressed() { return required("suppressed", INTEGER); }
+
+        public long failed() { return required("failed", INTEGER); }
+
+        public long bounced() { return required("bounced", INTEGER); }
+    }
+
+    /** Numbers of notifications by status. */
+    public static final class Totals extends Body {
+        Totals(Map<String, ?> members) { super(members); }
+
+        /** 0 while the users of an audience are sought. */
+        public long requested() { return required("requested", INTEGER); }
+
+        /** Users that were named more than once in a chunk; they are not counted in {@code requested}. */
+        public long duplicates() { return required("duplicates", INTEGER); }
+
+        /** Notifications that were written for delivery, whatever their later status is. */
+        public long queued() { return required("queued", INTEGER); }
+
+        /** By reason. */
+        public Map<String, Long> suppressed() { return required("suppressed", mapOf(INTEGER)); }
+
+        /** By reason. */
+        public Map<String, Long> failed() { return required("failed", mapOf(INTEGER)); }
+
+        /** Notifications that wait for the end of quiet hours. */
+        public long held() { return required("held", INTEGER); }
+
+        public long scheduled() { return required("scheduled", INTEGER); }
+
+        public long cancelled() { return required("cancelled", INTEGER); }
+
+        public long expired() { return required("expired", INTEGER); }
+
+        public long sent() { return required("sent", INTEGER); }
+
+        public long delivered() { return required("delivered", INTEGER); }
+
+        public long bounced() { return required("bounced", INTEGER); }
+
+        /** Requested notifications without a final status. */
+        public long inFlight() { return required("in_flight", INTEGER); }
+    }
+
+    /** A category or a club with its counts. */
+    public static final class TrendingRow extends Body {
+        TrendingRow(Map<String, ?> members) { super(members); }
+
+        public String type() { return optional("type", TEXT); }
+
+        public Long clubId() { return optional("club_id", INTEGER); }
+
+        public Long countTotal() { return optional("count_total", INTEGER); }
+
+        /** The count of the previous window. */
+        public Long before() { return optional("before", INTEGER); }
+    }
+
+    /** The categories or clubs with the most notifications in a window. */
+    public static final class TrendsBody extends Body {
+        TrendsBody(Map<String, ?> members) { super(members); }
+
+        public String by() { return required("by", TEXT); }
+
+        public String measure() { return required("measure", TEXT); }
+
+        public String start() { return required("start", TEXT); }
+
+        public String end() { return required("end", TEXT); }
+
+        public List<TrendingRow> rows() { return required("rows", listOf(body(TrendingRow::new))); }
+
+        /** The counts include all records that were in the topics at this time. */
+        public String watermark() { return optional("watermark", TEXT); }
+
+        public long graceMs() { return required("grace_ms", INTEGER); }
+
+        public boolean complete() { return required("complete", BOOLEAN); }
+
+        public String generatedAt() { return required("generated_at", TEXT); }
+    }
+
+    /** A user, as the directory has it. Addresses are not shown. */
+    public static final class UserBody extends Body {
+        UserBody(Map<String, ?> members) { super(members); }
+
+        public long userId() { return required("user_id", INTEGER); }
+
+        public long clubId() { return required("club_id", INTEGER); }
+
+        public String firstName() { return required("first_name", TEXT); }
+
+        public String lastName() { return required("last_name", TEXT); }
+
+        public String locale() { return required("locale", TEXT); }
+
+        public String timeZone() { return required("time_zone", TEXT); }
+
+        /** The channels on which the user can be reached: those with an address, or with an active device. */
+        public List<String> channels() { return required("channels", listOf(TEXT)); }
+
+        /** The devices by id, at most 50. */
+        public List<UserDevice> devices() { return required("devices", listOf(body(UserDevice::new))); }
+
+        /** Whether the user has more devices. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        public UserLinks links() { return required("links", body(UserLinks::new)); }
+    }
+
+    /** A device of the user. Its token and its endpoint are not shown. */
+    public static final class UserDevice extends Body {
+        UserDevice(Map<String, ?> members) { super(members); }
+
+        public long deviceId() { return required("device_id", INTEGER); }
+
+        public String platform() { return required("platform", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+
+        /** The time of the newest change of the monolith's row; null: it is unknown. */
+        public String changedAt() { return optional("changed_at", TEXT); }
+    }
+
+    /** The paths of the user. */
+    public static final class UserLinks extends Body {
+        UserLinks(Map<String, ?> members) { super(members); }
+
+        public String self() { return required("self", TEXT); }
+
+        public String preferences() { return required("preferences", TEXT); }
+
+        public String notifications() { return required("notifications", TEXT); }
+    }
+
+    /** A notification of the user, with its status. */
+    public static final class UserNotification extends Body {
+        UserNotification(Map<String, ?> members) { super(members); }
+
+        /** The time at which the notification reached its status. */
+        public String at() { return required("at", TEXT); }
+
+        public String sendId() { return required("send_id", TEXT); }
+
+        public String channel() { return required("channel", TEXT); }
+
+        public long clubId() { return required("club_id", INTEGER); }
+
+        public String type() { return required("type", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+
+        public String reason() { return optional("reason", TEXT); }
+    }
+
+    /** A user's notifications, the latest first. */
+    public static final class UserNotificationsBody extends Body {
+        UserNotificationsBody(Map<String, ?> members) { super(members); }
+
+        public long userId() { return required("user_id", INTEGER); }
+
+        public List<UserNotification> rows() { return required("rows", listOf(body(UserNotification::new))); }
+
+        /** Whether there are more notifications. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        public String nextCursor() { return optional("next_cursor", TEXT); }
+
+        /** The beginning of the stored log; null: no notification is missing. */
+        public String since() { return optional("since", TEXT); }
+
+        /** The counts include all records that were in the topics at this time. */
+        public String watermark() { return optional("watermark", TEXT); }
+
+        public long graceMs() { return required("grace_ms", INTEGER); }
+
+        public boolean complete() { return required("complete", BOOLEAN); }
+
+        public String generatedAt() { return required("generated_at", TEXT); }
+    }
+
+    /** The parameters of {@link Client#userNotifications}. */
+    public static final class UserNotificationsFilters extends Body {
+        public UserNotificationsFilters() { this(Map.of()); }
+
+        UserNotificationsFilters(Map<String, ?> members) { super(members); }
+
+        /** an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B). */
+        public UserNotificationsFilters start(String value) { set("start", value); return this; }
+
+        /** an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B). */
+        public UserNotificationsFilters end(String value) { set("end", value); return this; }
+
+        /** The maximum number of rows. */
+        public UserNotificationsFilters limit(long value) { set("limit", value); return this; }
+
+        /** a whole number of 64 bits. */
+        public UserNotificationsFilters clubId(long... values) { set("club_id", values); return this; }
+
+        /** 1 to 200 characters, no NUL. */
+        public UserNotificationsFilters channel(String... values) { set("channel", values); return this; }
+    }
+
+    /** An endpoint, without its secret. */
+    public static final class WebhookBody extends Body {
+        WebhookBody(Map<String, ?> members) { super(members); }
+
+        public String id() { return required("id", TEXT); }
+
+        public long clubId() { return required("club_id", INTEGER); }
+
+        public String url() { return required("url", TEXT); }
+
+        /** Empty: every type. */
+        public List<String> eventTypes() { return required("event_types", listOf(TEXT)); }
+
+        public String description() { return required("description", TEXT); }
+
+        public boolean enabled() { return required("enabled", BOOLEAN); }
+
+        /** Why masscomm disabled it; null if it is enabled, or disabled by a request. */
+        public String disabledReason() { return optional("disabled_reason", TEXT); }
+
+        /** The first failed attempt since the last successful one. */
+        public String failingSince() { return optional("failing_since", TEXT); }
+
+        /** The time until which the previous secret also signs. */
+        public String previousSecretUntil() { return optional("previous_secret_until", TEXT); }
+
+        public String createdAt() { return required("created_at", TEXT); }
+    }
+
+    /** The parameters of {@link Client#webhookDeliveries}. */
+    public static final class WebhookDeliveriesFilters extends Body {
+        public WebhookDeliveriesFilters() { this(Map.of()); }
+
+        WebhookDeliveriesFilters(Map<String, ?> members) { super(members); }
+
+        /** The maximum number of rows. */
+        public WebhookDeliveriesFilters limit(long value) { set("limit", value); return this; }
+    }
+
+    /** Endpoints by club, in the order of their creation. */
+    public static final class WebhooksBody extends Body {
+        WebhooksBody(Map<String, ?> members) { super(members); }
+
+        public List<WebhookBody> rows() { return required("rows", listOf(body(WebhookBody::new))); }
+
+        /** Whether there are more clubs. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        public String nextCursor() { return optional("next_cursor", TEXT); }
+    }
+
+    /** The parameters of {@link Client#webhooks}. */
+    public static final class WebhooksFilters extends Body {
+        public WebhooksFilters() { this(Map.of()); }
+
+        WebhooksFilters(Map<String, ?> members) { super(members); }
+
+        /** a whole number of 64 bits. */
+        public WebhooksFilters clubId(long... values) { set("club_id", values); return this; }
+    }
+}
