@@ -17,7 +17,9 @@ from masscomm_client import AsyncClient
 from ops.openapi.document import document
 
 FOLDER = Path(__file__).parents[2] / "sdk" / "java" / "src" / "main" / "java" / "masscomm" / "client"
-_GENERATED = "Generated: {@code python -m ops.openapi.java_client}."
+_HEADER = """// Generated: python -m ops.openapi.java_client
+package masscomm.client;
+"""
 _LINE = 120
 # The methods of the Python client by the operation of their request. The Java client has the same ones.
 METHODS = {
@@ -96,11 +98,10 @@ def java_client() -> dict[str, str]:
 
 def _types(types: Iterable[str]) -> str:
     comment = _comment(
-        f"The bodies of requests and responses, and the parameters of lists. {_GENERATED} A method with a name alone "
+        "The bodies of requests and responses, and the parameters of lists. A method with a name alone "
         "returns a member, or null if the API may leave it out. A method with a value sets a member."
     )
-    return f"""package masscomm.client;
-
+    return f"""{_HEADER}
 import java.util.List;
 import java.util.Map;
 
@@ -116,14 +117,14 @@ def _name_in(text: str) -> str:
 
 
 def _routes(routes: Iterable[str]) -> str:
-    return f"""package masscomm.client;
-
+    return f"""{_HEADER}
 import java.util.List;
 import java.util.Map;
 import java.util.function.Function;
 import masscomm.client.Types.*;
 
-{_comment(f"The routes of the API. {_GENERATED}")}abstract class Routes {{
+/** The routes of the API. */
+abstract class Routes {{
     Routes() {{}}
 
     /** Return the response to a request, which is repeated where that is safe. */
@@ -252,6 +253,8 @@ def _route(method: str, path: str, operation: Mapping[str, Any], components: Map
         made += ".once(idempotencyKey)" if _has_key(operation) else ""
         made += _removed(operation, components[response], subjects)
         result, statement = response, f"execute({made}, {response}::new)"
+        if len(statement) > _LINE - 16:
+            statement = f"execute(\n            {made},\n            {response}::new)"
     optional = [("String", "idempotencyKey", "null")] if _has_key(operation) else []
     if _parameters(operation):
         name = _filters_name(operation)

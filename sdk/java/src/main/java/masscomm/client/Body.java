@@ -96,7 +96,9 @@ public abstract class Body {
     static <T> Function<Object, Map<String, T>> mapOf(Function<Object, T> type) {
         return value -> {
             Map<String, T> found = new LinkedHashMap<>();
-            ((Map<?, ?>) value).forEach((name, each) -> found.put((String) name, each == null ? null : type.apply(each)));
+            ((Map<?, ?>) value).forEach((name, each) -> {
+                found.put((String) name, each == null ? null : type.apply(each));
+            });
             return found;
         };
     }

@@ -15,8 +15,8 @@ import java.util.UUID;
  * @param path the path with its query
  * @param body the JSON value of the body; null if there is none
  * @param key the idempotency key of all attempts; null if the route has none
- * @param removed the members of the response if the subject is unknown after an attempt that may have removed it from its
- *     list: a deleted endpoint, a device that is no longer disabled; null for other routes
+ * @param removed the members of the response if the subject is unknown after an attempt that may have removed it from
+ *     its list: a deleted endpoint, a device that is no longer disabled; null for other routes
  */
 record Call(String method, String path, Object body, String key, Map<String, Object> removed) {
     Call(String method, String path) {

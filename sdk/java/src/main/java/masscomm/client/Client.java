@@ -67,7 +67,7 @@ public final class Client extends Routes {
     public Client(String url, String key, ClientOptions options) {
         // The message of HttpRequest would have the key.
         if (key != null && !key.matches("[!-~]+")) {
-            throw new IllegalArgumentException("The API key is empty, or has a character that no key has, such as a line's end.");
+            throw new IllegalArgumentException("The API key is empty, or has a character that no key has.");
         }
         this.url = url.endsWith("/") ? url.substring(0, url.length() - 1) : url;
         this.key = key;
@@ -154,7 +154,7 @@ public final class Client extends Routes {
             return new Attempt(answer.get(options.timeout().toMillis(), TimeUnit.MILLISECONDS), null);
         } catch (TimeoutException error) {
             answer.cancel(true);
-            return new Attempt(null, new HttpTimeoutException("no response in " + options.timeout().toSeconds() + " s"));
+            return new Attempt(null, new HttpTimeoutException("no response in " + options.timeout()));
         } catch (ExecutionException error) {
             if (error.getCause() instanceof IOException cause) return new Attempt(null, cause);
             throw new IllegalStateException(error.getCause());
@@ -286,7 +286,8 @@ public final class Client extends Routes {
 
         private void pause() {
             if (untilNextRead().compareTo(times.timeout()) > 0) {
-                throw new TimeoutError("Send %s has not ended after %d s.".formatted(sendId, times.timeout().toSeconds()));
+                long waitedS = times.timeout().toSeconds();
+                throw new TimeoutError("Send %s has not ended after %d s.".formatted(sendId, waitedS));
             }
             sleep(times.poll());
         }

@@ -1,3 +1,4 @@
+// Generated: python -m ops.openapi.java_client
 package masscomm.client;
 
 import java.util.List;
@@ -5,7 +6,7 @@ import java.util.Map;
 import java.util.function.Function;
 import masscomm.client.Types.*;
 
-/** The routes of the API. Generated: {@code python -m ops.openapi.java_client}. */
+/** The routes of the API. */
 abstract class Routes {
     Routes() {}
 
@@ -22,7 +23,9 @@ abstract class Routes {
      * @return the body of the response
      */
     public RemovedSuppressionBody removeSuppression(String suppression) {
-        return execute(new Call("DELETE", Call.path("suppressions", suppression)).removing(Map.of("id", suppression, "status", "removed")), RemovedSuppressionBody::new);
+        return execute(
+                new Call("DELETE", Call.path("suppressions", suppression)).removing(Map.of("id", suppression, "status", "removed")),
+                RemovedSuppressionBody::new);
     }
 
     /**
@@ -32,7 +35,9 @@ abstract class Routes {
      * @return the body of the response
      */
     public DeletedWebhookBody deleteWebhook(String endpointId) {
-        return execute(new Call("DELETE", Call.path("webhooks", endpointId)).removing(Map.of("id", endpointId, "status", "deleted")), DeletedWebhookBody::new);
+        return execute(
+                new Call("DELETE", Call.path("webhooks", endpointId)).removing(Map.of("id", endpointId, "status", "deleted")),
+                DeletedWebhookBody::new);
     }
 
     /**
@@ -80,7 +85,9 @@ abstract class Routes {
      * @return the body of the response
      */
     public DisabledCountsBody deviceCounts(DeviceCountsFilters filters) {
-        return execute(new Call("GET", Call.query(Call.path("devices", "counts"), filters.members())), DisabledCountsBody::new);
+        return execute(
+                new Call("GET", Call.query(Call.path("devices", "counts"), filters.members())),
+                DisabledCountsBody::new);
     }
 
     /**
@@ -337,7 +344,9 @@ abstract class Routes {
      * @return the body of the response
      */
     public RescheduleBody reschedule(String sendId, String sendAt) {
-        return execute(new Call("PATCH", Call.path("sends", sendId)).with(new RescheduleRequest().sendAt(sendAt).members()), RescheduleBody::new);
+        return execute(
+                new Call("PATCH", Call.path("sends", sendId)).with(new RescheduleRequest().sendAt(sendAt).members()),
+                RescheduleBody::new);
     }
 
     /**
@@ -370,7 +379,9 @@ abstract class Routes {
      * @return the body of the response
      */
     public BatchBody sendBatch(List<SmallSend> sends, String idempotencyKey) {
-        return execute(new Call("POST", Call.path("sends", "batch")).with(new BatchRequest().sends(sends).members()).once(idempotencyKey), BatchBody::new);
+        return execute(
+                new Call("POST", Call.path("sends", "batch")).with(new BatchRequest().sends(sends).members()).once(idempotencyKey),
+                BatchBody::new);
     }
 
     /**
@@ -400,7 +411,9 @@ abstract class Routes {
      * @return the body of the response
      */
     public EnabledDeviceBody enableDevice(long deviceId) {
-        return execute(new Call("POST", Call.path("devices", deviceId, "enable")).removing(Map.of("device_id", deviceId, "status", "requested")), EnabledDeviceBody::new);
+        return execute(
+                new Call("POST", Call.path("devices", deviceId, "enable")).removing(Map.of("device_id", deviceId, "status", "requested")),
+                EnabledDeviceBody::new);
     }
 
     /**
@@ -424,7 +437,9 @@ abstract class Routes {
      * @return the body of the response
      */
     public DiscardedBody discardDeadLetter(String position, String reason, String idempotencyKey) {
-        return execute(new Call("POST", Call.path("dead-letters", position, "discard")).with(new DiscardRequest().reason(reason).members()).once(idempotencyKey), DiscardedBody::new);
+        return execute(
+                new Call("POST", Call.path("dead-letters", position, "discard")).with(new DiscardRequest().reason(reason).members()).once(idempotencyKey),
+                DiscardedBody::new);
     }
 
     /**
@@ -476,7 +491,9 @@ abstract class Routes {
      * @return the body of the response
      */
     public ReplayedBody replayDeadLetter(String position, String idempotencyKey) {
-        return execute(new Call("POST", Call.path("dead-letters", position, "replay")).once(idempotencyKey), ReplayedBody::new);
+        return execute(
+                new Call("POST", Call.path("dead-letters", position, "replay")).once(idempotencyKey),
+                ReplayedBody::new);
     }
 
     /**
@@ -508,7 +525,9 @@ abstract class Routes {
      * @return the body of the response
      */
     public AcceptedBody send(SendRequest body, String idempotencyKey) {
-        return execute(new Call("POST", Call.path("sends")).with(body.members()).once(idempotencyKey), AcceptedBody::new);
+        return execute(
+                new Call("POST", Call.path("sends")).with(body.members()).once(idempotencyKey),
+                AcceptedBody::new);
     }
 
     /**
@@ -532,7 +551,9 @@ abstract class Routes {
      * @return the body of the response
      */
     public NewWebhookBody createWebhook(CreateWebhookRequest body, String idempotencyKey) {
-        return execute(new Call("POST", Call.path("webhooks")).with(body.members()).once(idempotencyKey), NewWebhookBody::new);
+        return execute(
+                new Call("POST", Call.path("webhooks")).with(body.members()).once(idempotencyKey),
+                NewWebhookBody::new);
     }
 
     /**
@@ -556,7 +577,9 @@ abstract class Routes {
      * @return the body of the response
      */
     public DeliveryBody resendWebhook(String endpointId, String deliveryId, String idempotencyKey) {
-        return execute(new Call("POST", Call.path("webhooks", endpointId, "deliveries", deliveryId, "resend")).once(idempotencyKey), DeliveryBody::new);
+        return execute(
+                new Call("POST", Call.path("webhooks", endpointId, "deliveries", deliveryId, "resend")).once(idempotencyKey),
+                DeliveryBody::new);
     }
 
     /**
@@ -578,7 +601,9 @@ abstract class Routes {
      * @return the body of the response
      */
     public NewWebhookBody rotateWebhook(String endpointId, String idempotencyKey) {
-        return execute(new Call("POST", Call.path("webhooks", endpointId, "rotate")).once(idempotencyKey), NewWebhookBody::new);
+        return execute(
+                new Call("POST", Call.path("webhooks", endpointId, "rotate")).once(idempotencyKey),
+                NewWebhookBody::new);
     }
 
     /**
@@ -600,7 +625,9 @@ abstract class Routes {
      * @return the body of the response
      */
     public DeliveryBody testWebhook(String endpointId, String idempotencyKey) {
-        return execute(new Call("POST", Call.path("webhooks", endpointId, "test")).once(idempotencyKey), DeliveryBody::new);
+        return execute(
+                new Call("POST", Call.path("webhooks", endpointId, "test")).once(idempotencyKey),
+                DeliveryBody::new);
     }
 
     /**
@@ -611,6 +638,8 @@ abstract class Routes {
      * @return the body of the response
      */
     public PreferencesBody setPreferences(long userId, PreferencesRequest body) {
-        return execute(new Call("PUT", Call.path("users", userId, "preferences")).with(body.members()), PreferencesBody::new);
+        return execute(
+                new Call("PUT", Call.path("users", userId, "preferences")).with(body.members()),
+                PreferencesBody::new);
     }
 }

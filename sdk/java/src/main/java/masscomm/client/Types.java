@@ -1,12 +1,12 @@
+// Generated: python -m ops.openapi.java_client
 package masscomm.client;
 
 import java.util.List;
 import java.util.Map;
 
 /**
- * The bodies of requests and responses, and the parameters of lists. Generated: {@code python -m
- * ops.openapi.java_client}. A method with a name alone returns a member, or null if the API may leave it out.
- * A method with a value sets a member.
+ * The bodies of requests and responses, and the parameters of lists. A method with a name alone returns a
+ * member, or null if the API may leave it out. A method with a value sets a member.
  */
 public final class Types {
     private Types() {}
