@@ -43,6 +43,7 @@ from local.devstack.state import RunState
 from masscomm.http.rest import JSON
 from masscomm_client import ApiError, AsyncClient, Client
 from masscomm_client.types import DeadLetterRow
+from tests.support.harness import client_examples
 from tests.support.harness.agent import agent
 from tests.support.harness.client_calls import call_each_method, methods
 from tests.support.harness.console import OBSERVE, PATIENCE_MS, Console, open_console
@@ -330,14 +331,14 @@ async def test_asynchronous_client_follows_a_send_of_the_stack(config: StackConf
 
 
 @pytest.mark.nightly
-def test_typescript_client_follows_a_send_of_the_stack(config: StackConfig) -> None:
-    """Runs after the demo. The script has pages of one send each."""
-    command = ["node", str(ROOT / "sdk/typescript/test/stack.js"), config.gateway_url, str(config.api_key_file), "42"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert result["terminal"] == result["requested"] > 0
-    assert (set(result["users"]), result["listed"], result["status"]) == ({"42"}, True, 404)
+def test_examples_of_the_clients_send_and_follow(stack: RunningStack, config: StackConfig, tmp_path: Path) -> None:
+    """The clients are the built ones: the npm package, and the classes in Java."""
+    client_examples.compile_java(tmp_path)
+    for language in ("Python", "TypeScript", "Java"):
+        access: dict[str, Any] = {"classes": tmp_path, "url": config.gateway_url, "key": config.api_key}
+        send_id = client_examples.output(language, "send", **access).strip()
+        ended, recipient = client_examples.output(language, "result", send_id, **access).splitlines()[-2:]
+        assert (ended, recipient) == ("ended 1", "42 push sent"), language
 
 
 @pytest.mark.nightly

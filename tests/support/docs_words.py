@@ -1,7 +1,8 @@
 """Count the words of the documentation for users, or draw sentences from it.
 
 The pages are those of web/site/sidebar.json under `users`. Words are separated by white space, as for `wc -w`.
-Generated parts, such as the table of routes, are left out.
+Generated parts, such as the table of routes, are left out. Of an example in several languages the first one counts: a
+reader reads one.
 
     python -m tests.support.docs_words                    print the words of each page and of all
     python -m tests.support.docs_words --draw 60 --seed 7  print sentences, each with its page
@@ -20,6 +21,7 @@ from tests.support import prose
 SIDEBAR = prose.ROOT / "web" / "site" / "sidebar.json"
 MOST_WORDS = 35_000
 _GENERATED = re.compile(r"<!-- (?:(\w+): )?made by .*?<!-- end of [\w ]+ -->", re.DOTALL)
+_TABS = re.compile(r"(^```\w+ sdk/[^`]*^```\n)(?:\n```\w+ sdk/.*?^```\n)+", re.DOTALL | re.MULTILINE)
 _CODE_BLOCK = re.compile(r"^```.*?^```|(?<=\n\n)(?: {4}[^\n]*\n)+", re.DOTALL | re.MULTILINE)
 _SHORTEST = 6
 
@@ -31,10 +33,10 @@ def pages() -> list[str]:
 
 
 def written(page: str) -> str:
-    """Return a page without its generated parts."""
+    """Return a page without its generated parts, and with the first language of each example."""
     if prose.ROOT / page == reference.PAGE:
         return ""
-    return _GENERATED.sub("", (prose.ROOT / page).read_text())
+    return _TABS.sub(r"\1", _GENERATED.sub("", (prose.ROOT / page).read_text()))
 
 
 def sentences(page: str) -> list[str]:

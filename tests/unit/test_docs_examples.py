@@ -66,6 +66,7 @@ from masscomm.stores.metrics.port import ChannelTotals, SendTotals
 from masscomm.stores.sends.in_memory import InMemorySends
 from masscomm_client.mcp import VARIABLES
 from tests.support import prose
+from tests.support.harness import client_examples
 from tests.support.harness.send_api import SendApi
 from tests.support.servers.registry_server import ConfluentRegistry, serving
 
@@ -248,6 +249,22 @@ def test_examples_of_a_page_are_right(page: str, api: SendApi) -> None:
         else:
             KINDS[kind](content, api)
     assert _WITHOUT_KIND.findall(text_of(page)) == [], "name the kind of the block"
+
+
+def test_examples_of_the_clients_are_shown_in_each_language() -> None:
+    """The tests of tests/unit/sdk/test_examples.py execute the files, and a page shows the whole file."""
+    shown = [(kind, content) for page in PAGES for kind, content in blocks(page) if kind.startswith("sdk/")]
+    files = [
+        client_examples.file_of(language, name)
+        for name in client_examples.NAMES
+        for language in client_examples.languages(name)
+    ]
+    assert sorted(shown) == sorted((str(file.relative_to(ROOT)), file.read_text()) for file in files)
+    assert {
+        str(file) for folder, suffix in client_examples.LANGUAGES.values() for file in folder.glob(f"*{suffix}")
+    } == {str(file) for file in files}
+    order = [kind.split("/")[1] for kind, _ in shown]
+    assert order == ["curl", "python", "typescript", "java"] * 5 + ["python", "typescript", "java"]
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------

@@ -41,6 +41,18 @@ def test_documentation_is_searched_and_links_to_sections(console: Console) -> No
     expect(page.locator("html")).to_have_class("dark")
 
 
+def test_example_is_shown_in_the_chosen_language(console: Console) -> None:
+    page = console.page
+    page.goto(f"{console.url}/docs/sending.html")
+    tabs = page.locator(".vp-code-group").first
+    expect(tabs.get_by_text("/v1/sends")).to_be_visible()
+    for language, code in (("Java", "class Send"), ("Python", "from masscomm_client import Client")):
+        expect(tabs.get_by_text(code)).to_be_hidden()
+        tabs.get_by_text(language, exact=True).click()
+        expect(tabs.get_by_text(code)).to_be_visible()
+    expect(tabs.get_by_text("class Send")).to_be_hidden()
+
+
 def test_api_reference_shows_each_operation(console: Console) -> None:
     page = console.page
     page.goto(f"{console.url}/docs/")

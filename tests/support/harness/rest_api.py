@@ -70,8 +70,10 @@ SIGNING_KEYS = json.dumps({"current": "1", "1": "a key of at least thirty-two by
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39") -> Chain:
-    """Build the functions in memory. The send and user 42 belong to club 1."""
+def build(
+    monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39", sent: int = 2
+) -> Chain:
+    """Build the functions in memory. The send and user 42 belong to club 1. The send has ended if `sent` is 3."""
     send = SendTotals(
         send_id=send_id,
         club_id=1,
@@ -79,7 +81,7 @@ def build(monkeypatch: pytest.MonkeyPatch, *, send_id: str = "3f5e7b0c-6d0e-4a52
         requested_at=NOON,
         chunk_count=1,
         chunks=1,
-        channels={"push": ChannelTotals(3, 0, 2, {"sent": {"": 2}})},
+        channels={"push": ChannelTotals(3, 0, 2, {"sent": {"": sent}})},
         watermark=NOON,
     )
     counts = [

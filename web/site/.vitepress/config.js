@@ -16,6 +16,10 @@ const REFERENCE = "api-reference/index.html";
 // The only address of another host that Redoc loads.
 const LOGO = "https://cdn.redoc.ly/redoc/logo-mini.svg";
 
+// The path of an example after the language of a block, and the title of its tab by the folder.
+const EXAMPLE = / sdk\/(\w+)\/\S+$/;
+const LANGUAGES = { curl: "curl", python: "Python", typescript: "TypeScript", java: "Java" };
+
 const titleOf = (page) => /^# (.+)$/m.exec(readFileSync(join(DOCS, page), "utf8"))?.[1].replaceAll("`", "") ?? page;
 const group = ({ title, pages }, collapsed) => ({
   text: title,
@@ -41,6 +45,9 @@ function markdown(md) {
     tokens[index].info = "sh";
     return self.rules.fence(tokens, index, options, env, self);
   };
+  md.core.ruler.push("tabs", (state) => {
+    state.tokens = withTabs(state);
+  });
   md.core.ruler.push("links", ({ tokens, env }) => {
     for (const token of tokens.flatMap((each) => each.children ?? [])) {
       if (token.type !== "link_open") continue;
@@ -52,6 +59,25 @@ function markdown(md) {
       // The site has no page for files of the repository outside of docs/.
       else if (path.startsWith("../")) token.attrs = null;
     }
+  });
+}
+
+/**
+ * Return the tokens of a page, in which an example in several languages is a group of tabs. Its source is a sequence of
+ * blocks, each with the path of its file, which GitHub shows one after the other.
+ */
+function withTabs({ tokens, Token }) {
+  const languageOf = (token) => (token?.type === "fence" ? EXAMPLE.exec(token.info)?.[1] : undefined);
+  return tokens.flatMap((token, index) => {
+    const language = languageOf(token);
+    // VitePress would take a digit in the rest of the line, such as that of a path, for a line to highlight.
+    if (token.type === "fence" && language === undefined) token.info = token.info.replace(/ .*/, "");
+    if (language === undefined) return [token];
+    token.info = token.info.replace(EXAMPLE, ` [${LANGUAGES[language]}]`);
+    const before = tokens[index - 1]?.type === "fence" && tokens[index - 1].info.endsWith("]");
+    const open = before ? [] : [new Token("container_code-group_open", "div", 1)];
+    const close = languageOf(tokens[index + 1]) === undefined ? [new Token("container_code-group_close", "div", -1)] : [];
+    return [...open, token, ...close];
   });
 }
 
