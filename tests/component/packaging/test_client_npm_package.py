@@ -33,10 +33,13 @@ def test_the_npm_package_of_the_client_brings_lossless_json_only(tmp_path: Path)
     names = _json("node", "--input-type=module", "-e", script, cwd=project)
     assert set(names) == {"ApiError", "Client", "WebhookError", "verifyWebhook"}
 
-    shutil.copy(CLIENT / "test" / "sample.ts", project)
+    examples = [file.name for file in (CLIENT / "examples").iterdir()]
+    for name in examples:
+        shutil.copy(CLIENT / "examples" / name, project)
     compiler = CLIENT / "node_modules" / ".bin" / "tsc"
     options = ["--noEmit", "--strict", "--target", "ES2022", "--module", "NodeNext", "--lib", "ES2022,DOM"]
-    subprocess.run([compiler, *options, "sample.ts"], cwd=project, check=True)
+    node = ["--typeRoots", str(CLIENT / "node_modules" / "@types"), "--types", "node"]
+    subprocess.run([compiler, *options, *node, *examples], cwd=project, check=True)
 
 
 def _json(*command: str | Path, cwd: Path) -> Any:
