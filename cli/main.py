@@ -26,6 +26,7 @@ MODULES = {
     "preferences": ("cli.preferences", "Preferences of a user: show and change them."),
     "template": ("cli.template", "Templates: preview and check them."),
     "webhooks": ("cli.webhooks", "Webhooks: endpoints that receive events of sends."),
+    "alarms": ("cli.alarms", "Show the alarms that ring, and what to do."),
     "devices": ("cli.devices", "Devices to which nothing is pushed."),
     "suppressions": ("cli.suppressions", "Addresses to which no e-mail is sent."),
     "keys": ("cli.keys", "API keys with their clubs, scopes and ends."),

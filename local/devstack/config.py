@@ -40,6 +40,13 @@ class ConfigError(CommandError):
     """A port or an environment variable is invalid; the message names it and the permitted values."""
 
 
+def connector_name(generation: str) -> str:
+    """Return the name of the connector; each snapshot generation (one snapshot of the tables with the changes after
+    it) has one.
+    """
+    return f"monolith-{generation}"
+
+
 @dataclass(frozen=True)
 class Ports:
     """The TCP ports of the services, all on the loopback address."""

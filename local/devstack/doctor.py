@@ -8,9 +8,9 @@ import psutil
 
 from cli.terminal import Terminal, print_json
 from local.devstack import process
-from local.devstack.config import GENERATION, StackConfig, is_free
+from local.devstack.config import GENERATION, StackConfig, connector_name, is_free
 from local.devstack.handle import RunningStack
-from local.devstack.provision import connector_name, connector_state
+from local.devstack.provision import connector_state
 from local.devstack.setup import SetupError, check_prerequisites
 from local.devstack.state import NotRunningError
 from masscomm_client import ApiError, Client
@@ -114,10 +114,10 @@ def connector(config: StackConfig) -> Finding:
 
 
 def backlog(config: StackConfig) -> Iterator[Finding]:
-    """Check how far the functions are behind, and whether dead letters are open."""
+    """Check how far the functions are behind, whether dead letters are open, and whether alarms ring."""
     try:
         with Client(config.gateway_url, key=config.api_key, attempts=1) as api:
-            health = api.health()
+            health, alarms = api.health(), api.alarms()
     except (ApiError, httpx.HTTPError) as error:
         yield Finding("lag", False, f"the API does not answer: {error}", "masscomm logs lambda_host")
         return
@@ -130,6 +130,11 @@ def backlog(config: StackConfig) -> Iterator[Finding]:
     letters = health["open_dead_letters"]
     remedy = "" if not letters else "masscomm dead-letters list; docs/runbooks/dead-letters.md"
     yield Finding("dead letters", not letters, f"{letters:,} are open", remedy)
+    ringing = [row for row in alarms["rows"] if row["state"] == "alarm"]
+    for row in ringing:
+        yield Finding("alarms", False, f"{row['name']}: {row['description']}", f"docs/runbooks/{row['runbook']}.md")
+    if not ringing:
+        yield Finding("alarms", True, f"none of {len(alarms['rows'])} rings")
 
 
 def run(*, as_json: bool) -> int:

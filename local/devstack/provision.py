@@ -28,7 +28,7 @@ from confluent_kafka.cimpl import NewTopic
 from mypy_boto3_dynamodb import DynamoDBClient
 
 from cli.client_log import KAFKA_LOGGER
-from local.devstack.config import EXAMPLE, GENERATION, StackConfig, example
+from local.devstack.config import EXAMPLE, GENERATION, StackConfig, connector_name, example
 from local.devstack.service import Task, function_environment, local_client
 from masscomm.cdc.debezium import debezium_config
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
@@ -312,13 +312,6 @@ def delete_group(admin: AdminClient, group: str) -> None:
 
 
 # --- change data capture ----------------------------------------------------------------------------------------------
-
-
-def connector_name(generation: str) -> str:
-    """Return the name of the connector; each snapshot generation (one snapshot of the tables with the changes after
-    it) has one.
-    """
-    return f"monolith-{generation}"
 
 
 def connector_config(generation: str, database_url: str) -> dict[str, str]:

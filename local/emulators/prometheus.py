@@ -12,7 +12,7 @@ import math
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from masscomm.errors import MasscommError
 from masscomm.observability import metric_names
-from masscomm.observability.metric_names import ALL, Kind, Unit
+from masscomm.observability.metric_names import ALL, SERVICE, Kind, Unit
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +116,8 @@ class FunctionLines:
     folder: Path
     # A log in another folder: that of the metrics job.
     job: Path | None = None
+    # Is called for each metric of a line: function's package, name, values, seconds since the epoch.
+    observe: Callable[[str, str, Sequence[float], float], None] = lambda *_: None
     numbers: Counter[_Key] = field(default_factory=Counter)
     gauges: dict[_Key, float] = field(default_factory=dict)
     values: dict[_Key, Distribution] = field(default_factory=dict)
@@ -144,12 +146,15 @@ class FunctionLines:
         try:
             document: dict[str, Any] = json.loads(line)
             emitted = [name for directive in document["_aws"]["CloudWatchMetrics"] for name in _names(directive)]
+            at_s = document["_aws"]["Timestamp"] / 1000
         except (ValueError, KeyError, TypeError):
             self.unreadable += 1
             return
         for name in emitted:
             if name in ALL and name in document:
-                self._add((name, function), ALL[name], document[name])
+                value = document[name]
+                self._add((name, function), ALL[name], value)
+                self.observe(document.get(SERVICE, ""), name, value if isinstance(value, list) else [value], at_s)
 
     def _add(self, key: _Key, metric: metric_names.Metric, value: Any) -> None:
         if metric.kind is Kind.DISTRIBUTION:

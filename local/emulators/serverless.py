@@ -18,6 +18,8 @@ The configuration is a JSON file:
     development_key     optional: the SHA-256, in hex, of an API key that has every club and scope
     console             optional: the folder of the built web console
     docs                optional: the folder of the built documentation
+    connector           optional: the address of Debezium's connector in Kafka Connect's API; with it, the alarms of the
+                        deployment are evaluated, and the functions read their states
     sign_in             optional: the address of the gateway, where the development issuer (local/emulators/sign_in.py)
                         signs people in; without it, no access token is accepted
 """
@@ -37,6 +39,9 @@ from typing import Any
 import boto3
 from pydantic import BaseModel, ConfigDict, DirectoryPath, Field
 
+from functions.catalogue import read_catalogue
+from local.emulators.alarms import AlarmSources, evaluated_rules, keep_evaluating
+from local.emulators.cloudwatch import AlarmStates
 from local.emulators.event_source import EventSourceMapping
 from local.emulators.event_source.kafka import KafkaDestination, KafkaSource
 from local.emulators.event_source.record import EventEnvelope
@@ -79,6 +84,7 @@ class ServerlessConfig(BaseModel):
     development_key: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     console: DirectoryPath | None = None
     docs: DirectoryPath | None = None
+    connector: str | None = None
     sign_in: str | None = None
 
 
@@ -117,6 +123,8 @@ class Serverless:
             port=config.runtime_api_port,
         )
         sign_in = None if config.sign_in is None else SignIn(address=config.sign_in, clock=SystemClock())
+        self._mappings: list[EventSourceMapping] = []
+        self._alarms = None if config.connector is None else self._alarm_sources(config.connector)
         self._requests = GatewayMetrics()
         self.gateway = Gateway(
             [route for deployment in self.deployments for route in deployment.routes],
@@ -124,18 +132,24 @@ class Serverless:
             ready=self.readiness,
             status=self.status,
             metrics=self.metrics,
-            observe=self._requests.observe,
+            observe=self._observe,
             authorize=request_authorizer(config, sign_in),
             console=config.console,
             docs=config.docs,
-            further=() if sign_in is None else sign_in.routes(),
+            further=[
+                *(() if sign_in is None else sign_in.routes()),
+                *(() if self._alarms is None else self._alarms.states.routes()),
+            ],
         )
         self._lines = FunctionLines(config.log_dir, config.job_log)
+        if self._alarms is not None:
+            self._lines.observe = self._alarms.emitted
+        self._evaluating: asyncio.Task[None] | None = None
+        self._stopped = asyncio.Event()
         self._sends = None if config.job_log is None else Sends(self._send_states)
         self._scraping = threading.Lock()
         self._store: PostgresMetricsStore | None = None
         self._destination = KafkaDestination(bootstrap_servers=self._bootstrap_servers)
-        self._mappings: list[EventSourceMapping] = []
         self._schedules = [
             Schedule(
                 function=deployment.function.name,
@@ -173,9 +187,15 @@ class Serverless:
             await mapping.start()
         for schedule in self._schedules:
             schedule.start()
+        if self._alarms is not None:
+            evaluating = keep_evaluating(self._alarms, self._read_lines, self._stopped)
+            self._evaluating = asyncio.create_task(evaluating, name="alarms")
 
     async def stop(self) -> None:
         """Stop the parts in the order of the data flow, so that invocations in flight can still end."""
+        self._stopped.set()
+        if self._evaluating is not None:
+            await self._evaluating
         await asyncio.gather(*(schedule.stop() for schedule in self._schedules))
         await asyncio.gather(*(mapping.stop() for mapping in self._mappings))
         await self.gateway.close()
@@ -204,6 +224,28 @@ class Serverless:
         """Return the page for Prometheus and its content type."""
         with self._scraping:
             return exposition(self._lines, self.status, self._requests, self._sends), CONTENT_TYPE
+
+    def _alarm_sources(self, connector: str) -> AlarmSources:
+        environment = self._config.environment
+        entries = read_catalogue(self._config.functions_file, generation=self._config.generation)
+        return AlarmSources(
+            states=AlarmStates(evaluated_rules(entries)),
+            pools=self.host.pools,
+            mappings=self._mappings,
+            kafka=self._bootstrap_servers,
+            directory_url=environment["OPENSEARCH_URL"],
+            registry_url=environment["SCHEMA_REGISTRY_URL"],
+            connector_url=connector,
+        )
+
+    def _observe(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._requests.observe(method, route, status, seconds)
+        if self._alarms is not None:
+            self._alarms.requested(method, route, status, seconds)
+
+    def _read_lines(self) -> None:
+        with self._scraping:
+            self._lines.read()
 
     def _send_states(self, start: datetime, limit: int) -> Mapping[str, int]:
         """Return the numbers of sends by state. Raises Retry."""

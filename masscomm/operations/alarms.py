@@ -1,4 +1,4 @@
-"""Reads the states of the installation's alarms. infra/cdk/stacks/alarm_table.py has the alarms themselves."""
+"""Reads the states of the installation's alarms. ops/alarms/table.py has the alarms themselves."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from masscomm.errors import Retry, Stop
 _LIMITS = Limits(connections=1, connect_s=1, read_s=5, attempts=2)
 _ALARMS_A_PAGE = 100
 _REFUSED = {"AccessDenied", "AccessDeniedException", "InvalidClientTokenId", "UnrecognizedClientException"}
-# The end of a description; infra/cdk/resources/alarms.py writes it.
+# The end of a description; ops/alarms/rules.py writes it.
 _RUNBOOK = re.compile(r"\s*Runbook: docs/runbooks/([a-z-]+)\.md\s*\Z")
 
 

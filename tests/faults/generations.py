@@ -15,8 +15,8 @@ import psycopg
 from confluent_kafka.admin import AdminClient
 
 from examples.monolith.rows import TABLES
-from local.devstack.config import ROOT
-from local.devstack.provision import connector_name, create_indices, create_topics, put_connector
+from local.devstack.config import ROOT, connector_name
+from local.devstack.provision import create_indices, create_topics, put_connector
 from local.emulators.sns_stand_in.script import Rule
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.debezium import debezium_config

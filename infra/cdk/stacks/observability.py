@@ -10,8 +10,8 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from infra.cdk.config import Environment
-from infra.cdk.resources.alarms import Alarms, metric, ours
-from infra.cdk.stacks import alarm_table
+from infra.cdk.resources.alarms import Alarms, watched
+from infra.cdk.resources.rest_api import STAGE
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.data import DataStack
@@ -22,6 +22,8 @@ from infra.cdk.stacks.network import NetworkStack
 from infra.cdk.stacks.registry import RegistryStack
 from masscomm.domain.statuses import Status
 from masscomm.observability.metric_names import CHANGE_DATA_AGE, DEAD_LETTERS, METRICS_AGE, OLDEST_DUE, RECIPIENTS
+from ops.alarms.rules import Series, ours
+from ops.alarms.table import Installation, Servers, lag, of_function, rules
 
 # The maximum number of alarms in a dashboard widget; CloudWatch refuses more.
 ALARMS_A_WIDGET = 100
@@ -60,20 +62,8 @@ class ObservabilityStack(Stack):
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-observability", env={"region": environment.region})
         self._environment = environment
-        table = [
-            *alarm_table.of_functions(functions),
-            *alarm_table.of_helpers(api, data, servers.metrics if servers is not None else None),
-            *alarm_table.of_event_sources(functions, data),
-            *alarm_table.of_records(environment, functions),
-            *alarm_table.of_freshness(environment, counts=servers is not None),
-            *alarm_table.of_servers(environment, data, self.account),
-            *alarm_table.of_api(environment, api),
-            *alarm_table.of_providers(environment),
-        ]
-        if servers is not None:
-            table += alarm_table.of_databases([servers.data.metrics, servers.registry.database])
-            table += alarm_table.of_services(servers.cdc, servers.registry, servers.metrics)
-        self.alarms = Alarms(self, environment=environment, key=base.key, table=table)
+        installed = _installed(environment, data, functions, api, servers, self.account)
+        self.alarms = Alarms(self, environment=environment, key=base.key, rules=rules(installed))
         self._budget()
         self._dashboard(functions, data, api)
 
@@ -106,27 +96,24 @@ class ObservabilityStack(Stack):
 
     def _dashboard(self, functions: FunctionsStack, data: DataStack | ExternalDataStack, api: ApiStack) -> None:
         def lambdas(figure: str, statistic: str) -> list[cloudwatch.IMetric]:
-            return [
-                metric("AWS/Lambda", figure, statistic, {"FunctionName": each.name})
-                for each in functions.functions.values()
-            ]
+            return [watched(of_function(each.name, figure, statistic)) for each in functions.functions.values()]
 
-        lag = [
-            alarm_table.lag(data, group=group, topic=topic)
+        lags = [
+            watched(lag(data.kafka.name, group=group, topic=topic))
             for sources in functions.event_sources.values()
             for topic, group in sources.groups.items()
         ]
         packages = sorted({each.entry.package for each in functions.functions.values()})
-        dead = [ours(self._environment, DEAD_LETTERS, package) for package in packages]
+        name = self._environment.name
+        dead = [watched(ours(name, DEAD_LETTERS, package)) for package in packages]
+        dimensions = {"ApiName": api.rest.api.rest_api_name}
         requests = [
-            metric("AWS/ApiGateway", figure, "Sum", {"ApiName": api.rest.api.rest_api_name})
+            watched(Series(namespace="AWS/ApiGateway", name=figure, statistic="Sum", dimensions=dimensions))
             for figure in ("Count", "4XXError", "5XXError")
         ]
-        notifications = [
-            ours(self._environment, RECIPIENTS[status], "delivery") for status in (Status.SENT, Status.FAILED)
-        ]
+        notifications = [watched(ours(name, RECIPIENTS[status], "delivery")) for status in (Status.SENT, Status.FAILED)]
         freshness = [
-            ours(self._environment, of, service, "Maximum")
+            watched(ours(name, of, service, "Maximum"))
             for of, service in (
                 (CHANGE_DATA_AGE, "cdc_consumer"),
                 (METRICS_AGE, "spark_metrics"),
@@ -136,7 +123,7 @@ class ObservabilityStack(Stack):
         graphs = {
             "Notifications": notifications,
             "Age of the data that is read (s)": freshness,
-            "Age of the oldest waiting record (s)": lag,
+            "Age of the oldest waiting record (s)": lags,
             "Invocations": lambdas("Invocations", "Sum"),
             "Errors": lambdas("Errors", "Sum"),
             "Duration, p99 (ms)": lambdas("Duration", "p99"),
@@ -156,3 +143,51 @@ class ObservabilityStack(Stack):
                 *([cloudwatch.GraphWidget(title=title, width=24, left=left)] for title, left in graphs.items()),
             ],
         )
+
+
+def _installed(
+    environment: Environment,
+    data: DataStack | ExternalDataStack,
+    functions: FunctionsStack,
+    api: ApiStack,
+    servers: ServerStacks | None,
+    account: str,
+) -> Installation:
+    """Return the resources that the alarms watch."""
+    helpers = {"authorizer": api.authorizer.function}
+    if data.audit_copy is not None:
+        helpers["copy-audit"] = data.audit_copy.copier
+    if servers is not None:
+        helpers["keep-job"] = servers.metrics.job.keeper
+        helpers["start-run"] = servers.metrics.runs.starter
+    return Installation(
+        environment=environment.name,
+        entries={name: each.entry for name, each in functions.functions.items()},
+        functions={name: each.name for name, each in functions.functions.items()},
+        helpers={name: each.function_name for name, each in helpers.items()},
+        missed={name: each.queue_name for name, each in functions.missed.items()},
+        groups={name: each.groups for name, each in functions.event_sources.items()},
+        mappings={
+            name: [mapping.attr_id for mapping in each.mappings.values()]
+            for name, each in functions.event_sources.items()
+        },
+        cluster=data.kafka.name,
+        brokers=environment.kafka.brokers,
+        directory={"DomainName": data.directory.name, "ClientId": account},
+        tables={name: table.table_name for name, table in data.tables.items()},
+        api=api.rest.api.rest_api_name,
+        stage=STAGE,
+        applications={platform: (f"{environment.prefix}-{platform}", kind) for platform, kind in environment.platforms},
+        servers=None if servers is None else _servers(servers),
+    )
+
+
+def _servers(stacks: ServerStacks) -> Servers:
+    service = stacks.registry.service.service
+    databases = (stacks.data.metrics, stacks.registry.database)
+    return Servers(
+        databases={each.name: each.instance.instance_identifier for each in databases},
+        connectors=stacks.cdc.debezium.names,
+        registry={"ClusterName": service.cluster.cluster_name, "ServiceName": service.service_name},
+        job=stacks.metrics.job.name,
+    )

@@ -53,6 +53,7 @@ class _PartitionState:
     buffered_bytes: int = 0
     buffered_since: float = 0.0
     busy: bool = False
+    oldest_ms: int = 0  # The time of the oldest record of the batch in flight.
     turn: int = 0  # The number of the last batch with records of this partition.
     paused: bool = False
     leaving: bool = False  # No further invocation starts for the partition.
@@ -161,6 +162,18 @@ class EventSourceMapping:
             "partitions": partitions,
         }
 
+    def oldest_ms(self) -> dict[str, int | None]:
+        """Return the time of the oldest record of each topic that is not processed, in ms since the epoch; None if
+        there is none.
+        """
+        waiting: dict[str, list[int]] = {topic: [] for topic in self.spec.topics}
+        for partition, state in self._partitions.items():
+            if state.busy:
+                waiting[partition.topic].append(state.oldest_ms)
+            elif state.buffered:
+                waiting[partition.topic].append(state.buffered[0].timestamp_ms)
+        return {topic: min(times, default=None) for topic, times in waiting.items()}
+
     # --- callbacks of the source ---
 
     def assigned(self, partitions: Collection[Partition]) -> None:
@@ -247,6 +260,8 @@ class EventSourceMapping:
             states = {record.partition: self._partitions[record.partition] for record in records}
             for state in states.values():
                 state.busy = True
+            for record in reversed(records):
+                states[record.partition].oldest_ms = record.timestamp_ms
             self.statistics.batches += 1
             task = asyncio.create_task(self._run(records, states), name=f"batch {self.spec.name}")
             self._batches.add(task)

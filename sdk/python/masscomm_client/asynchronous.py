@@ -146,6 +146,10 @@ class AsyncClient:
         """Return the lag of each function, the staleness of the directory and the number of open dead letters."""
         return await self._execute(Call("GET", "/v1/health"))
 
+    async def alarms(self) -> types.AlarmsBody:
+        """Return the alarms of the installation, those that ring first."""
+        return await self._execute(Call("GET", "/v1/alarms"))
+
     def dead_letters(self, **filters: Unpack[types.DeadLettersFilters]) -> AsyncIterator[types.DeadLetterRow]:
         """Yield the records that could not be processed, the latest first, from all pages."""
         return self._rows("/v1/dead-letters", filters)

@@ -139,6 +139,10 @@ class Client:
         """Return the lag of each function, the staleness of the directory and the number of open dead letters."""
         return self._execute(Call("GET", "/v1/health"))
 
+    def alarms(self) -> types.AlarmsBody:
+        """Return the alarms of the installation, those that ring first."""
+        return self._execute(Call("GET", "/v1/alarms"))
+
     def dead_letters(self, **filters: Unpack[types.DeadLettersFilters]) -> Iterator[types.DeadLetterRow]:
         """Yield the records that could not be processed, the latest first, from all pages."""
         return self._rows("/v1/dead-letters", filters)

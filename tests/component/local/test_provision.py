@@ -17,14 +17,13 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from psycopg import sql
 
-from local.devstack.config import StackConfig
+from local.devstack.config import StackConfig, connector_name
 from local.devstack.provision import (
     MONOLITH_MIGRATION,
     SCHEMAS,
     ProvisioningError,
     apply_sql,
     changed_connector,
-    connector_name,
     create_indices,
     create_topics,
     put_connector,

@@ -61,6 +61,7 @@ ACCEPTED: dict[str, object] = {"send_id": "4e0525b7-7f84-4005-b07a-add265132d94"
     [
         (("sends", "list"), ROWS),
         (("devices", "list"), ROWS),
+        (("alarms",), {"evaluated": True, "rows": []}),
         (("template", "check"), ROWS),
         (("send", "--to", "42"), ACCEPTED),
     ],

@@ -281,3 +281,19 @@ def test_mapping_defaults_equal_lambdas() -> None:
 def test_setting_that_lambda_refuses_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="mapping f"):
         spec(**wrong)
+
+
+async def test_oldest_record_of_a_topic_is_in_flight_or_waits() -> None:
+    """The age of the oldest record is the lag of the alarms. A batch that is repeated keeps its time."""
+    function = Function(gate=asyncio.Event())
+    async with running(function, topics=("in", "other")) as bench:
+        assert bench.mapping.oldest_ms() == {"in": None, "other": None}
+        bench.produce(timestamp_ms=5_000)
+        await until(lambda: len(function.running) == 1)
+        bench.produce(timestamp_ms=6_000)
+        bench.produce(partition=1, timestamp_ms=4_000)
+        await until(lambda: bench.mapping.statistics.records == 3)
+        assert bench.mapping.oldest_ms() == {"in": 4_000, "other": None}
+        function.gate.set()  # type: ignore[union-attr]
+        await until(lambda: bench.mapping.statistics.succeeded == 3)
+        await until(lambda: bench.mapping.oldest_ms() == {"in": None, "other": None})

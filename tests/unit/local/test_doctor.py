@@ -83,12 +83,18 @@ def test_connector_without_an_answer_is_found(config: StackConfig) -> None:
     assert "does not answer" in doctor.connector(config).text
 
 
-@pytest.mark.parametrize(("lag", "letters", "problems"), [(0, 0, []), (5_000, 0, ["lag"]), (0, 2, ["dead letters"])])
-def test_lag_and_dead_letters_are_found(config: StackConfig, lag: int, letters: int, problems: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("lag", "letters", "alarm", "problems"),
+    [(0, 0, "ok", []), (5_000, 0, "ok", ["lag"]), (0, 2, "ok", ["dead letters"]), (0, 0, "alarm", ["alarms"])],
+)
+def test_lag_dead_letters_and_alarms_are_found(
+    config: StackConfig, lag: int, letters: int, alarm: str, problems: list[str]
+) -> None:
     health: dict[str, Any] = {"lag": [{"function": "builder", "topic": "build", "records": lag}], "lag_total": lag}
     health |= {"open_dead_letters": letters}
+    row = {"name": "kafka-offline", "state": alarm, "description": "No leader.", "runbook": "kafka"}
     with answering(lambda *_: None) as server:
-        server.answers = [(200, json.dumps(health).encode())]
+        server.answers = [(200, json.dumps(each).encode()) for each in (health, {"rows": [row]})]
         port = int(server.url.rpartition(":")[2])
         found = list(doctor.backlog(replace(config, ports=replace(config.ports, gateway=port))))
     assert [finding.check for finding in found if not finding.ok] == problems

@@ -1,0 +1,389 @@
+"""The table of all alarms: name, runbook, meaning, metric and threshold."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import batched, product
+
+from functions.catalogue import FunctionEntry
+from masscomm.domain.lanes import Lane
+from masscomm.domain.statuses import Status
+from masscomm.kafka.topics import lane_of
+from masscomm.observability.metric_names import (
+    CHANGE_DATA_AGE,
+    DAILY_RUNS,
+    DEAD_LETTER_BURSTS,
+    DUPLICATES_REFUSED,
+    JOB_RUNNING,
+    JOB_STARTS,
+    LEASE_LOSSES,
+    METRICS_AGE,
+    METRICS_ARCHIVE_AGE,
+    METRICS_DIFFERENCES,
+    NAMESPACE,
+    OLDEST_DUE,
+    POLLS_UNCOUNTED,
+    PROVIDER_CALLS,
+    PROVIDER_ERRORS,
+    PROVIDER_THROTTLES,
+    RECIPIENTS,
+    RECORDS_QUARANTINED,
+    UNREADABLE_ITEMS,
+    WEBHOOK_ENDPOINTS_DISABLED,
+    WEBHOOK_OLDEST_DUE,
+)
+from ops.alarms.rules import HOUR_S, LARGEST, LOST, RATIO, TOTAL, Formula, Rule, Series, ours
+
+_GIB = 1024**3
+# The maximum number of metrics in an alarm's expression; CloudWatch refuses more.
+METRICS_AN_ALARM = 10
+# The alarm thresholds for the age of the oldest record that waits for a function, in seconds.
+_CRITICAL_LAG_S, _CHANGES_LAG_S, _SMALL_LAG_S, _BULK_LAG_S = 30, 120, 120, 900
+_OF_CHANGES = ("cdc_consumer", "device_registrar")
+# The alarm thresholds of bounces and complaints: SES reviews an account at 5 % bounces or 0.1 % complaints.
+_BOUNCES, _COMPLAINTS = 0.03, 0.0008
+# The alarm thresholds in seconds for the age of the directory in OpenSearch, the age of the metrics, and the lateness
+# of delayed records.
+_CHANGES_STALE_S, _METRICS_STALE_S, _OVERDUE_S = 120, 300, 300
+# The hours without a completed daily run after which an alarm triggers.
+_RUN_MISSED_H = 26
+# An alarm triggers when the streaming job is started this many times in an hour.
+_STARTS_AN_HOUR = 3
+# The alarm threshold for the age of the archive in seconds. Kafka keeps its records for three days.
+_ARCHIVE_STALE_S = 3600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Servers:
+    """The servers that a deployment creates. External servers are monitored by their owner."""
+
+    # The ids of the PostgreSQL instances, by the name of the database.
+    databases: Mapping[str, str]
+    # The names of Debezium's connectors, by generation; the first one is current.
+    connectors: Mapping[str, str]
+    # The dimensions of the schema registry's service.
+    registry: Mapping[str, str]
+    # The name of the streaming job's application.
+    job: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installation:
+    """The resources of an installation by the names that their metrics have as dimensions."""
+
+    environment: str
+    # The functions by their deployed names, and the dimension of each.
+    entries: Mapping[str, FunctionEntry]
+    functions: Mapping[str, str]
+    # The functions that only a deployment has.
+    helpers: Mapping[str, str]
+    # The dead-letter queues of schedules and receipt triggers, by function.
+    missed: Mapping[str, str]
+    # The consumer group of each topic, by function.
+    groups: Mapping[str, Mapping[str, str]]
+    # The ids of the event source mappings, by function.
+    mappings: Mapping[str, Sequence[str]]
+    cluster: str
+    brokers: int
+    # The dimensions of the OpenSearch domain.
+    directory: Mapping[str, str]
+    # The names of the DynamoDB tables, by their names in schemas/dynamodb.
+    tables: Mapping[str, str]
+    api: str
+    stage: str
+    # The names of the SNS platform applications and their kinds, by platform.
+    applications: Mapping[str, tuple[str, str]]
+    servers: Servers | None
+
+
+def rules(of: Installation) -> list[Rule]:
+    """Return all alarms of an installation."""
+    found = [
+        *_of_functions(of),
+        *_of_helpers(of),
+        *_of_event_sources(of),
+        *_of_records(of),
+        *_of_freshness(of),
+        *_of_brokers(of),
+        *_of_stores(of),
+        *_of_api(of),
+        *_of_providers(of),
+    ]
+    return found if of.servers is None else [*found, *_of_databases(of.servers), *_of_services(of.servers)]
+
+
+def lag(cluster: str, *, group: str, topic: str) -> Series:
+    """Return a metric: the seconds that the oldest record of a topic has waited for a consumer group."""
+    dimensions = {"Cluster Name": cluster, "Consumer Group": group, "Topic": topic}
+    return Series(namespace="AWS/Kafka", name="EstimatedMaxTimeLag", statistic="Maximum", dimensions=dimensions)
+
+
+def of_function(function: str, name: str, statistic: str) -> Series:
+    """Return a metric of a Lambda function."""
+    return Series(namespace="AWS/Lambda", name=name, statistic=statistic, dimensions={"FunctionName": function})
+
+
+def _of_functions(of: Installation) -> Iterator[Rule]:
+    """Return alarms on errors, throttles and durations of each function, and on events in its dead-letter queue."""
+    for name, function in of.functions.items():
+        errors, throttles = of_function(function, "Errors", "Sum"), of_function(function, "Throttles", "Sum")
+        slow, limit_ms = of_function(function, "Duration", "Maximum"), of.entries[name].timeout_s * 1000
+        subject = f"Invocations of {name}"
+        yield Rule(f"{name}-errors", "function-errors", f"{subject} end in errors.", errors, 5, most=3)
+        yield Rule(f"{name}-throttled", "throttles", f"{subject} are throttled.", throttles, 1, most=3)
+        yield Rule(
+            f"{name}-slow",
+            "function-errors",
+            f"{subject} come close to their time limit.",
+            slow,
+            0.9 * limit_ms,
+            most=3,
+        )
+    for name, queue in of.missed.items():
+        runbook, description = (
+            ("receipts", f"Delivery statuses from SNS or SES do not reach {name}.")
+            if of.entries[name].schedule_s is None
+            else ("schedule", f"Scheduled invocations of {name} fail.")
+        )
+        there = Series(
+            namespace="AWS/SQS",
+            name="ApproximateNumberOfMessagesVisible",
+            statistic="Maximum",
+            dimensions={"QueueName": queue},
+        )
+        yield Rule(f"{name}-missed", runbook, description, there, 1, periods=1)
+
+
+def _of_helpers(of: Installation) -> Iterator[Rule]:
+    """Return alarms on errors of the functions that only a deployment has."""
+    for name, function in of.helpers.items():
+        errors = of_function(function, "Errors", "Sum")
+        yield Rule(f"{name}-errors", "function-errors", f"Invocations of {name} end in errors.", errors, 5, most=3)
+
+
+def _of_event_sources(of: Installation) -> Iterator[Rule]:
+    """Return alarms on the lag of each function's topics, and on records that event source mappings dropped."""
+    for name, groups in of.groups.items():
+        for topic, group in groups.items():
+            seconds = longest_lag_s(of.entries[name], topic)
+            description = f"Records of {topic} wait for {name} for more than {seconds} s."
+            waited = lag(of.cluster, group=group, topic=topic)
+            yield Rule(f"{name}-lag-{topic}", "consumer-lag", description, waited, seconds, most=3)
+        description = f"Records for {name} were dropped without reaching an on-failure destination."
+        for part, mappings in enumerate(batched(of.mappings[name], METRICS_AN_ALARM, strict=False), 1):
+            used = {
+                f"d{number}": Series(
+                    namespace="AWS/Lambda",
+                    name="DroppedEventCount",
+                    statistic="Sum",
+                    dimensions={"EventSourceMappingUUID": mapping},
+                )
+                for number, mapping in enumerate(mappings)
+            }
+            dropped = Formula(operation=TOTAL, used=used, label="dropped")
+            suffix = "" if part == 1 else f"-{part}"
+            yield Rule(f"{name}-dropped{suffix}", "records-dropped", description, dropped, 1, periods=1)
+
+
+def _of_records(of: Installation) -> Iterator[Rule]:
+    """Return alarms on dead letters of each function, and on ratios of delivery's counters, which are 0 without
+    traffic.
+    """
+    for package in sorted({each.package for each in of.entries.values() if each.event_source}):
+        bursts = ours(of.environment, DEAD_LETTER_BURSTS, package)
+        yield Rule(
+            f"{package}-dead-letters", "dead-letters", f"{package} dead-letters many records.", bursts, 1, periods=1
+        )
+    yield _failed(of.environment)
+    sent = RECIPIENTS[Status.SENT]
+    shares = [
+        ("duplicates", "duplicates", "Redeliveries exceed 5 % of sent notifications.", DUPLICATES_REFUSED, sent, 0.05),
+        ("leases-lost", "duplicates", "Environments lose leases during delivery.", LEASE_LOSSES, sent, 0.001),
+    ]
+    faults = (("throttles", "throttles", PROVIDER_THROTTLES), ("errors", "fails", PROVIDER_ERRORS))
+    for (channel, calls), (kind, verb, counts) in product(PROVIDER_CALLS.items(), faults):
+        description = f"The provider of {channel} {verb} 20 % of calls."
+        shares.append((f"{channel}-provider-{kind}", "provider-errors", description, counts[channel], calls, 0.2))
+    for name, runbook, description, part, whole, threshold in shares:
+        used = {each: ours(of.environment, counted, "delivery") for each, counted in (("part", part), ("whole", whole))}
+        yield Rule(name, runbook, description, Formula(operation=RATIO, used=used, label=name), threshold)
+
+
+def _failed(environment: str) -> Rule:
+    """Return the share of failed and expired notifications among those sent, failed or expired."""
+    lost = [(of, function) for of in (Status.FAILED, Status.EXPIRED) for function in RECIPIENTS[of].emitted_by]
+    used = {f"lost{number}": ours(environment, RECIPIENTS[of], function) for number, (of, function) in enumerate(lost)}
+    used |= {"sent": ours(environment, RECIPIENTS[Status.SENT], "delivery")}
+    share = Formula(operation=LOST, used=used, label="failed")
+    return Rule("failed", "failed-notifications", "One notification in five fails or expires.", share, 0.2)
+
+
+def _of_freshness(of: Installation) -> Iterator[Rule]:
+    """Return alarms on the age of the directory in OpenSearch, of delayed records and of metrics, if the installation
+    has a streaming job. Missing data triggers these alarms, too.
+    """
+    environment = of.environment
+    changes = ours(environment, CHANGE_DATA_AGE, "cdc_consumer", "Maximum")
+    description = f"The directory is more than {_CHANGES_STALE_S} s behind the monolith's tables."
+    yield Rule("changes-stale", "change-data-capture", description, changes, _CHANGES_STALE_S, missing_data_alarms=True)
+    overdue = ours(environment, OLDEST_DUE, "scheduler", "Maximum")
+    description = f"Delayed records are released more than {_OVERDUE_S} s late."
+    yield Rule("waiting-overdue", "schedule", description, overdue, _OVERDUE_S, missing_data_alarms=True)
+    webhooks = ours(environment, WEBHOOK_OLDEST_DUE, "webhook_delivery", "Maximum")
+    description = f"Webhooks are attempted more than {_OVERDUE_S} s late."
+    yield Rule("webhooks-overdue", "webhooks", description, webhooks, _OVERDUE_S, missing_data_alarms=True)
+    disabled = ours(environment, WEBHOOK_ENDPOINTS_DISABLED, "webhook_delivery")
+    yield Rule("webhooks-disabled", "webhooks", "An endpoint of webhooks was disabled.", disabled, 1)
+    for function in UNREADABLE_ITEMS.emitted_by:
+        items = ours(environment, UNREADABLE_ITEMS, function)
+        description = f"Sweeps of {function} skip stored items that they cannot read."
+        yield Rule(f"{function}-unreadable", "unreadable-items", description, items, 1)
+    if of.servers is not None:
+        counted = ours(environment, METRICS_AGE, "spark_metrics", "Maximum")
+        description = f"The served metrics are more than {_METRICS_STALE_S} s old."
+        yield Rule("metrics-stale", "streaming-job", description, counted, _METRICS_STALE_S, missing_data_alarms=True)
+        archived = ours(environment, METRICS_ARCHIVE_AGE, "spark_metrics", "Maximum")
+        description = f"The archive is more than {_ARCHIVE_STALE_S} s behind the topics."
+        yield Rule("archive-stale", "archive", description, archived, _ARCHIVE_STALE_S)
+        differing = ours(environment, METRICS_DIFFERENCES, "spark_metrics", "Maximum")
+        description = "Served metrics of the day before differ from the archive."
+        yield Rule("metrics-differ", "archive", description, differing, 1, periods=1)
+        quarantined = ours(environment, RECORDS_QUARANTINED, "spark_metrics")
+        description = "The metrics job cannot count some records, and has quarantined them."
+        yield Rule("metrics-quarantined", "quarantine", description, quarantined, 1, periods=1)
+        for module, runs in DAILY_RUNS.items():
+            completed = ours(environment, runs, "spark_metrics", period_s=HOUR_S)
+            description = f"The daily run of spark_metrics.{module} was not completed within {_RUN_MISSED_H} hours."
+            yield Rule(
+                f"{module}-missed",
+                "daily-runs",
+                description,
+                completed,
+                1,
+                periods=_RUN_MISSED_H,
+                below=True,
+                missing_data_alarms=True,
+            )
+
+
+def _of_brokers(of: Installation) -> Iterator[Rule]:
+    """Return alarms on a Kafka cluster and the disks of its brokers, whose ids are 1 to `brokers`."""
+
+    def kafka(name: str, statistic: str, **dimensions: str) -> Series:
+        return Series(
+            namespace="AWS/Kafka",
+            name=name,
+            statistic=statistic,
+            dimensions={
+                "Cluster Name": of.cluster,
+                **{key.replace("_", " "): each for key, each in dimensions.items()},
+            },
+        )
+
+    # Each broker reports 1 if it is the controller, else 0. The average of a cluster with a controller is 1 / brokers.
+    controllers = kafka("ActiveControllerCount", "Average")
+    yield Rule("kafka-controller", "kafka", "Kafka has no controller.", controllers, 0.9 / of.brokers, below=True)
+    offline = kafka("OfflinePartitionsCount", "Maximum")
+    yield Rule("kafka-offline", "kafka", "Partitions of Kafka have no leader.", offline, 1)
+    for part, ids in enumerate(batched(range(1, of.brokers + 1), METRICS_AN_ALARM, strict=False), 1):
+        # MSK publishes the use of disks by broker only.
+        used = {f"b{each}": kafka("KafkaDataLogsDiskUsed", "Maximum", Broker_ID=str(each)) for each in ids}
+        fullest = Formula(operation=LARGEST, used=used, label="fullest disk")
+        suffix = "" if part == 1 else f"-{part}"
+        yield Rule(f"kafka-storage{suffix}", "kafka", "A broker's disk is 80 % full.", fullest, 80)
+
+
+def _of_stores(of: Installation) -> Iterator[Rule]:
+    """Return alarms on OpenSearch and the DynamoDB tables."""
+    for name, description, figure, statistic, threshold, below in (
+        ("red", "An index of the directory has lost a primary shard.", "ClusterStatus.red", "Maximum", 1, False),
+        ("blocked", "The directory takes no writes.", "ClusterIndexWritesBlocked", "Maximum", 1, False),
+        ("memory", "The directory's heap is full.", "JVMMemoryPressure", "Maximum", 92, False),
+        ("storage", "The directory's disks are full.", "FreeStorageSpace", "Minimum", 5 * 1024, True),
+    ):
+        domain = Series(namespace="AWS/ES", name=figure, statistic=statistic, dimensions=of.directory)
+        yield Rule(f"directory-{name}", "directory", description, domain, threshold, below=below)
+    for name, table in of.tables.items():
+        refused = Series(
+            namespace="AWS/DynamoDB", name="WriteThrottleEvents", statistic="Sum", dimensions={"TableName": table}
+        )
+        description = f"DynamoDB throttles writes to {name}."
+        yield Rule(f"{name}-throttled", "throttles", description, refused, 10, most=3)
+
+
+def _of_databases(servers: Servers) -> Iterator[Rule]:
+    """Return alarms on CPU and storage of the PostgreSQL databases."""
+    for name, instance in servers.databases.items():
+        dimensions = {"DBInstanceIdentifier": instance}
+        busy = Series(namespace="AWS/RDS", name="CPUUtilization", statistic="Average", dimensions=dimensions)
+        free = Series(namespace="AWS/RDS", name="FreeStorageSpace", statistic="Minimum", dimensions=dimensions)
+        description = f"The {name} database uses 90 % CPU."
+        yield Rule(f"{name}-database-cpu", "database", description, busy, 90, periods=15)
+        description = f"The {name} database has less than 10 GiB of free storage."
+        yield Rule(f"{name}-database-storage", "database", description, free, 10 * _GIB, below=True)
+
+
+def _of_services(servers: Servers) -> Iterator[Rule]:
+    """Return alarms on the services that must always run: Debezium's connectors, the schema registry and the
+    streaming job.
+    """
+    for number, (generation, connector) in enumerate(servers.connectors.items()):
+        tasks = Series(
+            namespace="AWS/KafkaConnect",
+            name="RunningTaskCount",
+            statistic="Minimum",
+            dimensions={"ConnectorName": connector},
+        )
+        description = "The connector has no running task: the directory becomes stale, and sends to unknown users wait."
+        name = "change-data-capture" if number == 0 else f"change-data-capture-{generation}"
+        yield Rule(name, "change-data-capture", description, tasks, 1, below=True, missing_data_alarms=True)
+    running = Series(
+        namespace="ECS/ContainerInsights", name="RunningTaskCount", statistic="Minimum", dimensions=servers.registry
+    )
+    description = "No task of the schema registry runs: functions that start now cannot decode."
+    yield Rule("schema-registry", "schema-registry", description, running, 1, below=True, missing_data_alarms=True)
+    job = {JOB_RUNNING.dimensions[0]: servers.job}
+    runs = Series(namespace=NAMESPACE, name=JOB_RUNNING.name, statistic="Maximum", dimensions=job)
+    description = "The streaming job does not run: metrics become stale, and records wait in Kafka."
+    yield Rule("streaming-job", "streaming-job", description, runs, 1, periods=10, below=True, missing_data_alarms=True)
+    starts = Series(namespace=NAMESPACE, name=JOB_STARTS.name, statistic="Sum", dimensions=job)
+    description = f"The streaming job was started {_STARTS_AN_HOUR} times in an hour: it ends again and again."
+    yield Rule("streaming-job-restarts", "streaming-job", description, starts, 1, periods=60, most=_STARTS_AN_HOUR)
+
+
+def _of_api(of: Installation) -> Iterator[Rule]:
+    """Return alarms on errors and latency of the REST API, and on long polls that cannot be counted."""
+    name = {"ApiName": of.api}
+    failing = Series(namespace="AWS/ApiGateway", name="5XXError", statistic="Average", dimensions=name)
+    yield Rule("api-errors", "api-errors", "More than 2 % of the API's requests end in a 5xx.", failing, 0.02)
+    route = {**name, "Stage": of.stage, "Method": "GET", "Resource": "/v1/metrics"}
+    slow = Series(namespace="AWS/ApiGateway", name="Latency", statistic="p99", dimensions=route)
+    description = "One in a hundred metrics requests takes more than three seconds; long polls are not included."
+    yield Rule("api-slow", "api-errors", description, slow, 3000)
+    description = "Open polls cannot be counted: long polls return at once, and dashboards repeat them at once."
+    for function in POLLS_UNCOUNTED.emitted_by:
+        uncounted = ours(of.environment, POLLS_UNCOUNTED, function)
+        yield Rule(f"polls-uncounted-{function}", "throttles", description, uncounted, 10, most=3)
+
+
+def _of_providers(of: Installation) -> Iterator[Rule]:
+    """Return alarms on the account's reputation in SES, and on failed pushes in SNS."""
+    for name, figure, threshold in (
+        ("bounces", "Reputation.BounceRate", _BOUNCES),
+        ("complaints", "Reputation.ComplaintRate", _COMPLAINTS),
+    ):
+        description = f"E-mail {name} are near the rate at which SES pauses sending."
+        rate = Series(namespace="AWS/SES", name=figure, statistic="Average", dimensions={})
+        yield Rule(f"email-{name}", "email-reputation", description, rate, threshold, periods=15, most=1)
+    for platform, (application, kind) in of.applications.items():
+        dimensions = {"Application": application, "Platform": kind}
+        failed = Series(namespace="AWS/SNS", name="NumberOfNotificationsFailed", statistic="Sum", dimensions=dimensions)
+        yield Rule(f"push-failed-{platform}", "push-failures", f"Many pushes by {kind} fail.", failed, 1000, most=3)
+
+
+def longest_lag_s(entry: FunctionEntry, topic: str) -> int:
+    """Return the alarm threshold for the lag of a function's topic in seconds."""
+    if entry.lane is Lane.CRITICAL:
+        return _CRITICAL_LAG_S
+    if lane_of(topic) is Lane.SMALL:
+        return _SMALL_LAG_S
+    return _CHANGES_LAG_S if entry.package in _OF_CHANGES else _BULK_LAG_S
