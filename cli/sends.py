@@ -98,7 +98,7 @@ def list_sends(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of sends.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the latest sends. An operator, who sees every club, names the clubs."""
+    """Show the latest sends, of an operator those of every club."""
     # The API refuses another status, and names the valid ones.
     statuses = cast("list[SendState]", status or [])
     chosen: SendsFilters = {"club_id": club or [], "type": kind or [], "status": statuses, "limit": min(limit, _PAGE)}
@@ -114,12 +114,15 @@ def list_sends(
         title=f"{len(rows)} send{'' if len(rows) == 1 else 's'}", title_justify="left", box=None, pad_edge=False
     )
     table.add_column("send", no_wrap=True, min_width=36)
-    for name in ("at", "type", "status", "published"):
+    several = len({row["club_id"] for row in rows}) > 1
+    for name in ("at", *(["club"] if several else []), "type", "status", "published"):
         table.add_column(name, overflow="fold", no_wrap=name != "type")
     for row in rows:
         requested = "?" if row["requested"] is None else f"{row['requested']:,}"
         published = f"{row['published']:,}/{requested}"
-        table.add_row(row["send_id"], _short(str(row["requested_at"])), row["type"], row["status"], published)
+        club_id = [str(row["club_id"])] if several else []
+        at = _short(str(row["requested_at"]))
+        table.add_row(row["send_id"], at, *club_id, row["type"], row["status"], published)
     console.print(table)
 
 

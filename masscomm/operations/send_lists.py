@@ -108,7 +108,8 @@ class SendLists:
         self, query: SendListQuery, found: SendList, now_ms: int, *, counts_known: bool
     ) -> Iterator[tuple[SendRow, Send]]:
         """Yield the registered sends of a page that are not counted, up to one more than the page may have of each
-        club; if the counts are unknown, all that are listed.
+        club; if the counts are unknown, all that are listed. The register lists sends by club: of every club, there are
+        none.
         """
         # Below the page's last row, they are on a later page.
         floor = found.rows[-1].key.requested_at if found.more else query.start
@@ -116,7 +117,7 @@ class SendLists:
         # The register has whole milliseconds.
         limits = [query.end, None if query.after is None else query.after.requested_at]
         before_ms = min([_ms(moment) + 1 for moment in limits if moment is not None], default=now_ms + 1)
-        for club_id in query.club_id:
+        for club_id in query.club_id or ():
             listed = self.sends.listed(club_id, start_ms=start_ms, before_ms=before_ms)
             rows = ((_row_of(send, now_ms), send) for send in listed)
             matching = ((row, send) for row, send in rows if _matches(row, query))

@@ -1,6 +1,5 @@
 """The routes of sends_api."""
 
-from dataclasses import replace
 from typing import Any
 
 from functions.sends_api.routes import recipients, send_events, sends, user_notifications
@@ -63,7 +62,8 @@ OPERATIONS = {
         description=(
             "Each row has the state of the send and its counts. A page by `status` may have fewer rows than `limit`: "
             "`next_cursor: null` is the end. While the metrics database is down, counts are null and `counts_known` is "
-            "false."
+            "false. A key of every tenant that names none sees counted sends only, and `registered_listed` is false: "
+            "scheduled sends to audiences are in the lists of their tenants."
         ),
         parameters=(
             START,
@@ -77,12 +77,13 @@ OPERATIONS = {
                 WORDS,
             ),
             *page(sends.DEFAULT_LIMIT, send_lists.MAX_LIMIT),
-            replace(CLUB_ID, description="Only these tenants; required if the key may see every tenant"),
+            CLUB_ID,
         ),
         response=sends.SendListBody,
         example={
             "rows": [LISTED_SEND],
             "counts_known": True,
+            "registered_listed": True,
         },
         headers=WATERMARK,
         revalidated=True,

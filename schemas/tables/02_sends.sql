@@ -21,6 +21,9 @@ create table if not exists sends (
 -- The list of a club's sends, the latest first.
 create index if not exists sends_of_club on sends (club_id, requested_at, send_id collate "C");
 
+-- The list of every club's sends, the latest first.
+create index if not exists sends_by_time on sends (requested_at, send_id collate "C");
+
 create index if not exists sends_changed on sends (changed_xid, send_id collate "C");
 
 -- The requested notifications on a channel, and the number of them that were written for delivery.

@@ -1,6 +1,6 @@
 """GET /v1/sends: the sends of the caller's clubs, the latest first.
 
-club_id      only these clubs; a caller who may see every club must name at least one
+club_id      only these clubs
 start, end   RFC 3339 with an offset: sends requested in [start, end); either may be missing
 type         only these categories
 status       states of sends (masscomm/domain/send_states.py)
@@ -9,7 +9,8 @@ limit        the maximum number of rows, by default 50
 cursor       next_cursor of the previous page
 
 club_id, type and status may be repeated. A send appears once a record of it is counted; one that is large, scheduled,
-to an audience or controlled when it is registered.
+to an audience or controlled when it is registered. A caller of every club who names none sees counted sends only,
+because the register lists sends by club.
 
 A page by status or search may have fewer rows than `limit`, or none; next_cursor continues.
 """
@@ -45,6 +46,9 @@ class SendListBody(TypedDict):
     counts_known: bool
     """False: the metrics database does not answer. Only sends are listed that are large, scheduled, to an audience or
     controlled, and their counts are null."""
+    registered_listed: bool
+    """Whether sends without a counted record are listed. False for a caller of every club who names none: scheduled
+    sends to audiences are then missing, and without the metrics database all sends."""
     watermark: str | None
     """The counts include all records that were in the topics at this time."""
     kept_since: str | None
@@ -68,6 +72,7 @@ class SendsRoute:
             "truncated": page.last is not None,
             "next_cursor": None if page.last is None else cursor_after(query, page.last),
             "counts_known": page.counts_known,
+            "registered_listed": query.club_id is not None,
             "watermark": rfc3339(page.watermark),
             "kept_since": rfc3339(page.kept_since),
             "generated_at": time_of_ms(now_ms),
@@ -93,12 +98,11 @@ def _parsed(
     search = read.single("search", parse.words)
     if start is not None and end is not None and start >= end:
         read.refuse("end", Text.END_NOT_LATER.filled())
-    if clubs.every and not read.given("club_id"):
-        read.refuse("club_id", Text.CLUB_MISSING.filled())
     if read.errors:
         raise read.problem()
+    asked = seen(club_id, clubs)  # guard: tenancy.listed_sends
     query = SendListQuery(
-        club_id=seen(club_id, clubs),  # guard: tenancy.listed_sends
+        club_id=None if clubs.every and not asked else asked,
         start=start,
         end=end,
         type=category,

@@ -201,7 +201,7 @@ def _send_row(send: SendTotals, requested_at: datetime) -> SendRow:
 
 def _in_list(row: SendRow, query: SendListQuery) -> bool:
     return (
-        row.club_id in query.club_id
+        (query.club_id is None or row.club_id in query.club_id)
         and (query.start is None or row.key.requested_at >= query.start)
         and (query.end is None or row.key.requested_at < query.end)
         and (not query.type or row.type in query.type)

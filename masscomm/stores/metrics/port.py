@@ -243,10 +243,11 @@ class SendRow:
 class SendListQuery:
     """Sends of these clubs that were requested in [start, end), the latest first.
 
-    A `start` or `end` of None is open. An empty `type` or `state` (by counts) matches every value.
+    A `club_id` of None is every club; () is none. A `start` or `end` of None is open. An empty `type` or `state` (by
+    counts) matches every value.
     """
 
-    club_id: tuple[int, ...]
+    club_id: tuple[int, ...] | None
     start: datetime | None = None
     end: datetime | None = None
     type: tuple[str, ...] = ()

@@ -202,7 +202,7 @@ class PostgresMetricsStore:
     def list_sends(self, query: SendListQuery) -> SendList:
         key = query.after
         values = {
-            "club_id": list(dict.fromkeys(query.club_id)),
+            "club_id": list(dict.fromkeys(query.club_id or ())),
             "start": query.start,
             "end": query.end,
             "type": list(query.type) or None,
@@ -213,7 +213,7 @@ class PostgresMetricsStore:
             **_STATUSES,
         }
         with self._connection() as connection:
-            found = connection.execute(_SENDS, values).fetchall()
+            found = connection.execute(_ALL_SENDS if query.club_id is None else _SENDS, values).fetchall()
             watermark, _ = _watermark(connection)
             kept = _kept_since(connection, "sends")
         rows = [_send_row(row) for row in found]
@@ -357,19 +357,15 @@ _STATE = """cross join lateral (
         end as name
     ) as state"""
 
-# For each club, the query reads the first rows in the order of the index sends_of_club, so that a page reads no other
-# club's sends.
 _COUNTED = "select send_id from sends where send_id = any(%(send_ids)s::text[]) and requested_at is not null"
 
-_SENDS = """
-select page.*
-from unnest(%(club_id)s::bigint[]) as club
-cross join lateral (
+# The latest sends; `{club}` stands for a condition on their club.
+_PAGE = """
     select s.requested_at, s.send_id, s.club_id, s.type, state.name,
         requested, terminal, published, cancelled, suppressed, failed
     from sends s
     {state}
-    where s.club_id = club
+    where {club}
         and s.requested_at is not null
         and (%(start)s::timestamptz is null or s.requested_at >= %(start)s)
         and (%(end)s::timestamptz is null or s.requested_at < %(end)s)
@@ -381,10 +377,20 @@ cross join lateral (
         )
     order by s.requested_at desc, s.send_id collate "C" desc
     limit %(limit)s
-) as page
+""".replace("{state}", _STATE)
+
+# In the order of the index sends_by_time.
+_ALL_SENDS = _PAGE.replace("{club}", "true")
+
+# For each club, the query reads the first rows in the order of the index sends_of_club, so that a page reads no other
+# club's sends.
+_SENDS = """
+select page.*
+from unnest(%(club_id)s::bigint[]) as club
+cross join lateral ({sends}) as page
 order by page.requested_at desc, page.send_id collate "C" desc
 limit %(limit)s
-""".replace("{state}", _STATE)
+""".replace("{sends}", _PAGE.replace("{club}", "s.club_id = club"))
 
 # The latest sends since a time, by state.
 _STATES = """

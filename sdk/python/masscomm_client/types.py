@@ -1082,6 +1082,9 @@ class SendListBody(TypedDict):
     counts_known: bool
     """False: the metrics database does not answer. Only sends are listed that are large, scheduled, to an audience or
 controlled, and their counts are null."""
+    registered_listed: bool
+    """Whether sends without a counted record are listed. False for a caller of every club who names none: scheduled
+sends to audiences are then missing, and without the metrics database all sends."""
     watermark: str | None
     """The counts include all records that were in the topics at this time."""
     kept_since: str | None

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Request, Route, expect
 
 from local.devstack.services.lambda_host import CONSOLE
+from masscomm.errors import Retry
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.metrics.port import ChannelTotals
 from tests.support.harness import console_pictures, rest_api
@@ -105,6 +106,28 @@ def test_a_typed_club_makes_one_request(opened: Opened) -> None:
     expect(page.get_by_text("There is no such send yet.")).to_be_visible()
     asked = {each.url.partition("club_id=")[2].partition("&")[0] for each in opened.console.requests if is_list(each)}
     assert asked == {"1", "1234"}
+
+
+def test_sends_of_every_tenant_are_listed(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without counts there is no such list: the page says what to do."""
+    page = opened.console.page
+    other = replace(opened.store.sends[LIVE], send_id="00000000-0000-4000-8000-000000000002", club_id=2)
+    opened.store.sends[other.send_id] = other
+    page.goto(f"{opened.console.url}/#/sends")
+    expect(page.locator("td .id").first).to_be_visible()
+    expect(page.get_by_role("columnheader", name="Tenant")).to_have_count(0)
+    page.get_by_label("Tenant").fill("")
+    expect(page.get_by_role("columnheader", name="Tenant")).to_be_visible()
+    expect(page.locator("td .id")).to_have_count(len(opened.store.sends))
+    expect(page.get_by_role("row").filter(has_text=other.send_id).get_by_role("cell").nth(1)).to_have_text("2")
+    expect(page.get_by_text("Sends to audiences at a later time are in the lists")).to_be_visible()
+
+    def down(*_: object) -> None:
+        raise Retry("the metrics database is down")
+
+    monkeypatch.setattr(opened.store, "list_sends", down)
+    page.reload()
+    expect(page.get_by_text("Choose a tenant")).to_be_visible()
 
 
 def is_list(request: Request) -> bool:

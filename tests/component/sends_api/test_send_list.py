@@ -156,6 +156,8 @@ def test_a_row_has_the_sums_of_its_channels(store: MetricsStore) -> None:
     "query",
     [
         SendListQuery(club_id=()),
+        SendListQuery(club_id=None),
+        SendListQuery(club_id=None, start=NOON, end=NOON + 3 * MINUTE, type=("news",), state=(SendState.ENDED,)),
         SendListQuery(club_id=(3, 2, 2)),
         SendListQuery(club_id=(1, 2), start=NOON + MINUTE, end=NOON + 3 * MINUTE),
         SendListQuery(club_id=(1,), end=NOON),
@@ -178,9 +180,11 @@ def test_states_by_counts_agree_in_sql_and_python(in_postgres: MetricsStore, sta
     assert found == list(IN_MEMORY.list_sends(query).rows)
 
 
+@pytest.mark.parametrize(
+    "query", [SendListQuery(club_id=(1, 2, 3)), SendListQuery(club_id=None, end=NOON + 6 * MINUTE)], ids=["some", "all"]
+)
 @pytest.mark.parametrize("limit", [1, 2, 3])
-def test_pages_make_up_the_whole_list(store: MetricsStore, limit: int) -> None:
-    query = SendListQuery(club_id=(1, 2, 3))
+def test_pages_make_up_the_whole_list(store: MetricsStore, limit: int, query: SendListQuery) -> None:
     whole, found, more = list(store.list_sends(query).rows), list[SendRow](), True
     while more:
         page = store.list_sends(replace(query, limit=limit, after=found[-1].key if found else None))

@@ -7,7 +7,7 @@ from functions.sends_api.routes.sends import SendsRoute
 from masscomm.clock import FixedClock
 from masscomm.domain.sends import Expansion, Send, SendControl, SendKey, Source
 from masscomm.http.problem import Problem
-from masscomm.http.tenant import ALL_CLUBS, Clubs
+from masscomm.http.tenant import ALL_CLUBS, NO_CLUBS, Clubs
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.metrics.port import ChannelTotals, SendTotals
 from masscomm.stores.sends.in_memory import InMemorySends
@@ -112,9 +112,31 @@ def test_another_clubs_sends_are_refused() -> None:
     assert listed(Clubs(frozenset({3}))) == []
 
 
-def test_an_operator_names_the_clubs() -> None:
-    assert refused(ALL_CLUBS) == (400, ["club_id"])
-    assert listed(ALL_CLUBS, club_id="1|2") == ["d", "c", "b", "a"]
+def test_an_operator_sees_the_sends_of_every_club() -> None:
+    assert listed(ALL_CLUBS) == ["d", "c", "b", "a"]
+    assert listed(ALL_CLUBS, club_id="2") == ["d"]
+
+
+def test_registered_sends_are_listed_by_club_only() -> None:
+    """The register has no list of every club: the answer says that it lacks sends that are not counted."""
+    registered = register()
+    registered.put(to_audience("x", 5))
+    of_club = answer(ALL_CLUBS, registered, club_id="1")
+    assert (of_club["rows"][0]["send_id"], of_club["registered_listed"]) == ("x", True)
+    of_all = answer(ALL_CLUBS, registered)
+    assert ([row["send_id"] for row in of_all["rows"]], of_all["registered_listed"]) == (["d", "c", "b", "a"], False)
+
+
+def test_a_caller_without_a_club_lists_nothing() -> None:
+    assert refused(NO_CLUBS) == (403, [])
+
+
+def test_a_cursor_of_every_club_is_refused_to_others() -> None:
+    cursor = answer(ALL_CLUBS, limit="1")["next_cursor"]
+    assert listed(ALL_CLUBS, limit="2", cursor=cursor) == ["c", "b"]
+    assert refused(OWN, cursor=cursor) == (400, ["cursor"])
+    assert refused(ALL_CLUBS, club_id="1", cursor=cursor) == (400, ["cursor"])
+    assert refused(ALL_CLUBS, cursor=answer(OWN, limit="1")["next_cursor"]) == (400, ["cursor"])
 
 
 @pytest.mark.parametrize(

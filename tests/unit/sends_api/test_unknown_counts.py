@@ -17,7 +17,7 @@ from masscomm.domain.sends import Expansion, Send, SendControl, SendKey, Source
 from masscomm.errors import Retry
 from masscomm.http.parameters import time_of_ms
 from masscomm.http.problem import Problem
-from masscomm.http.tenant import Clubs
+from masscomm.http.tenant import ALL_CLUBS, Clubs
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.sends.port import Position
 from tests.support.harness.control_api import OWN, ControlApi
@@ -95,6 +95,11 @@ def status_of(call: Callable[[], Any]) -> int:
 
 def ended(requested: int = 0, error: str | None = None) -> Expansion:
     return Expansion(chunks=0, users=requested, requested=requested, ended_at_ms=1, error=error)
+
+
+def test_list_of_every_club_says_that_sends_are_missing() -> None:
+    body = Api().listed(ALL_CLUBS)
+    assert (body["rows"], body["counts_known"], body["registered_listed"]) == ([], False, False)
 
 
 @pytest.mark.guarantee("cancelling.needs_no_counts")
