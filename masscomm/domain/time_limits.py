@@ -205,6 +205,8 @@ METRICS_RECONNECT_S = 1
 # How long a request about a send waits for a connection: it can be answered without counts.
 COUNTS_WAIT_S = 0.8
 METRICS_STATEMENT_S = 10
+# How long a caller waits for the answer of a statement: the server may hang, and then keeps no limit of its own.
+METRICS_ANSWER_S = 12
 # Limits of the stream of changed metrics: the longest wait, the interval of its polls (each reads one row by its key),
 # the time reserved for the query after the wait, and the pause of a caller that gets no slot.
 STREAM_WAIT_S = 20
@@ -386,7 +388,7 @@ RULES: Mapping[str, str] = {
     "WEBHOOK_TURN_S + WEBHOOK_ATTEMPT_S + WEBHOOK_RESERVE_S < WEBHOOK_CLAIM_S < timeout_s('webhook_delivery')": (
         "no second sweep works on an endpoint, and a crash holds it for less than an invocation"
     ),
-    "METRICS_STATEMENT_S < WEBHOOK_EVENTS_RESERVE_S < timeout_s('webhook_events') / 2": (
+    "METRICS_ANSWER_S < WEBHOOK_EVENTS_RESERVE_S < timeout_s('webhook_events') / 2": (
         "a page is read, and its events are recorded, within the invocation"
     ),
     "WEBHOOK_ATTEMPT_S + WEBHOOK_RESERVE_S < timeout_s('webhook_delivery')": "an attempt ends within the invocation",
@@ -398,7 +400,10 @@ RULES: Mapping[str, str] = {
     "QUEUE_LEASE_MS / 1000 < QUEUE_LEASES_KEPT_S": "a lease is kept until it has ended",
     "COUNTS_WAIT_S < METRICS_CONNECT_S": "a send is answered sooner than its counts",
     "METRICS_RECONNECT_S <= METRICS_CONNECT_S < METRICS_STATEMENT_S": "a connection costs less than a query",
-    "METRICS_CONNECT_S + METRICS_STATEMENT_S < timeout_s('metrics_handler')": "a slow query has an answer: 503",
+    "METRICS_STATEMENT_S < METRICS_ANSWER_S": "a slow query is ended by the server, which then has a reason",
+    "2 * METRICS_CONNECT_S + METRICS_ANSWER_S < timeout_s('metrics_handler')": (
+        "a slow query has an answer, and so has a database that hangs: 503"
+    ),
     "STREAM_POLL_S < STREAM_RETRY_AFTER_S < STREAM_WAIT_S": "a poll asks several times",
     "STREAM_WAIT_S + STREAM_RESERVE_S < timeout_s('metrics_stream')": "the query follows the longest wait",
     "STREAM_WAIT_S < POLL_SLOTS_KEPT_S": "a slot is kept while its poll waits",

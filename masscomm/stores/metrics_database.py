@@ -2,18 +2,39 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
 from psycopg import IsolationLevel
+from psycopg.abc import PQGen
+from psycopg.errors import _WaitTimeout
 from psycopg_pool import ConnectionPool
 
-from masscomm.domain.time_limits import METRICS_CONNECT_S, METRICS_RECONNECT_S, METRICS_STATEMENT_S
+from masscomm.domain.time_limits import METRICS_ANSWER_S, METRICS_CONNECT_S, METRICS_RECONNECT_S, METRICS_STATEMENT_S
 from masscomm.errors import Retry
 
 _LIMIT_TIME = f"set local statement_timeout = '{METRICS_STATEMENT_S}s'".encode()
 
-type Connection = psycopg.Connection[tuple[Any, ...]]
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that is closed if the server does not answer: a server that hangs does not keep its own limits, and
+    neither closes the connection.
+    """
+
+    answer_s: float = METRICS_ANSWER_S
+
+    def wait[Result](self, gen: PQGen[Result], interval: float = 0.1, timeout: float | None = None) -> Result:
+        """Wait for an answer as psycopg does, for at most `answer_s`. Raises OperationalError."""
+        try:
+            # guard: metrics.hanging_database
+            return super().wait(gen, interval, self.answer_s if timeout is None else timeout)
+        except _WaitTimeout:
+            # A rollback would wait again.
+            self.pgconn.finish()
+            raise
+
+
 type Pool = ConnectionPool[Connection]
 
 
@@ -24,10 +45,11 @@ def connection_pool(
     one request at a time.
 
     The pool connects at the first request. A connection that was lost while the environment was frozen is replaced at
-    its next use. A request waits `wait_s` for a connection.
+    its next use. A request waits `wait_s` for a connection, and once more for a server that hangs to confirm one.
     """
     return ConnectionPool(
         database_url,
+        connection_class=Connection,
         min_size=0,
         max_size=1,
         timeout=wait_s,
@@ -35,11 +57,18 @@ def connection_pool(
         # environment is frozen or even after the database has recovered. With a short time-out, each request connects
         # again instead.
         reconnect_timeout=METRICS_RECONNECT_S,
-        check=ConnectionPool.check_connection,
+        check=partial(_check, wait_s=wait_s),
         configure=_configure,
         kwargs={"connect_timeout": METRICS_CONNECT_S, "application_name": function},
         open=True,
     )
+
+
+def _check(connection: Connection, *, wait_s: float) -> None:
+    """Check that a connection is open. Raises psycopg.OperationalError."""
+    connection.answer_s = wait_s
+    ConnectionPool.check_connection(connection)
+    connection.answer_s = METRICS_ANSWER_S
 
 
 def _configure(connection: Connection) -> None:

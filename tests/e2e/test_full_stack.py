@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -40,6 +41,7 @@ from local.devstack.service import function_environment
 from local.devstack.services import all_services
 from local.devstack.services.spark import run_module
 from local.devstack.state import RunState
+from masscomm.domain.time_limits import GATEWAY_TIMEOUT_S
 from masscomm.http.rest import JSON
 from masscomm_client import ApiError, AsyncClient, Client
 from masscomm_client.types import DeadLetterRow
@@ -954,6 +956,63 @@ def demo(stack: RunningStack, out: Path, *, waits: bool = True) -> dict[str, Any
     assert "docs/quick-start.md" in lines[-1], "it ends with a suggestion"
     assert figures["ok"]
     return figures
+
+
+# A request of each function, which has one environment here: none waits for another one.
+ASKED: dict[str, tuple[str, str, dict[str, Any] | None]] = {
+    "send": ("POST", "/v1/sends", {"type": "announcement", "club_id": 1, "to_users": [42]}),
+    "dry run": ("POST", "/v1/dry-runs", {"type": "announcement", "club_id": 1, "to_users": [42]}),
+    "preferences": ("GET", "/v1/users/42/preferences", None),
+    "count": ("POST", "/v1/audiences/count", {"club_id": 1, "audience": {"all_users": True}}),
+    "metrics": ("GET", "/v1/metrics?granularity=day&start=2026-11-01T00:00:00Z&end=2026-11-02T00:00:00Z", None),
+    "list": ("GET", "/v1/sends?club_id=1", None),
+    "overview": ("GET", "/v1/overview", None),
+}
+# The requests that need a server. The others are answered without it.
+NEEDED_BY = {
+    "postgres": {"metrics"},
+    "opensearch": {"dry run", "preferences", "count"},
+    "dynamodb": {"dry run", "count", "list"},
+    "registry": set(),
+    "kafka": {"send"},
+}
+
+
+def statuses(config: StackConfig) -> dict[str, int]:
+    """Send all requests at the same time, and return their statuses."""
+    headers = {"x-api-key": config.api_key}
+    with httpx.Client(base_url=config.gateway_url, headers=headers, timeout=2 * GATEWAY_TIMEOUT_S) as api:
+        with ThreadPoolExecutor(len(ASKED)) as together:
+            asked = {name: together.submit(api.request, *row[:2], json=row[2]) for name, row in ASKED.items()}
+        return {name: answer.result().status_code for name, answer in asked.items()}
+
+
+def server(stack: RunningStack, name: str) -> list[psutil.Process]:
+    """Return the processes of a server; DynamoDB's is a child of LocalStack."""
+    if name != "dynamodb":
+        return process.family(stack.services[name].pid)
+    return [each for each in process.family(stack.services["localstack"].pid) if "DynamoDb" in " ".join(each.cmdline())]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", NEEDED_BY)
+def test_each_request_is_answered_while_a_server_hangs(stack: RunningStack, config: StackConfig, name: str) -> None:
+    """A stopped server accepts connections and answers none. The gateway's 504 would be that of a function which waits
+    longer than its time limit.
+    """
+    healthy = {each: 202 if each == "send" else 200 for each in ASKED}
+    assert statuses(config) == healthy
+    stopped = server(stack, name)
+    assert stopped
+    try:
+        for each in stopped:
+            each.send_signal(signal.SIGSTOP)
+        for _ in ("over open connections", "over new ones"):
+            assert statuses(config) == healthy | dict.fromkeys(NEEDED_BY[name], 503)
+    finally:
+        for each in stopped:
+            each.send_signal(signal.SIGCONT)
+    until(f"the API works with {name} again", lambda: statuses(config) == healthy, every_s=2)
 
 
 def test_stack_recovers_stored_data_after_a_kill_of_all(stack: RunningStack, config: StackConfig) -> None:

@@ -53,6 +53,11 @@ MUTANTS = (
         Never(),
     ),
     Mutant(
+        "metrics.hanging_database",
+        "A request does not wait for a metrics database that hangs.",
+        Returns("super().wait(gen, interval, timeout)"),
+    ),
+    Mutant(
         "metrics.unit_of_the_writer",
         "The job reads times in the unit of the writer's schema, as functions do.",
         Removed(),

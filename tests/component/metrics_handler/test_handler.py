@@ -1,9 +1,11 @@
 """Over a real Postgres, the function does not connect at import, and recovers when the database does."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ import psycopg
 import pytest
 
 from functions.metrics_handler import handler as module
+from local.devstack import process
 from local.devstack.config import ROOT, StackConfig
 from local.devstack.stack import Stack
+from masscomm.domain.time_limits import METRICS_ANSWER_S, METRICS_CONNECT_S
 from masscomm.stores.metrics.postgres import PostgresMetricsStore
 from tests.support.inputs.api_gateway_events import get, lambda_context
 from tests.support.servers.metrics_database import metrics_database
@@ -92,4 +96,29 @@ def test_database_down_is_503_until_it_restarts(handler: pytest.MonkeyPatch, tmp
         # The pool's connection is lost between two requests, as in a frozen environment.
         stack.kill("postgres")
         stack.restart("postgres")
+        assert ask(get("/v1/metrics", **ASKED))[0] == 200
+
+
+@pytest.mark.kills(guard="metrics.hanging_database")
+def test_database_that_hangs_is_503_until_it_continues(handler: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It accepts connections and answers none: neither its own limits nor closed connections end a request."""
+
+    def hang(number: signal.Signals) -> None:
+        for each in process.family(stack.pid("postgres")):
+            each.send_signal(number)
+
+    with (
+        Stack(StackConfig.on_free_ports(tmp_path), ["postgres"], discard=True) as stack,
+        metrics_database(stack.config) as url,
+        ThreadPoolExecutor(1) as one_at_a_time,
+    ):
+        handler.setenv("METRICS_DATABASE_URL", url)
+        assert ask(get("/v1/metrics", **ASKED))[0] == 200
+        hang(signal.SIGSTOP)
+        try:
+            for _ in ("over the open connection", "over a new one"):
+                asked = one_at_a_time.submit(ask, get("/v1/metrics", **ASKED))
+                assert asked.result(2 * METRICS_CONNECT_S + METRICS_ANSWER_S)[0] == 503
+        finally:
+            hang(signal.SIGCONT)
         assert ask(get("/v1/metrics", **ASKED))[0] == 200

@@ -158,7 +158,16 @@ def _connections() -> Iterator[tuple[Path, ast.Call]]:
 _CONNECTING = {"psycopg.connect", "ConnectionPool", "psycopg.Connection.connect", "psycopg.AsyncConnection.connect"}
 # Allowed arguments of psycopg: they send no start-up parameter that RDS Proxy rejects.
 _ARGUMENTS = {
-    *("autocommit", "connect_timeout", "application_name", "min_size", "max_size", "timeout", "reconnect_timeout"),
+    *(
+        "connection_class",
+        "autocommit",
+        "connect_timeout",
+        "application_name",
+        "min_size",
+        "max_size",
+        "timeout",
+        "reconnect_timeout",
+    ),
     *("check", "configure", "kwargs", "open", "row_factory"),
 }
 
