@@ -23,28 +23,15 @@ from local.emulators.lambda_host.spec import REGION, FunctionSpec
 log = logging.getLogger(__name__)
 
 # This program asks the kernel to kill the process when its parent ends, and then becomes the Lambda runtime. It is a
-# separate program because code between fork and exec is not safe in the host, a process with threads. It sets the
-# niceness of the process and of its autogroup: if the kernel has autogroups, the niceness of a process applies only
-# within its session. Without root, the kernel permits ten changes of an autogroup's niceness a second.
+# separate program because code between fork and exec is not safe in the host, a process with threads.
 _LAUNCH = """\
-import ctypes, os, signal, sys, time
-parent, nice, python, handler = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+import ctypes, os, signal, sys
+parent, python, handler = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 PR_SET_PDEATHSIG = 1
 if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
     raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
 if os.getppid() != parent:
     sys.exit("the host ended before its function started")
-os.nice(nice)
-while nice and os.path.exists("/proc/self/autogroup"):
-    try:
-        with open("/proc/self/autogroup", "w") as group:
-            group.write(str(nice))
-        break
-    except BlockingIOError:
-        time.sleep(0.05)
-    except OSError as error:
-        print(f"as nice within its session alone: {error}", file=sys.stderr)
-        break
 os.execv(python, [python, "-m", "awslambdaric", handler])
 """
 
@@ -68,6 +55,8 @@ class ExecutionEnvironment:
     log_file: Path
     # Is called once when the process has ended, for any reason.
     on_exit: Callable[["ExecutionEnvironment"], None]
+    # Whether the environment is started ahead of its first event, as provisioned concurrency does.
+    ahead: bool = False
 
     def __post_init__(self) -> None:
         self.invocations = 0
@@ -99,7 +88,7 @@ class ExecutionEnvironment:
             self._process = await asyncio.create_subprocess_exec(
                 self.spec.python,
                 *("-I", "-S", "-c", _LAUNCH),
-                *(str(os.getpid()), str(self.spec.nice), self.spec.python, self.spec.handler),
+                *(str(os.getpid()), self.spec.python, self.spec.handler),
                 cwd=self.spec.task_root,
                 env=self._variables(),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -148,6 +137,10 @@ class ExecutionEnvironment:
             raise
         finally:
             timer.cancel()
+        if cold and self.spec.nice:
+            # The start and the first invocation build everything. With the niceness they took seconds instead of tenths
+            # on a machine that still started other services.
+            await self._be_nice()
         return InvocationResult(
             payload=response,
             request_id=invocation.request_id,
@@ -169,6 +162,27 @@ class ExecutionEnvironment:
         if self._watch is not None:
             await self._watch
         await self._api.close()
+
+    async def _be_nice(self) -> None:
+        """Set the niceness of the process's threads and of its autogroup: if the kernel has autogroups, the niceness of
+        a process applies only within its session. Without root, the kernel permits ten changes of an autogroup's
+        niceness a second.
+        """
+        folder = Path(f"/proc/{self.pid}")
+        niceness = os.getpriority(os.PRIO_PROCESS, 0) + self.spec.nice
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # The process has ended.
+            for thread in (folder / "task").iterdir():
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), niceness)
+            waiting = (folder / "autogroup").exists()
+            while waiting:
+                try:
+                    (folder / "autogroup").write_text(str(self.spec.nice))
+                    waiting = False
+                except BlockingIOError:
+                    await asyncio.sleep(0.05)
+                except OSError as error:
+                    log.warning("%s: as nice within its session alone: %s", self.spec.name, error)
+                    waiting = False
 
     @property
     def _returncode(self) -> int | None:
@@ -220,7 +234,7 @@ class ExecutionEnvironment:
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(spec.memory_mb),
             "AWS_LAMBDA_FUNCTION_NAME": spec.name,
             "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
-            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "provisioned-concurrency" if self.ahead else "on-demand",
             "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{spec.name}",
             "AWS_LAMBDA_LOG_STREAM_NAME": stream,
             "AWS_LAMBDA_RUNTIME_API": self._api.address,

@@ -104,12 +104,14 @@ class EnvironmentPool:
             self._idle.append(environment)
         return result
 
-    async def _new_environment(self) -> ExecutionEnvironment:
+    async def _new_environment(self, *, ahead: bool = False) -> ExecutionEnvironment:
         # A failed initialisation is repeated after a delay: otherwise a function that fails at import would start a
         # process for every waiting record.
         if self.init_error is not None and self.clock() < self._init_not_before:
             raise InitFailedError(self.init_error)
-        environment = ExecutionEnvironment(spec=self.spec, log_file=self.log_file, on_exit=self._environments.discard)
+        environment = ExecutionEnvironment(
+            spec=self.spec, log_file=self.log_file, on_exit=self._environments.discard, ahead=ahead
+        )
         self._environments.add(environment)
         started = self.clock()
         self.statistics.cold_starts += 1
@@ -140,7 +142,7 @@ class EnvironmentPool:
         while warmed < self.spec.warm:
             async with self._slots:
                 try:
-                    environment = await self._new_environment()
+                    environment = await self._new_environment(ahead=True)
                 except InitFailedError:
                     environment = None
                 if environment is not None:

@@ -26,7 +26,7 @@ class FunctionSpec:
         concurrency: The maximum number of environments, and so of concurrent invocations; further invocations wait in
             order.
         warm: The number of environments that are started with the host and not by the first invocations.
-        nice: The niceness of the function's processes.
+        nice: The niceness of the function's processes, from their first response on.
         environment: The environment variables of the function.
         python: The path of the Python interpreter, which must be able to import awslambdaric.
 

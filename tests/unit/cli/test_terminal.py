@@ -233,7 +233,6 @@ def test_all_output_uses_the_terminal_module() -> None:
         # separate processes, whose output is a log file
         "local/devstack/deployed/__main__.py",
         "local/emulators/lambda_host/__main__.py",
-        "local/emulators/lambda_host/environment.py",
         "local/devstack/setup.py",
         "local/emulators/sns_stand_in/__main__.py",
     }

@@ -89,12 +89,32 @@ async def test_function_sees_lambdas_environment_not_the_hosts(tmp_path: Path, m
     assert "OF_THE_HOST" not in environment
 
 
-async def test_function_has_its_configured_niceness(tmp_path: Path) -> None:
-    async with hosting(tmp_path, spec(nice=3), spec(name="g")) as host:
+async def test_function_has_its_configured_niceness_after_its_first_response(tmp_path: Path) -> None:
+    async with hosting(tmp_path, spec(nice=3, warm=1), spec(name="g", warm=1)) as host:
+        await until(lambda: all(pool.ready for pool in host.pools.values()))
+
+        def niceness() -> dict[str, set[int]]:
+            """Return that of each function's threads."""
+            processes = {name: psutil.Process(pool.pids[0]) for name, pool in host.pools.items()}
+            return {
+                name: {os.getpriority(os.PRIO_PROCESS, thread.id) for thread in process.threads()}
+                for name, process in processes.items()
+            }
+
+        own = psutil.Process().nice()
+        assert niceness() == {"f": {own}, "g": {own}}
         for name in ("f", "g"):
             await call(host, {}, name)
-        nice = {name: psutil.Process(pool.pids[0]).nice() for name, pool in host.pools.items()}
-    assert nice == {"f": psutil.Process().nice() + 3, "g": psutil.Process().nice()}
+        assert niceness() == {"f": {own + 3}, "g": {own}}
+
+
+async def test_warm_environment_is_prepared_ahead_of_its_first_event(tmp_path: Path) -> None:
+    """As with provisioned concurrency, so that a function imports what its first invocation needs."""
+    for warm, kind in ((0, "on-demand"), (1, "provisioned-concurrency")):
+        async with hosting(tmp_path, spec(warm=warm)) as host:
+            await until(lambda: host.pools["f"].ready)
+            result = await call(host, {"context": True})
+        assert json.loads(result.payload)["environment"]["AWS_LAMBDA_INITIALIZATION_TYPE"] == kind
 
 
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="a kernel without autogroups")
