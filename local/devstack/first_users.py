@@ -11,14 +11,14 @@ from examples.monolith import rows
 from examples.monolith.seed import User, generate, seed
 from local.devstack.config import EXAMPLE, GENERATION, StackConfig, example
 from local.devstack.demo.directory import Directory
-from local.devstack.service import Task
+from local.devstack.service import Task, json_at
 from ops.provisioning import ProvisioningError
 
 USERS = 60
 SEED = 7
 # The users that a start shows: a phone of each kind, three languages, one who gets everything and some who do not.
 SHOWN = (42, 43, 30, 25, 60)
-ENDPOINTS_TIMEOUT_S = 60.0
+DIRECTORY_TIMEOUT_S = 120.0
 
 
 class FirstUsers:
@@ -31,12 +31,12 @@ class FirstUsers:
         self._seeded = False
 
     def tasks(self) -> list[Task]:
-        """Return the steps of a start: write the rows, then wait until the functions know the devices."""
+        """Return the steps of a start: write the rows, then wait until the functions know the users and devices."""
         if not self.apply:
             return []
         write = Task(name="users", depends_on=("monolith",), pending=list, run=self._write)
         known = ("users", "connector", "lambda_host")
-        return [write, Task(name="devices", depends_on=known, pending=list, run=self._await_endpoints)]
+        return [write, Task(name="devices", depends_on=known, pending=list, run=self._await_directory)]
 
     def _write(self) -> None:
         with psycopg.connect(self._config.database_url("monolith")) as connection:
@@ -44,23 +44,33 @@ class FirstUsers:
                 seed(connection, USERS, SEED)
                 self._seeded = True
 
-    def _await_endpoints(self) -> None:
-        """Wait until the devices of the shown users have their endpoints. In later starts they exist, or the user has
-        changed them.
+    def _await_directory(self) -> None:
+        """Wait until the functions answer look-ups and the devices of the shown users have their endpoints, which
+        LocalStack loses when it ends: a send is then delivered at once.
+
+        In later starts the user may have changed these devices. Then device_registrar has no more records to read.
         """
-        if not self._seeded:
-            return
         devices = [device.id for user in shown_users() for device in user.devices if device.active]
         directory = Directory(self._config.opensearch_url, GENERATION)
         pause = threading.Event()
-        deadline = time.monotonic() + ENDPOINTS_TIMEOUT_S
+        deadline = time.monotonic() + DIRECTORY_TIMEOUT_S
+
+        def known() -> bool:
+            found = directory.is_complete() and len(directory.endpoints(devices)) == len(devices)
+            return found or (not self._seeded and self._devices_are_read())
+
         try:
-            while len(directory.endpoints(devices)) < len(devices):
+            while not known():
                 if time.monotonic() > deadline:
                     raise ProvisioningError(f"the devices of the first users have no endpoints: {devices}")
                 pause.wait(0.1)
         finally:
             directory.close()
+
+    def _devices_are_read(self) -> bool:
+        mapping = json_at(f"{self._config.gateway_url}/-/status")["mappings"]["device_registrar"]
+        partitions = mapping["partitions"].values()
+        return bool(partitions) and all(each["lag"] == 0 for each in partitions)
 
 
 def shown_users() -> list[User]:

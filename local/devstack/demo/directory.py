@@ -53,7 +53,7 @@ class Directory:
         if missing:
             done = sum(min(found[table], rows[table]) for table in TABLES)
             return Pending(", ".join(missing), done, sum(rows.values()))
-        if not self._complete():
+        if not self.is_complete():
             return Pending("the mark that the snapshot is complete")
         return None
 
@@ -116,7 +116,8 @@ class Directory:
             time.sleep(0.001)  # The loop pauses because OpenSearch shares the processors with it.
         raise DemoError(f"a change of user {user_id}'s settings is not in OpenSearch after {CHANGE_TIMEOUT_S:.0f} s")
 
-    def _complete(self) -> bool:
+    def is_complete(self) -> bool:
+        """Return whether the snapshot is marked as complete: look-ups are not answered before."""
         answer = self._client.get(f"/directory_state/_doc/generation-{self._generation}")
         return answer.status_code == httpx.codes.OK and answer.json()["_source"].get("complete") is True
 
