@@ -28,9 +28,10 @@ from confluent_kafka.cimpl import NewTopic
 from mypy_boto3_dynamodb import DynamoDBClient
 
 from cli.client_log import KAFKA_LOGGER
-from local.devstack.config import EXAMPLE, GENERATION, StackConfig, connector_name, example
+from local.devstack.config import EXAMPLE, GENERATION, ROOT, StackConfig, connector_name, example
 from local.devstack.service import Task, function_environment, local_client
 from masscomm.cdc.debezium import debezium_config
+from masscomm.domain.source_tables import SOURCE_VARIABLE
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
 from ops.provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 from ops.provisioning.database import apply_sql, apply_tables, unapplied_tables
@@ -59,18 +60,31 @@ def provisioning(config: StackConfig) -> list[Task]:
             name="monolith",
             depends_on=("postgres",),
             pending=lambda: source_problems(monolith, GENERATION),
-            run=lambda: _create_monolith(config),
+            run=lambda: create_monolith(config),
         ),
         Task.of("aws", missing_in_aws, provision_aws, config).after("localstack", "kafka", "indices"),
         Task.of("connector", changed_connector, put_connector, *source).after("connect", "topics", "monolith"),
     ]
 
 
-def _create_monolith(config: StackConfig) -> None:
-    """Create the example's tables, and rows if it has a file of them, unless the monolith has a database of its own."""
-    if config.monolith_url is None:
-        files = [example() / "schema.sql", example() / "rows.sql"]
-        apply_sql(config.database_url("monolith"), [path for path in files if path.is_file()])
+def create_monolith(config: StackConfig) -> None:
+    """Create the example's tables, and rows if it has a file of them, unless the monolith has a database of its own.
+
+    Raises:
+        ProvisioningError: MASSCOMM_SOURCE maps tables that the example does not have.
+    """
+    if config.monolith_url is not None:
+        return
+    files = [example() / "schema.sql", example() / "rows.sql"]
+    apply_sql(config.database_url("monolith"), [path for path in files if path.is_file()])
+    if config.source is not None:
+        try:
+            require_source(config.database_url("monolith"), GENERATION)
+        except ProvisioningError as error:
+            raise ProvisioningError(
+                f"{error}\nThe stack has the tables of {example().relative_to(ROOT)}; {SOURCE_VARIABLE} maps others."
+                f" Name their database, MASSCOMM_MONOLITH=postgresql://…, or unset {SOURCE_VARIABLE}."
+            ) from error
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------------

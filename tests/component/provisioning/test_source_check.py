@@ -1,7 +1,8 @@
 """`masscomm source check` on a real server: it names each missing part, and its statements repair them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from local.devstack.config import ROOT, StackConfig
-from local.devstack.provision import MONOLITH_MIGRATION, put_connector
+from local.devstack.provision import MONOLITH_MIGRATION, create_monolith, put_connector
 from masscomm.domain.source_tables import read_settings_names, read_source, source_tables
 from ops.provisioning import ProvisioningError, source_check
 from ops.provisioning.source_check import Finding, check_source
@@ -448,3 +449,19 @@ def test_connector_is_not_created_for_other_tables(database: Database) -> None:
 def test_first_example_has_no_problem(database: Database) -> None:
     database.run(MONOLITH_MIGRATION.read_text())
     assert check_source(database.owner_url, "g1", source_tables(), creates_publication=True) == []
+
+
+def test_mapping_of_tables_without_their_database_names_the_variable(
+    postgres: StackConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = tmp_path / "my-source.yaml"
+    own.write_text(f"# mine\n{(SECOND / 'source.yaml').read_text()}")
+    monkeypatch.setenv("MASSCOMM_SOURCE", str(own))
+    # The mapping is read once in a process.
+    monkeypatch.setattr(source_check, "source_tables", lambda: read_source(yaml.safe_load(own.read_text())))
+    config = replace(postgres, source=own)
+    with pytest.raises(ProvisioningError, match=r"examples/monolith.*MASSCOMM_MONOLITH=postgresql://"):
+        create_monolith(config)
+    create_monolith(replace(config, monolith_url=postgres.database_url("monolith")))
+    monkeypatch.undo()
+    create_monolith(config)
