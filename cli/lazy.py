@@ -11,6 +11,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from cli.pages import epilogue
+
 
 class LazyCommand(TyperCommand):
     """A command or group that is the `app` of a module.
@@ -34,6 +36,8 @@ class LazyCommand(TyperCommand):
         command.name = self.name
         if isinstance(command, TyperGroup):
             command.help = self.help
+        for each in (command, *getattr(command, "commands", {}).values()):
+            each.epilog = epilogue(self.name)
         return command
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:

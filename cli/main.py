@@ -15,6 +15,7 @@ from cli.errors import CommandError
 from cli.folders import state_folder
 from cli.lazy import LazyCommand
 from cli.options import JsonOption
+from cli.pages import epilogue, read_on
 from masscomm.observability.streams import to_standard_error
 
 # The modules of commands that are imported when they are called, with what `--help` says of each.
@@ -41,6 +42,9 @@ class Commands(TyperGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self.epilog = epilogue(None)
+        for name, command in self.commands.items():
+            command.epilog = epilogue(name)
         self.commands.update({name: LazyCommand(name, *row) for name, row in MODULES.items()})
 
 
@@ -284,7 +288,11 @@ def main() -> int:
             raise
         from cli.terminal import Terminal
 
-        Terminal(stderr=True).print(str(error), style="red", soft_wrap=True)
+        errors = Terminal(stderr=True)
+        errors.print(str(error), style="red", soft_wrap=True)
+        errors.print(
+            read_on(next((word for word in sys.argv[1:] if word[:1] != "-"), None)), style="dim", soft_wrap=True
+        )
         return 1
     return 0
 

@@ -111,3 +111,32 @@ def test_start_ends_with_the_address_in_a_line_of_its_own(monkeypatch: pytest.Mo
     assert page is not None
     assert (ROOT / page[0]).is_file()
     assert address == "http://127.0.0.1:8080/"
+
+
+def help_of(*names: str) -> str:
+    """Return the help of a command with its lines joined."""
+    result = CliRunner().invoke(cli.app, [*names, "--help"])
+    assert result.exit_code == 0, result.output
+    return " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("names", [(), *all_commands()], ids=" ".join)
+def test_help_leads_to_a_page(names: tuple[str, ...]) -> None:
+    """That its anchor exists is tested with all pages that code names (tests/unit/test_docs.py)."""
+    found = re.search(r"Read on: (docs/[\w-]+\.md)(#[\w-]+)?, or http://127\.0\.0\.1:8080/(\S+)$", help_of(*names))
+    assert found is not None
+    page, anchor, address = found.groups(default="")
+    assert (ROOT / page).is_file()
+    assert address == page.replace(".md", ".html") + anchor
+
+
+def test_errors_lead_to_the_page_of_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MASSCOMM_STATE", str(tmp_path))
+    monkeypatch.setenv("MASSCOMM_PORT_GATEWAY", "9999")
+    monkeypatch.setattr("sys.argv", ["masscomm", "keys", "list"])
+    assert cli.main() == 1
+    error, page = capsys.readouterr().err.splitlines()
+    assert "No stack runs here" in error
+    assert page == "Read on: docs/access.md#api-keys, or http://127.0.0.1:9999/docs/access.html#api-keys"
