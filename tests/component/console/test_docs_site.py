@@ -3,13 +3,17 @@
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin
 
 import pytest
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 from playwright.sync_api import expect
 
 from local.devstack.services.lambda_host import CONSOLE
-from local.emulators.gateway import DOCUMENT, REFERENCE
+from local.devstack.services.lambda_host import DOCS as SITE
+from local.emulators.gateway import DOCS, DOCUMENT, REFERENCE
 from tests.support.harness import console_pictures, rest_api
 from tests.support.harness.console import Console, open_console
 from tests.support.until import until
@@ -53,6 +57,16 @@ def test_example_is_shown_in_the_chosen_language(console: Console) -> None:
     expect(tabs.get_by_text("class Send")).to_be_hidden()
 
 
+def test_header_leads_to_the_page_about_a_page(console: Console) -> None:
+    page = console.page
+    page.goto(f"{console.url}/#/operations/letters")
+    with page.expect_popup() as opened:
+        page.get_by_role("banner").get_by_role("link", name="Documentation").click()
+    opened.value.wait_for_url("**/docs/operations.html#dead-letters")
+    expect(opened.value.get_by_role("heading", name="Dead letters")).to_be_in_viewport()
+    opened.value.close()
+
+
 def test_api_reference_shows_each_operation(console: Console) -> None:
     page = console.page
     page.goto(f"{console.url}/docs/")
@@ -79,3 +93,49 @@ def test_api_reference_shows_each_operation(console: Console) -> None:
         return found.is_visible()
 
     until("the search finds the operation", searched)
+
+
+def test_diagrams_are_pictures(console: Console) -> None:
+    page = console.page
+    page.goto(f"{console.url}/docs/internals/architecture.html")
+    diagram = page.locator(".diagram svg")
+    expect(diagram.get_by_text("preference_checker")).to_be_visible()
+    expect(page.locator(".language-mermaid")).to_have_count(0)
+    # The colours of the theme: a picture without styles would be black on black.
+    box = diagram.locator("rect").first
+    page.get_by_role("switch", name="theme").first.click()
+    expect(page.locator("html")).to_have_class("dark")
+    assert box.evaluate("box => getComputedStyle(box).fill") not in ("none", "rgb(0, 0, 0)")
+
+
+class _Page(HTMLParser):
+    """The links and the anchors of a page."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: set[str] = set()
+        self.anchors: set[str] = set()
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.anchors.add(given.get("id") or "")
+        if tag == "a" and (href := given.get("href")):
+            self.links.add(href)
+
+
+def test_links_of_the_site_lead_to_a_page_and_a_section() -> None:
+    """Links of the built pages, those of the sidebar included; to a file that is no page, as well."""
+    assert (SITE / "index.html").exists(), "the documentation is not built: make setup"
+    pages = {f"{DOCS}/{path.relative_to(SITE)}": _Page(path) for path in SITE.rglob("*.html")}
+    links = {(page, urljoin(page, href)) for page, parsed in pages.items() for href in parsed.links}
+    inside = {(page, *urldefrag(link)) for page, link in links if link.startswith("/")}
+    assert len(inside) > 1_000
+    broken = []
+    for page, path, anchor in inside:
+        file = f"{path}index.html" if path.endswith("/") else path
+        if anchor and unquote(anchor) in pages[file].anchors:
+            continue
+        if anchor or not file.startswith(f"{DOCS}/") or not (SITE / file.removeprefix(f"{DOCS}/")).is_file():
+            broken.append((page, f"{path}#{anchor}"))
+    assert broken == []

@@ -3,12 +3,16 @@ import { createHash } from "node:crypto";
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, posix } from "node:path";
 import { fileURLToPath } from "node:url";
+import { renderMermaidSVG } from "beautiful-mermaid";
 import { defineConfig } from "vitepress";
 
 const SITE = dirname(dirname(fileURLToPath(import.meta.url)));
 const WEB = dirname(SITE);
 const DOCS = join(WEB, "..", "docs");
 const sidebar = JSON.parse(readFileSync(join(SITE, "sidebar.json"), "utf8"));
+
+// The path below which the gateway and the distribution serve the site.
+const BASE = "/docs/";
 
 // The page of Redoc, which is not made from Markdown.
 const REFERENCE = "api-reference/index.html";
@@ -24,11 +28,20 @@ const titleOf = (page) => /^# (.+)$/m.exec(readFileSync(join(DOCS, page), "utf8"
 const group = ({ title, pages }, collapsed) => ({
   text: title,
   collapsed,
-  items: pages.map((page) => ({ text: titleOf(page), link: `/${page.replace(/\.md$/, "")}` })),
+  items: pages.map((page) => ({ text: titleOf(page), link: `/${page.replace(/(README)?\.md$/, "")}` })),
 });
+
+// The pictures to which pages link. VitePress copies only those that it shows.
+const linkedFiles = new Set();
 
 /** Return the anchor of a heading as GitHub makes it: links must work in the repository, too. */
 const slugify = (heading) => heading.toLowerCase().replace(/[^\p{L}\p{N}_ -]/gu, "").replaceAll(" ", "-");
+
+/** Return a diagram in Mermaid as an SVG. Its colours are those of theme/diagrams.css: the Content-Security-Policy excludes its own style. */
+function diagram(code) {
+  const svg = renderMermaidSVG(code, { nodeSpacing: 16, layerSpacing: 24, padding: 8 });
+  return `<div class="diagram" tabindex="0" v-pre>${svg.replace(/<style>[\s\S]*?<\/style>/, "").replace(/ style="[^"]*"/, "")}</div>`;
+}
 
 /** Configure markdown-it: GitHub's Markdown, without HTML. */
 function markdown(md) {
@@ -48,16 +61,24 @@ function markdown(md) {
   md.core.ruler.push("tabs", (state) => {
     state.tokens = withTabs(state);
   });
+  const fence = md.renderer.rules.fence;
+  md.renderer.rules.fence = (tokens, index, ...others) =>
+    tokens[index].info === "mermaid" ? diagram(tokens[index].content) : fence(tokens, index, ...others);
   md.core.ruler.push("links", ({ tokens, env }) => {
     for (const token of tokens.flatMap((each) => each.children ?? [])) {
       if (token.type !== "link_open") continue;
       const href = String(token.attrGet("href"));
       if (/^\w+:|^#/.test(href)) continue;
       const path = posix.join(posix.dirname(env.relativePath), href);
-      if (path === "openapi/masscomm.json") token.attrs = [["href", `/${REFERENCE}`], ["target", "_self"]];
+      if (path === "openapi/masscomm.json") token.attrs = [["href", `${BASE}${REFERENCE}`], ["target", "_self"]];
       else if (path === "runbooks/") token.attrSet("href", `/${sidebar.runbooks.pages[0]}`);
+      else if (path === "decisions/README.md") token.attrSet("href", "/decisions/");
       // The site has no page for files of the repository outside of docs/.
       else if (path.startsWith("../")) token.attrs = null;
+      else if (/\.(png|svg)$/.test(path)) {
+        linkedFiles.add(path);
+        token.attrs = [["href", `${BASE}${path}`], ["target", "_self"]];
+      }
     }
   });
 }
@@ -87,7 +108,7 @@ function externalScripts(html, out) {
     const name = `assets/inline.${createHash("sha256").update(code).digest("hex").slice(0, 12)}.js`;
     mkdirSync(join(out, "assets"), { recursive: true });
     writeFileSync(join(out, name), code);
-    return `<script src="/docs/${name}"></script>`;
+    return `<script src="${BASE}${name}"></script>`;
   });
 }
 
@@ -105,7 +126,7 @@ export default defineConfig({
   title: "masscomm",
   description: "Mass notifications: who gets a message, why, and what happened",
   lang: "en",
-  base: "/docs/",
+  base: BASE,
   srcDir: "../../docs",
   outDir: "../dist-docs",
   cacheDir: "../node_modules/.cache/vitepress",
@@ -120,6 +141,10 @@ export default defineConfig({
     mkdirSync(folder, { recursive: true });
     copyFileSync(join(SITE, "api-reference.html"), join(folder, "index.html"));
     copyFileSync(join(DOCS, "openapi", "masscomm.json"), join(folder, "masscomm.json"));
+    for (const path of linkedFiles) {
+      mkdirSync(dirname(join(outDir, path)), { recursive: true });
+      copyFileSync(join(DOCS, path), join(outDir, path));
+    }
     const redoc = readFileSync(join(WEB, "node_modules", "redoc", "bundles", "redoc.standalone.js"), "utf8");
     writeFileSync(join(folder, "redoc.js"), redoc.replaceAll(LOGO, "data:image/svg+xml,"));
   },
