@@ -69,18 +69,24 @@ def job_dependencies() -> Path:
     return staged_sources(("requirements",))
 
 
+@cache
 def console_files() -> Path:
-    """Return the folder with the built files of the console.
+    """Return a temporary folder with the built files of the console, and those of the documentation in `docs`.
 
     Raises:
-        NotPackaged: The console is not built, and packages are required.
+        NotPackaged: One of them is not built, and packages are required.
     """
-    built = ROOT / "web" / "dist"
-    if (built / "index.html").exists():
-        return built
-    if os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
-        raise NotPackaged(f"{built} does not exist: run `npm run build --prefix web` first")
-    return ROOT / "web" / "public"
+    target = Path(tempfile.mkdtemp(prefix="masscomm-console-"))
+    atexit.register(shutil.rmtree, target, ignore_errors=True)
+    for name, script, folder in (("dist", "build", target), ("dist-docs", "docs", target / "docs")):
+        built = ROOT / "web" / name
+        if (built / "index.html").exists():
+            shutil.copytree(built, folder, dirs_exist_ok=True)
+        elif os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
+            raise NotPackaged(f"{built} does not exist: run `npm run {script} --prefix web` first")
+        else:
+            shutil.copytree(ROOT / "web" / "public", folder, dirs_exist_ok=True)
+    return target
 
 
 def _archive(package: str) -> Path | None:

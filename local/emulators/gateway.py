@@ -200,7 +200,8 @@ class Gateway:
         if self.docs is not None:
             application.router.add_get("/-/api", partial(_redirect, REFERENCE))
             application.router.add_get(DOCS, partial(_redirect, f"{DOCS}/"))
-            application.router.add_get(f"{DOCS}/", partial(_serve_file, self.docs / "index.html"))
+            # A folder is served by its index, as the deployed site's is (infra/cdk/resources/console.py).
+            application.router.add_get(rf"{DOCS}/{{folder:(?:[\w-]+/)*}}", partial(_serve_index, self.docs))
             application.router.add_static(f"{DOCS}/", self.docs)
         application.router.add_routes(self.further)
         if self.metrics is not None:
@@ -366,6 +367,13 @@ def _access_entry(request: web.Request, resource_path: str, status: int, length:
 
 async def _serve_file(file: Path, _request: web.Request) -> web.FileResponse:
     return web.FileResponse(file)
+
+
+async def _serve_index(root: Path, request: web.Request) -> web.FileResponse:
+    page = root / request.match_info["folder"] / "index.html"
+    if not page.is_file():
+        raise web.HTTPNotFound
+    return await _serve_file(page, request)
 
 
 async def _redirect(target: str, _request: web.Request) -> web.Response:

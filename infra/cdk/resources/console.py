@@ -1,4 +1,6 @@
-"""Creates the distribution that serves the console and the REST API at one address, and stores the console's files."""
+"""Creates the distribution that serves the console, the documentation and the REST API at one address, and stores the
+files of both.
+"""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -18,10 +20,14 @@ from infra.cdk.code import console_files
 from infra.cdk.config import ConsoleConfig, Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.rest_api import VIEWER_HEADER, RestApi
-from masscomm.http.console_headers import content_security_policy
+from masscomm.http.console_headers import (
+    DOCS_SECURITY_POLICY,
+    REFERENCE_SECURITY_POLICY,
+    content_security_policy,
+)
 
-# The name of a file of the console contains the digest of its content only below this folder (vite.config.ts).
-_HASHED = "assets/*"
+# The name of a file contains the digest of its content only below these folders (web/vite.config.ts, VitePress).
+_HASHED = ["assets/*", "docs/assets/*"]
 # The statuses that CloudFront caches. Without an entry it keeps each for 10 s, whatever Cache-Control says, and would
 # return one caller's error to another. Source: "Control how long CloudFront caches errors" in its developer guide.
 _CACHED_ERRORS = (400, 403, 404, 405, 414, 500, 501, 502, 503, 504)
@@ -32,10 +38,21 @@ _NAME_THE_VIEWER = f"""function handler(event) {{
   return request;
 }}
 """
+# S3 has no index of a folder, and the default root object is that of the root only. Source: "Specify a default root
+# object" in CloudFront's developer guide.
+_INDEX_OF_FOLDER = """function handler(event) {
+  var request = event.request;
+  if (request.uri === '/docs') {
+    return { statusCode: 301, statusDescription: 'Moved Permanently', headers: { location: { value: '/docs/' } } };
+  }
+  if (request.uri.endsWith('/')) request.uri += 'index.html';
+  return request;
+}
+"""
 
 
 class Console(Construct):
-    """The distribution: the API below /v1, the console's files elsewhere.
+    """The distribution: the API below /v1, the documentation below /docs, the console's files elsewhere.
 
     The pages of the console are behind a `#` in the address, so that no path needs another file than its own.
 
@@ -58,14 +75,16 @@ class Console(Construct):
         api: RestApi,
     ) -> None:
         super().__init__(scope, "console")
-        headers = _headers(self, environment=environment, console=console, issuer=issuer)
-        name_the_viewer = cloudfront.Function(
-            self,
-            "name-the-viewer",
-            function_name=f"{environment.prefix}-name-the-viewer",
-            code=cloudfront.FunctionCode.from_inline(_NAME_THE_VIEWER),
-            runtime=cloudfront.FunctionRuntime.JS_2_0,
+        parts = urlsplit(issuer)
+        called = dict.fromkeys((f"{parts.scheme}://{parts.netloc}", *console.sign_in_origins))
+        headers = _headers(self, "headers", f"{environment.prefix}-console", content_security_policy(called))
+        docs_headers = _headers(self, "docs-headers", f"{environment.prefix}-docs", DOCS_SECURITY_POLICY)
+        reference_headers = _headers(
+            self, "reference-headers", f"{environment.prefix}-api-reference", REFERENCE_SECURITY_POLICY
         )
+        name_the_viewer = _at_each_request(self, "name-the-viewer", environment, _NAME_THE_VIEWER)
+        index_of_folder = _at_each_request(self, "index-of-folder", environment, _INDEX_OF_FOLDER)
+        files_origin = origins.S3BucketOrigin.with_origin_access_control(files)
         https = cloudfront.ViewerProtocolPolicy.REDIRECT_TO_HTTPS
         distribution = cloudfront.Distribution(
             self,
@@ -76,10 +95,9 @@ class Console(Construct):
             minimum_protocol_version=cloudfront.SecurityPolicyProtocol.TLS_V1_2_2021,
             default_root_object="index.html",
             default_behavior=cloudfront.BehaviorOptions(
-                origin=origins.S3BucketOrigin.with_origin_access_control(files),
-                viewer_protocol_policy=https,
-                response_headers_policy=headers,
+                origin=files_origin, viewer_protocol_policy=https, response_headers_policy=headers
             ),
+            # CloudFront applies the first pattern that matches.
             additional_behaviors={
                 "/v1/*": cloudfront.BehaviorOptions(
                     origin=_origin(environment, api),
@@ -89,12 +107,17 @@ class Console(Construct):
                     # API Gateway refuses requests that name another host.
                     origin_request_policy=cloudfront.OriginRequestPolicy.ALL_VIEWER_EXCEPT_HOST_HEADER,
                     response_headers_policy=headers,
-                    function_associations=[
-                        cloudfront.FunctionAssociation(
-                            event_type=cloudfront.FunctionEventType.VIEWER_REQUEST, function=name_the_viewer
-                        )
-                    ],
-                )
+                    function_associations=[name_the_viewer],
+                ),
+                **{
+                    pattern: cloudfront.BehaviorOptions(
+                        origin=files_origin,
+                        viewer_protocol_policy=https,
+                        response_headers_policy=policy,
+                        function_associations=[index_of_folder],
+                    )
+                    for pattern, policy in (("/docs/api-reference/*", reference_headers), ("/docs*", docs_headers))
+                },
             },
             error_responses=[
                 cloudfront.ErrorResponse(http_status=status, ttl=Duration.seconds(0)) for status in _CACHED_ERRORS
@@ -115,21 +138,29 @@ def _origin(environment: Environment, api: RestApi) -> origins.HttpOrigin:
     return origins.RestApiOrigin(api.api)
 
 
-def _headers(
-    scope: Construct, *, environment: Environment, console: ConsoleConfig, issuer: str
-) -> cloudfront.ResponseHeadersPolicy:
+def _at_each_request(scope: Construct, id: str, environment: Environment, code: str) -> cloudfront.FunctionAssociation:
+    """Return a function that changes the requests of viewers."""
+    function = cloudfront.Function(
+        scope,
+        id,
+        function_name=f"{environment.prefix}-{id}",
+        code=cloudfront.FunctionCode.from_inline(code),
+        runtime=cloudfront.FunctionRuntime.JS_2_0,
+    )
+    return cloudfront.FunctionAssociation(event_type=cloudfront.FunctionEventType.VIEWER_REQUEST, function=function)
+
+
+def _headers(scope: Construct, id: str, name: str, security_policy: str) -> cloudfront.ResponseHeadersPolicy:
     """Return the policy of the headers that each response has; a header of the origin has precedence, because the page
     of unsubscribe links has a Content-Security-Policy of its own.
     """
-    parts = urlsplit(issuer)
-    called = dict.fromkeys((f"{parts.scheme}://{parts.netloc}", *console.sign_in_origins))
     return cloudfront.ResponseHeadersPolicy(
         scope,
-        "headers",
-        response_headers_policy_name=f"{environment.prefix}-console",
+        id,
+        response_headers_policy_name=name,
         security_headers_behavior=cloudfront.ResponseSecurityHeadersBehavior(
             content_security_policy=cloudfront.ResponseHeadersContentSecurityPolicy(
-                content_security_policy=content_security_policy(called), override=False
+                content_security_policy=security_policy, override=False
             ),
             content_type_options=cloudfront.ResponseHeadersContentTypeOptions(override=True),
             frame_options=cloudfront.ResponseHeadersFrameOptions(
@@ -146,7 +177,7 @@ def _headers(
 
 
 class ConsoleFiles(Construct):
-    """The console's files in their bucket, with `console.json`, which names the issuer.
+    """The files of console and documentation in their bucket, with `console.json`, which names the issuer.
 
     Args:
         bucket: The bucket.
@@ -179,7 +210,7 @@ class ConsoleFiles(Construct):
             "hashed",
             sources=[source],
             exclude=["*"],
-            include=[_HASHED],
+            include=_HASHED,
             cache_control=[
                 deployment.CacheControl.max_age(Duration.days(365)),
                 deployment.CacheControl.set_public(),
@@ -191,7 +222,7 @@ class ConsoleFiles(Construct):
             self,
             "page",
             sources=[source, deployment.Source.json_data("console.json", dict(settings))],
-            exclude=[_HASHED],
+            exclude=_HASHED,
             # The page names the files of its build, so a browser must ask for it each time.
             cache_control=[deployment.CacheControl.no_cache()],
             **common,

@@ -364,7 +364,8 @@ async def test_request_line_and_headers_are_limited(size: int, status: int) -> N
 
 
 async def test_openapi_document_and_documentation_are_served(tmp_path: Path) -> None:
-    for name in ("index.html", "sending.html", "api-reference/index.html", "assets/app.js"):
+    names = ("index.html", "sending.html", "api-reference/index.html", "decisions/index.html", "assets/app.js")
+    for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
     async with serving(Function(), docs=tmp_path) as client:
@@ -374,13 +375,14 @@ async def test_openapi_document_and_documentation_are_served(tmp_path: Path) -> 
         for path, target in (("/docs", "/docs/"), ("/-/api", REFERENCE)):
             response = await client.get(path)
             assert (response.status_code, response.headers["Location"]) == (302, target)
-        names = {
+        served = {
             "/docs/": "index.html",
+            "/docs/decisions/": "decisions/index.html",
             "/docs/sending.html": "sending.html",
             REFERENCE: "api-reference/index.html",
             "/docs/assets/app.js": "assets/app.js",
         }
-        for path, name in names.items():
+        for path, name in served.items():
             response = await client.get(path, headers={"x-api-key": ""})
             assert response.text == name
             policy = dict(each.strip().split(" ", 1) for each in response.headers["Content-Security-Policy"].split(";"))

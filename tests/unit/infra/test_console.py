@@ -6,14 +6,20 @@ https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/ is DEVELOPER
 import json
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infra.cdk import code
 from infra.cdk.config import PROD
-from infra.cdk.resources.console import _NAME_THE_VIEWER
+from infra.cdk.resources.console import _INDEX_OF_FOLDER, _NAME_THE_VIEWER
 from local.devstack.config import ROOT
-from masscomm.http.console_headers import content_security_policy
+from masscomm.http.console_headers import (
+    DOCS_SECURITY_POLICY,
+    REFERENCE_SECURITY_POLICY,
+    content_security_policy,
+)
 from tests.support.cdk.templates import SynthesisedEnvironment, actions, flat, role_statements, statements, targets
 
 assert PROD.console is not None
@@ -26,6 +32,37 @@ def distribution(prod: SynthesisedEnvironment) -> dict[str, Any]:
     (found,) = prod.resources("AWS::CloudFront::Distribution")
     config: dict[str, Any] = found.properties["DistributionConfig"]
     return config
+
+
+def behaviour(distribution: dict[str, Any], pattern: str) -> dict[str, Any]:
+    """Return the settings of the distribution for the paths of a pattern."""
+    (found,) = [each for each in distribution["CacheBehaviors"] if each["PathPattern"] == pattern]
+    return dict(found)
+
+
+def edge_function(prod: SynthesisedEnvironment, settings: dict[str, Any]) -> str:
+    """Return the code that changes the requests of viewers.
+
+    A function has at most 10 kB, and a name of 64 characters: DEVELOPER_GUIDE/cloudfront-limits.html
+    """
+    (association,) = settings["FunctionAssociations"]
+    assert association["EventType"] == "viewer-request"
+    ((id, _),) = [association["FunctionARN"]["Fn::GetAtt"]]
+    (function,) = [each for each in prod.resources("AWS::CloudFront::Function") if each.id == id]
+    assert len(function.properties["Name"]) <= 64
+    assert len(function.properties["FunctionCode"]) <= 10_240
+    return str(function.properties["FunctionCode"])
+
+
+def changed_request(code: str, event: dict[str, Any]) -> Any:
+    """Return what a function of the edge returns for an event."""
+    done = subprocess.run(
+        ["node", "-e", f"{code}\nconsole.log(JSON.stringify(handler({json.dumps(event)})))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
 
 
 def test_an_environment_without_console_has_no_distribution(synthesised: dict[str, SynthesisedEnvironment]) -> None:
@@ -69,8 +106,7 @@ def test_the_api_is_served_uncached_with_every_header(
 
     DEVELOPER_GUIDE/using-managed-cache-policies.html, DEVELOPER_GUIDE/using-managed-origin-request-policies.html
     """
-    (api,) = distribution["CacheBehaviors"]
-    assert api["PathPattern"] == "/v1/*"
+    api = behaviour(distribution, "/v1/*")
     assert api["CachePolicyId"] == "4135ea2d-6df8-44a3-9df3-4b5a84be39ad"
     assert api["OriginRequestPolicyId"] == "b689b0a8-53d0-40ab-baf2-68738e2966ac"
     assert set(api["AllowedMethods"]) == {"GET", "HEAD", "OPTIONS", "PUT", "PATCH", "POST", "DELETE"}
@@ -109,13 +145,23 @@ def test_the_root_is_the_page_and_its_routes_are_behind_a_hash(distribution: dic
 
 def test_every_response_has_the_security_headers(prod: SynthesisedEnvironment, distribution: dict[str, Any]) -> None:
     """DEVELOPER_GUIDE/understanding-response-headers-policies.html"""
-    (policy,) = prod.resources("AWS::CloudFront::ResponseHeadersPolicy")
-    for behaviour in (distribution["DefaultCacheBehavior"], *distribution["CacheBehaviors"]):
-        assert behaviour["ResponseHeadersPolicyId"] == {"Ref": policy.id}
-    headers = policy.properties["ResponseHeadersPolicyConfig"]["SecurityHeadersConfig"]
+    policies = {each.id: each for each in prod.resources("AWS::CloudFront::ResponseHeadersPolicy")}
+    reference, docs = "/docs/api-reference/*", "/docs*"
+    api_policy = content_security_policy([PEOPLE.issuer])
+    wanted = {"/v1/*": api_policy, reference: REFERENCE_SECURITY_POLICY, docs: DOCS_SECURITY_POLICY, "": api_policy}
+    # The first pattern that matches applies.
+    assert [each["PathPattern"] for each in distribution["CacheBehaviors"]] == ["/v1/*", reference, docs]
+    for pattern, security_policy in wanted.items():
+        settings = behaviour(distribution, pattern) if pattern else distribution["DefaultCacheBehavior"]
+        policy = policies[settings["ResponseHeadersPolicyId"]["Ref"]]
+        _assert_security_headers(policy.properties["ResponseHeadersPolicyConfig"], security_policy)
+    assert f"connect-src 'self' {PEOPLE.issuer};" in api_policy
+
+
+def _assert_security_headers(config: dict[str, Any], security_policy: str) -> None:
+    headers = config["SecurityHeadersConfig"]
     csp = headers["ContentSecurityPolicy"]
-    assert csp["ContentSecurityPolicy"] == content_security_policy([PEOPLE.issuer])
-    assert f"connect-src 'self' {PEOPLE.issuer};" in csp["ContentSecurityPolicy"]
+    assert csp["ContentSecurityPolicy"] == security_policy
     # The page of unsubscribe links has a policy of its own.
     assert csp["Override"] is False
     assert headers["StrictTransportSecurity"]["AccessControlMaxAgeSec"] == 31_536_000
@@ -149,9 +195,9 @@ def _deployments(prod: SynthesisedEnvironment) -> dict[str, dict[str, Any]]:
 def test_only_files_with_a_digest_are_kept_by_browsers(prod: SynthesisedEnvironment) -> None:
     deployments = _deployments(prod)
     hashed, page = deployments["hashed"], deployments["page"]
-    assert (hashed["Exclude"], hashed["Include"]) == (["*"], ["assets/*"])
+    assert (hashed["Exclude"], hashed["Include"]) == (["*"], ["assets/*", "docs/assets/*"])
     assert "immutable" in hashed["SystemMetadata"]["cache-control"]
-    assert page["Exclude"] == ["assets/*"]
+    assert page["Exclude"] == ["assets/*", "docs/assets/*"]
     assert page["SystemMetadata"]["cache-control"] == "no-cache"
     assert any("hashed" in each for each in page["DependsOn"])
     assert hashed["Prune"] == page["Prune"] == "false" or hashed["Prune"] is page["Prune"] is False
@@ -209,19 +255,54 @@ def test_viewers_of_the_console_are_limited_by_their_own_address(prod: Synthesis
     assert "ScopeDownStatement" not in rules["requests-an-edge"]
 
 
-def test_the_edge_function_overwrites_the_address_of_the_viewer(prod: SynthesisedEnvironment) -> None:
-    """A function has at most 10 kB, and a name of 64 characters.
-
-    DEVELOPER_GUIDE/cloudfront-limits.html, DEVELOPER_GUIDE/functions-event-structure.html (event.viewer.ip)
-    """
-    (function,) = prod.resources("AWS::CloudFront::Function")
-    assert function.properties["FunctionCode"] == _NAME_THE_VIEWER
-    assert len(_NAME_THE_VIEWER) <= 10_240
+def test_the_edge_function_overwrites_the_address_of_the_viewer(
+    prod: SynthesisedEnvironment, distribution: dict[str, Any]
+) -> None:
+    """DEVELOPER_GUIDE/functions-event-structure.html (event.viewer.ip)"""
+    edge = edge_function(prod, behaviour(distribution, "/v1/*"))
+    assert edge == _NAME_THE_VIEWER
     event = {"viewer": {"ip": "198.51.100.7"}, "request": {"headers": {"x-viewer-address": {"value": "1.2.3.4"}}}}
-    done = subprocess.run(
-        ["node", "-e", f"{_NAME_THE_VIEWER}\nconsole.log(JSON.stringify(handler({json.dumps(event)})))"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(done.stdout) == {"headers": {"x-viewer-address": {"value": "198.51.100.7"}}}
+    assert changed_request(edge, event) == {"headers": {"x-viewer-address": {"value": "198.51.100.7"}}}
+
+
+@pytest.mark.parametrize("pattern", ["/docs*", "/docs/api-reference/*"])
+def test_a_folder_of_the_documentation_has_an_index(
+    pattern: str, prod: SynthesisedEnvironment, distribution: dict[str, Any]
+) -> None:
+    """S3's REST endpoint, which the origin access control needs, has no index documents, and the default root object
+    is that of the root only.
+
+    DEVELOPER_GUIDE/DefaultRootObject.html, DEVELOPER_GUIDE/functions-event-structure.html (uri, response)
+    DEVELOPER_GUIDE/example_cloudfront_functions_url_rewrite_single_page_apps_section.html
+    """
+    edge = edge_function(prod, behaviour(distribution, pattern))
+    assert edge == _INDEX_OF_FOLDER
+    files = {
+        "/docs/": "/docs/index.html",
+        "/docs/decisions/": "/docs/decisions/index.html",
+        "/docs/sending.html": "/docs/sending.html",
+        "/docs/assets/app.js": "/docs/assets/app.js",
+    }
+    for path, file in files.items():
+        assert changed_request(edge, {"request": {"uri": path}}) == {"uri": file}
+    redirect = changed_request(edge, {"request": {"uri": "/docs"}})
+    assert (redirect["statusCode"], redirect["headers"]["location"]["value"]) == (301, "/docs/")
+
+
+def test_the_files_are_those_of_console_and_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("dist/index.html", "dist/assets/a.js", "dist-docs/index.html", "dist-docs/decisions/index.html"):
+        (tmp_path / "web" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "web" / name).write_text(name)
+    monkeypatch.setattr(code, "ROOT", tmp_path)
+    monkeypatch.setenv("MASSCOMM_REQUIRE_PACKAGES", "1")
+    folder = code.console_files.__wrapped__()
+    found = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    assert found == {
+        "index.html": "dist/index.html",
+        "assets/a.js": "dist/assets/a.js",
+        "docs/index.html": "dist-docs/index.html",
+        "docs/decisions/index.html": "dist-docs/decisions/index.html",
+    }
+    (tmp_path / "web" / "dist-docs" / "index.html").unlink()
+    with pytest.raises(code.NotPackaged, match="npm run docs"):
+        code.console_files.__wrapped__()
