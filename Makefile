@@ -48,7 +48,7 @@ out/collected.txt: setup
 	@mkdir -p out
 	.venv/bin/python -m pytest --collect-only -q > $@ || { cat $@; exit 1; }
 
-browser: setup ## the browser of the console's tests
+browser: setup ## the browser of the console's tests, and further programs of tests
 	@$(PYTHON) local/devstack/setup.py --browser
 
 faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1: and the broadcast to 100,000

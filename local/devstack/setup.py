@@ -527,18 +527,18 @@ def run_npm_script(steps: Steps, npm: str, name: str, package: str, script: str,
 
 
 def make_browser(steps: Steps) -> bool:
-    """Install Debian's Chromium for the browser tests and its Prometheus for the test of the dashboard, if they are
-    missing and this user may install packages. Return whether a package was installed.
+    """Install Debian's Chromium for the browser tests, its Prometheus for the test of the dashboard and its zsh for the
+    test of completion, if they are missing and this user may install packages. Return whether a package was installed.
     """
     has_browser = os.environ.get("CHROME_PATH") or shutil.which("chromium")
-    missing = ([] if has_browser else ["chromium"]) + ([] if shutil.which("prometheus") else ["prometheus"])
+    missing = ([] if has_browser else ["chromium"]) + [name for name in ("prometheus", "zsh") if not shutil.which(name)]
     if not missing:
         return False
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         if has_browser:
-            return False  # Only a nightly test needs Prometheus; without it, that test fails.
+            return False  # Only a nightly test needs Prometheus and fails without it; that of zsh is skipped.
         raise SetupError("Chromium is needed by the tests of the console: install it, or set CHROME_PATH.")
-    steps.report(f"browser: installing Debian's {' and '.join(missing)}")
+    steps.report(f"browser: installing Debian's {', '.join(missing)}")
     steps.run("browser", ["apt-get", "update"], dict(os.environ))
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     steps.run("browser", ["apt-get", "install", "-y", "--no-install-recommends", *missing], environment)

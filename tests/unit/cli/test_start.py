@@ -2,6 +2,9 @@
 
 import json
 import os
+import pty
+import select
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +80,16 @@ def test_command_of_the_api_imports_a_client_only(
     assert "httpx" in modules
 
 
+@pytest.fixture
+def command(tmp_path: Path) -> dict[str, str]:
+    """Return an environment in which `masscomm` is a command in PATH, as the printed scripts call it."""
+    command = tmp_path / "masscomm"
+    command.write_text(f"#!{sys.executable}\nimport sys\n\nfrom cli.main import main\n\nsys.exit(main())\n")
+    command.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    return {"PATH": path, "HOME": str(tmp_path), "MASSCOMM_STATE": str(tmp_path), "PYTHONPATH": str(ROOT)}
+
+
 @pytest.mark.parametrize(
     ("words", "completions"),
     [
@@ -86,11 +99,9 @@ def test_command_of_the_api_imports_a_client_only(
     ],
     ids=" ".join,
 )
-def test_bash_completes_commands_and_options(words: tuple[str, ...], completions: set[str], tmp_path: Path) -> None:
-    """The function of the printed script calls `masscomm`, here a command in the first folder of PATH."""
-    command = tmp_path / "masscomm"
-    command.write_text(f"#!{sys.executable}\nimport sys\n\nfrom cli.main import main\n\nsys.exit(main())\n")
-    command.chmod(0o755)
+def test_bash_completes_commands_and_options(
+    words: tuple[str, ...], completions: set[str], command: dict[str, str]
+) -> None:
     quoted = " ".join(words)
     script = (
         'eval "$(masscomm completion bash)"\n'
@@ -100,10 +111,48 @@ def test_bash_completes_commands_and_options(words: tuple[str, ...], completions
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=ROOT,
-        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "MASSCOMM_STATE": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        env=command,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=True,
     )
     assert set(done.stdout.split()) == completions, done.stderr
+
+
+class Typing:
+    """An interactive shell on a terminal."""
+
+    def __init__(self, *shell: str, env: dict[str, str]) -> None:
+        self._screen = b""
+        self._terminal, end = pty.openpty()
+        environment = {**env, "TERM": "dumb"}
+        self._shell = subprocess.Popen(shell, cwd=ROOT, env=environment, stdin=end, stdout=end, stderr=end)
+        os.close(end)
+
+    def type(self, keys: str, shown: str) -> None:
+        """Type keys, and wait until a text is shown after them."""
+        os.write(self._terminal, keys.encode())
+        seen = len(self._screen)
+        while shown.encode() not in self._screen[seen:]:
+            assert select.select([self._terminal], [], [], 60)[0], self._screen.decode()
+            self._screen += os.read(self._terminal, 4096)
+
+    def close(self) -> None:
+        self._shell.kill()
+        self._shell.wait()
+        os.close(self._terminal)
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh: make browser installs it")
+def test_zsh_completes_commands_and_options(command: dict[str, str]) -> None:
+    """As a person types, because zsh completes in its line editor only."""
+    zsh = Typing("zsh", "-f", "-i", env=command)
+    try:
+        zsh.type("PS1='ready> '; autoload -U compinit; compinit -u -D\n", "ready> ")
+        zsh.type('eval "$(masscomm completion zsh)"; echo loaded-$?\n', "loaded-0")
+        zsh.type("masscomm dead\t", "-letters")
+        zsh.type("re\t", "play")
+        zsh.type("\x15masscomm send --idem\t", "potency-key")
+    finally:
+        zsh.close()
