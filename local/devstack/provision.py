@@ -51,6 +51,7 @@ def provisioning(config: StackConfig) -> list[Task]:
     monolith = config.monolith_url or config.database_url("monolith")
     source = (config.connect_url, GENERATION, monolith)
     directory = (config.opensearch_url, GENERATION)
+    provider = LocalProvider(config)
     return [
         Task.of("topics", changed_topics, create_topics, config.kafka_bootstrap, topics).after("kafka"),
         Task.of("schemas", unregistered, register_schemas, config.registry_url, chain_topics()).after("registry"),
@@ -62,7 +63,14 @@ def provisioning(config: StackConfig) -> list[Task]:
             pending=lambda: source_problems(monolith, GENERATION),
             run=lambda: create_monolith(config),
         ),
-        Task.of("aws", missing_in_aws, provision_aws, config).after("localstack", "kafka", "indices"),
+        Task(name="aws", depends_on=("localstack",), pending=lambda: missing_in_aws(config), run=provider.provision),
+        Task(
+            name="endpoints",
+            # OpenSearch creates the indices while LocalStack creates the tables.
+            depends_on=("localstack", "aws", "kafka", "indices"),
+            pending=provider.lost_endpoints,
+            run=provider.forget_lost_endpoints,
+        ),
         Task.of("connector", changed_connector, put_connector, *source).after("connect", "topics", "monolith"),
     ]
 
@@ -185,28 +193,45 @@ def _create_missing(admin: AdminClient, wanted: Sequence[Topic]) -> None:
 _APPLICATIONS = {"GCM": "PLATFORM_APPLICATION_ARN_GCM", "APNS": "PLATFORM_APPLICATION_ARN_APNS"}
 
 
-def provision_aws(config: StackConfig) -> None:
-    """Create the SNS platform applications, the verified e-mail sender, and the tables of schemas/dynamodb.
+class LocalProvider:
+    """SNS, SES and DynamoDB of LocalStack, which loses its state when it ends.
 
-    LocalStack loses its state when it ends. If the directory still has endpoints of an earlier run, they are deleted
-    and the consumer group of device_registrar is reset, so that it registers the devices again.
+    If the directory still has endpoints of an earlier run, they are deleted and the consumer group of device_registrar
+    is reset, so that it registers the devices again.
     """
-    environment = function_environment(config)
-    sns = local_client(config.aws_url, "sns")
-    if not sns.list_platform_applications()["PlatformApplications"]:
-        forget_endpoints(config.opensearch_url, config.kafka_bootstrap)
-    for platform, variable in _APPLICATIONS.items():
-        arn = environment[variable]
-        made = sns.create_platform_application(
-            Name=arn.rpartition("/")[2],
-            Platform=platform,
-            Attributes={"PlatformCredential": "local", "PlatformPrincipal": "local"},
-        )
-        if made["PlatformApplicationArn"] != arn:
-            raise ProvisioningError(f"platform application {arn} was made as {made['PlatformApplicationArn']}")
-    local_client(config.aws_url, "ses").verify_email_identity(EmailAddress=environment["SES_SENDER"])
-    dynamodb = local_client(config.aws_url, "dynamodb")
-    create_dynamodb_tables(dynamodb)
+
+    def __init__(self, config: StackConfig) -> None:
+        self._config = config
+        self._is_new = False
+
+    def provision(self) -> None:
+        """Create the SNS platform applications, the verified e-mail sender, and the tables of schemas/dynamodb."""
+        aws_url = self._config.aws_url
+        environment = function_environment(self._config)
+        sns = local_client(aws_url, "sns")
+        if not sns.list_platform_applications()["PlatformApplications"]:
+            self._is_new = True
+        for platform, variable in _APPLICATIONS.items():
+            arn = environment[variable]
+            made = sns.create_platform_application(
+                Name=arn.rpartition("/")[2],
+                Platform=platform,
+                Attributes={"PlatformCredential": "local", "PlatformPrincipal": "local"},
+            )
+            if made["PlatformApplicationArn"] != arn:
+                raise ProvisioningError(f"platform application {arn} was made as {made['PlatformApplicationArn']}")
+        local_client(aws_url, "ses").verify_email_identity(EmailAddress=environment["SES_SENDER"])
+        create_dynamodb_tables(local_client(aws_url, "dynamodb"))
+
+    def lost_endpoints(self) -> list[str]:
+        """Return a line of text if LocalStack was empty."""
+        return ["forget the endpoints of an earlier run"] if self._is_new else []
+
+    def forget_lost_endpoints(self) -> None:
+        """Forget the endpoints of an earlier run, if LocalStack was empty."""
+        if self._is_new:
+            forget_endpoints(self._config.opensearch_url, self._config.kafka_bootstrap)
+            self._is_new = False
 
 
 def missing_in_aws(config: StackConfig) -> list[str]:

@@ -32,7 +32,7 @@ PREFIX = f"masscomm-{ENVIRONMENT}"
 SERVERS = ("kafka", "registry", "postgres", "opensearch", "connect")
 # The provisioning tasks of the local stack that are omitted, because the deployment or `infra.provision` does their
 # work.
-MADE = ("aws", "schemas", "indices", "tables")
+MADE = ("aws", "endpoints", "schemas", "indices", "tables")
 # The name that uv has for this machine's platform, on which the functions run as processes.
 HERE = f"{platform.machine()}-manylinux_2_28"
 
