@@ -24,6 +24,7 @@ import masscomm.client.Types.NewWebhookBody;
 import masscomm.client.Types.PreferencesRequest;
 import masscomm.client.Types.SendBody;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 
 final class ClientTest {
     private static final String SECRET = "mc_secret";
@@ -52,6 +53,7 @@ final class ClientTest {
     }
 
     @Test
+    @Timeout(60)
     void bodyThatStopsIsATimeOut() throws IOException {
         try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             CompletableFuture<Socket> accepted = CompletableFuture.supplyAsync(() -> answerInPart(server));
