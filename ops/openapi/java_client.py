@@ -25,6 +25,7 @@ _LINE = 120
 METHODS = {
     "delete_suppression": "remove_suppression",
     "delete_webhook": "delete_webhook",
+    "get_alarms": "alarms",
     "get_dead_letter": "dead_letter",
     "get_dead_letters": "dead_letters",
     "get_device_counts": "device_counts",

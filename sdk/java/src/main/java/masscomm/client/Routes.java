@@ -41,6 +41,15 @@ abstract class Routes {
     }
 
     /**
+     * Return the alarms of the installation, those that ring first.
+     *
+     * @return the body of the response
+     */
+    public AlarmsBody alarms() {
+        return execute(new Call("GET", Call.path("alarms")), AlarmsBody::new);
+    }
+
+    /**
      * Return a dead letter with its record.
      *
      * @param position the member {@code position} of the path or the body

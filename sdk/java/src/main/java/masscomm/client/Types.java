@@ -1737,6 +1737,12 @@ public final class Types {
          */
         public boolean countsKnown() { return required("counts_known", BOOLEAN); }
 
+        /**
+         * Whether sends without a counted record are listed. False for a caller of every club who names none:
+         * scheduled sends to audiences are then missing, and without the metrics database all sends.
+         */
+        public boolean registeredListed() { return required("registered_listed", BOOLEAN); }
+
         /** The counts include all records that were in the topics at this time. */
         public String watermark() { return optional("watermark", TEXT); }
 
@@ -1861,7 +1867,7 @@ public final class Types {
         /** The maximum number of rows. */
         public SendsFilters limit(long value) { set("limit", value); return this; }
 
-        /** Only these tenants; required if the key may see every tenant. */
+        /** a whole number of 64 bits. */
         public SendsFilters clubId(long... values) { set("club_id", values); return this; }
     }
 
