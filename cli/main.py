@@ -169,12 +169,12 @@ def inbox(
 
 
 @app.command("recompute-check")
-def recompute_check() -> None:
+def recompute_check(as_json: JsonOption = False) -> None:
     """Recompute the metrics from the archive and compare them. Exit status 1 if a row differs from a served one."""
     from local.devstack.config import StackConfig
     from local.devstack.recompute import recompute_check as run_check
 
-    raise typer.Exit(run_check(StackConfig.from_environment()))
+    raise typer.Exit(run_check(StackConfig.from_environment(), as_json=as_json))
 
 
 @app.command()
@@ -186,12 +186,15 @@ def query(
         str | None, typer.Option("--at", help="Read the archive as it was then: 2026-11-21T09:30:00Z.")
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Query the archive of the metrics. Exit status 2 if the query fails."""
+    if as_csv and as_json:
+        raise typer.BadParameter("choose --csv or --json")
     from local.devstack.config import StackConfig
     from local.devstack.query import query_archive
 
-    raise typer.Exit(query_archive(StackConfig.from_environment(), text, at=at, as_csv=as_csv))
+    raise typer.Exit(query_archive(StackConfig.from_environment(), text, at=at, as_csv=as_csv, as_json=as_json))
 
 
 @app.command()
@@ -207,6 +210,7 @@ def erase(
     even_if_known: Annotated[
         bool, typer.Option("--even-if-known", help="Erase the user even if the directory still has them.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Erase one user of one tenant from every store. Delete the user in the monolith first.
 
@@ -215,7 +219,9 @@ def erase(
     from local.devstack.erase import erase_person
     from local.devstack.handle import RunningStack
 
-    raise typer.Exit(erase_person(RunningStack.here().config, user, club, address or [], even_if_known))
+    config = RunningStack.here().config
+    options = {"even_if_known": even_if_known, "as_json": as_json}
+    raise typer.Exit(erase_person(config, user, club, address or [], **options))
 
 
 @app.command()
@@ -227,6 +233,7 @@ def upgrade(
         str | None,
         typer.Option("--deployed", metavar="ENVIRONMENT", help="Upgrade the servers of a deployed environment: prod."),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Bring an installation's stored data to this version. These are topics, schemas, indices, tables, archive. It may
     be repeated. Stop the metrics job first; on this machine, `masscomm down`.
@@ -234,11 +241,11 @@ def upgrade(
     from cli.upgrade import upgrade_deployed
 
     if deployed is not None:
-        raise typer.Exit(upgrade_deployed(deployed, check=check))
+        raise typer.Exit(upgrade_deployed(deployed, check=check, as_json=as_json))
     from local.devstack.config import StackConfig
     from local.devstack.upgrade import upgrade_local
 
-    raise typer.Exit(upgrade_local(StackConfig.from_environment(), check=check))
+    raise typer.Exit(upgrade_local(StackConfig.from_environment(), check=check, as_json=as_json))
 
 
 @app.command("clean-state")

@@ -38,7 +38,7 @@ from ops.provisioning.database import (
 from ops.provisioning.directory import DirectoryUser, create_indices, create_roles, outdated_indices, outdated_roles
 from ops.provisioning.registry import register_schemas, unregistered
 from ops.provisioning.source_check import require_source
-from ops.provisioning.steps import Step, run_steps
+from ops.provisioning.steps import Step, printing, run_steps
 
 # The fields of the monolith's secret (docs/deploying.md), which the connector reads, too.
 MONOLITH_FIELDS = ("host", "port", "dbname", "username", "password", "ca")
@@ -215,6 +215,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m infra.provision", description=__doc__)
     parser.add_argument("environment", help="dev, staging, prod, local")
     parser.add_argument("--check", action="store_true", help="change nothing; exit status 1 if a step is pending")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each step")
     session: Any = boto3.Session()
 
     def sign(region: str) -> OpenSearchSigner:
@@ -231,13 +232,13 @@ def main() -> int:
         chosen = parser.parse_args()
         name = chosen.environment
         steps = provisioning_steps(session.client, f"masscomm-{name}", sign, ENVIRONMENTS.get(name))
-        pending = run_steps(steps, check=chosen.check, report=print)
+        pending = run_steps(steps, check=chosen.check, report=printing(print, as_json=chosen.json))
         # An environment on external servers has no connector.
         if name in ENVIRONMENTS:
             configured = ENVIRONMENTS[name]
-            print(  # noqa: T201
-                check_monolith(session.client, configured.monolith.secret_name, generations(configured.generation))
-            )
+            secret, captured = configured.monolith.secret_name, generations(configured.generation)
+            agreement = check_monolith(session.client, secret, captured)
+            print(json.dumps({"checked": agreement}) if chosen.json else agreement)  # noqa: T201
     except ProvisioningError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 1

@@ -1,4 +1,4 @@
-"""Queries the archive: `python -m spark_metrics.query "select …" [--csv] [--at 2026-11-21T09:30:00Z]`.
+"""Queries the archive: `python -m spark_metrics.query "select …" [--csv | --json] [--at 2026-11-21T09:30:00Z]`.
 
 The query sees the archive as three tables: `counted` has the records that the metrics have counted, `records` each
 record of the topics, and `uncounted` the positions that the metrics have redelivered or quarantined, with the reason.
@@ -14,6 +14,7 @@ import csv
 import logging
 import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from datetime import datetime
@@ -40,9 +41,9 @@ _EVERY_ROW = 2**31 - 1
 
 
 def query(
-    settings: Settings, spark: SparkSession, text: str, out: TextIO, *, at: datetime | None, as_csv: bool
+    settings: Settings, spark: SparkSession, text: str, out: TextIO, *, at: datetime | None, form: str = "table"
 ) -> None:
-    """Write the result of a query to `out`, as a table or as CSV.
+    """Write the result of a query to `out`: as a table, as csv, or as json, an object a line.
 
     Raises:
         Stop: The query is wrong, the archive is not this database's, or it has no snapshot before `at`.
@@ -62,9 +63,15 @@ def query(
         # As a subquery, because no statement that changes the archive or prints settings may be one.
         # guard: archive.queries_only
         found = spark.sql(f"select * from (\n{text.strip().removesuffix(';')}\n)")  # noqa: S608
-        if not as_csv:
+        if form == "table":
             with redirect_stdout(out):
                 found.show(_EVERY_ROW, truncate=False)
+            return
+        if form == "json":
+            if repeated := sorted(name for name, number in Counter(found.columns).items() if number > 1):
+                raise Stop(f"several columns are named {', '.join(repeated)}: a JSON object needs other names")
+            row = F.to_json(F.struct("*"), {"ignoreNullFields": "false"})
+            out.writelines(f"{line}\n" for (line,) in found.select(row).toLocalIterator())
             return
         # Two columns may have the same name.
         numbered = [str(number) for number in range(len(found.columns))]
@@ -82,7 +89,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return the exit status of the process."""
     parser = argparse.ArgumentParser(prog="spark_metrics.query", description="Query the archive.")
     parser.add_argument("query", help="a query of Spark SQL on `counted`, `records` and `uncounted`")
-    parser.add_argument("--csv", action="store_true", help="print CSV instead of a table")
+    forms = parser.add_mutually_exclusive_group()
+    for form, words in (("csv", "CSV"), ("json", "a JSON object a line")):
+        help_ = f"print {words} instead of a table"
+        forms.add_argument(f"--{form}", dest="form", action="store_const", const=form, default="table", help=help_)
     parser.add_argument("--at", type=instant, help="read the archive as it was then (RFC 3339, or a UTC day)")
     chosen = parser.parse_args(arguments)
 
@@ -90,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Spark logs the errors of a query, too, with stack traces.
         spark.sparkContext.setLogLevel("OFF")
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
-        query(settings, spark, chosen.query, sys.stdout, at=chosen.at, as_csv=chosen.csv)
+        query(settings, spark, chosen.query, sys.stdout, at=chosen.at, form=chosen.form)
         return 0
 
     return exit_status_with_spark(work, level=logging.WARNING)

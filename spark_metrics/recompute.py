@@ -12,7 +12,7 @@ that the stream has counted: those below its offsets that are neither in `quaran
 records of the span's days and, for the sends of the span, all later ones and those up to 25 hours earlier, by their own
 time or by the time of their production. It compares the results with the served tables; the stream may run
 concurrently. The command prints the rows that differ, and the ids that were counted twice within the redelivery window.
-Its status is 0 if there are none, 1 if rows differ, and 2 after an error.
+Its status is 0 if there are none, 1 if rows differ, and 2 after an error. With --json it prints one JSON object.
 
 --swap replaces the served rows by the recomputed ones in one transaction. --check-topics also decodes the records that
 are still in the topics, and compares each counted column with the archive. --day-before compares the last whole day of
@@ -22,10 +22,12 @@ The settings are the environment variables of the job.
 """
 
 import argparse
+import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -57,8 +59,37 @@ _POLL_S = 1.0
 _PART = 1_000_000
 
 
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What a run has found."""
+
+    # A line with both values for each row that differs, at most twenty per table.
+    differences: list[str]
+    differing_rows: int
+    # The number of record ids that were counted twice within the redelivery window.
+    counted_twice: int
+    # The number of positions that differ between archive and topics; None: the topics were not compared.
+    differing_positions: int | None
+    # Whether the served rows have been replaced by the recomputed ones.
+    swapped: bool
+
+    @property
+    def problems(self) -> int:
+        """Return the number of all findings; 0 if the served rows are those of the archive."""
+        return self.differing_rows + self.counted_twice + (self.differing_positions or 0)
+
+
 class Recompute:
-    def __init__(self, settings: Settings, spark: SparkSession, span: Span) -> None:
+    """Counts a span again and compares the results with the served rows.
+
+    Args:
+        report: A function that is called with each line of the command's answer.
+    """
+
+    def __init__(
+        self, settings: Settings, spark: SparkSession, span: Span, report: Callable[[str], object] = print
+    ) -> None:
+        self._report = report
         self._settings = settings
         self._spark = spark
         self._span = span
@@ -67,8 +98,8 @@ class Recompute:
         # A record of a send may be this much earlier than the send's request, whose time may be after its production.
         self._slack = AHEAD + CLOCKS
 
-    def run(self, *, swap: bool = False, check_topics: bool = False, wait_s: float = 600) -> int:
-        """Compare the served rows with the recomputed ones, print the rows that differ, and return their number.
+    def run(self, *, swap: bool = False, check_topics: bool = False, wait_s: float = 600) -> Comparison:
+        """Compare the served rows with the recomputed ones, and report the rows that differ.
 
         Args:
             wait_s: How long the archive may be behind the counts.
@@ -112,21 +143,28 @@ class Recompute:
             self._merge(wanted, self._parts(end, read), recomputed, logged=logged)
             differing = served.differing()
             recomputed.close()
-            for line in served.report():
-                print(line)  # noqa: T201 - the command's answer
+            differences = list(served.report())
+            for line in differences:
+                self._report(line)
             if swap and differing:
                 served.swap()
-                print(f"swapped: {differing} served rows now equal the archive")  # noqa: T201
+                self._report(f"swapped: {differing} served rows now equal the archive")
             if swap and self._span == Span():
                 complete(connection, [view.table for view in self._views])
-            print(f"{differing} differing rows")  # noqa: T201
+            self._report(f"{differing} differing rows")
             if twice := counted_twice(counted, self._settings.redelivery_window_s).count():
-                print(f"{twice} record ids were counted twice within the redelivery window")  # noqa: T201
+                self._report(f"{twice} record ids were counted twice within the redelivery window")
+            wrong = None
             if check_topics:
                 wrong = topics_differ(self._spark, self._settings, archived, offsets)
-                print(f"{wrong} positions differ between archive and topics")  # noqa: T201
-                differing += wrong
-            return differing + twice
+                self._report(f"{wrong} positions differ between archive and topics")
+            return Comparison(
+                differences=differences,
+                differing_rows=differing,
+                counted_twice=twice,
+                differing_positions=wrong,
+                swapped=swap and differing > 0,
+            )
 
     def _leave_out_deleted(self, kept: datetime | None) -> None:
         """Limit the span to sends and buckets whose records the archive still has. Raises Stop if there are none."""
@@ -138,7 +176,7 @@ class Recompute:
                 f"The archive has no records before {kept.isoformat()} any more, so it can compare from {first} on."
             )
         if self._span.first is None or self._span.first < first:
-            print(f"compared from {first} on: the archive has no records before {kept}")  # noqa: T201
+            self._report(f"compared from {first} on: the archive has no records before {kept}")
             self._span = self._span.since(first)
 
     def _read_span(self, served: Served) -> Span:
@@ -257,6 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check-topics", action="store_true", help="compare the archive with the topics too")
     parser.add_argument("--day-before", action="store_true", help="the last whole day of UTC")
     parser.add_argument("--wait-s", type=float, default=600, help="how long the archive may be behind; 600")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     chosen = parser.parse_args(arguments)
     if chosen.day_before:
         if chosen.first or chosen.end:
@@ -267,12 +306,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--to must be later than --from")
 
     def work(settings: Settings, spark: SparkSession) -> int:
-        differing = Recompute(settings, spark, Span(chosen.first, chosen.end)).run(
+        report: Callable[[str], object] = (lambda _line: None) if chosen.json else print
+        found = Recompute(settings, spark, Span(chosen.first, chosen.end), report).run(
             swap=chosen.swap, check_topics=chosen.check_topics, wait_s=chosen.wait_s
         )
+        if chosen.json:
+            print(json.dumps(asdict(found)))  # noqa: T201 - the command's answer
         if chosen.day_before:
-            metrics.add(METRICS_DIFFERENCES, differing)
-        return 1 if differing else 0
+            metrics.add(METRICS_DIFFERENCES, found.problems)
+        return 1 if found.problems else 0
 
     return exit_status_with_spark(work, daily_run="recompute" if chosen.day_before else None)
 

@@ -7,12 +7,13 @@ from local.devstack.stack import Stack
 from local.devstack.state import NotRunningError
 
 
-def query_archive(config: StackConfig, text: str, *, at: str | None, as_csv: bool) -> int:
+def query_archive(config: StackConfig, text: str, *, at: str | None, as_csv: bool, as_json: bool) -> int:
     """Run spark_metrics.query; return its exit status.
 
     It uses the running stack, or else starts PostgreSQL on the data of the last run. Raises StackError.
     """
-    options = [*(["--csv"] if as_csv else []), *([f"--at={at}"] if at else [])]
+    forms = [*(["--csv"] if as_csv else []), *(["--json"] if as_json else [])]
+    options = [*forms, *([f"--at={at}"] if at else [])]
     try:
         return run_module(RunningStack.of(config).config, "spark_metrics.query", text, *options)
     except NotRunningError:

@@ -12,7 +12,7 @@ from local.devstack.provision import provisioning
 from local.devstack.stack import Stack
 from local.devstack.state import NotRunningError
 from ops.provisioning import ProvisioningError
-from ops.provisioning.steps import Step, run_steps
+from ops.provisioning.steps import Step, printing, run_steps
 
 # The servers that keep their data when the stack is down. `masscomm up` provisions the others at each start.
 _SERVERS = ("kafka", "registry", "opensearch", "postgres")
@@ -20,7 +20,7 @@ _SERVERS = ("kafka", "registry", "opensearch", "postgres")
 _WITHOUT_JOB = {"tables"}
 
 
-def upgrade_local(config: StackConfig, *, check: bool) -> int:
+def upgrade_local(config: StackConfig, *, check: bool, as_json: bool = False) -> int:
     """Upgrade this machine's installation; return the exit status: 1 if steps are pending after a check.
 
     It uses the running stack, or else starts servers on the data of the last run.
@@ -30,22 +30,23 @@ def upgrade_local(config: StackConfig, *, check: bool) -> int:
         ProvisioningError: A server refused a step, or the metrics job runs.
     """
     try:
-        return upgrade(RunningStack.of(config).config, check=check)
+        return upgrade(RunningStack.of(config).config, check=check, as_json=as_json)
     except NotRunningError:
         with Stack(config, _SERVERS):
-            return upgrade(config, check=check, servers=_SERVERS)
+            return upgrade(config, check=check, as_json=as_json, servers=_SERVERS)
 
 
-def upgrade(config: StackConfig, *, check: bool, servers: tuple[str, ...] | None = None) -> int:
+def upgrade(config: StackConfig, *, check: bool, as_json: bool = False, servers: tuple[str, ...] | None = None) -> int:
     """Run the steps on running servers, and print each; return the exit status: 1 if steps are pending after a check.
 
     Args:
         config: The ports and the state folder of the stack.
         check: Whether to change nothing.
+        as_json: Whether to print JSON objects instead of text.
         servers: The servers that run; None: all.
     """
-    report = partial(Terminal().print, soft_wrap=True)
-    number = run_steps(_steps(config, servers), check=check, report=report)
+    print_line = partial(Terminal().print, soft_wrap=True)
+    number = run_steps(_steps(config, servers), check=check, report=printing(print_line, as_json=as_json))
     return 1 if check and number else 0
 
 

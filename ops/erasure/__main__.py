@@ -7,9 +7,10 @@ restore the erased data. The command refuses while the directory still has the u
 input, else the name of a secret in Secrets Manager. Arguments would stay in histories of runs. The command finds
 suppressions and delayed receipts by address.
 
-The command prints the number of erased items in each store, and until when topics and backups keep other copies. Exit
-status 0: done. 1: refused. 2: a store could not be reached; run the command again. Metrics do not change. Records with
-the person's data that are still being processed can restore it: run the command again after these sends have ended.
+The command prints the number of erased items in each store, and until when topics and backups keep other copies; with
+--json, one JSON object. Exit status 0: done. 1: refused. 2: a store could not be reached; run the command again.
+Metrics do not change. Records with the person's data that are still being processed can restore it: run the command
+again after these sends have ended.
 
 Configuration comes from the environment variables of the functions and the job. ERASURE_BACKUPS: the retention of each
 backup and log in days, such as database-backups=14,logs=365.
@@ -82,11 +83,8 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         return 2
     topics = [*chain_topics(), *cdc_topics(environ.get("CDC_GENERATION", "any"))]
     backups = dict(each.split("=") for each in environ.get("ERASURE_BACKUPS", "").split(",") if each)
-    for line in [
-        *report.lines(),
-        "Still kept:",
-        *remaining_data(topics, {name: int(days) for name, days in backups.items()}, datetime.now(UTC)),
-    ]:
+    kept = remaining_data(topics, {name: int(days) for name, days in backups.items()}, datetime.now(UTC))
+    for line in report.answer(kept, as_json=chosen.json):
         print(line)  # noqa: T201 - the command's output
     return 2 if report.failed else 0
 
@@ -152,6 +150,7 @@ def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--club", type=int, required=True, help="the tenant the user belongs to")
     parser.add_argument("--addresses", help="the person's former e-mail addresses: `-`, or the name of a secret")
     parser.add_argument("--even-if-known", action="store_true", help="erase although the directory still has the user")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_args(arguments)
 
 

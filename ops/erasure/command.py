@@ -4,8 +4,9 @@ The directory's rows are erased last, because the next run after an aborted or f
 person's data. A repeated run erases newly arrived data and changes nothing else.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 from masscomm.errors import Stop
 from masscomm.untrusted import mask, visible
@@ -27,6 +28,16 @@ class Report:
         """Return the report as text, one line for each store."""
         done = [f"{name}: {count} erased" for name, count in self.erased.items()]
         return done + [f"{name}: NOT finished: {reason}" for name, reason in self.failed.items()]
+
+    def answer(self, kept: Sequence[str], *, as_json: bool) -> list[str]:
+        """Return the lines of the command's answer, or one with a JSON object.
+
+        Args:
+            kept: Until when topics and backups keep other copies, one line for each.
+        """
+        if as_json:
+            return [json.dumps({**asdict(self), "still_kept": list(kept)})]
+        return [*self.lines(), "Still kept:", *kept]
 
 
 def check(person: Person, *, still_known: bool, even_if_known: bool) -> None:

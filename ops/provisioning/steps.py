@@ -1,7 +1,8 @@
 """Steps that bring an installation to this version. Each step lists its changes before it makes them."""
 
+import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Self
 
@@ -29,13 +30,39 @@ class Step:
         return cls(name=name, pending=partial(pending, *arguments, **options), run=partial(run, *arguments, **options))
 
 
-def run_steps(steps: Iterable[Step], *, check: bool, report: Callable[[str], None]) -> int:
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """A step after its turn."""
+
+    step: str
+    # Whether its changes were made; False if there are none, or after a check.
+    done: bool
+    # A line of text for each change.
+    changes: list[str]
+
+    def lines(self) -> list[str]:
+        """Return the result as text."""
+        state = "not needed" if not self.changes else "done" if self.done else "would be done"
+        return [f"{self.step}: {state}", *(f"    {change}" for change in self.changes)]
+
+
+def printing(print_line: Callable[[str], object], *, as_json: bool) -> Callable[[StepResult], None]:
+    """Return a function that prints each result: its lines of text, or a JSON object."""
+
+    def report(result: StepResult) -> None:
+        for line in [json.dumps(asdict(result))] if as_json else result.lines():
+            print_line(line)
+
+    return report
+
+
+def run_steps(steps: Iterable[Step], *, check: bool, report: Callable[[StepResult], None]) -> int:
     """Run the steps with pending changes, in order, and return their number.
 
     Args:
         steps: The steps.
         check: Whether to change nothing.
-        report: A function that is called with a line of text for each step, and for each of its changes.
+        report: A function that is called with the result of each step.
 
     Raises:
         ProvisioningError: A server refused a step; the steps before it are done.
@@ -43,13 +70,8 @@ def run_steps(steps: Iterable[Step], *, check: bool, report: Callable[[str], Non
     number = 0
     for step in steps:
         changes = step.pending()
-        if not changes:
-            report(f"{step.name}: not needed")
-            continue
-        number += 1
-        if not check:
+        number += bool(changes)
+        if changes and not check:
             step.run()
-        report(f"{step.name}: {'would be done' if check else 'done'}")
-        for change in changes:
-            report(f"    {change}")
+        report(StepResult(step=step.name, done=bool(changes) and not check, changes=changes))
     return number

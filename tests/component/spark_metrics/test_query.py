@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 import subprocess
 import sys
@@ -55,7 +56,7 @@ def append(writing: Writing, rows: DataFrame, end: int) -> None:
 
 def answer(writing: Writing | CountedStream, text: str, at: datetime | None = None) -> list[list[str]]:
     out = io.StringIO()
-    query(writing.settings, writing.spark, text, out, at=at, as_csv=True)
+    query(writing.settings, writing.spark, text, out, at=at, form="csv")
     return list(csv.reader(out.getvalue().splitlines()))
 
 
@@ -88,8 +89,17 @@ def test_documented_queries_and_time_travel(stream: CountedStream) -> None:
     with pytest.raises(Stop, match="the query failed"):
         answer(stream, "select nothing from records")
     out = io.StringIO()
-    query(stream.settings, stream.spark, records, out, at=None, as_csv=False)
+    query(stream.settings, stream.spark, records, out, at=None)
     assert out.getvalue().splitlines() == ["+-------+", "|records|", "+-------+", "|5      |", "+-------+", ""]
+    rows = "select topic, null as nothing, count(*) as n from records group by topic order by topic"
+    out = io.StringIO()
+    query(stream.settings, stream.spark, rows, out, at=then, form="json")
+    assert [json.loads(line) for line in out.getvalue().splitlines()] == [
+        {"topic": "outcome", "nothing": None, "n": 1},
+        {"topic": "send.api", "nothing": None, "n": 3},
+    ]
+    with pytest.raises(Stop, match="several columns are named topic"):
+        query(stream.settings, stream.spark, "select topic, topic from records", io.StringIO(), at=None, form="json")
 
 
 def served(stream: CountedStream) -> list[tuple[Any, ...]]:

@@ -71,4 +71,4 @@ class CountedStream:
         return facts(self.frame(records), writers=WRITERS, far_future_ms=FAR_FUTURE_MS, recipients=True)
 
     def differing(self, span: Span | None = None) -> int:
-        return Recompute(self.settings, self.spark, span or Span()).run(wait_s=0)
+        return Recompute(self.settings, self.spark, span or Span()).run(wait_s=0).problems

@@ -3,6 +3,7 @@ import re
 import signal
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer
@@ -12,6 +13,7 @@ from cli import main as cli
 from cli.reference import all_commands
 from local.devstack import commands
 from local.devstack.config import ROOT, StackConfig
+from local.devstack.handle import RunningStack
 from local.devstack.stack import Crash, Stack, StackError
 
 
@@ -30,19 +32,8 @@ def crashed(tmp_path: Path) -> Stack:
     return stack
 
 
-# Commands that print no data: they start, stop or check something, or print the lines of others.
-_WITHOUT_DATA = {
-    "up",
-    "down",
-    "logs",
-    "demo",
-    "recompute-check",
-    "query",
-    "erase",
-    "upgrade",
-    "clean-state",
-    "completion",
-}
+# Commands that print no data: they start or stop something, or print the lines of others.
+_WITHOUT_DATA = {"up", "down", "logs", "demo", "clean-state", "completion"}
 
 
 def test_commands_that_print_data_have_json() -> None:
@@ -140,3 +131,29 @@ def test_errors_lead_to_the_page_of_the_command(
     error, page = capsys.readouterr().err.splitlines()
     assert "No stack runs here" in error
     assert page == "Read on: docs/access.md#api-keys, or http://127.0.0.1:9999/docs/access.html#api-keys"
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("recompute", ("recompute-check",)),
+        ("query", ("query", "select 1")),
+        ("erase", ("erase", "--user", "7", "--club", "3")),
+    ],
+)
+def test_json_is_an_option_of_the_module_that_answers(
+    module: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[str, ...]] = []
+    running = SimpleNamespace(config=None)
+    for name in ("of", "here"):
+        monkeypatch.setattr(RunningStack, name, lambda *_: running)
+
+    def run(_config: object, _module: str, *arguments: str, **_: object) -> int:
+        given.append(arguments)
+        return 0
+
+    monkeypatch.setattr(f"local.devstack.{module}.run_module", run)
+    for options in ((), ("--json",)):
+        assert CliRunner().invoke(cli.app, [*words, *options]).exit_code == 0
+    assert ["--json" in arguments for arguments in given] == [False, True]

@@ -1,5 +1,6 @@
 """The erase command: refused runs, runs after a failure, and the report of remaining data."""
 
+import json
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -54,6 +55,13 @@ def test_failing_store_keeps_the_directory_rows_and_is_reported() -> None:
     assert report.erased == {"ledger": 2, "messages": 2}
     assert report.failed.keys() == {"archive", "rows"}
     assert "ada@" not in "".join(report.lines())
+    assert report.answer(["until tomorrow: backups"], as_json=False)[-2:] == ["Still kept:", "until tomorrow: backups"]
+    [answer] = report.answer(["until tomorrow: backups"], as_json=True)
+    assert json.loads(answer) == {
+        "erased": report.erased,
+        "failed": report.failed,
+        "still_kept": ["until tomorrow: backups"],
+    }
 
     again = erase(a_person(), {"ledger": lambda _: 0}, ("rows", lambda _: step("rows")))
     assert (again.erased, again.failed) == ({"ledger": 0, "rows": 2}, {})

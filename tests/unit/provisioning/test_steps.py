@@ -1,7 +1,9 @@
+import json
+
 import pytest
 
 from ops.provisioning import ProvisioningError
-from ops.provisioning.steps import Step, run_steps
+from ops.provisioning.steps import Step, printing, run_steps
 
 
 class Server:
@@ -17,9 +19,9 @@ class Server:
 
         return Step(name=name, pending=pending, run=lambda: self.made.append(name))
 
-    def run(self, *steps: Step, check: bool = False) -> int:
+    def run(self, *steps: Step, check: bool = False, as_json: bool = False) -> int:
         self.lines.clear()
-        return run_steps(steps, check=check, report=self.lines.append)
+        return run_steps(steps, check=check, report=printing(self.lines.append, as_json=as_json))
 
 
 def test_steps_run_in_order_and_only_if_pending() -> None:
@@ -38,6 +40,17 @@ def test_a_check_changes_nothing() -> None:
     assert server.run(*steps, check=True) == 1
     assert server.made == []
     assert server.lines == ["topics: would be done", "    make topics", "schemas: not needed"]
+
+
+def test_results_for_programs_are_an_object_a_line() -> None:
+    server = Server()
+    steps = [server.step("topics"), server.step("schemas", wanted=False)]
+    for check in (True, False):
+        server.run(*steps, check=check, as_json=True)
+        assert [json.loads(line) for line in server.lines] == [
+            {"step": "topics", "done": not check, "changes": ["make topics"]},
+            {"step": "schemas", "done": False, "changes": []},
+        ]
 
 
 def test_a_refused_step_ends_the_run() -> None:
