@@ -114,7 +114,7 @@ def help_of(*names: str) -> str:
 @pytest.mark.parametrize("names", [(), *all_commands()], ids=" ".join)
 def test_help_leads_to_a_page(names: tuple[str, ...]) -> None:
     """That its anchor exists is tested with all pages that code names (tests/unit/test_docs.py)."""
-    found = re.search(r"Read on: (docs/[\w-]+\.md)(#[\w-]+)?, or http://127\.0\.0\.1:8080/(\S+)$", help_of(*names))
+    found = re.search(r"Read on: (docs/[\w/-]+\.md)(#[\w-]+)?, or http://127\.0\.0\.1:8080/(\S+)$", help_of(*names))
     assert found is not None
     page, anchor, address = found.groups(default="")
     assert (ROOT / page).is_file()
