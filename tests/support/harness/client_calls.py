@@ -9,7 +9,9 @@ import httpx
 import pytest
 from confluent_kafka import Producer
 
-from local.devstack.config import StackConfig
+from functions.catalogue import read_catalogue
+from local.devstack.config import GENERATION, StackConfig
+from local.emulators.alarms import evaluated_rules
 from masscomm.directory.device_states import INDEX as STATES
 from masscomm.directory.disabled_devices import DisabledReason
 from masscomm.domain.statuses import Reason
@@ -57,7 +59,16 @@ def call_each_method(client: Client, config: StackConfig) -> set[str]:
     with receiving() as receiver:
         _webhooks(api, receiver.url)
     assert api.health()["lag"]
+    _alarms(api)
     return recorded.called
+
+
+def _alarms(api: Client) -> None:
+    """The stack evaluates the deployment's alarms; test_local_alarms compares them with the deployment."""
+    alarms = api.alarms()
+    assert alarms["evaluated"]
+    known = {rule.name for rule in evaluated_rules(read_catalogue(generation=GENERATION))}
+    assert {row["name"] for row in alarms["rows"]} == known
 
 
 def _sends(api: Client) -> None:

@@ -54,7 +54,7 @@ def test_minutes_without_data_do_not_breach_by_default() -> None:
     assert [trial.minute(errors=9), trial.minute(errors=9), trial.minute()] == ["OK", "ALARM", "OK"]
 
 
-def test_missing_data_breaches_where_the_rule_says_so() -> None:
+def test_missing_data_breaches_if_the_rule_wants_it() -> None:
     """Before there are enough minutes, the state is not known: nothing has run long enough to be missing."""
     trial = Trial(rule(periods=2, missing_data_alarms=True))
     trial.minute()
@@ -93,7 +93,7 @@ def test_a_threshold_may_be_a_lower_bound() -> None:
         (LOST, {}, None),
     ],
 )
-def test_operations_compute_what_their_expression_says(
+def test_operations_compute_the_value_of_their_expression(
     operation: Operation, values: dict[str, float], expected: float | None
 ) -> None:
     """An operation with an operand that has no value has no value, as in CloudWatch's metric math."""

@@ -97,7 +97,7 @@ def ended(requested: int = 0, error: str | None = None) -> Expansion:
     return Expansion(chunks=0, users=requested, requested=requested, ended_at_ms=1, error=error)
 
 
-def test_list_of_every_club_says_that_sends_are_missing() -> None:
+def test_list_of_every_club_notes_that_sends_are_missing() -> None:
     body = Api().listed(ALL_CLUBS)
     assert (body["rows"], body["counts_known"], body["registered_listed"]) == ([], False, False)
 
