@@ -40,8 +40,13 @@ _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 # The parameters of a request that the page sends again with the chosen user.
 _PARAMETERS = (
     *("response_type", "client_id", "redirect_uri", "scope", "state"),
-    *("code_challenge", "code_challenge_method", "nonce"),
+    *("code_challenge", "code_challenge_method", "nonce", "ui_locales"),
 )
+# The texts of the page by language: title, text, one tenant, every tenant.
+_TEXTS = {
+    "en": ("Sign in", "Users of the local stack, without passwords.", "tenant", "every tenant"),
+    "de": ("Anmelden", "Nutzer des lokalen Systems, ohne Passwörter.", "Mandant", "jeder Mandant"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,17 +285,13 @@ def _page(asked: Mapping[str, str], nonce: str) -> str:
     hidden = "".join(
         f'<input type="hidden" name="{name}" value="{html.escape(value)}">' for name, value in asked.items()
     )
+    language = next((each for each in asked.get("ui_locales", "").split() if each in _TEXTS), "en")
+    title, text, one, every = _TEXTS[language]
     buttons = "".join(
         f'<button class="choice" name="user" value="{name}">'
-        f"<b>{user.role.title()}</b><span>{_clubs_of(user)}</span></button>"
+        f"<b>{user.role.title()}</b>"
+        f"<span>{every if user.clubs == '*' else f'{one} {", ".join(map(str, user.clubs))}'}</span></button>"
         for name, user in USERS.items()
     )
-    content = (
-        "<p>Users of the local stack, without passwords.</p>"
-        f'<form method="post" action="{PATH}/authorize">{hidden}{buttons}</form>'
-    )
-    return html_page("Sign in", content, above="masscomm", nonce=nonce)
-
-
-def _clubs_of(user: User) -> str:
-    return "every club" if user.clubs == "*" else "club " + ", ".join(map(str, user.clubs))
+    content = f'<p>{text}</p><form method="post" action="{PATH}/authorize">{hidden}{buttons}</form>'
+    return html_page(title, content, above="masscomm", language=language, nonce=nonce)

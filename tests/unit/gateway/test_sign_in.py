@@ -230,6 +230,13 @@ async def test_the_page_is_inert_and_has_a_strict_policy() -> None:
         assert "unsafe" not in policy
 
 
+@pytest.mark.parametrize(("locales", "text"), [("fr de en", "jeder Mandant"), ("fr", "every tenant")])
+async def test_the_page_has_the_language_of_the_console(locales: str, text: str) -> None:
+    async with browsing() as browser:
+        page = await browser.client.get(f"{PATH}/authorize", params=browser.request(ui_locales=locales))
+        assert text in page.text
+
+
 async def test_metadata_and_settings_agree() -> None:
     async with browsing() as browser:
         settings = (await browser.client.get("/console.json")).json()

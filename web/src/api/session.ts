@@ -1,5 +1,6 @@
 import { UserManager, WebStorageStateStore, type User } from "oidc-client-ts";
 import { ref } from "vue";
+import { i18n } from "../i18n";
 import { useClubs } from "../lib/club";
 import { readJson } from "../lib/json";
 import { forgetAll } from "../lib/kept";
@@ -70,7 +71,7 @@ export async function signIn(): Promise<void> {
   try {
     const manager = await connected();
     if (settings && new URL(settings.redirect_uri).origin !== location.origin) location.assign(settings.redirect_uri);
-    else await manager.signinRedirect({ state: location.hash.slice(1) });
+    else await manager.signinRedirect({ state: location.hash.slice(1), ui_locales: i18n.global.locale.value });
   } catch (error) {
     signInError.value = error;
   }
