@@ -87,6 +87,23 @@ def test_an_audience_is_entered_with_the_keyboard_alone(console: Console) -> Non
     assert "to_users" not in body
 
 
+def test_a_send_is_composed_with_the_keyboard_alone(console: Console) -> None:
+    page, keyboard = console.page, console.page.keyboard
+    for field, text in (("Category", "news"), ("Title", "Goal"), ("Text", "1:0"), ("User ids", "40-59")):
+        console.tab_to(page.get_by_label(field, exact=True))
+        keyboard.type(text)
+    console.tab_to(page.get_by_role("button", name="Review"))
+    keyboard.press("Enter")
+    send = page.get_by_role("button", name="Send to")
+    expect(send).to_be_enabled()
+    console.tab_to(send)
+    keyboard.press("Enter")
+    console.accepted()
+    (sent,) = console.sends()
+    body = json.loads(sent.post_data or "")
+    assert (body["type"], len(body["to_users"])) == ("news", 20)
+
+
 def test_a_test_goes_to_oneself_and_keeps_the_draft(console: Console) -> None:
     page = console.page
     console.compose("40-59", title="Goal", body="1:0")

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from local.devstack.services.lambda_host import CONSOLE
 from tests.support.harness import console_pictures, rest_api
-from tests.support.harness.console import OBSERVE, Console, open_console
+from tests.support.harness.console import OBSERVE, PAINT, Console, open_console
 
 pytestmark = pytest.mark.nightly
 # The largest sum of layout shifts of a page. A shift of 0.01 is a tenth of the window that moves by a tenth of it.
@@ -43,6 +43,14 @@ def test_a_page_does_not_move_while_it_loads(console: Console, name: str) -> Non
     ).to_be_visible()
     shifts = console.measured()["shifts"]
     assert sum(value for value, _ in shifts) <= LARGEST_SHIFT, shifts
+
+
+def test_first_useful_paint_is_measured(console: Console, capsys: pytest.CaptureFixture[str]) -> None:
+    """The figures are printed; docs/console.md has the aim."""
+    console.page.add_init_script(PAINT)
+    times = {name: console.first_useful_paint_ms(path) for name, path in PAGES.items()}
+    with capsys.disabled():
+        sys.stdout.write("\n" + "".join(f"first useful paint: {ms:.0f} ms ({name})\n" for name, ms in times.items()))
 
 
 def test_interactions_are_measured(console: Console, capsys: pytest.CaptureFixture[str]) -> None:

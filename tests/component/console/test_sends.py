@@ -134,6 +134,23 @@ def is_list(request: Request) -> bool:
     return request.method == "GET" and "/v1/sends?" in request.url
 
 
+def test_a_send_is_cancelled_with_the_keyboard_alone(opened: Opened) -> None:
+    """The question has the focus; Escape keeps the send."""
+    console, page = opened.console, opened.console.page
+    page.goto(f"{console.url}/#/sends/{LIVE}")
+    cancel = page.get_by_role("button", name="Cancel this send")
+    expect(cancel).to_be_visible()
+    for answer in ("Escape", "Enter"):
+        console.tab_to(cancel)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("dialog")).to_be_visible()
+        if answer == "Enter":
+            console.tab_to(page.get_by_role("button", name="Cancel the send"))
+        page.keyboard.press(answer)
+        expect(page.get_by_role("dialog")).to_have_count(0)
+    console.wait_for_state("Being cancelled")
+
+
 def test_a_send_is_opened_at_its_top(opened: Opened) -> None:
     page = opened.console.page
     opened.add_sends(MORE, at=datetime.now(UTC) - timedelta(days=1))

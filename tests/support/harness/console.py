@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from playwright.sync_api import ConsoleMessage, Page, Request, expect, sync_playwright
+from playwright.sync_api import ConsoleMessage, Locator, Page, Request, expect, sync_playwright
 
 from local.devstack.config import ROOT
 
@@ -27,6 +27,19 @@ new PerformanceObserver((list) => list.getEntries().forEach((each) => {
   if (each.interactionId) measured.events.push([each.name, each.duration, each.interactionId]);
 })).observe({ type: "event", buffered: true, durationThreshold: 16 });
 """
+# A script of a page: it notes the time of the first frame with content of the API below the heading.
+PAINT = """
+window.painted = new Promise((done) => {
+  const look = () => {
+    if (document.querySelector("main :is(td, dd, [data-testid=first-steps], form textarea)")) {
+      requestAnimationFrame(() => setTimeout(() => done(performance.now())));
+    } else requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+});
+"""
+# The most presses of Tab to the next field or button that a test wants.
+_TABS = 60
 _SERIOUS = ("serious", "critical")
 
 
@@ -82,6 +95,22 @@ class Console:
         self.page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
         found: dict[str, Any] = json.loads(self.page.evaluate("JSON.stringify(measured)"))
         return found
+
+    def first_useful_paint_ms(self, path: str) -> float:
+        """Open a page anew, and return the time from its request to the first frame with its content in ms. Needs the
+        script PAINT.
+        """
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.url}/{path}")
+        return float(self.page.evaluate("painted"))
+
+    def tab_to(self, wanted: Locator) -> None:
+        """Press Tab until an element has the focus."""
+        for _ in range(_TABS):
+            if wanted.evaluate("each => each === document.activeElement"):
+                return
+            self.page.keyboard.press("Tab")
+        raise AssertionError(f"Tab does not lead to {wanted}")
 
     def longest_interaction(self) -> str:
         """Return the longest interaction until the next paint, in words. At least one was noted."""
