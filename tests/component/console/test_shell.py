@@ -11,7 +11,7 @@ from local.devstack.services.lambda_host import CONSOLE
 from masscomm.domain.signing_keys import KeySet
 from masscomm.domain.unsubscribe_tokens import Subscription, sign
 from tests.support.harness import console_pictures, rest_api
-from tests.support.harness.console import open_console
+from tests.support.harness.console import PATIENCE_MS, open_console
 from tests.support.harness.console_pictures import LIVE
 
 pytestmark = pytest.mark.nightly
@@ -88,7 +88,7 @@ def test_pages_without_a_session_log_no_error(url: str) -> None:
         page.wait_for_url("**/-/sign-in/authorize?**")
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
         page.goto(f"{url}/-/api")
-        expect(page.get_by_text("/v1/sends", exact=True).first).to_be_visible()
+        expect(page.get_by_text("/v1/sends", exact=True).first).to_be_visible(timeout=PATIENCE_MS)
         page.goto(f"{url}/v1/unsubscribe/{token}")
         page.get_by_role("button").click()
         # User 42 reads German.
