@@ -10,8 +10,7 @@ from masscomm.http.rest import JSON, Response
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
-from masscomm.operations.bootstrap import costly, limiter
-from masscomm.stores.request_slots.port import Kind
+from masscomm.operations.bootstrap import rest_api
 
 if TYPE_CHECKING:
     from functions.audiences.count_audience import CountAudience
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 logger = logs.logger("audiences")
 
 
-api = rest.Api(logger, retry_after_s=5, limiter=limiter)
+api = rest_api(logger, retry_after_s=5)
 
 
 @cache
@@ -33,11 +32,6 @@ def bootstrap() -> "CountAudience":
 @api.post("/v1/audiences/count")
 def post_count(request: rest.Request) -> Response:
     """Count the users of an audience, and by channel those that it can reach."""
-    with costly().one(Kind.COUNT, request):  # guard: costly_requests.count
-        return _count(request)
-
-
-def _count(request: rest.Request) -> Response:
     from functions.audiences.count_audience import parse_count
 
     query = parse_count(request.text())

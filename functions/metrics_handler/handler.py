@@ -16,14 +16,14 @@ from masscomm.http.rest import JSON, Response, uncached
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
-from masscomm.operations.bootstrap import limiter
+from masscomm.operations.bootstrap import rest_api
 from masscomm.operations.waiting import Waiting
 from masscomm.stores.metrics.port import MetricsStore
 
 logger = logs.logger("metrics_handler")
 
 
-api = rest.Api(logger, retry_after_s=2, limiter=limiter)
+api = rest_api(logger, retry_after_s=2)
 
 
 @dataclass(frozen=True)

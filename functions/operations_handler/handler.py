@@ -5,7 +5,7 @@ suppressions, API keys and webhook endpoints.
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
 from typing import Any
 
@@ -31,15 +31,14 @@ from masscomm.kafka.avro import Codec
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.operations.bootstrap import audit_log, costly, limiter
+from masscomm.operations.bootstrap import audit_log, rest_api, slot_of
 from masscomm.operations.send_lists import SendLists
 from masscomm.stores.audit_log.port import Audit, AuditLog, PrincipalAudit
-from masscomm.stores.request_slots.port import Kind
 
 logger = logs.logger("operations_handler")
 
 
-api = rest.Api(logger, retry_after_s=5, limiter=limiter)
+api = rest_api(logger, retry_after_s=5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,10 +153,9 @@ def get_health(asked: rest.Request) -> Response:
 def get_overview(asked: rest.Request) -> Response:
     """Sends in progress, the counts of today, and open problems."""
     negotiated(asked.header("accept"), JSON)
-    overview = bootstrap().overview
-    return uncached(
-        overview.answer(asked.parameters, asked.clubs, asked.scopes, lambda: costly().one(Kind.DEAD_LETTERS, asked))
-    )
+    # It decodes dead letters as their list does.
+    decoding = partial(slot_of, ("GET", "/v1/dead-letters"), asked)
+    return uncached(bootstrap().overview.answer(asked.parameters, asked.clubs, asked.scopes, decoding))
 
 
 @api.get("/v1/alarms")
@@ -172,8 +170,7 @@ def get_dead_letters(asked: rest.Request) -> Response:
     """The records that could not be processed, the latest first."""
     negotiated(asked.header("accept"), JSON)
     route = bootstrap().dead_letters
-    with costly().one(Kind.DEAD_LETTERS, asked):  # guard: costly_requests.dead_letters
-        return uncached(route.answer(asked.parameters, asked.clubs, asked.scopes, asked.remaining_s()))
+    return uncached(route.answer(asked.parameters, asked.clubs, asked.scopes, asked.remaining_s()))
 
 
 @api.get("/v1/dead-letters/{position}")
@@ -181,8 +178,7 @@ def get_dead_letter(asked: rest.Request, position: str) -> Response:
     """A record that could not be processed, with its payload; without users:read, the names and types of its fields."""
     negotiated(asked.header("accept"), JSON)
     route = bootstrap().dead_letters
-    with costly().one(Kind.DEAD_LETTERS, asked):  # guard: costly_requests.dead_letter
-        return uncached(route.show(position, asked.parameters, asked.clubs, asked.scopes, _audit(asked)))
+    return uncached(route.show(position, asked.parameters, asked.clubs, asked.scopes, _audit(asked)))
 
 
 @api.post("/v1/dead-letters/{position}/replay")
@@ -246,23 +242,20 @@ def get_keys(asked: rest.Request) -> Response:
 def post_key(asked: rest.Request) -> Response:
     """Create an API key. The response has its text, which is shown only once."""
     key = idempotency.key_of(asked)
-    with costly().one(Kind.KEYS, asked):  # guard: costly_requests.new_key
-        return _made(keys().create(asked.text(), Caller.of(asked), _audit(asked), key))
+    return _made(keys().create(asked.text(), Caller.of(asked), _audit(asked), key))
 
 
 @api.post("/v1/keys/{key_id}/rotate")
 def post_key_rotate(asked: rest.Request, key_id: str) -> Response:
     """Create an API key in place of another one, which ends after some hours."""
     key = idempotency.key_of(asked)
-    with costly().one(Kind.KEYS, asked):  # guard: costly_requests.rotated_key
-        return _made(keys().rotate(key_id, asked.text(), Caller.of(asked), _audit(asked), key))
+    return _made(keys().rotate(key_id, asked.text(), Caller.of(asked), _audit(asked), key))
 
 
 @api.post("/v1/keys/{key_id}/revoke")
 def post_key_revoke(asked: rest.Request, key_id: str) -> Response:
     """End an API key."""
-    with costly().one(Kind.REVOCATION, asked):  # guard: costly_requests.revoked_key
-        return uncached(keys().revoke(key_id, asked.text(), Caller.of(asked), _audit(asked)))
+    return uncached(keys().revoke(key_id, asked.text(), Caller.of(asked), _audit(asked)))
 
 
 @api.get("/v1/webhooks")

@@ -15,7 +15,7 @@ from masscomm.http.rest import Response
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.operations.bootstrap import limiter
+from masscomm.operations.bootstrap import limiter, rest_api
 from masscomm.texts import Text
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ logger = logs.logger("preferences_handler")
 _MOST_ERRORS = 20
 
 
-api = rest.Api(logger, retry_after_s=5, limiter=limiter)
+api = rest_api(logger, retry_after_s=5)
 
 
 @cache

@@ -4,7 +4,6 @@ POST /v1/sends/batch those of several small sends. A repeated request with the s
 
 import json
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
@@ -28,13 +27,12 @@ from masscomm.kafka.producer import KafkaProducer
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs, traces
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.operations.bootstrap import audit_log, costly, limiter
+from masscomm.operations.bootstrap import audit_log, rest_api
 from masscomm.operations.directory_bootstrap import content_checks
 from masscomm.stores.idempotency_keys.dynamodb import DynamoDbIdempotencyKeys
-from masscomm.stores.request_slots.port import Kind
 
 logger = logs.logger("send_handler")
-api = rest.Api(logger, retry_after_s=5, limiter=limiter)
+api = rest_api(logger, retry_after_s=5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +63,6 @@ def bootstrap() -> UseCases:
 @api.post("/v1/sends")
 def post_send(request: rest.Request) -> Response:
     """Request a send: 202 with its id once every chunk is on its topic."""
-    with _slot(request):  # guard: costly_requests.large_send
-        return _send(request)
-
-
-def _send(request: rest.Request) -> Response:
     key = idempotency.key_of(request)
     document = read_document(request)
     use_cases = bootstrap()
@@ -109,11 +102,6 @@ def _execute(request: rest.Request, send: SendRequest, attempt: Attempt, caller:
 @api.post("/v1/sends/batch")
 def post_batch(request: rest.Request) -> Response:
     """Request up to 1,000 small sends, with a result for each."""
-    with _slot(request):  # guard: costly_requests.large_batch
-        return _batch(request)
-
-
-def _batch(request: rest.Request) -> Response:
     key = idempotency.required_key_of(request)
     document = read_document(request)
     use_cases = bootstrap()
@@ -153,11 +141,6 @@ def _keyed(
         digest=idempotency.digest_of("POST", path, document),
         remaining_ms=round(request.remaining_s() * 1000),
     )
-
-
-def _slot(request: rest.Request) -> AbstractContextManager[None]:
-    """Return the slot that a request with a large body holds; reading it takes long. Small sends need none."""
-    return costly().one(Kind.LARGE_BODY, request) if request.has_large_body else nullcontext()
 
 
 @observed(

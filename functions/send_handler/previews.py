@@ -21,12 +21,11 @@ from masscomm.http.single_users import check_named_users
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
-from masscomm.operations.bootstrap import costly, limiter
+from masscomm.operations.bootstrap import rest_api
 from masscomm.operations.directory_bootstrap import directory, templates
-from masscomm.stores.request_slots.port import Kind
 
 logger = logs.logger("send_handler")
-api = rest.Api(logger, retry_after_s=5, limiter=limiter)
+api = rest_api(logger, retry_after_s=5)
 
 
 @cache
@@ -38,11 +37,6 @@ def dry_runs() -> DryRunSend:
 @api.post("/v1/dry-runs")
 def post_dry_run(request: rest.Request) -> Response:
     """Forecast a send: its notifications by channel and reason. Nothing is sent."""
-    with costly().one(Kind.DRY_RUN, request):  # guard: costly_requests.dry_run
-        return _dry_run(request)
-
-
-def _dry_run(request: rest.Request) -> Response:
     use_case = dry_runs()
     send = parse_request(read_document(request), use_case.clock)
     check_permitted(request, send)
@@ -63,11 +57,6 @@ def _dry_run(request: rest.Request) -> Response:
 @api.get("/v1/templates")
 def get_templates(request: rest.Request) -> Response:
     """The templates of the caller's tenants and those for every tenant."""
-    with costly().one(Kind.TEMPLATES, request):  # guard: costly_requests.templates
-        return _templates(request)
-
-
-def _templates(request: rest.Request) -> Response:
     asked = ReadRequest.of(request, JSON)
     return asked.answer(TemplatesRoute(directory()).answer(asked.parameters, asked.clubs))
 
@@ -75,11 +64,6 @@ def _templates(request: rest.Request) -> Response:
 @api.post("/v1/previews")
 def post_preview(request: rest.Request) -> Response:
     """Render messages without sending them, for a user or for given values."""
-    with costly().one(Kind.PREVIEW, request):  # guard: costly_requests.preview
-        return _preview(request)
-
-
-def _preview(request: rest.Request) -> Response:
     wanted = parse_preview(read_document(request))
     check_tenant(wanted, request.clubs)
     if wanted.user_id is not None:

@@ -28,7 +28,7 @@ from masscomm.http.rest import JSON, Response, uncached
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
-from masscomm.operations.bootstrap import audit_log, limiter
+from masscomm.operations.bootstrap import audit_log, rest_api
 from masscomm.operations.waiting import Waiting
 from masscomm.stores.audit_log.port import AuditLog
 from masscomm.stores.delayed_records.port import DelayStore
@@ -38,7 +38,7 @@ from masscomm.stores.sends.port import Sends
 logger = logs.logger("sends_api")
 
 
-api = rest.Api(logger, retry_after_s=2, limiter=limiter)
+api = rest_api(logger, retry_after_s=2)
 
 
 @dataclass(frozen=True)

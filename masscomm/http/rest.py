@@ -1,6 +1,6 @@
 """A REST API (API Gateway v1, Lambda proxy integration): it routes requests and converts errors to responses.
 
-    api = Api(logger, retry_after_s=2)
+    api = Api(logger, retry_after_s=2, limiter=limiter, slot=slot_of)
 
     @api.get("/v1/sends/{send_id}")
     def get_send(request: Request, send_id: str) -> Response: …
@@ -20,6 +20,7 @@ Source: AWS documentation, "Lambda proxy integrations in API Gateway".
 import base64
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypedDict
@@ -165,6 +166,8 @@ class Request:
 
 
 type Route = Callable[..., Response]
+# The method, and the path with its `{names}`.
+type RouteKey = tuple[str, str]
 
 
 class Api:
@@ -174,13 +177,22 @@ class Api:
     Args:
         retry_after_s: Seconds after which a caller may retry while a dependency is down.
         limiter: Returns the limiter of API keys. It is called for keys with limits only.
+        slot: Returns the slot that a request of a route holds while it is answered.
     """
 
-    def __init__(self, logger: Logger, *, retry_after_s: int, limiter: Callable[[], RateLimiter]) -> None:
+    def __init__(
+        self,
+        logger: Logger,
+        *,
+        retry_after_s: int,
+        limiter: Callable[[], RateLimiter],
+        slot: Callable[[RouteKey, Request], AbstractContextManager[None]],
+    ) -> None:
         self._logger = logger
         self._retry_after_s = retry_after_s
         self._limiter = limiter
-        self._routes: dict[tuple[str, str], Route] = {}
+        self._slot = slot
+        self._routes: dict[RouteKey, Route] = {}
 
     def get[R: Route](self, path: str) -> Callable[[R], R]:
         """Register a GET route. It is called with the request, and with the path's `{names}` as keywords."""
@@ -203,7 +215,7 @@ class Api:
         return self._route("DELETE", path)
 
     @property
-    def routes(self) -> Mapping[tuple[str, str], Route]:
+    def routes(self) -> Mapping[RouteKey, Route]:
         return self._routes
 
     def answer(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
@@ -233,33 +245,36 @@ class Api:
 
     def _answer(self, event: Mapping[str, Any], context: LambdaContext) -> Response:
         request = Request(event, lambda: context.get_remaining_time_in_millis() / 1000)
-        if not request.clubs and not self._is_public(event):  # guard: tenancy.caller_without_tenant
+        key, route = self._found(event["httpMethod"], event["path"])
+        if not request.clubs and key not in PUBLIC_ROUTES:  # guard: tenancy.caller_without_tenant
             raise Problem(403, Text.NO_CLUB.filled())
-        for (method, path), route in self._routes.items():
-            if method == event["httpMethod"] and (names := _parameters(path, event["path"])) is not None:
-                if (method, path) in PUBLIC_ROUTES:
-                    return route(request, **names)
-                request.require(ROUTE_SCOPES.get((method, path), Scope.ADMIN))
-                # A test key could otherwise cancel a live send.
-                if (
-                    request.is_test and method != "GET" and (method, path) not in _OF_TEST_KEYS
-                ):  # guard: simulator.changes
-                    raise Problem(403, Text.TEST_KEY.filled())
-                if request.has_large_body and (method, path) not in WITH_LARGE_BODIES:  # guard: rest.large_body
-                    too_large = Text.BODY_TOO_LARGE.filled(maximum=LARGE_BODY)
-                    raise Problem(413, too_large, errors=[FieldError("", too_large)])
-                limits = self.take(request, REQUESTS, 1)
-                # A counted request that is refused has the headers, too.
-                answered = self._response(partial(route, request, **names))
-                return replace(answered, headers=joined(answered.headers, limits)) if limits else answered
-        raise Problem(404, Text.ROUTE_UNKNOWN.filled())
+        if route is None:
+            raise Problem(404, Text.ROUTE_UNKNOWN.filled())
+        if key in PUBLIC_ROUTES:
+            return route(request)
+        request.require(ROUTE_SCOPES.get(key, Scope.ADMIN))
+        # A test key could otherwise cancel a live send.
+        if request.is_test and key[0] != "GET" and key not in _OF_TEST_KEYS:  # guard: simulator.changes
+            raise Problem(403, Text.TEST_KEY.filled())
+        if request.has_large_body and key not in WITH_LARGE_BODIES:  # guard: rest.large_body
+            too_large = Text.BODY_TOO_LARGE.filled(maximum=LARGE_BODY)
+            raise Problem(413, too_large, errors=[FieldError("", too_large)])
+        limits = self.take(request, REQUESTS, 1)
 
-    def _is_public(self, event: Mapping[str, Any]) -> bool:
-        """Return whether a request needs no API key."""
-        return any(
-            method == event["httpMethod"] and _parameters(path, event["path"]) is not None
-            for method, path in PUBLIC_ROUTES & self._routes.keys()
-        )
+        def in_slot() -> Response:
+            with self._slot(key, request):  # guard: costly_requests.slot_of_a_route
+                return route(request)
+
+        # A counted request that is refused has the headers, too.
+        answered = self._response(in_slot)
+        return replace(answered, headers=joined(answered.headers, limits)) if limits else answered
+
+    def _found(self, method: str, path: str) -> tuple[RouteKey, Route | None]:
+        """Return the route of a path, called with the path's parameters; without one, None and the path."""
+        for key, route in self._routes.items():
+            if key[0] == method and (names := _parameters(key[1], path)) is not None:
+                return key, partial(route, **names)
+        return (method, path), None
 
     def take(self, request: Request, kind: Limit, amount: int, *, send_id: str | None = None) -> dict[str, str]:
         """Count what a request uses of a limit of its key. Returns the headers of the response, {} for a key without

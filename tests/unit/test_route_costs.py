@@ -98,13 +98,7 @@ WITH_SLOTS = {
 COUNTED = {"granularity": "minute", "start": "2026-11-20T12:00:00Z", "end": "2026-11-21T12:01:00Z"}
 
 
-@pytest.mark.kills(guard="costly_requests.large_send")
-@pytest.mark.kills(guard="costly_requests.large_batch")
-@pytest.mark.kills(guard="costly_requests.templates")
-@pytest.mark.kills(guard="costly_requests.dead_letter")
-@pytest.mark.kills(guard="costly_requests.new_key")
-@pytest.mark.kills(guard="costly_requests.rotated_key")
-@pytest.mark.kills(guard="costly_requests.revoked_key")
+@pytest.mark.kills(guard="costly_requests.slot_of_a_route")
 @pytest.mark.guarantee("costly_requests.a_caller_has_half")
 @pytest.mark.parametrize("route", sorted(ROUTE_COSTS), ids=" ".join)
 def test_requests_hold_the_slots_of_their_route(route: Route, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,6 @@ from masscomm.domain.users import Template, User
 from masscomm.http import single_users
 from masscomm.http.parameters import rfc3339
 from masscomm.http.scopes import ALL_SCOPES, PUBLIC_ROUTES, ROUTE_SCOPES, Scope
-from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.operations.waiting import Waiting
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
@@ -127,12 +126,8 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     people.put(User(user_id=7, club_id=CLUB))
     preferences = change_preferences(chain, people)
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
-    costly = CostlyRequests(slots=InMemoryRequestSlots(), clock=clock)
-    monkeypatch.setattr(send_handler, "costly", lambda: costly)
-    monkeypatch.setattr(previews, "costly", lambda: costly)
     counts = CountAudience(directory=directory)
     monkeypatch.setattr(audiences, "bootstrap", lambda: counts)
-    monkeypatch.setattr(audiences, "costly", lambda: costly)
     return chain
 
 

@@ -27,7 +27,6 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import KNOWN_SUBJECT, Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import InMemoryProducer
 from masscomm.operations.alarms import Alarm, AlarmState, InMemoryAlarms
-from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.operations.dead_letter_store import InMemoryDeadLetters
 from masscomm.operations.dead_letters import DeadLetter
 from masscomm.operations.health import DirectoryAge, InMemoryHealth, Lag
@@ -36,12 +35,11 @@ from masscomm.stores.api_keys.in_memory import InMemoryApiKeys
 from masscomm.stores.api_keys.port import ApiKey
 from masscomm.stores.audit_log.port import AuditLog
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
-from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
-from masscomm.stores.request_slots.port import RequestSlots
 from masscomm.stores.sends.in_memory import InMemorySends
 from masscomm.stores.webhook_deliveries.in_memory import InMemoryWebhookDeliveries
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from tests.support.harness.chain import NOW, send
+from tests.support.harness.slots import use_slots
 
 EVENT_ID, EVENT_MS = "evt_5b0f6c7d8e9f4a1b8c2d3e4f5a6b7c8d", 1_763_726_400_000
 DELIVERY_ID = f"{EVENT_MS}-{EVENT_ID}"
@@ -58,7 +56,6 @@ def build(
     clock: Clock,
     audit_log: AuditLog,
     club_id: int = 1,
-    slots: RequestSlots | None = None,
     lists: SendLists | None = None,
 ) -> None:
     """Build the function in memory. The suppression and the key belong to one club. `lists` are the sends of the
@@ -122,8 +119,7 @@ def build(
     monkeypatch.setattr(operations_handler, "audit", lambda: audit)
     audit_route = AuditRoute(audit_log, clock)
     monkeypatch.setattr(operations_handler, "audit_route", lambda: audit_route)
-    costly = CostlyRequests(slots=slots or InMemoryRequestSlots(), clock=clock)
-    monkeypatch.setattr(operations_handler, "costly", lambda: costly)
+    use_slots(monkeypatch, clock)
 
 
 def endpoint_id(club_id: int = 1) -> str:

@@ -36,7 +36,6 @@ from masscomm.domain.users import Template, User
 from masscomm.http.access_tokens import AccessTokens, InvalidToken, bearer_token
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.observability import logs
-from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.operations.send_lists import SendLists
 from masscomm.operations.waiting import Waiting
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
@@ -131,12 +130,8 @@ def build(
         monkeypatch.setattr(api, "_limiter", lambda: limiter)
     pages = Unsubscribe(links=links, preferences=preferences, limiter=limiter)
     monkeypatch.setattr(preferences_handler, "unsubscribe", lambda: pages)
-    costly = CostlyRequests(slots=InMemoryRequestSlots(), clock=clock)
-    monkeypatch.setattr(send_handler, "costly", lambda: costly)
-    monkeypatch.setattr(previews, "costly", lambda: costly)
     counting = CountAudience(directory=directory)
     monkeypatch.setattr(audiences, "bootstrap", lambda: counting)
-    monkeypatch.setattr(audiences, "costly", lambda: costly)
     return chain
 
 

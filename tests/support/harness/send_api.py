@@ -17,7 +17,6 @@ from masscomm.domain.records import SendRequested
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.http.unused_content import ContentChecks
 from masscomm.kafka import topics
-from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.audit_log.port import AuditLog
@@ -27,6 +26,7 @@ from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.sends.in_memory import InMemorySends
 from masscomm.stores.sends.port import Sends
 from tests.support.harness.chain import Chain, Context
+from tests.support.harness.slots import use_slots
 from tests.support.inputs.api_gateway_events import EVERY_CLUB
 
 VALID: dict[str, Any] = {"type": "news", "club_id": 7, "to_users": [1, 2, 3]}
@@ -80,9 +80,8 @@ class SendApi(Chain):
         limiter = RateLimiter(usage=self.usage, clock=self.clock)
         monkeypatch.setattr(module, "bootstrap", lambda: self.use_cases)
         monkeypatch.setattr(previews, "dry_runs", lambda: self.dry_runs)
-        costly = CostlyRequests(slots=self.slots, clock=self.clock)
+        use_slots(monkeypatch, self.clock, self.slots)
         for each in (module, previews):
-            monkeypatch.setattr(each, "costly", lambda: costly)
             monkeypatch.setattr(each.api, "_limiter", lambda: limiter)
 
     def call(

@@ -1,9 +1,19 @@
-"""Callers whose slots of costly requests are taken."""
+"""The slots of costly requests in memory, and callers whose slots are taken."""
+
+import pytest
 
 from masscomm.clock import Clock
 from masscomm.domain.limits import COSTLY_REQUESTS
+from masscomm.operations import bootstrap
+from masscomm.operations.costly_requests import CostlyRequests
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.request_slots.port import Kind
+
+
+def use_slots(monkeypatch: pytest.MonkeyPatch, clock: Clock, slots: InMemoryRequestSlots | None = None) -> None:
+    """Let the functions take the slots of costly requests in memory."""
+    costly = CostlyRequests(slots=slots or InMemoryRequestSlots(), clock=clock)
+    monkeypatch.setattr(bootstrap, "costly", lambda: costly)
 
 
 def take_slots(slots: InMemoryRequestSlots, kind: Kind, caller: str, clock: Clock) -> None:

@@ -11,11 +11,8 @@ from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.limits import SMALLEST_GROUP
 from masscomm.domain.users import Device, User, UserSettings
-from masscomm.operations.costly_requests import CostlyRequests
-from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
-from masscomm.stores.request_slots.port import Kind
 from tests.support.harness.chain import Context
-from tests.support.harness.slots import take_slots
+from tests.support.harness.slots import use_slots
 from tests.support.inputs.api_gateway_events import EVERY_CLUB, EVERY_SCOPE
 
 ALL: dict[str, Any] = {"all_users": True}
@@ -27,11 +24,9 @@ class CountApi:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.directory = InMemoryDirectory(page_size=2)
         self.clock = FixedClock()
-        self.slots = InMemoryRequestSlots()
-        costly = CostlyRequests(slots=self.slots, clock=self.clock)
         counting = CountAudience(directory=self.directory)
         monkeypatch.setattr(module, "bootstrap", lambda: counting)
-        monkeypatch.setattr(module, "costly", lambda: costly)
+        use_slots(monkeypatch, self.clock)
 
     def call(self, body: Any, authorizer: dict[str, Any] = EVERY_CLUB) -> tuple[int, dict[str, Any]]:
         event = {
@@ -131,13 +126,6 @@ def test_cut_count_of_few_users_needs_users_read(api: CountApi, monkeypatch: pyt
 
     monkeypatch.setattr(api.directory, "devices", slow)
     assert api.call({"club_id": 9, "audience": ALL}, SENDER)[0] == 403
-
-
-@pytest.mark.kills(guard="costly_requests.count")
-def test_third_count_of_a_caller_at_the_same_time_is_429(api: CountApi) -> None:
-    take_slots(api.slots, Kind.COUNT, "operator", api.clock)
-    assert api.call({"club_id": 7, "audience": ALL})[0] == 429
-    assert api.directory.calls["users_of_club"] == 0
 
 
 def test_count_ends_in_the_time_of_a_request(api: CountApi, monkeypatch: pytest.MonkeyPatch) -> None:

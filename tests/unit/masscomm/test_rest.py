@@ -2,6 +2,7 @@
 
 import base64
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ from masscomm.texts import Text
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE, get, lambda_context
 
 clock, usage = FixedClock(), InMemoryKeyUsage()
-api = Api(logs.logger("test"), retry_after_s=7, limiter=lambda: RateLimiter(usage=usage, clock=clock))
+limiter = RateLimiter(usage=usage, clock=clock)
+api = Api(logs.logger("test"), retry_after_s=7, limiter=lambda: limiter, slot=lambda *_: nullcontext())
 
 
 @api.get("/v1/{kind}/{name}")

@@ -20,13 +20,8 @@ from masscomm.kafka.dead_letters import SOURCE_TOPIC
 from masscomm.operations.dead_letter_store import InMemoryDeadLetters
 from masscomm.operations.dead_letters import DeadLetter
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
-from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
-from masscomm.stores.request_slots.port import Kind
-from tests.support.harness import operations_api
 from tests.support.harness.chain import send
 from tests.support.harness.operations_api import LETTERS_AT, letter, registry
-from tests.support.harness.slots import take_slots
-from tests.support.inputs.api_gateway_events import get, lambda_context
 
 SEVEN = Clubs(frozenset({7}))
 CODEC = Codec(registry())
@@ -273,15 +268,6 @@ def test_hostile_text_is_inert_and_bounded() -> None:
     assert len(bodies[0]["letter"]["error"]) <= MAX_TEXT + 100
     assert len(bodies[1]["payload"] or "") == MAX_PAYLOAD
     assert bodies[1]["payload_truncated"]
-
-
-@pytest.mark.kills(guard="costly_requests.dead_letters")
-def test_third_page_of_a_caller_at_the_same_time_is_429(monkeypatch: pytest.MonkeyPatch) -> None:
-    slots, clock = InMemoryRequestSlots(), FixedClock()
-    operations_api.build(monkeypatch, clock=clock, audit_log=InMemoryAuditLog(), slots=slots)
-    assert operations_handler.handler(get("/v1/dead-letters"), lambda_context())["statusCode"] == 200
-    take_slots(slots, Kind.DEAD_LETTERS, "operator", clock)
-    assert operations_handler.handler(get("/v1/dead-letters"), lambda_context())["statusCode"] == 429
 
 
 def test_letters_are_filtered(setting: Setting) -> None:

@@ -181,7 +181,6 @@ def test_send_without_named_users_needs_users_read(api: SendApi) -> None:
     assert api.call(json.dumps(PLAIN | fields), authorizer=READER)[0] == 202
 
 
-@pytest.mark.kills(guard="costly_requests.dry_run")
 def test_third_dry_run_of_a_caller_at_the_same_time_is_429(api: SendApi) -> None:
     take_slots(api.slots, Kind.DRY_RUN, "operator", api.clock)
     status, body, headers = dry_run(api, to_users=[1])

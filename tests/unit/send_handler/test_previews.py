@@ -11,11 +11,9 @@ from masscomm.domain.users import Template, User
 from masscomm.errors import Retry
 from masscomm.rendering.compiler import MAX_OUTPUT_BYTES, MAX_STEPS, Steps
 from masscomm.rendering.preview import MAX_MISSING
-from masscomm.stores.request_slots.port import Kind
 from tests.support.harness.builder import Builder, texts_by_user
 from tests.support.harness.chain import build
 from tests.support.harness.send_api import SendApi
-from tests.support.harness.slots import take_slots
 
 BODY = "{{ user.first_name or 'there' }}: {{ data.kick_off | default('soon') }}, {{ user.attributes.plan }}"
 HTML = "<p>{{ user.first_name }} & {{ data.opponent }}</p>"
@@ -50,12 +48,6 @@ def _message(api: SendApi, **values: Any) -> dict[str, Any]:
     assert answer["complete"] is (message["problem"] is None)
     found: dict[str, Any] = message
     return found
-
-
-@pytest.mark.kills(guard="costly_requests.preview")
-def test_third_preview_of_a_caller_at_once_is_429(api: SendApi) -> None:
-    take_slots(api.slots, Kind.PREVIEW, "operator", api.clock)
-    assert _preview(api)[0] == 429
 
 
 def test_previewed_texts_are_those_of_the_builder(api: SendApi) -> None:
