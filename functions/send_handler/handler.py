@@ -9,12 +9,12 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any
 
-from functions.send_handler.registration import DynamoDbRequestedSends, Registration
+from functions.send_handler.registration import DynamoDbRequestedSends, Registration, begin_problem
 from functions.send_handler.request_batch import pack_results, parse_batch, produce_batch, unpack_results
-from functions.send_handler.request_once import Attempt, KeyedRequest, RequestOnce
+from functions.send_handler.request_once import KeyedRequest, RequestOnce
 from functions.send_handler.request_send import RequestSend
 from functions.send_handler.send_records import Caller
-from functions.send_handler.send_request import SendRequest, check_permitted, parse_request, read_document
+from functions.send_handler.send_request import check_permitted, parse_request, read_document
 from functions.send_handler.send_warnings import SendWarnings, result_of
 from masscomm import environment
 from masscomm.clock import SystemClock
@@ -66,37 +66,34 @@ def post_send(request: rest.Request) -> Response:
     key = idempotency.key_of(request)
     document = read_document(request)
     use_cases = bootstrap()
-    send = parse_request(document, use_cases.requests.clock)
+    requests, once, warnings = use_cases.requests, use_cases.once, use_cases.warnings
+    send = parse_request(document, requests.clock)
     check_permitted(request, send)
     logs.note(club_id=send.club_id)
     caller = Caller.of(request)
-    new, refused = use_cases.requests.identify(send)
-    attempt = use_cases.once.begin(_keyed(request, "/v1/sends", document, send.club_id, key), new, refused)
-    headers = {"Location": f"/v1/sends/{attempt.identity.send_id}"}
+    new, limits = requests.new_identity(send.send_id), dict[str, str]()
+    refused = begin_problem(send, new.requested_at_ms, requests.registration.sends)
+    attempt = once.begin(_keyed(request, "/v1/sends", document, send.club_id, key), new, refused)
+    identity = attempt.identity
+    headers = {"Location": f"/v1/sends/{identity.send_id}"}
     if attempt.response is not None:
         return Response(HTTPStatus.ACCEPTED, JSON, attempt.response, {**headers, idempotency.REPLAYED: "true"})
-    with use_cases.once.running(attempt):
-        body, limits = _execute(request, send, attempt, caller)
-    use_cases.once.complete(attempt, body)
+    with once.running(attempt):
+        warnings.check_template(send)
+        found = requests.find_part(send, identity, caller)
+        # Only a request with an Idempotency-Key or a send_id may have been counted before.
+        is_new = attempt.claim is None and send.send_id is None
+        # guard: limits.recipients_of_a_part
+        counted_as = None if is_new else f"{identity.send_id}{send.part_suffix}"
+        # guard: limits.recipients_of_a_send
+        if send.audience is None:  # The recipients of an audience are counted when they are known.
+            limits = api.take(request, RECIPIENTS, send.recipients, send_id=counted_as)
+        identity = requests.placed(send, identity, caller, found)
+        look_up = warnings.begin(send)
+        accepted = requests.produce(send, identity, caller)
+        body = json.dumps(accepted.body(result_of(look_up)))
+    once.complete(attempt, body)
     return Response(HTTPStatus.ACCEPTED, JSON, body, headers | limits)
-
-
-def _execute(request: rest.Request, send: SendRequest, attempt: Attempt, caller: Caller) -> tuple[str, dict[str, str]]:
-    """Produce a send once it has passed all checks. Return the body of the response, and the headers of its limit."""
-    use_cases, identity, limits = bootstrap(), attempt.identity, dict[str, str]()
-    use_cases.warnings.check_template(send)
-    found = use_cases.requests.find_part(send, identity, caller)
-    # Only a request with an Idempotency-Key or a send_id may have been counted before.
-    is_new = attempt.claim is None and send.send_id is None
-    # guard: limits.recipients_of_a_part
-    counted_as = None if is_new else f"{identity.send_id}{send.part_suffix}"
-    # guard: limits.recipients_of_a_send
-    if send.audience is None:  # The recipients of an audience are counted when they are known.
-        limits = api.take(request, RECIPIENTS, send.recipients, send_id=counted_as)
-    identity = use_cases.requests.placed(send, identity, caller, found)
-    warnings = use_cases.warnings.begin(send)
-    accepted = use_cases.requests.produce(send, identity, caller)
-    return json.dumps(accepted.body(result_of(warnings))), limits
 
 
 @api.post("/v1/sends/batch")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NotRequired, TypedDict
 from uuid import uuid4
 
-from functions.send_handler.registration import Registration, begin_problem
+from functions.send_handler.registration import Registration
 from functions.send_handler.request_once import PartlyExecuted
 from functions.send_handler.send_records import (
     ANONYMOUS,
@@ -99,11 +99,6 @@ class RequestSend:
     # The number of recipients in each chunk of a new send.
     chunk_size: int = CHUNK_SIZE
 
-    def identify(self, send: SendRequest) -> tuple[SendIdentity, Problem | None]:
-        """Return the identity of a new send, and the problem of one that may no longer begin."""
-        identity = self.new_identity(send.send_id)
-        return identity, begin_problem(send, identity.requested_at_ms, self.registration.sends)
-
     def find_part(self, send: SendRequest, identity: SendIdentity, caller: Caller = ANONYMOUS) -> FoundPart | None:
         """Return the registered send and part of an id that the caller chose; None if the service makes the id.
         Nothing is stored: a request that is refused afterwards leaves the id free.
@@ -164,8 +159,7 @@ class RequestSend:
         logs.note(send_id=identity.send_id)
         if identity.is_produced:  # guard: named_sends.produced_part
             return accepted_of(send, identity)
-        with self.audited([send], identity.send_id, caller):
-            self.produce_all([(send, identity)], caller)
+        self.produce_all([(send, identity)], identity.send_id, caller)
         if identity.stored is not None:
             self.registration.mark_produced(identity.stored, send.part_index)
         accepted = accepted_of(send, identity)
@@ -173,7 +167,7 @@ class RequestSend:
         return accepted
 
     @contextmanager
-    def audited(self, sends: Sequence[SendRequest], subject: str, caller: Caller) -> Iterator[None]:
+    def _audited(self, sends: Sequence[SendRequest], subject: str, caller: Caller) -> Iterator[None]:
         """Record the request of these sends in the audit log of their club (tenant): failed if this context ends with
         an error, because a part of the sends may be on Kafka.
         """
@@ -199,26 +193,19 @@ class RequestSend:
         )
         record_or_log(self.audit_log, entry, logger)  # guard: audit.requested_send
 
-    def produce_all(self, sends: Sequence[tuple[SendRequest, SendIdentity]], caller: Caller = ANONYMOUS) -> None:
-        """Produce the chunks of several sends, and return when the broker has all of them. Raises the errors of
-        `produce`.
+    def produce_all(
+        self, sends: Sequence[tuple[SendRequest, SendIdentity]], subject: str, caller: Caller = ANONYMOUS
+    ) -> None:
+        """Produce the chunks of several sends, and return when the broker has all of them. The request with this id is
+        recorded in the audit log. Raises the errors of `produce`.
         """
         errors: list[Exception] = []
         new = [_described(*each, caller) for each in sends if each[1].stored is None]
         first = [each for each in new if each.is_listed]
-        with _other_send():
+        with self._audited([send for send, _ in sends], subject, caller), _traced(sends, caller) as spans:
             if first:  # guard: sends.registered_first
-                self.registration.register(first)
-        spans = [
-            traces.begin(
-                "send_handler",
-                caller.trace or traces.begun_by(identity.send_id),
-                send_id=identity.send_id,
-                club_id=send.club_id,
-            )
-            for send, identity in sends
-        ]
-        try:
+                with _other_send():
+                    self.registration.register(first)
             records = sum(
                 self._queue(send, identity, caller, span.trace.headers, errors)
                 for (send, identity), span in zip(sends, spans, strict=True)
@@ -227,12 +214,6 @@ class RequestSend:
             self.producer.flush(SEND_FLUSH_S)
             if errors:
                 _refuse(errors, records, sends[0][1].send_id)
-        except Exception as error:
-            for span in spans:
-                traces.end(span, str(error))
-            raise
-        for span in spans:
-            traces.end(span)
         metrics.add(SENDS_ACCEPTED, len(sends))
         metrics.add(RECIPIENTS[Status.ACCEPTED], sum(accepted_of(*each).requested or 0 for each in sends))
 
@@ -273,6 +254,29 @@ class RequestSend:
             recipients_a_day=caller.recipients_a_day,
         )
         return self.codec.encode(topics.AUDIENCE, "AudienceRequested", record.to_avro())
+
+
+@contextmanager
+def _traced(sends: Sequence[tuple[SendRequest, SendIdentity]], caller: Caller) -> Iterator[list[traces.Span]]:
+    """Yield a span for each send; all of them end with this context, and have its error."""
+    spans = [
+        traces.begin(
+            "send_handler",
+            caller.trace or traces.begun_by(identity.send_id),
+            send_id=identity.send_id,
+            club_id=send.club_id,
+        )
+        for send, identity in sends
+    ]
+    error: str | None = None
+    try:
+        yield spans
+    except Exception as raised:
+        error = str(raised)
+        raise
+    finally:
+        for span in spans:
+            traces.end(span, error)
 
 
 def _described(send: SendRequest, identity: SendIdentity, caller: Caller) -> Send:

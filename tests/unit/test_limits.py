@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from functions.preference_checker.check_preferences import CheckPreferences
-from functions.send_handler.registration import Registration
+from functions.send_handler.registration import Registration, begin_problem
 from functions.send_handler.request_send import RequestSend
 from functions.send_handler.send_request import SendRequest, parse_request
 from masscomm.chain.chunks import fault_of_send
@@ -130,8 +130,8 @@ class Path(Chain):
         try:
             with logs.about():
                 send = parse_request(request, self.clock)
-                identity, refused = self.handler.identify(send)
-                if refused is not None:
+                identity = self.handler.new_identity(send.send_id)
+                if refused := begin_problem(send, identity.requested_at_ms, self.register):
                     raise refused
                 self.handler.produce(send, identity)
         except Problem as problem:
