@@ -4,7 +4,7 @@ A comment in the code names each guard (tests/faults/mutation.py). Without the g
 names none, a test that is marked `kills(guard="...")` must fail.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.faults.mutation import Always, Argument, Becomes, Change, Never, Removed, Replaced, Returns, Without
 
@@ -16,23 +16,19 @@ class Mutant:
     guard: str
     # The rule that the guard enforces.
     rule: str
-    change: Change
+    change: Change = field(default_factory=Never)
     # The cell of the fault matrix that must fail without the guard; otherwise tests must fail.
     cell: str = ""
 
 
 MUTANTS = (
-    Mutant("tenancy.caller_without_tenant", "Every route refuses a caller without a tenant.", Never()),
-    Mutant("tokens.size", "A token above the maximum size is not parsed.", Never()),
-    Mutant("tokens.expired", "A token is refused after its end.", Never()),
+    Mutant("tenancy.caller_without_tenant", "Every route refuses a caller without a tenant."),
+    Mutant("tokens.size", "A token above the maximum size is not parsed."),
+    Mutant("tokens.expired", "A token is refused after its end."),
     Mutant(
         "tokens.malformed_clubs", "A token whose clubs are malformed permits no club.", Returns("{EVERY_CLUB: 'true'}")
     ),
-    Mutant(
-        "tokens.bounded_refetch",
-        "Unknown key ids do not make the API read the issuer's keys for each request.",
-        Never(),
-    ),
+    Mutant("tokens.bounded_refetch", "Unknown key ids do not make the API read the issuer's keys for each request."),
     Mutant(
         "tenancy.absent_context", "A request without an authorizer's context may read no tenant.", Returns("ALL_CLUBS")
     ),
@@ -41,7 +37,7 @@ MUTANTS = (
         "A user of another tenant is handled as an unknown user: the request waits for the directory.",
         Becomes("user is None"),
     ),
-    Mutant("registry.schema_id_range", "The schema registry is not asked for a number that is no schema id.", Never()),
+    Mutant("registry.schema_id_range", "The schema registry is not asked for a number that is no schema id."),
     Mutant(
         "registry.unit_of_the_writer",
         "A time in micro- or nanoseconds, by its writer's schema, is read in milliseconds.",
@@ -50,7 +46,6 @@ MUTANTS = (
     Mutant(
         "registry.local_time",
         "A record whose schema has a local time or a date in the place of a moment is dead-lettered.",
-        Never(),
     ),
     Mutant(
         "metrics.hanging_database",
@@ -65,18 +60,14 @@ MUTANTS = (
     Mutant(
         "metrics.local_time",
         "The job quarantines the records whose schema has no moments, which functions dead-letter.",
-        Never(),
     ),
-    Mutant("registry.known_schema", "The registry's 404 counts only while it knows our own schema.", Never()),
+    Mutant("registry.known_schema", "The registry's 404 counts only while it knows our own schema."),
     Mutant(
         "registry.denied_id_waits",
         "A record with an unknown schema id waits for its schema before it is dead-lettered.",
-        Never(),
     ),
     Mutant(
-        "registry.denied_id_expires",
-        "Records of a schema id that was unknown for some time are dead-lettered at once.",
-        Never(),
+        "registry.denied_id_expires", "Records of a schema id that was unknown for some time are dead-lettered at once."
     ),
     Mutant(
         "metrics.schema_id_range",
@@ -98,9 +89,7 @@ MUTANTS = (
         "A send with a text that is not UTF-8 is quarantined, whatever field the text is in.",
         Returns("F.coalesce(whole, F.lit(False))"),
     ),
-    Mutant(
-        "metrics.permanent_postgres_error", "The job quarantines records that Postgres refuses permanently.", Never()
-    ),
+    Mutant("metrics.permanent_postgres_error", "The job quarantines records that Postgres refuses permanently."),
     Mutant(
         "metrics.denied_id_is_retried",
         "The archive asks again for an unknown schema before it appends a record without its values.",
@@ -114,7 +103,7 @@ MUTANTS = (
     Mutant(
         "metrics.read_committed", "Records of an aborted transaction are not counted.", Becomes('"read_uncommitted"')
     ),
-    Mutant("metrics.topic_id", "A topic that was deleted and made again is another topic.", Never()),
+    Mutant("metrics.topic_id", "A topic that was deleted and made again is another topic."),
     Mutant("metrics.counted_offsets", "An offset that is counted is left out.", Removed()),
     Mutant(
         "metrics.lane_offsets",
@@ -130,20 +119,20 @@ MUTANTS = (
         Becomes("merged"),
     ),
     Mutant("metrics.unfinished_batch", "A recompute waits while a batch is merged in some lanes only.", Always()),
-    Mutant("metrics.second_driver", "A lane of a driver that was replaced merges nothing.", Never()),
+    Mutant("metrics.second_driver", "A lane of a driver that was replaced merges nothing."),
     Mutant("opensearch.wrong_address", "A wrong address of OpenSearch dead-letters no document.", Without(2)),
     Mutant(
         "opensearch.closed_index", "A row waits while its index is closed, for example during a restore.", Without(2)
     ),
     Mutant("opensearch.refused_document", "A document that OpenSearch refuses fails no other document.", Always()),
-    Mutant("dynamodb.refused_item", "An item that no DynamoDB table takes is the record's fault.", Never()),
+    Mutant("dynamodb.refused_item", "An item that no DynamoDB table takes is the record's fault."),
     Mutant(
         "dynamodb.item_size",
         "A value larger than an item of DynamoDB is stored in several items.",
         Becomes("350_000_000"),
         cell="a slice that no item of DynamoDB holds",
     ),
-    Mutant("dynamodb.transaction_size", "A transaction of DynamoDB has at most 100 items and 4 MB.", Never()),
+    Mutant("dynamodb.transaction_size", "A transaction of DynamoDB has at most 100 items and 4 MB."),
     Mutant("dynamodb.transaction_token", "A repeated transaction of DynamoDB is the first one.", Becomes("None")),
     Mutant(
         "delivery_ledger.absent_item",
@@ -200,7 +189,7 @@ MUTANTS = (
         Becomes("[] if any(map(_is_unregistered, devices)) else devices"),
         cell="devices whose endpoints come late or never",
     ),
-    Mutant("email.sender", "A sender without an address fails no recipient.", Never()),
+    Mutant("email.sender", "A sender without an address fails no recipient."),
     Mutant(
         "email.domain_of_another_owner", "An e-mail to a domain with a sharp s goes to no domain with ss.", Always()
     ),
@@ -244,13 +233,8 @@ MUTANTS = (
     Mutant(
         "sends.unit_of_time",
         "A send with a time in another unit than milliseconds is dead-lettered, not sent at once or expired.",
-        Never(),
     ),
-    Mutant(
-        "sends.too_old",
-        "A send with a timestamp of weeks ago, which the metrics do not count, is not delivered.",
-        Never(),
-    ),
+    Mutant("sends.too_old", "A send with a timestamp of weeks ago, which the metrics do not count, is not delivered."),
     Mutant(
         "sends.late_part",
         "A part of a send that was requested weeks after its first part is counted.",
@@ -270,28 +254,23 @@ MUTANTS = (
     Mutant(
         "sends.unit_of_written_time",
         "A request whose time was converted from seconds is refused, also under a key that has been used.",
-        Never(),
     ),
     Mutant(
         "receipts.unit_of_time",
         "A receipt of 1970 is dead-lettered, so that its outcome is not quarantined by the metrics.",
-        Never(),
     ),
     Mutant(
         "delivery.faster_channel",
         "The pushes of a batch do not wait for its e-mails.",
         Returns("0.0, len(delivery.positions)"),
     ),
-    Mutant("delivery.delayed_users", "The users of a delayed record are looked up again before publishing.", Never()),
+    Mutant("delivery.delayed_users", "The users of a delayed record are looked up again before publishing."),
     Mutant(
-        "delivery.late_users",
-        "The users of a record that was built long ago are looked up again before publishing.",
-        Never(),
+        "delivery.late_users", "The users of a record that was built long ago are looked up again before publishing."
     ),
     Mutant(
         "delivery.expires_at",
         "No notification is published after expires_at.",
-        Never(),
         cell="the send expires while SNS is down",
     ),
     Mutant(
@@ -308,7 +287,6 @@ MUTANTS = (
     Mutant(
         "preferences.opt_out_before_publishing",
         "Opt-outs are checked right before publishing.",
-        Never(),
         cell="an opt-out between two deliveries of one batch",
     ),
     Mutant(
@@ -343,8 +321,8 @@ MUTANTS = (
         "A database's clock that is ahead does not make the directory complete too early.",
         Becomes("written_ms"),
     ),
-    Mutant("directory.one_generation", "An answer of another generation than the confirmed one is no proof.", Never()),
-    Mutant("directory.generation_behind", "A generation that is behind does not answer.", Never()),
+    Mutant("directory.one_generation", "An answer of another generation than the confirmed one is no proof."),
+    Mutant("directory.generation_behind", "A generation that is behind does not answer."),
     Mutant(
         "directory.generation_streamed",
         "A generation that has not streamed the changes since its snapshot does not answer.",
@@ -361,7 +339,7 @@ MUTANTS = (
         Becomes('max(index.rpartition("-")[2] for index in self._client.indices.get_alias(index=f"{DEVICES}-*"))'),
         cell="a generation of the directory is replaced while functions and connectors die",
     ),
-    Mutant("directory.later_generation", "A consumer of an old generation does not move the aliases back.", Never()),
+    Mutant("directory.later_generation", "A consumer of an old generation does not move the aliases back."),
     Mutant(
         "devices.every_generation",
         "Devices of the old and of the new generation are registered until the aliases move.",
@@ -378,33 +356,29 @@ MUTANTS = (
         "A push has the form of the platform that the row names by another word.",
         Becomes('source["platform"]'),
     ),
-    Mutant("devices.endpoint_of_platform", "A push has the form of its endpoint's platform.", Never()),
+    Mutant("devices.endpoint_of_platform", "A push has the form of its endpoint's platform."),
     Mutant(
         "devices.corrected_platform",
         "A device whose platform is corrected is registered in the other platform application.",
-        Never(),
     ),
-    Mutant("endpoints.application_of_platform", "A platform application of another platform is refused.", Never()),
-    Mutant("inbox.foreign_message", "The inbox shows a message that is none of masscomm's as it is.", Never()),
-    Mutant("devices.unknown_platform", "A row of an unknown platform is a dead letter.", Never()),
+    Mutant("endpoints.application_of_platform", "A platform application of another platform is refused."),
+    Mutant("inbox.foreign_message", "The inbox shows a message that is none of masscomm's as it is."),
+    Mutant("devices.unknown_platform", "A row of an unknown platform is a dead letter."),
     Mutant(
         "devices.when_taken",
         "A row takes its token when it gets its user and its token, not when another column changes.",
-        Never(),
     ),
     Mutant(
         "devices.token_moves",
         "A device whose token another user's row has taken gets no push.",
-        Never(),
         cell="phones change hands between four environments of the device registrar",
     ),
     Mutant(
         "devices.token_comes_back",
         "A device gets pushes again when the newer row of its token is deleted or inactive.",
-        Never(),
         cell="phones change hands between four environments of the device registrar",
     ),
-    Mutant("devices.owner_in_a_new_snapshot", "A new snapshot that has the owner's row keeps the owner.", Never()),
+    Mutant("devices.owner_in_a_new_snapshot", "A new snapshot that has the owner's row keeps the owner."),
     Mutant(
         "devices.most_holders",
         "A token of very many rows has a bounded number of holders.",
@@ -477,7 +451,7 @@ MUTANTS = (
         "A wrong ARN of the platform application disables no device.",
         Becomes("code in _REFUSED"),
     ),
-    Mutant("provider.unknown_endpoints", "A call of the wrong region disables only a few devices.", Never()),
+    Mutant("provider.unknown_endpoints", "A call of the wrong region disables only a few devices."),
     Mutant(
         "devices.unknown_endpoints", "Devices stay enabled if SNS knows no endpoint of their group.", Becomes("answer")
     ),
@@ -495,7 +469,6 @@ MUTANTS = (
     Mutant(
         "suppressions.before_publishing",
         "No message is published to an address on the suppression list.",
-        Never(),
         cell="an address on the suppression list",
     ),
     Mutant(
@@ -506,12 +479,10 @@ MUTANTS = (
     Mutant(
         "addresses.fault_is_named",
         "A fault in an address that we find is invalid_address, and not the provider's refusal.",
-        Never(),
     ),
     Mutant(
         "metrics.calls_without_invalid_addresses",
         "A recipient with an invalid address is not counted as a call to the provider.",
-        Never(),
     ),
     Mutant(
         "erasure.address_of_the_envelope",
@@ -533,7 +504,6 @@ MUTANTS = (
     Mutant(
         "on_failure.record_is_read_again",
         "A record that its on-failure record leaves out is read again from Kafka.",
-        Never(),
         cell="OpenSearch down, and the records too large to be handed over",
     ),
     Mutant(
@@ -542,11 +512,10 @@ MUTANTS = (
         Returns("source_record, _LastInvocation.CRASH"),
         cell="a function takes too long for longer than all attempts",
     ),
-    Mutant("on_failure.denied_id_expires", "A record whose schema stays unknown is dead-lettered.", Never()),
+    Mutant("on_failure.denied_id_expires", "A record whose schema stays unknown is dead-lettered."),
     Mutant(
         "on_failure.max_crashes",
         "A record that crashes its function again and again is dead-lettered.",
-        Never(),
         cell="a record crashes its function at each attempt",
     ),
     Mutant(
@@ -555,14 +524,13 @@ MUTANTS = (
         Removed(),
         cell="OpenSearch down for longer than all attempts",
     ),
-    Mutant("on_failure.refused_send", "A send that its checker would dead-letter is not rescheduled.", Never()),
+    Mutant("on_failure.refused_send", "A send that its checker would dead-letter is not rescheduled."),
     Mutant(
         "dead_letters.outcomes", "The recipients of a dead letter have outcomes.", Removed(), cell="an oversize record"
     ),
     Mutant(
         "dead_letters.refused_outcomes",
         "A dead-lettered record whose outcomes are refused for ever does not hold its partition.",
-        Never(),
     ),
     Mutant(
         "dead_letters.undecodable_record",
@@ -573,10 +541,9 @@ MUTANTS = (
     Mutant(
         "dead_letters.forgotten_ids",
         "A dead letter whose record may be forgotten is not replayed: it would be counted and published again.",
-        Never(),
         cell="a dead letter is replayed late, and one that is counted",
     ),
-    Mutant("dead_letters.marks_are_seen", "An operation on dead letters ends when every reader sees it.", Never()),
+    Mutant("dead_letters.marks_are_seen", "An operation on dead letters ends when every reader sees it."),
     Mutant(
         "metrics.late_schema",
         "A send whose schema is registered after the job has read it is counted.",
@@ -614,7 +581,7 @@ MUTANTS = (
         Removed(),
         cell="a topic is made again while the metrics job runs",
     ),
-    Mutant("metrics.replaced_driver", "A driver that was replaced by another one stores no watermark.", Never()),
+    Mutant("metrics.replaced_driver", "A driver that was replaced by another one stores no watermark."),
     Mutant(
         "metrics.redelivery_window",
         "The job keeps the ids of counted records for as long as dead letters and sends can be repeated.",
@@ -623,7 +590,6 @@ MUTANTS = (
     Mutant(
         "dead_letters.repeated_request",
         "A repeated request to replay or discard a dead letter gets the first response.",
-        Never(),
     ),
     Mutant(
         "broadcast.queue_lease",
@@ -640,13 +606,11 @@ MUTANTS = (
     Mutant(
         "receipts.one_device_of_several",
         "A recipient bounces only when all its devices have refused.",
-        Never(),
         cell="receipts arrive while their function and its servers fail",
     ),
     Mutant(
         "receipts.unknown_message",
         "A receipt of a message that is not stored yet is delayed.",
-        Never(),
         cell="receipts arrive long before their outcomes",
     ),
     Mutant(
@@ -656,14 +620,14 @@ MUTANTS = (
         cell="receipts report inactive tokens and bounced addresses",
     ),
     Mutant("receipts.own_address", "Only the address that the message was sent to is suppressed.", Always()),
-    Mutant("receipts.automatic_reply", "The reply of a recipient who is out of office is no bounce.", Never()),
-    Mutant("receipts.credentials_of_another_app", "Credentials of another project or app disable no device.", Never()),
+    Mutant("receipts.automatic_reply", "The reply of a recipient who is out of office is no bounce."),
+    Mutant("receipts.credentials_of_another_app", "Credentials of another project or app disable no device."),
     Mutant(
         "receipts.long_address",
         "A long address in a bounce does not end in an error that is no dead letter.",
         Returns("parseaddr(text)[1]"),
     ),
-    Mutant("receipts.no_complaint", "A recipient who reports a message as no spam gets further messages.", Never()),
+    Mutant("receipts.no_complaint", "A recipient who reports a message as no spam gets further messages."),
     Mutant(
         "receipts.dead_address",
         "A dead address is suppressed.",
@@ -689,7 +653,7 @@ MUTANTS = (
         "A database's certificate is verified even if its address asks for less.",
         Becomes('GUARDED | {"sslmode": "require"}'),
     ),
-    Mutant("tls.broker", "A broker's certificate is verified.", Never()),
+    Mutant("tls.broker", "A broker's certificate is verified."),
     Mutant("terminal.control_characters", "Control characters are printed visibly.", Replaced("yield segment")),
     Mutant("terminal.markup", "Markup in printed text is not interpreted.", Always()),
     Mutant(
@@ -702,18 +666,14 @@ MUTANTS = (
         "delay_store.one_sweep", "One sweep at a time releases a delayed record.", Returns("self._is_releasable(item)")
     ),
     Mutant("delay_store.parts_of_a_copy", "The parts of a delayed record belong to one copy.", Becomes("item.id")),
-    Mutant("delay_store.unreadable_item", "An unreadable item is skipped.", Never()),
-    Mutant("send_controls.damaged_item", "A stored control that cannot be read concerns its send alone.", Never()),
-    Mutant(
-        "send_controls.unreadable", "Nothing is decided or published for a send whose control cannot be read.", Never()
-    ),
-    Mutant(
-        "send_controls.unreadable_delivery", "Nothing is published for a send whose control cannot be read.", Never()
-    ),
-    Mutant("sends.unreadable_control_in_a_list", "The list of sends has those whose control cannot be read.", Never()),
-    Mutant("webhooks.unreadable_control", "A send's events follow once its control can be read.", Never()),
-    Mutant("unlisted.retried_first", "A record with an unlisted error is retried before it is given up.", Never()),
-    Mutant("unlisted.whole_batch", "An unlisted error of every record of a batch gives none of them up.", Never()),
+    Mutant("delay_store.unreadable_item", "An unreadable item is skipped."),
+    Mutant("send_controls.damaged_item", "A stored control that cannot be read concerns its send alone."),
+    Mutant("send_controls.unreadable", "Nothing is decided or published for a send whose control cannot be read."),
+    Mutant("send_controls.unreadable_delivery", "Nothing is published for a send whose control cannot be read."),
+    Mutant("sends.unreadable_control_in_a_list", "The list of sends has those whose control cannot be read."),
+    Mutant("webhooks.unreadable_control", "A send's events follow once its control can be read."),
+    Mutant("unlisted.retried_first", "A record with an unlisted error is retried before it is given up."),
+    Mutant("unlisted.whole_batch", "An unlisted error of every record of a batch gives none of them up."),
     Mutant("unlisted.flood", "A flood of unlisted errors gives few records up.", Always()),
     Mutant(
         "unlisted.handled_alone",
@@ -730,16 +690,13 @@ MUTANTS = (
     ),
     Mutant("endpoints.unlisted_refusal", "An unlisted refusal of one token is not retried for ever.", Becomes("True")),
     Mutant(
-        "queues.unreadable_lease",
-        "The lease of a broadcast queue that cannot be read hides no other, and is replaced.",
-        Never(),
+        "queues.unreadable_lease", "The lease of a broadcast queue that cannot be read hides no other, and is replaced."
     ),
-    Mutant("stored.unreadable_item", "A stored item that cannot be read hides and delays no other one.", Never()),
+    Mutant("stored.unreadable_item", "A stored item that cannot be read hides and delays no other one."),
     Mutant("stored.known_fields", "A field of a later version is ignored.", Returns("dict(values)")),
     Mutant(
         "delay_store.unreadable_control",
         "A controlled send that cannot be read is skipped.",
-        Never(),
         cell="an unreadable item in each sweep",
     ),
     Mutant(
@@ -747,14 +704,12 @@ MUTANTS = (
         "Critical records of every minute are released before the others.",
         Becomes("GUARDED[::-1]"),
     ),
-    Mutant("templates.steps", "A rendering takes a limited number of steps.", Never()),
-    Mutant("templates.filter_arguments", "A filter with hostile arguments ends.", Never()),
-    Mutant("templates.blank_message", "A message without a text is not sent.", Never()),
+    Mutant("templates.steps", "A rendering takes a limited number of steps."),
+    Mutant("templates.filter_arguments", "A filter with hostile arguments ends."),
+    Mutant("templates.blank_message", "A message without a text is not sent."),
     Mutant("templates.control_characters", "No message has control characters, which mail servers refuse.", Removed()),
-    Mutant(
-        "templates.direction_controls", "A value has no control that reverses the template's text after it.", Never()
-    ),
-    Mutant("templates.loop_items", "A loop has a limited number of items.", Never()),
+    Mutant("templates.direction_controls", "A value has no control that reverses the template's text after it."),
+    Mutant("templates.loop_items", "A loop has a limited number of items."),
     Mutant(
         "locales.parents",
         "A locale's parent is CLDR's: es-MX finds the template of es-419, pt-AO that of pt-PT.",
@@ -796,10 +751,8 @@ MUTANTS = (
         "templates.cache_bytes", "The cache of templates is bounded in bytes.", Becomes("len(self._entries) > 1_000")
     ),
     Mutant("tenancy.previewed_user", "A preview reads no user of another tenant.", Becomes("user is None")),
-    Mutant(
-        "tenancy.listed_templates", "The list of templates has those of the given clubs and of every club.", Never()
-    ),
-    Mutant("templates.own_recipients_data", "A derived record has the variables of its own recipients only.", Never()),
+    Mutant("tenancy.listed_templates", "The list of templates has those of the given clubs and of every club."),
+    Mutant("templates.own_recipients_data", "A derived record has the variables of its own recipients only."),
     Mutant(
         "templates.own_data_is_not_shared",
         "A text with a recipient's own variables is no other recipient's.",
@@ -816,13 +769,9 @@ MUTANTS = (
         Becomes("category(send.type).mandatory and LITERAL <= send.data.keys()"),
     ),
     Mutant(
-        "sends.template_of_an_optional_category",
-        "By REST, a mandatory send has no template of a category that is not.",
-        Never(),
+        "sends.template_of_an_optional_category", "By REST, a mandatory send has no template of a category that is not."
     ),
-    Mutant(
-        "sends.mandatory_template", "By Kafka, a mandatory send has no template of a category that is not.", Never()
-    ),
+    Mutant("sends.mandatory_template", "By Kafka, a mandatory send has no template of a category that is not."),
     Mutant(
         "scopes.own_words",
         "Own words of a single recipient need the scope of own words.",
@@ -834,10 +783,8 @@ MUTANTS = (
         "The messages of single users in a dry run need the scope of reading users.",
         Becomes("True"),
     ),
-    Mutant(
-        "single_users.named", "Counts, dry runs and previews that name users need the scope of reading users.", Never()
-    ),
-    Mutant("single_users.small_group", "Numbers about a few users need the scope of reading users.", Never()),
+    Mutant("single_users.named", "Counts, dry runs and previews that name users need the scope of reading users."),
+    Mutant("single_users.small_group", "Numbers about a few users need the scope of reading users."),
     Mutant("request_slots.kind", "The slots of one kind of requests are not those of another.", Becomes('""')),
     Mutant(
         "costly_requests.limit",
@@ -845,9 +792,7 @@ MUTANTS = (
         Replaced("yield\nreturn"),
     ),
     Mutant(
-        "costly_requests.slot_of_a_route",
-        "Requests hold the slots of their route.",
-        Replaced("return route(request)"),
+        "costly_requests.slot_of_a_route", "Requests hold the slots of their route.", Replaced("return route(request)")
     ),
     Mutant("request_slots.freed", "A costly request that fails frees its slot.", Removed()),
     Mutant(
@@ -855,7 +800,7 @@ MUTANTS = (
         "An overview that decodes dead letters has a slot.",
         Replaced("return self.dead_letters.open_of(chosen, READ)"),
     ),
-    Mutant("rest.large_body", "Routes whose requests are small refuse a large body.", Never()),
+    Mutant("rest.large_body", "Routes whose requests are small refuse a large body."),
     Mutant("dead_letters.outlined", "The values in a dead letter need the scope of reading users.", Becomes("False")),
     Mutant(
         "dead_letters.error",
@@ -878,15 +823,13 @@ MUTANTS = (
         "A template from which no message can be rendered does not replace the previous version.",
         Becomes("None"),
     ),
-    Mutant(
-        "templates.warnings_do_not_queue", "While the directory hangs, only one send waits for its warnings.", Never()
-    ),
+    Mutant("templates.warnings_do_not_queue", "While the directory hangs, only one send waits for its warnings."),
     Mutant(
         "signatures.all_headers",
         "Every header of a request is signed.",
         Becomes('{"host": host_header(url), "x-amz-date": scope.stamp}'),
     ),
-    Mutant("push.sandbox_key", "An endpoint of Apple's sandbox gets the text under its own key.", Never()),
+    Mutant("push.sandbox_key", "An endpoint of Apple's sandbox gets the text under its own key."),
     Mutant(
         "push.scheme_of_link", "A push opens no address with a scheme that no app owns, such as javascript.", Without(2)
     ),
@@ -899,7 +842,6 @@ MUTANTS = (
     Mutant(
         "recompute.deleted_records",
         "Records that retention deletes during a recompute are not taken for records that were never counted.",
-        Never(),
     ),
     Mutant(
         "metrics.rows_of_a_new_partition",
@@ -907,11 +849,10 @@ MUTANTS = (
         Removed(),
     ),
     Mutant("retention.between_lanes", "A send is deleted only while no lane adds to it.", Removed()),
-    Mutant("upgrade.metrics_job", "Tables are upgraded only after an earlier metrics job has ended.", Never()),
+    Mutant("upgrade.metrics_job", "Tables are upgraded only after an earlier metrics job has ended."),
     Mutant(
         "recompute.changed_meanwhile",
         "A swap does not overwrite a send that the stream has changed since the comparison.",
-        Never(),
     ),
     Mutant("recompute.announced_sends", "The sends that a swap changes are announced.", Removed()),
     Mutant(
@@ -940,9 +881,9 @@ MUTANTS = (
     ),
     Mutant("erasure.other_users_endpoints", "Endpoints that other users' devices use are kept.", Without(2)),
     Mutant("erasure.other_tenants_user", "Only the data of that tenant's user is erased.", Without(1)),
-    Mutant("erasure.directory_last", "The directory's rows are kept until every other store is erased.", Never()),
-    Mutant("views.repeatable", "A view that depends on the time or on chance is refused.", Never()),
-    Mutant("channels.each_has_a_sender", "Delivery does not start while a channel has no sender.", Never()),
+    Mutant("erasure.directory_last", "The directory's rows are kept until every other store is erased."),
+    Mutant("views.repeatable", "A view that depends on the time or on chance is refused."),
+    Mutant("channels.each_has_a_sender", "Delivery does not start while a channel has no sender."),
     Mutant(
         "limits.copied_fields",
         "The fields that each derived record copies are bounded together.",
@@ -969,19 +910,17 @@ MUTANTS = (
         "A state that changes while a person is erased is erased, too.",
         Replaced("write_changed(self.client, changed)"),
     ),
-    Mutant("json.nesting", "The nesting of JSON is bounded.", Never()),
-    Mutant("json.surrogates", "Half of a surrogate pair is refused.", Never()),
-    Mutant(
-        "decisions.other_content", "Of two contents for the same chunk and users the later is dead-lettered.", Never()
-    ),
+    Mutant("json.nesting", "The nesting of JSON is bounded."),
+    Mutant("json.surrogates", "Half of a surrogate pair is refused."),
+    Mutant("decisions.other_content", "Of two contents for the same chunk and users the later is dead-lettered."),
     Mutant(
         "idempotency.claimed_send",
         "Each attempt of a request produces the send of the first one.",
         Becomes("new"),
         cell="send_handler killed between chunks, request repeated with its key",
     ),
-    Mutant("idempotency.in_progress", "One attempt at a time executes a request.", Never()),
-    Mutant("idempotency.other_request", "Another request under a key is refused.", Never()),
+    Mutant("idempotency.in_progress", "One attempt at a time executes a request."),
+    Mutant("idempotency.other_request", "Another request under a key is refused."),
     Mutant("idempotency.tenants_key", "Tenants may use the same key.", Returns("sha256(key.encode()).hexdigest()")),
     Mutant("idempotency.released", "After an error the next attempt need not wait for the time-out.", Removed()),
     Mutant("idempotency.stored_response", "A repeated request gets the first response.", Removed()),
@@ -995,25 +934,23 @@ MUTANTS = (
         "An expired claim that DynamoDB has not deleted does not count.",
         Becomes('"attribute_not_exists(id) OR expires_at < :now AND expires_at > :now"'),
     ),
-    Mutant(
-        "named_sends.other_send", "The id of another tenant's send, or one that the service made, is refused.", Never()
-    ),
+    Mutant("named_sends.other_send", "The id of another tenant's send, or one that the service made, is refused."),
     Mutant(
         "sends.requested_does_not_fall", "The number of requested notifications does not fall.", Becomes("(name, each)")
     ),
     Mutant("sends.ended_is_requested", "No more notifications have ended than were requested.", Returns("totals")),
-    Mutant("idempotency.refused_request", "A refused request leaves its idempotency key free.", Never()),
-    Mutant("sends.unknown_category", "An unknown category over REST is refused.", Never()),
-    Mutant("templates.unknown_template", "A template that does not exist is refused.", Never()),
-    Mutant("idempotency.club_of_a_batch", "A batch has one club, to which its key belongs.", Never()),
+    Mutant("idempotency.refused_request", "A refused request leaves its idempotency key free."),
+    Mutant("sends.unknown_category", "An unknown category over REST is refused."),
+    Mutant("templates.unknown_template", "A template that does not exist is refused."),
+    Mutant("idempotency.club_of_a_batch", "A batch has one club, to which its key belongs."),
     Mutant(
         "idempotency.stored_results",
         "A repeated batch gets the first results, whoever repeats it.",
         Becomes("json.dumps(batch.body(identity), ensure_ascii=False)"),
     ),
     Mutant("idempotency.partly_refused", "The key of a request with a part on Kafka stays bound.", Becomes("Problem")),
-    Mutant("named_sends.other_content", "Other content under the id of a send is refused.", Never()),
-    Mutant("named_sends.other_recipients", "Other recipients of a part are refused.", Never()),
+    Mutant("named_sends.other_content", "Other content under the id of a send is refused."),
+    Mutant("named_sends.other_recipients", "Other recipients of a part are refused."),
     Mutant(
         "named_sends.whole_with_its_last_part",
         "A send counts as whole with its last part only.",
@@ -1024,7 +961,7 @@ MUTANTS = (
         "Concurrent parts of a send have different records.",
         Becomes('"attribute_exists(id) OR parts = :previous"'),
     ),
-    Mutant("sends.half_surrogates", "A text that UTF-8 cannot encode is refused by its field.", Never()),
+    Mutant("sends.half_surrogates", "A text that UTF-8 cannot encode is refused by its field."),
     Mutant(
         "api_keys.principals_request",
         "Callers may use the same Idempotency-Key for API keys.",
@@ -1040,13 +977,12 @@ MUTANTS = (
         "A rotation does not lengthen the life of a key that is revoked at the same time.",
         Becomes('""'),
     ),
-    Mutant("api_keys.other_request", "Another request for an API key under an Idempotency-Key is refused.", Never()),
-    Mutant("api_keys.rotated_key_outlives", "A rotation makes no key that ends with the previous one.", Never()),
-    Mutant("api_keys.repeated_rotation_ends_the_key", "A repeated rotation ends the previous API key.", Never()),
+    Mutant("api_keys.other_request", "Another request for an API key under an Idempotency-Key is refused."),
+    Mutant("api_keys.rotated_key_outlives", "A rotation makes no key that ends with the previous one."),
+    Mutant("api_keys.repeated_rotation_ends_the_key", "A repeated rotation ends the previous API key."),
     Mutant(
         "cancellations.before_publishing",
         "Nothing of a cancelled send is published.",
-        Never(),
         cell="a send is cancelled while delivery is killed",
     ),
     Mutant(
@@ -1054,7 +990,7 @@ MUTANTS = (
         "A record's single recipient is cancelled by delivery alone.",
         Becomes("chunk.cancelled"),
     ),
-    Mutant("cancellations.ended_send", "A send that has ended is not cancelled.", Never()),
+    Mutant("cancellations.ended_send", "A send that has ended is not cancelled."),
     Mutant(
         "dynamodb.consistent_read",
         "A cancellation takes effect with the next batch.",
@@ -1066,7 +1002,7 @@ MUTANTS = (
         "Of two concurrent changes of a control the second is refused.",
         Becomes('"attribute_not_exists(id)" if control.revision == 1 else "revision >= :previous"'),
     ),
-    Mutant("send_controls.hostile_delayed_record", "A delayed record with an id that no send has is stored.", Never()),
+    Mutant("send_controls.hostile_delayed_record", "A delayed record with an id that no send has is stored."),
     Mutant(
         "send_controls.changed_again",
         "A send whose control changed during a sweep is swept again.",
@@ -1120,11 +1056,11 @@ MUTANTS = (
         "A resumed send does not wait until a backlog of due records is released.",
         Becomes("due if critical else [*due, *self._controlled(errors)]"),
     ),
-    Mutant("send_controls.error_of_one_send", "A controlled send that cannot be read delays no other.", Never()),
-    Mutant("send_controls.pause_of_an_ended_send", "A send that has ended is not paused.", Never()),
-    Mutant("send_controls.released_send", "A send is not moved once its records may be released.", Never()),
-    Mutant("send_controls.repeated_move", "A repeated move gets the same response, even after the new time.", Never()),
-    Mutant("tenancy.scope_of_a_route", "A key reaches only the routes of its scopes.", Never()),
+    Mutant("send_controls.error_of_one_send", "A controlled send that cannot be read delays no other."),
+    Mutant("send_controls.pause_of_an_ended_send", "A send that has ended is not paused."),
+    Mutant("send_controls.released_send", "A send is not moved once its records may be released."),
+    Mutant("send_controls.repeated_move", "A repeated move gets the same response, even after the new time."),
+    Mutant("tenancy.scope_of_a_route", "A key reaches only the routes of its scopes."),
     Mutant("tenancy.listed_sends", "A tenant lists its own sends only.", Becomes("club_id")),
     Mutant("tenancy.overview", "The overview shows the caller's clubs only.", Becomes("asked")),
     Mutant(
@@ -1132,10 +1068,10 @@ MUTANTS = (
         "A part of the overview needs the scope of its own route.",
         Replaced("return pool.submit(logs.carried(part))"),
     ),
-    Mutant("tenancy.other_tenants_send", "Another tenant's send is handled as an unknown one.", Never()),
+    Mutant("tenancy.other_tenants_send", "Another tenant's send is handled as an unknown one."),
     Mutant("limits.own_key", "Each key has its own use.", Returns('f"{self.kind.name}#{self.start_s}"')),
     Mutant("limits.first_maker", "A key that a limited caller makes has no use of its own.", Returns("self.principal")),
-    Mutant("limits.rotated_key", "A rotated key does not begin with an unused limit.", Never()),
+    Mutant("limits.rotated_key", "A rotated key does not begin with an unused limit."),
     Mutant("limits.people", "People have the limits of their roles.", Becomes("{}")),
     Mutant(
         "limits.send_counted_once",
@@ -1152,7 +1088,7 @@ MUTANTS = (
         "A key whose limit is malformed is refused.",
         Replaced("if not isinstance(value, str) or not (value.isascii() and value.isdecimal()):\n    return None"),
     ),
-    Mutant("limits.refused", "A request above a limit is refused.", Never()),
+    Mutant("limits.refused", "A request above a limit is refused."),
     Mutant(
         "limits.recipients_of_a_part",
         "Recipients are counted although others under the same id were counted.",
@@ -1194,8 +1130,8 @@ MUTANTS = (
     Mutant("tenancy.disabled_device_counts", "A tenant counts its own disabled devices only.", Becomes("asked")),
     Mutant("tenancy.enabled_device", "A tenant enables its own devices only.", Becomes("device is None")),
     Mutant("tenancy.api_keys", "A tenant rotates and revokes its own keys only.", Becomes("key is None")),
-    Mutant("api_keys.authority_of_the_caller", "A key has no more authority than the key that created it.", Never()),
-    Mutant("tenancy.counted_audience", "A tenant counts its own users only.", Never()),
+    Mutant("api_keys.authority_of_the_caller", "A key has no more authority than the key that created it."),
+    Mutant("tenancy.counted_audience", "A tenant counts its own users only."),
     Mutant("audiences.own_tenant", "An audience has users of its own tenant only.", Becomes('{"filter": []}')),
     Mutant(
         "audiences.exceptions",
@@ -1203,36 +1139,24 @@ MUTANTS = (
         Returns("self.condition(user, settings)"),
     ),
     Mutant("audiences.confirmed_directory", "A user who was created before the request is in the audience.", Removed()),
-    Mutant("audiences.concurrent_expansion", "Of two concurrent expansions of an audience one continues.", Never()),
-    Mutant(
-        "audiences.share_of_recording",
-        "A record that has recorded its share of an audience hands the rest on.",
-        Never(),
-    ),
-    Mutant(
-        "audiences.share_of_producing",
-        "A record that has produced its share of an audience hands the rest on.",
-        Never(),
-    ),
+    Mutant("audiences.concurrent_expansion", "Of two concurrent expansions of an audience one continues."),
+    Mutant("audiences.share_of_recording", "A record that has recorded its share of an audience hands the rest on."),
+    Mutant("audiences.share_of_producing", "A record that has produced its share of an audience hands the rest on."),
     Mutant("audiences.time_of_a_share", "A slow audience is handed on after a time, too.", Returns("False")),
-    Mutant("audiences.handed_on", "A record whose rest was handed on is not expanded again.", Never()),
-    Mutant(
-        "audiences.age_of_the_last_share",
-        "The last record of an audience does not outlive the recorded chunks.",
-        Never(),
-    ),
-    Mutant("audiences.acknowledged_progress", "Progress is recorded once Kafka has acknowledged the records.", Never()),
+    Mutant("audiences.handed_on", "A record whose rest was handed on is not expanded again."),
+    Mutant("audiences.age_of_the_last_share", "The last record of an audience does not outlive the recorded chunks."),
+    Mutant("audiences.acknowledged_progress", "Progress is recorded once Kafka has acknowledged the records."),
     Mutant(
         "simulator.audience",
         "A test key's send to an audience has simulator recipients only.",
         Becomes("json.dumps(audience)"),
     ),
-    Mutant("limits.audience", "The users of an audience are counted in the use of its key.", Never()),
-    Mutant("simulator.dry_run", "A dry run of a test key shows simulator recipients only.", Never()),
+    Mutant("limits.audience", "The users of an audience are counted in the use of its key."),
+    Mutant("simulator.dry_run", "A dry run of a test key shows simulator recipients only."),
     Mutant("simulator.reserved_ids", "Only the reserved ids are simulator recipients.", Returns("user_id >= FIRST_ID")),
-    Mutant("simulator.never_published", "Nothing is published to a simulator recipient.", Never()),
-    Mutant("simulator.test_key", "A test key sends to simulator recipients only.", Never()),
-    Mutant("simulator.changes", "A test key changes no live send.", Never()),
+    Mutant("simulator.never_published", "Nothing is published to a simulator recipient."),
+    Mutant("simulator.test_key", "A test key sends to simulator recipients only."),
+    Mutant("simulator.changes", "A test key changes no live send."),
     Mutant(
         "preferences.older_row",
         "A change through masscomm applies until the row has its version, and no longer.",
@@ -1250,7 +1174,7 @@ MUTANTS = (
         "An opt-in from before a row was deleted does not apply again.",
         Becomes('read is not None and not read[0].get("deleted")'),
     ),
-    Mutant("preferences.unreadable_changes", "A sweep skips changes of preferences that it cannot read.", Never()),
+    Mutant("preferences.unreadable_changes", "A sweep skips changes of preferences that it cannot read."),
     Mutant("preferences.page_after_unreadable_changes", "A sweep of changed preferences reads every page.", Always()),
     Mutant(
         "preferences.unproducible_changes",
@@ -1258,7 +1182,7 @@ MUTANTS = (
         Always(),
     ),
     Mutant("preferences.malformed_change", "A change that cannot be read opts out.", Returns("settings")),
-    Mutant("cdc.lost_column", "A row of a table that lost the column of opt-outs does not remove them.", Never()),
+    Mutant("cdc.lost_column", "A row of a table that lost the column of opt-outs does not remove them."),
     Mutant(
         "cdc.infinity",
         "A user with an infinite date is not refused.",
@@ -1272,12 +1196,10 @@ MUTANTS = (
     Mutant(
         "cdc.lost_time_zone",
         "A row of a table that lost the column of time zones does not move the user's quiet hours.",
-        Never(),
     ),
     Mutant(
         "directory.other_write_ahead_log",
         "Look-ups stop if the database assigns positions of its log again, which would hide newer rows.",
-        Never(),
     ),
     Mutant("templates.null", "No message has the word None in the place of a value.", Returns("found")),
     Mutant(
@@ -1286,16 +1208,14 @@ MUTANTS = (
         Returns("None"),
     ),
     Mutant("audiences.names_of_a_locale", "All names of a locale are equal in a condition.", Becomes("str")),
-    Mutant("cdc.refused_settings", "A user whose first settings cannot be read is opted out.", Never()),
+    Mutant("cdc.refused_settings", "A user whose first settings cannot be read is opted out."),
     Mutant(
         "cdc.row_without_an_owner",
         "A user without a tenant, and a device without a user, are not reached by their earlier owner.",
-        Never(),
     ),
     Mutant(
         "preferences.path_without_an_object",
         "JSON that is no object, where settings have a path, does not remove opt-outs.",
-        Never(),
     ),
     Mutant(
         "preferences.snapshot_of_settings",
@@ -1307,13 +1227,9 @@ MUTANTS = (
         "Rules that are no object opt out, also false, 0 and an empty list.",
         Returns("value or {}"),
     ),
-    Mutant(
-        "preferences.unknown_category", "An unknown name in the rules for categories opts out of everything.", Never()
-    ),
-    Mutant("preferences.unknown_channel", "An unknown name in the rules for channels opts out of everything.", Never()),
-    Mutant(
-        "preferences.unknown_name_in_category", "An unknown name in the rule for a category opts out of it.", Never()
-    ),
+    Mutant("preferences.unknown_category", "An unknown name in the rules for categories opts out of everything."),
+    Mutant("preferences.unknown_channel", "An unknown name in the rules for channels opts out of everything."),
+    Mutant("preferences.unknown_name_in_category", "An unknown name in the rule for a category opts out of it."),
     Mutant("preferences.two_spellings", "Two spellings of a name allow only if both are true.", Becomes("value")),
     Mutant(
         "preferences.wish_replaces_other_spellings",
@@ -1362,25 +1278,14 @@ MUTANTS = (
         "`masscomm source init` reads names such as unsubscribed as opt-outs.",
         Returns("Wish(channels or tuple(_CHANNELS), True if is_flag and clear else None)"),
     ),
+    Mutant("source_init.inverted", "`masscomm source init` inverts the values of an opt-out.", Becomes("flags")),
     Mutant(
-        "source_init.inverted",
-        "`masscomm source init` inverts the values of an opt-out.",
-        Becomes("flags"),
+        "source_init.null_is_no_consent", "`masscomm source init` counts a null in an opt-in as no.", Becomes("True")
     ),
-    Mutant(
-        "source_init.null_is_no_consent",
-        "`masscomm source init` counts a null in an opt-in as no.",
-        Becomes("True"),
-    ),
-    Mutant(
-        "source_init.undecided",
-        "`masscomm source init` opts out every user where a wish cannot be mapped.",
-        Never(),
-    ),
+    Mutant("source_init.undecided", "`masscomm source init` opts out every user where a wish cannot be mapped."),
     Mutant(
         "source_check.members_of_objects",
         "`masscomm source check` names the unknown members of objects, which opt out every user.",
-        Never(),
     ),
     Mutant(
         "source_check.spelled_member",
@@ -1402,7 +1307,7 @@ MUTANTS = (
         "The present and the former names of a time zone are one zone.",
         Returns("str(zone) if offset is None else offset"),
     ),
-    Mutant("audiences.unknown_setting", "A condition about a setting that no user can have is refused.", Never()),
+    Mutant("audiences.unknown_setting", "A condition about a setting that no user can have is refused."),
     Mutant(
         "audiences.spelling_of_a_setting",
         "A condition finds a setting in any spelling of its name.",
@@ -1420,9 +1325,9 @@ MUTANTS = (
         "The preferences of another tenant's user are not changed.",
         Becomes("user is None"),
     ),
-    Mutant("preferences.opt_in", "In a category that needs an opt-in, a rule for the channel is none.", Never()),
-    Mutant("unsubscribe.signature", "A link that we did not sign is refused.", Never()),
-    Mutant("unsubscribe.expiry", "An expired link is refused.", Never()),
+    Mutant("preferences.opt_in", "In a category that needs an opt-in, a rule for the channel is none."),
+    Mutant("unsubscribe.signature", "A link that we did not sign is refused."),
+    Mutant("unsubscribe.expiry", "An expired link is refused."),
     Mutant(
         "unsubscribe.tenant",
         "A link of one tenant does not concern a user of another.",
@@ -1431,9 +1336,7 @@ MUTANTS = (
     Mutant(
         "unsubscribe.category", "A link ends the e-mails of its category only.", Becomes("Wish(None, CHANNEL, False)")
     ),
-    Mutant(
-        "unsubscribe.one_click", "A POST whose form has another key than that of RFC 8058 changes nothing.", Never()
-    ),
+    Mutant("unsubscribe.one_click", "A POST whose form has another key than that of RFC 8058 changes nothing."),
     Mutant("unsubscribe.rate", "Clicks on a link are limited.", Removed()),
     Mutant(
         "unsubscribe.clicks_apart",
@@ -1441,31 +1344,27 @@ MUTANTS = (
         Becomes('f"unsubscribe:{token[-16:]}"'),
     ),
     Mutant(
-        "unsubscribe.scanned_page",
-        "The page of a link has its button, whatever number of requests a scanner makes.",
-        Never(),
+        "unsubscribe.scanned_page", "The page of a link has its button, whatever number of requests a scanner makes."
     ),
-    Mutant("unsubscribe.https", "Links have https outside this machine.", Never()),
-    Mutant("public_urls.https", "A tenant's server is called with TLS only.", Never()),
-    Mutant("public_urls.credentials", "The URL of a tenant's server contains no credentials.", Never()),
-    Mutant("public_urls.port", "A tenant's server is not called on a port of another service.", Never()),
-    Mutant("public_urls.addresses", "No server inside the installation is called for a tenant.", Never()),
+    Mutant("unsubscribe.https", "Links have https outside this machine."),
+    Mutant("public_urls.https", "A tenant's server is called with TLS only."),
+    Mutant("public_urls.credentials", "The URL of a tenant's server contains no credentials."),
+    Mutant("public_urls.port", "A tenant's server is not called on a port of another service."),
+    Mutant("public_urls.addresses", "No server inside the installation is called for a tenant."),
     Mutant(
         "guarded_http.time_limit",
         "A tenant's server that answers slowly does not extend the time limit of a request.",
         Removed(),
     ),
-    Mutant("guarded_http.informational", "An informational response of a tenant's server is not its answer.", Never()),
-    Mutant("guarded_http.response_size", "The response of a tenant's server is read up to a limit.", Never()),
-    Mutant(
-        "public_urls.loopback_in_production", "A deployment refuses servers on the function's own machine.", Never()
-    ),
+    Mutant("guarded_http.informational", "An informational response of a tenant's server is not its answer."),
+    Mutant("guarded_http.response_size", "The response of a tenant's server is read up to a limit."),
+    Mutant("public_urls.loopback_in_production", "A deployment refuses servers on the function's own machine."),
     Mutant("tenancy.webhooks", "A caller lists the webhook endpoints of its clubs only.", Becomes("sorted(asked)")),
-    Mutant("tenancy.created_webhook", "A caller creates webhook endpoints for its clubs only.", Never()),
+    Mutant("tenancy.created_webhook", "A caller creates webhook endpoints for its clubs only."),
     Mutant("tenancy.webhook", "A webhook endpoint of another tenant is as unknown ones.", Becomes("key is None")),
     Mutant("webhooks.previous_secret", "The previous secret signs for a day, and no longer.", Always()),
-    Mutant("webhooks.gone", "An endpoint that answers 410 is disabled.", Never()),
-    Mutant("webhooks.failing_for_days", "An endpoint that fails for days is disabled.", Never()),
+    Mutant("webhooks.gone", "An endpoint that answers 410 is disabled."),
+    Mutant("webhooks.failing_for_days", "An endpoint that fails for days is disabled."),
     Mutant(
         "webhooks.failure_after_silence",
         "One failure after days without events does not disable an endpoint.",
@@ -1520,23 +1419,22 @@ MUTANTS = (
         "Of concurrent creations with one key, one stores the endpoint.",
         Becomes('"attribute_not_exists(id) OR attribute_exists(id)"'),
     ),
-    Mutant("webhooks.other_request", "The idempotency key of another creation is refused.", Never()),
+    Mutant("webhooks.other_request", "The idempotency key of another creation is refused."),
     Mutant(
         "webhooks.other_principal", "A creation that another principal repeats returns no secret.", Becomes("fields")
     ),
     Mutant(
         "webhooks.rotation_of_another_principal",
         "A rotation that another principal repeats returns no secret, and makes none.",
-        Never(),
     ),
     Mutant(
         "webhooks.counted_endpoints",
         "Concurrent creations of endpoints do not exceed the maximum of a club.",
         Becomes('"version = :counted OR attribute_exists(id)"'),
     ),
-    Mutant("webhooks.rotated_once", "A repeated rotation of a secret makes no third secret.", Never()),
+    Mutant("webhooks.rotated_once", "A repeated rotation of a secret makes no third secret."),
     Mutant("webhooks.tested_once", "A repeated request sends the event webhook.test once.", Becomes("str(uuid4())")),
-    Mutant("webhooks.resent_once", "A repeated request attempts a delivery again once.", Never()),
+    Mutant("webhooks.resent_once", "A repeated request attempts a delivery again once."),
     Mutant(
         "webhooks.earlier_event",
         "An endpoint receives no events of before its creation, or while it was disabled.",
@@ -1561,24 +1459,18 @@ MUTANTS = (
         "problems.unknown_fields", "A body with an unknown field is refused with the name of that field.", Becomes("[]")
     ),
     Mutant(
-        "problems.not_utf8",
-        "A body that is not UTF-8 is refused with that reason, and not with one of its fields.",
-        Never(),
+        "problems.not_utf8", "A body that is not UTF-8 is refused with that reason, and not with one of its fields."
     ),
     Mutant(
         "client.reasons_of_errors",
         "The client's error says the field and the reason of each error of the API.",
         Becomes("list[tuple[str, str]]()"),
     ),
-    Mutant("client.removed_before", "The client takes a 404 after its own removal for success.", Never()),
+    Mutant("client.removed_before", "The client takes a 404 after its own removal for success."),
     Mutant("client.unknown_send", "Following an unknown send ends.", Returns("error.status == httpx.codes.NOT_FOUND")),
-    Mutant("client.webhook_time", "The client refuses a webhook that was signed long ago.", Never()),
-    Mutant("mcp.max_recipients", "A server for agents sends to a limited number of recipients.", Never()),
-    Mutant(
-        "mcp.send_only_if_allowed",
-        "A server for agents sends only if it is told to.",
-        Becomes("(tools.send,)"),
-    ),
+    Mutant("client.webhook_time", "The client refuses a webhook that was signed long ago."),
+    Mutant("mcp.max_recipients", "A server for agents sends to a limited number of recipients."),
+    Mutant("mcp.send_only_if_allowed", "A server for agents sends only if it is told to.", Becomes("(tools.send,)")),
     Mutant("webhooks.random_order", "No endpoint is the last one in every sweep.", Removed()),
     Mutant(
         "webhooks.changed_again",
@@ -1596,15 +1488,13 @@ MUTANTS = (
         "E-mails of mandatory categories have no unsubscribe header.",
         Becomes("False"),
     ),
-    Mutant(
-        "sends.completed_registration", "A send whose registration was lost is registered with its record.", Never()
-    ),
-    Mutant("sends.record_of_another_send", "A record of another send under a used id is dead-lettered.", Never()),
+    Mutant("sends.completed_registration", "A send whose registration was lost is registered with its record."),
+    Mutant("sends.record_of_another_send", "A record of another send under a used id is dead-lettered."),
     Mutant("sends.same_send", "A send has one content, over REST and by Kafka.", Returns("self.key == other.key")),
     Mutant("sends.hostile_send_id", "An id that no send has stops no batch.", Always()),
     Mutant("sends.expired_item", "An expired send frees its id.", Becomes('"attribute_not_exists(send_id)"')),
     Mutant("tenancy.registered_send", "A tenant reads and controls its own sends only.", Returns("self")),
-    Mutant("webhooks.unknown_send", "The events of a send that only counts know wait for the counts.", Never()),
+    Mutant("webhooks.unknown_send", "The events of a send that only counts know wait for the counts."),
     Mutant("webhooks.expired_event", "An event is not announced again after its record has expired.", Removed()),
     Mutant("tenancy.counted_send", "Counts of another tenant's send with the same id are not shown.", Removed()),
     Mutant(
@@ -1612,15 +1502,13 @@ MUTANTS = (
         "A dead-lettered record of another send does not mark a send as failed.",
         Becomes("send is not None"),
     ),
-    Mutant("audiences.registered_send", "A record of another send under a used id expands nothing.", Never()),
-    Mutant("audiences.replayed_letter", "The replay of a dead-lettered audience expands it.", Never()),
+    Mutant("audiences.registered_send", "A record of another send under a used id expands nothing."),
+    Mutant("audiences.replayed_letter", "The replay of a dead-lettered audience expands it."),
     Mutant("idempotency.mode_of_a_key", "A rehearsal leaves the key of the live send free.", Becomes('""')),
     Mutant("limits.use_of_a_key", "Another key and another amount are counted.", Returns("f'send#{send_id}'")),
-    Mutant("named_sends.produced_part", "A repeated part that the broker has produces nothing.", Never()),
-    Mutant("sends.registered_first", "A send that can be controlled is registered before it is produced.", Never()),
-    Mutant(
-        "delivery_ledger.other_recipients", "Other recipients under a recorded id have outcomes of their own.", Never()
-    ),
+    Mutant("named_sends.produced_part", "A repeated part that the broker has produces nothing."),
+    Mutant("sends.registered_first", "A send that can be controlled is registered before it is produced."),
+    Mutant("delivery_ledger.other_recipients", "Other recipients under a recorded id have outcomes of their own."),
     Mutant(
         "audiences.recorded_chunk",
         "The users of a chunk are recorded once.",
