@@ -81,8 +81,7 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> TemplateQuery:
     channels = read.several("channel", parse.words)
     limit = read.single("limit", _limit)
     cursor = read.single("cursor", parse.cursor)
-    if read.errors:
-        raise read.problem()
+    read.check()
     # seen() returns no club only if the caller may see every club and names none.
     query = TemplateQuery(
         club_ids=seen(club_id, clubs) or None, types=types, channels=channels, limit=limit or DEFAULT_LIMIT

@@ -44,7 +44,7 @@ def of_form[T](form: CodedText) -> Callable[[Callable[[str], T]], Parser[T]]:
 class Reader:
     """Parses parameters ({name: values}) and collects their errors, so that one response contains all of them."""
 
-    def __init__(self, parameters: Mapping[str, list[str]], allowed: tuple[str, ...]) -> None:
+    def __init__(self, parameters: Mapping[str, list[str]], allowed: tuple[str, ...] = ()) -> None:
         self._parameters = parameters
         unknown = (
             Text.PARAMETER_UNKNOWN.filled(parameters=", ".join(allowed)) if allowed else Text.PARAMETERS_NONE.filled()
@@ -77,6 +77,11 @@ class Reader:
 
     def refuse(self, name: str, message: CodedText) -> None:
         self.errors.append(FieldError(name, message))
+
+    def check(self) -> None:
+        """Raise Problem with status 400 and all errors, if there is one."""
+        if self.errors:
+            raise self.problem()
 
     def problem(self) -> Problem:
         """Return the problem response with status 400 and all errors."""

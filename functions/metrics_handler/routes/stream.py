@@ -80,8 +80,7 @@ class StreamRoute:
         read = Reader(parameters, PARAMETERS)
         since = read.single("since", _cursor)
         wait = read.single("wait", parse_wait)
-        if read.errors:
-            raise read.problem()
+        read.check()
         query = {name: values for name, values in parameters.items() if name not in _OWN}
         if query:
             parse_query(query, clubs)

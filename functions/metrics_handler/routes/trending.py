@@ -105,8 +105,7 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs, now: datetime) ->
     club_id = read.several("club_id", parse_club_id)
     category = read.several("type", parse.words)
     channel = read.several("channel", parse.words)
-    if read.errors:
-        raise read.problem()
+    read.check()
     minute = Grain.MINUTE.length
     end = floor(now, minute) + minute
     query = MetricsQuery(

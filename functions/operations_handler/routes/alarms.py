@@ -41,9 +41,7 @@ class AlarmsRoute:
 
     def answer(self, parameters: Mapping[str, list[str]]) -> AlarmsBody:
         """Return the response body. Raises Problem with status 400 for any parameter, Retry or Stop."""
-        read = Reader(parameters, ())
-        if read.errors:
-            raise read.problem()
+        Reader(parameters).check()
         states = self.alarms.states()
         rows = sorted(states or (), key=lambda each: (_ORDER.index(each.state), -each.since_ms, each.name))
         return {

@@ -87,8 +87,7 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs) -> AuditQuery:
         read.refuse("end", Text.END_NOT_LATER.filled())
     if len(clubs.ids) > 1 and not read.given("club_id"):
         read.refuse("club_id", Text.CLUB_MISSING_OF_SEVERAL.filled())
-    if read.errors:
-        raise read.problem()
+    read.check()
     chosen = seen(() if club_id is None else (club_id,), clubs)  # guard: tenancy.audit_log
     query = AuditQuery(
         club_id=chosen[0] if chosen else None,

@@ -173,8 +173,7 @@ class DeadLettersRoute:
         wanted_status = read.single("status", status)
         limit = read.single("limit", _limit) or DEFAULT_LIMIT
         cursor = read.single("cursor", parse.cursor)
-        if read.errors:
-            raise read.problem()
+        read.check()
         asked = () if club_id is None else (club_id,)
         chosen = seen(asked, clubs)
         query = (chosen, wanted, wanted_status)
@@ -224,9 +223,7 @@ class DeadLettersRoute:
         """Return one letter, and audit that its values are read. Raises Problem (400 for any parameter, 404) or
         Retry.
         """
-        read = Reader(parameters, ())
-        if read.errors:
-            raise read.problem()
+        Reader(parameters).check()
         letter, club_id = self._letter(position, clubs)
         marks = self.store.marks()
         mark = marks.get(letter.position)

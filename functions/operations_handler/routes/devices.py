@@ -101,8 +101,7 @@ class DevicesRoute:
         wanted = read.single("reason", reason)
         limit = read.single("limit", _limit)
         cursor = read.single("cursor", parse.cursor)
-        if read.errors:
-            raise read.problem()
+        read.check()
         chosen = seen(asked, clubs)  # guard: tenancy.disabled_devices
         query = (chosen, wanted)
         page = self.devices.page(
@@ -121,8 +120,7 @@ class DevicesRoute:
         """Return the counts. Raises Problem (400 with each wrong parameter, 403) or Retry."""
         read = Reader(parameters, ("club_id",))
         asked = read.several("club_id", parse_club_id)
-        if read.errors:
-            raise read.problem()
+        read.check()
         chosen = seen(asked, clubs)  # guard: tenancy.disabled_device_counts
         found = self.devices.counts(clubs=chosen)
         rows = sorted(found.devices.items(), key=lambda each: (-each[1], str(each[0])))

@@ -54,9 +54,7 @@ class HealthRoute:
 
     def answer(self, parameters: Mapping[str, list[str]]) -> HealthBody:
         """Return the response body. Raises Problem with status 400 for any parameter, or Retry."""
-        read = Reader(parameters, ())
-        if read.errors:
-            raise read.problem()
+        Reader(parameters).check()
         lags = sorted(self.health.lags(), key=lambda each: (-each.records, each.function, each.topic))
         ages = self.health.directory_ages()
         # guard: unsubscribe.missing_way_out_is_seen

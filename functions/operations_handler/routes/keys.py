@@ -169,8 +169,7 @@ class KeysRoute:
         read = Reader(parameters, PARAMETERS)
         limit = read.single("limit", _limit) or DEFAULT_LIMIT
         cursor = read.single("cursor", parse.cursor)
-        if read.errors:
-            raise read.problem()
+        read.check()
         before = None if cursor is None else position_in(cursor, "keys", read, _position)
         page = self.keys.page(caller.sees_clubs, before=before, limit=limit)
         return {

@@ -130,8 +130,7 @@ class OverviewRoute:
         read = Reader(parameters, PARAMETERS)
         asked = read.several("club_id", parse_club_id)
         hours = read.single("hours", parse_hours)
-        if read.errors:
-            raise read.problem()
+        read.check()
         chosen = seen(asked, clubs)  # guard: tenancy.overview
         now_ms = self.clock.now_ms()
         now = floor(datetime.fromtimestamp(now_ms / 1000, UTC), _HOUR)

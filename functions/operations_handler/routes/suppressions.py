@@ -71,8 +71,7 @@ class SuppressionsRoute:
         address_id = read.single("address_id", sha256)
         limit = read.single("limit", _limit)
         cursor = read.single("cursor", parse.cursor)
-        if read.errors:
-            raise read.problem()
+        read.check()
         chosen = seen(asked, clubs)  # guard: tenancy.suppressions
         query = (chosen, address_id)
         page = self.suppressions.page(

@@ -176,8 +176,7 @@ class WebhooksRoute:
         cursor = read.single("cursor", parse.cursor)
         if clubs.every and not read.given("club_id"):
             read.refuse("club_id", Text.CLUB_MISSING.filled())
-        if read.errors:
-            raise read.problem()
+        read.check()
         chosen = sorted(seen(asked, clubs))  # guard: tenancy.webhooks
         after = None if cursor is None else position_in(cursor, chosen, read, _club)
         left = [club_id for club_id in chosen if after is None or club_id > after]
@@ -355,8 +354,7 @@ class WebhooksRoute:
         read = Reader(parameters, DELIVERY_PARAMETERS)
         limit = read.single("limit", _limit) or DEFAULT_LIMIT
         cursor = read.single("cursor", parse.cursor)
-        if read.errors:
-            raise read.problem()
+        read.check()
         endpoint = self._visible(endpoint_id, clubs)
         before = None if cursor is None else position_in(cursor, endpoint_id, read, _delivery_id)
         shown, more = self.deliveries.page(endpoint.key, limit=limit, before=before)

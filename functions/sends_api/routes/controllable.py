@@ -34,9 +34,7 @@ class Control:
 
     def send(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> KnownSend:
         """Return a send of the caller's clubs. Raises Problem (400 for any parameter, 404) or Retry."""
-        read = Reader(parameters, ())
-        if read.errors:
-            raise read.problem()
+        Reader(parameters).check()
         return KnownSends(self.store, self.sends).find(send_id, clubs)
 
     def has_ended(self, known: KnownSend) -> bool:

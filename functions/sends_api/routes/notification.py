@@ -73,9 +73,7 @@ class NotificationRoute:
 
     def answer(self, notification: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> NotificationBody:
         """Return the response body. Raises Problem (400 for any parameter, 404) or Retry."""
-        read = Reader(parameters, ())
-        if read.errors:
-            raise read.problem()
+        Reader(parameters).check()
         named = _NOTIFICATION.fullmatch(notification)
         user_id = None if named is None else integer_or(named[2], None)
         if named is None or user_id is None:

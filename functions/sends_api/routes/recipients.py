@@ -74,8 +74,7 @@ class RecipientsRoute:
         channel = read.several("channel", parse.words)
         limit = read.single("limit", _limit)
         cursor = read.single("cursor", parse.cursor)
-        if read.errors:
-            raise read.problem()
+        read.check()
         send = KnownSends(self.store, self.sends).find(send_id, clubs).totals
         query = RecipientQuery(
             send_id=send_id,

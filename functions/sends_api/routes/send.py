@@ -166,9 +166,7 @@ class SendRoute:
 
     def answer(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> SendBody:
         """Return the response body. Raises Problem (400 for any parameter, 404) or Retry."""
-        read = Reader(parameters, ())
-        if read.errors:
-            raise read.problem()
+        Reader(parameters).check()
         known = KnownSends(self.store, self.sends).find(send_id, clubs)
         send, totals, now_ms = known.send, _with_requested(known), self.clock.now_ms()
         # Sends and outcomes are read from different topics. While the metrics job catches up, it can count the end of a

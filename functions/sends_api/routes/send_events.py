@@ -63,8 +63,7 @@ class SendEventsRoute:
         read = Reader(parameters, PARAMETERS)
         after = read.single("after", parse.cursor)
         wait = read.single("wait", parse_wait)
-        if read.errors:
-            raise read.problem()
+        read.check()
 
         def current() -> SendBody:
             return self.send_route.answer(send_id, {}, clubs)

@@ -98,8 +98,7 @@ def _parsed(
     search = read.single("search", parse.words)
     if start is not None and end is not None and start >= end:
         read.refuse("end", Text.END_NOT_LATER.filled())
-    if read.errors:
-        raise read.problem()
+    read.check()
     asked = seen(club_id, clubs)  # guard: tenancy.listed_sends
     query = SendListQuery(
         club_id=None if clubs.every and not asked else asked,

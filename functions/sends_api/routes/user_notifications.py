@@ -119,8 +119,7 @@ def _parsed(user_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> 
         user = parse_club_id(user_id)
     except ValueError:
         read.refuse("user_id", Text.UNUSABLE.filled(form=parse_club_id.form))
-    if read.errors:
-        raise read.problem()
+    read.check()
     query = LogQuery(
         user_id=user, start=start, end=end, club_id=seen(club_id, clubs), channel=channel, limit=limit or DEFAULT_LIMIT
     )
