@@ -24,7 +24,6 @@ from masscomm.channels.unsubscribe_links import is_offered
 from masscomm.clock import Clock, SystemClock
 from masscomm.domain.time_limits import COUNTS_WAIT_S
 from masscomm.http import idempotency, rest
-from masscomm.http.accept import negotiated
 from masscomm.http.parameters import Reader
 from masscomm.http.rest import JSON, Response, uncached
 from masscomm.kafka.avro import Codec
@@ -38,7 +37,7 @@ from masscomm.stores.audit_log.port import Audit, AuditLog, PrincipalAudit
 logger = logs.logger("operations_handler")
 
 
-api = rest_api(logger, retry_after_s=5)
+api = rest_api(logger, retry_after_s=5, offered=JSON)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,31 +127,25 @@ def audits(audit_log: AuditLog, clock: Clock) -> Callable[[str], Audit]:
 @api.get("/v1/audit")
 def get_audit(asked: rest.Request) -> Response:
     """The audit log of a tenant: which principal did what."""
-    negotiated(asked.header("accept"), JSON)
     return uncached(audit_route().answer(asked.parameters, asked.clubs))
 
 
 @api.get("/v1/categories")
 def get_categories(asked: rest.Request) -> Response:
     """The categories of sends, with their channels."""
-    negotiated(asked.header("accept"), JSON)
-    read = Reader(asked.parameters, ())
-    if read.errors:
-        raise read.problem()
+    Reader(asked.parameters).check()
     return uncached(categories_body(asked.clubs))
 
 
 @api.get("/v1/health")
 def get_health(asked: rest.Request) -> Response:
     """The lag of each function, the staleness of the directory, and the number of open dead letters."""
-    negotiated(asked.header("accept"), JSON)
     return uncached(bootstrap().health.answer(asked.parameters))
 
 
 @api.get("/v1/overview")
 def get_overview(asked: rest.Request) -> Response:
     """Sends in progress, the counts of today, and open problems."""
-    negotiated(asked.header("accept"), JSON)
     # It decodes dead letters as their list does.
     decoding = partial(slot_of, ("GET", "/v1/dead-letters"), asked)
     return uncached(bootstrap().overview.answer(asked.parameters, asked.clubs, asked.scopes, decoding))
@@ -161,14 +154,12 @@ def get_overview(asked: rest.Request) -> Response:
 @api.get("/v1/alarms")
 def get_alarms(asked: rest.Request) -> Response:
     """The alarms of the installation, those that ring first."""
-    negotiated(asked.header("accept"), JSON)
     return uncached(bootstrap().alarms.answer(asked.parameters))
 
 
 @api.get("/v1/dead-letters")
 def get_dead_letters(asked: rest.Request) -> Response:
     """The records that could not be processed, the latest first."""
-    negotiated(asked.header("accept"), JSON)
     route = bootstrap().dead_letters
     return uncached(route.answer(asked.parameters, asked.clubs, asked.scopes, asked.remaining_s()))
 
@@ -176,7 +167,6 @@ def get_dead_letters(asked: rest.Request) -> Response:
 @api.get("/v1/dead-letters/{position}")
 def get_dead_letter(asked: rest.Request, position: str) -> Response:
     """A record that could not be processed, with its payload; without users:read, the names and types of its fields."""
-    negotiated(asked.header("accept"), JSON)
     route = bootstrap().dead_letters
     return uncached(route.show(position, asked.parameters, asked.clubs, asked.scopes, _audit(asked)))
 
@@ -200,14 +190,12 @@ def post_discard(asked: rest.Request, position: str) -> Response:
 @api.get("/v1/devices")
 def get_devices(asked: rest.Request) -> Response:
     """The devices to which nothing is pushed, those disabled last first."""
-    negotiated(asked.header("accept"), JSON)
     return uncached(bootstrap().devices.answer(asked.parameters, asked.clubs))
 
 
 @api.get("/v1/devices/counts")
 def get_device_counts(asked: rest.Request) -> Response:
     """The number of disabled devices by tenant and reason."""
-    negotiated(asked.header("accept"), JSON)
     return uncached(bootstrap().devices.counts(asked.parameters, asked.clubs))
 
 
@@ -221,7 +209,6 @@ def post_device_enable(asked: rest.Request, device_id: str) -> Response:
 @api.get("/v1/suppressions")
 def get_suppressions(asked: rest.Request) -> Response:
     """The addresses to which no e-mail is sent, the latest first."""
-    negotiated(asked.header("accept"), JSON)
     return uncached(bootstrap().suppressions.answer(asked.parameters, asked.clubs))
 
 
@@ -234,7 +221,6 @@ def delete_suppression(asked: rest.Request, suppression: str) -> Response:
 @api.get("/v1/keys")
 def get_keys(asked: rest.Request) -> Response:
     """The API keys of the caller's tenants, the latest first."""
-    negotiated(asked.header("accept"), JSON)
     return uncached(keys().answer(asked.parameters, Caller.of(asked)))
 
 
@@ -261,7 +247,6 @@ def post_key_revoke(asked: rest.Request, key_id: str) -> Response:
 @api.get("/v1/webhooks")
 def get_webhooks(asked: rest.Request) -> Response:
     """The webhook endpoints of the caller's tenants."""
-    negotiated(asked.header("accept"), JSON)
     return uncached(bootstrap().webhooks.answer(asked.parameters, asked.clubs))
 
 
@@ -276,7 +261,6 @@ def post_webhook(asked: rest.Request) -> Response:
 @api.get("/v1/webhooks/{endpoint_id}")
 def get_webhook(asked: rest.Request, endpoint_id: str) -> Response:
     """A webhook endpoint."""
-    negotiated(asked.header("accept"), JSON)
     return uncached(bootstrap().webhooks.show(endpoint_id, asked.clubs))
 
 
@@ -312,7 +296,6 @@ def post_webhook_test(asked: rest.Request, endpoint_id: str) -> Response:
 @api.get("/v1/webhooks/{endpoint_id}/deliveries")
 def get_webhook_deliveries(asked: rest.Request, endpoint_id: str) -> Response:
     """The deliveries of a webhook endpoint in the last 30 days, the latest first."""
-    negotiated(asked.header("accept"), JSON)
     return uncached(bootstrap().webhooks.list_deliveries(endpoint_id, asked.parameters, asked.clubs))
 
 

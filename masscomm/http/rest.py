@@ -30,6 +30,7 @@ from aws_lambda_powertools import Logger
 from masscomm.domain.key_limits import COUNTED_UNDER, REQUESTS, Limit
 from masscomm.domain.limits import LARGE_BODY
 from masscomm.errors import Retry, Stop
+from masscomm.http.accept import negotiated
 from masscomm.http.problem import CONTENT_TYPE, FieldError, Problem, not_utf8
 from masscomm.http.rate_limits import RateLimiter, joined, maximum_of
 from masscomm.http.scopes import PUBLIC_ROUTES, ROUTE_SCOPES, Scope, scopes_of
@@ -178,6 +179,7 @@ class Api:
         retry_after_s: Seconds after which a caller may retry while a dependency is down.
         limiter: Returns the limiter of API keys. It is called for keys with limits only.
         slot: Returns the slot that a request of a route holds while it is answered.
+        offered: The media type of the answers to GET; None: the routes negotiate it.
     """
 
     def __init__(
@@ -187,11 +189,13 @@ class Api:
         retry_after_s: int,
         limiter: Callable[[], RateLimiter],
         slot: Callable[[RouteKey, Request], AbstractContextManager[None]],
+        offered: str | None = None,
     ) -> None:
         self._logger = logger
         self._retry_after_s = retry_after_s
         self._limiter = limiter
         self._slot = slot
+        self._offered = offered
         self._routes: dict[RouteKey, Route] = {}
 
     def get[R: Route](self, path: str) -> Callable[[R], R]:
@@ -262,6 +266,8 @@ class Api:
         limits = self.take(request, REQUESTS, 1)
 
         def in_slot() -> Response:
+            if self._offered is not None and key[0] == "GET":
+                negotiated(request.header("accept"), self._offered)
             with self._slot(key, request):  # guard: costly_requests.slot_of_a_route
                 return route(request)
 

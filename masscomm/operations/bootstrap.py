@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from masscomm.stores.audit_log.port import AuditLog
 
 
-def rest_api(logger: Logger, *, retry_after_s: int) -> Api:
+def rest_api(logger: Logger, *, retry_after_s: int, offered: str | None = None) -> Api:
     """Return an API without routes, with the limits of API keys and the slots of costly requests."""
-    return Api(logger, retry_after_s=retry_after_s, limiter=limiter, slot=slot_of)
+    return Api(logger, retry_after_s=retry_after_s, limiter=limiter, slot=slot_of, offered=offered)
 
 
 @cache
