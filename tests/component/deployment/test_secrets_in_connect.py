@@ -3,20 +3,20 @@
 import json
 import os
 import subprocess
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 from local.devstack.service import jars, java
 from local.devstack.setup import CONNECT_PLUGIN
 from tests.support.servers.answering_server import answering
+from tests.support.servers.http_server import Asked
 
 NAME = "masscomm/monolith"
 SECRET = {"host": "db.example", "port": 5432, "password": "p:w}d$"}
 
 
-def _asked(request: BaseHTTPRequestHandler, body: bytes) -> Any:
-    return request.headers["x-amz-target"], json.loads(body)
+def _asked(request: Asked) -> Any:
+    return request.headers["x-amz-target"], json.loads(request.body)
 
 
 def _answer(status: int, document: dict[str, Any]) -> tuple[int, bytes]:

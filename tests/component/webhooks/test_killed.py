@@ -6,11 +6,9 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -33,6 +31,7 @@ from masscomm.stores.sends.port import Position
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from tests.support.harness.webhooks import KEYS_TEXT, key
 from tests.support.servers.dynamodb_table import dynamodb, new_table
+from tests.support.servers.http_server import Answer, Asked, http_server
 from tests.support.servers.metrics_database import metrics_database
 
 TABLES = {
@@ -86,13 +85,17 @@ TOTALS = "insert into send_totals values (%(id)s, 'push', 'sent', '', 4)"
 class Receiver:
     """Records what each endpoint receives. The first request to each endpoint is answered with 503 in every test."""
 
-    server: ThreadingHTTPServer
+    address: str = ""
     # Endpoint → (event, body) of each request with a valid signature, in the order of their arrival.
     received: dict[str, list[tuple[str, bytes]]] = field(default_factory=lambda: defaultdict(list))
     failed: set[str] = field(default_factory=set)
 
     def url(self, endpoint: EndpointKey) -> str:
-        return f"http://127.0.0.1:{self.server.server_address[1]}/{endpoint.id}"
+        return f"{self.address}/{endpoint.id}"
+
+    def answer(self, asked: Asked) -> Answer:
+        headers = {name.lower(): value for name, value in asked.headers.items()}
+        return self.status(asked.path, headers, asked.body), {"Connection": "close"}, b""
 
     def status(self, path: str, headers: dict[str, str], body: bytes) -> int:
         endpoint_id = path.removeprefix("/")
@@ -108,23 +111,9 @@ class Receiver:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            self.send_response(made.status(self.path, headers, body))
-            self.end_headers()
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Print nothing for a request."""
-
-    made = Receiver(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
-    thread = threading.Thread(target=made.server.serve_forever, daemon=True)
-    thread.start()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
-    thread.join(10)
+    made = Receiver()
+    with http_server(made.answer) as made.address:
+        yield made
 
 
 @dataclass

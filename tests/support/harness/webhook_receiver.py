@@ -4,13 +4,13 @@ import base64
 import hashlib
 import hmac
 import json
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.support.servers.http_server import Answer, Asked, http_server
 
 _TOLERANCE_S = 300
 
@@ -52,22 +52,12 @@ class Receiver:
 def receiving() -> Iterator[Receiver]:
     """Yield a receiver of webhooks, which ends with the block."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            receiver.received.append(Received({name.lower(): value for name, value in self.headers.items()}, body))
-            self.send_response(204)
-            self.end_headers()
+    receiver = Receiver("")
 
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Print nothing for a request."""
+    def answer(asked: Asked) -> Answer:
+        receiver.received.append(Received({name.lower(): value for name, value in asked.headers.items()}, asked.body))
+        return 204, {"Connection": "close"}, b""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        receiver = Receiver(f"http://127.0.0.1:{server.server_port}/hook")
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield receiver
-        finally:
-            server.shutdown()
-            thread.join()
+    with http_server(answer) as url:
+        receiver.url = f"{url}/hook"
+        yield receiver

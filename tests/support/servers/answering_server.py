@@ -1,65 +1,34 @@
 """A loopback HTTP server that records its requests and returns prepared answers."""
 
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, field
 from typing import Any
 
-
-class AnsweringServer(ThreadingHTTPServer):
-    """A server that returns prepared responses.
-
-    Attributes:
-        asked: The result of `read` for each request.
-        authorizations: The Authorization header of each request, stored separately because it depends on the time.
-        answers: One response for each request; the last one is repeated; None closes the connection.
-    """
-
-    def __init__(self, read: Callable[[BaseHTTPRequestHandler, bytes], Any]) -> None:
-        self.read = read
-        self.asked: list[Any] = []
-        self.authorizations: list[str] = []
-        self.answers: list[tuple[int, bytes] | None] = [(200, b"{}")]
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+from tests.support.servers.http_server import Answer, Asked, http_server
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: AnsweringServer
-    protocol_version = "HTTP/1.1"
+@dataclass
+class AnsweringServer:
+    # Returns what is recorded of a request.
+    read: Callable[[Asked], Any]
+    url: str = ""
+    # The result of `read` for each request.
+    asked: list[Any] = field(default_factory=list)
+    # The Authorization header of each request, stored separately because it depends on the time.
+    authorizations: list[str] = field(default_factory=list)
+    # One response for each request; the last one is repeated; None closes the connection.
+    answers: list[tuple[int, bytes] | None] = field(default_factory=lambda: [(200, b"{}")])
 
-    def _any(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        self.server.asked.append(self.server.read(self, body))
-        self.server.authorizations.append(self.headers.get("authorization", ""))
-        answers = self.server.answers
-        answer = answers.pop(0) if len(answers) > 1 else answers[0]
-        if answer is None:
-            self.connection.shutdown(socket.SHUT_RDWR)
-            self.close_connection = True
-            return
-        status, content = answer
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _any
-
-    def log_message(self, *_: Any) -> None: ...
+    def answer(self, asked: Asked) -> Answer:
+        self.asked.append(self.read(asked))
+        self.authorizations.append(asked.headers.get("authorization", ""))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return None if answer is None else (answer[0], {"Content-Type": "application/json"}, answer[1])
 
 
 @contextmanager
-def answering(read: Callable[[BaseHTTPRequestHandler, bytes], Any]) -> Iterator[AnsweringServer]:
-    with AnsweringServer(read) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+def answering(read: Callable[[Asked], Any]) -> Iterator[AnsweringServer]:
+    made = AnsweringServer(read)
+    with http_server(made.answer) as made.url:
+        yield made

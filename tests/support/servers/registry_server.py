@@ -1,58 +1,34 @@
 """A schema registry over HTTP that returns prepared answers."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.support.servers.http_server import Asked, http_server
 
 # (method, path, body) of a request → (status, headers, body) of the response.
 type Answer = Callable[[str, str, Any], tuple[int, dict[str, str], bytes]]
 
 
 class RegistryServer:
-    def __init__(self, url: str, answer: Answer) -> None:
-        self.url = url
+    def __init__(self, answer: Answer) -> None:
+        self.url = ""
         self.answer = answer
         self.requests: list[str] = []
+
+    def respond(self, asked: Asked) -> tuple[int, dict[str, str], bytes]:
+        self.requests.append(f"{asked.command} {asked.path}")
+        status, headers, text = self.answer(asked.command, asked.path, json.loads(asked.body) if asked.body else None)
+        return status, {**headers, "Connection": "close"}, text
 
 
 @contextmanager
 def serving(answer: Answer) -> Iterator[RegistryServer]:
     """A server on a free loopback port, until the block ends."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._respond(None)
-
-        def do_POST(self) -> None:
-            self._respond(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-
-        do_PUT = do_POST
-
-        def _respond(self, body: Any) -> None:
-            registry.requests.append(f"{self.command} {self.path}")
-            status, headers, text = registry.answer(self.command, self.path, body)
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(text)), "Connection": "close"}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Do not log requests to standard error."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    registry = RegistryServer(f"http://127.0.0.1:{server.server_port}", answer)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    registry = RegistryServer(answer)
+    with http_server(registry.respond) as registry.url:
         yield registry
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 class ConfluentRegistry:

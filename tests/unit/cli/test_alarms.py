@@ -1,13 +1,13 @@
 """`masscomm alarms` prints the alarms that ring, with their runbooks."""
 
 import json
-from http.server import BaseHTTPRequestHandler
 
 import pytest
 from typer.testing import CliRunner
 
 from cli.alarms import app
 from tests.support.servers.answering_server import AnsweringServer
+from tests.support.servers.http_server import Asked
 
 RINGS = {
     "name": "kafka-offline",
@@ -19,8 +19,8 @@ RINGS = {
 QUIET = RINGS | {"name": "failed", "state": "ok", "runbook": None}
 
 
-def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[str, str, bytes]:
-    return request.command, request.path, body
+def read(request: Asked) -> tuple[str, str, bytes]:
+    return request.command, request.path, request.body
 
 
 def run(server: AnsweringServer, body: dict[str, object], *arguments: str) -> tuple[int, str]:

@@ -2,7 +2,6 @@
 
 import json
 from functools import partial
-from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -10,12 +9,13 @@ from cli.audiences import app
 from cli.errors import CommandError
 from tests.support.harness.command import output_of
 from tests.support.servers.answering_server import AnsweringServer
+from tests.support.servers.http_server import Asked
 
 COUNTED = {"users": 1_200, "channels": {"push": 1_100, "email": 900}, "examined": 5_000, "complete": True}
 
 
-def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[str, bytes]:
-    return request.path, body
+def read(request: Asked) -> tuple[str, bytes]:
+    return request.path, request.body
 
 
 run = partial(output_of, app)

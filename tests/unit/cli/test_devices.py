@@ -2,7 +2,6 @@
 
 import json
 from functools import partial
-from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -10,6 +9,7 @@ from cli.devices import app
 from cli.errors import CommandError
 from tests.support.harness.command import output_of
 from tests.support.servers.answering_server import AnsweringServer
+from tests.support.servers.http_server import Asked
 
 ROW = {
     "device_id": 420,
@@ -23,8 +23,8 @@ ROW = {
 GONE = {**ROW, "device_id": 421, "user_id": None, "club_id": None, "platform": None, "can_be_enabled": False}
 
 
-def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[str, str, bytes]:
-    return request.command, request.path, body
+def read(request: Asked) -> tuple[str, str, bytes]:
+    return request.command, request.path, request.body
 
 
 run = partial(output_of, app)

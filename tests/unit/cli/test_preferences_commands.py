@@ -2,7 +2,6 @@
 
 import json
 from functools import partial
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from cli.errors import CommandError
 from cli.preferences import app, body_of
 from tests.support.harness.command import output_of
 from tests.support.servers.answering_server import AnsweringServer
+from tests.support.servers.http_server import Asked
 
 FOUND = {
     "user_id": 42,
@@ -27,8 +27,8 @@ FOUND = {
 }
 
 
-def read(request: BaseHTTPRequestHandler, body: bytes) -> Any:
-    return request.command, request.path, json.loads(body or b"null")
+def read(request: Asked) -> Any:
+    return request.command, request.path, json.loads(request.body or b"null")
 
 
 _run = partial(output_of, app)

@@ -3,7 +3,6 @@
 import io
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -15,13 +14,14 @@ from cli.send import app
 from cli.terminal import Terminal
 from masscomm_client import Client
 from tests.support.servers.answering_server import AnsweringServer, answering
+from tests.support.servers.http_server import Asked
 
 SEND_ID = "4e0525b7-7f84-4005-b07a-add265132d94"
 ACCEPTED = 202, json.dumps({"send_id": SEND_ID}).encode()
 
 
-def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[str, str | None, Any]:
-    return request.path, request.headers.get("Idempotency-Key"), json.loads(body or b"null")
+def read(request: Asked) -> tuple[str, str | None, Any]:
+    return request.path, request.headers.get("Idempotency-Key"), json.loads(request.body or b"null")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import io
 import json
 from functools import partial
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,12 @@ from local.devstack.state import NotRunningError
 from masscomm_client import Client
 from tests.support.harness.command import output_of
 from tests.support.servers.answering_server import AnsweringServer
+from tests.support.servers.http_server import Asked
 
 KEY = "mc_test"
 
 
-def read(request: BaseHTTPRequestHandler, _: bytes) -> tuple[str, str, str | None]:
+def read(request: Asked) -> tuple[str, str, str | None]:
     return request.command, request.path, request.headers.get("x-api-key")
 
 

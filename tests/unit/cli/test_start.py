@@ -73,7 +73,7 @@ ACCEPTED: dict[str, object] = {"send_id": "4e0525b7-7f84-4005-b07a-add265132d94"
 def test_command_of_the_api_imports_a_client_only(
     arguments: tuple[str, ...], answer: dict[str, object], tmp_path: Path
 ) -> None:
-    with answering(lambda *_: None) as server:
+    with answering(lambda _: None) as server:
         server.answers = [(200, json.dumps(answer).encode())]
         modules = imported(*arguments, MASSCOMM_API_URL=server.url, MASSCOMM_STATE=str(tmp_path))
     assert modules & HEAVY == set()

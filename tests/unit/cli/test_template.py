@@ -1,7 +1,6 @@
 """`masscomm template` shows previews and problems, and its exit status says whether there are any."""
 
 import json
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -10,10 +9,11 @@ from typer.testing import CliRunner
 from cli.errors import CommandError
 from cli.template import app
 from tests.support.servers.answering_server import AnsweringServer
+from tests.support.servers.http_server import Asked
 
 
-def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[str, str, Any]:
-    return request.command, request.path, json.loads(body or b"null")
+def read(request: Asked) -> tuple[str, str, Any]:
+    return request.command, request.path, json.loads(request.body or b"null")
 
 
 def run(*arguments: str) -> tuple[int, str]:

@@ -109,7 +109,7 @@ def test_endpoint_with_other_attributes_is_read_from_refusal() -> None:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringServer]:
-    with answering(lambda request, _: request.path) as made:
+    with answering(lambda request: request.path) as made:
         monkeypatch.setenv("AWS_ENDPOINT_URL_SNS", made.url)
         yield made
 

@@ -72,7 +72,7 @@ def test_service_that_has_ended_is_found() -> None:
 def test_connector_runs_only_with_its_task(
     config: StackConfig, connector: str, tasks: list[dict[str, str]], text: str
 ) -> None:
-    with answering(lambda *_: None) as server:
+    with answering(lambda _: None) as server:
         server.answers = [(200, json.dumps({"connector": {"state": connector}, "tasks": tasks}).encode())]
         port = int(server.url.rpartition(":")[2])
         finding = doctor.connector(replace(config, ports=replace(config.ports, connect=port)))
@@ -93,7 +93,7 @@ def test_lag_dead_letters_and_alarms_are_found(
     health: dict[str, Any] = {"lag": [{"function": "builder", "topic": "build", "records": lag}], "lag_total": lag}
     health |= {"open_dead_letters": letters}
     row = {"name": "kafka-offline", "state": alarm, "description": "No leader.", "runbook": "kafka"}
-    with answering(lambda *_: None) as server:
+    with answering(lambda _: None) as server:
         server.answers = [(200, json.dumps(each).encode()) for each in (health, {"rows": [row]})]
         port = int(server.url.rpartition(":")[2])
         found = list(doctor.backlog(replace(config, ports=replace(config.ports, gateway=port))))

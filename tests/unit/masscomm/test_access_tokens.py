@@ -3,10 +3,8 @@
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -27,6 +25,7 @@ from masscomm.http.scopes import (
 )
 from masscomm.http.tenant import ALL_CLUBS, NO_CLUBS, Clubs, clubs_of
 from tests.support.harness.token_issuer import ISSUER, TokenIssuer, unsigned
+from tests.support.servers.http_server import Answer, Asked, http_server
 
 READER = {Scope.READ, Scope.USERS_READ}
 
@@ -416,25 +415,12 @@ def document_server() -> Iterator[tuple[str, dict[str, Any]]]:
     """An HTTP server with a status, headers and a body that the test sets."""
     content: dict[str, Any] = {"status": 200, "body": b"{}", "headers": {}, "paths": []}
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            content["paths"].append(self.path)
-            self.send_response(content["status"])
-            for name, value in content["headers"].items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content["body"])))
-            self.end_headers()
-            self.wfile.write(content["body"])
+    def answer(asked: Asked) -> Answer:
+        content["paths"].append(asked.path)
+        return content["status"], content["headers"], content["body"]
 
-        def log_message(self, *_: Any) -> None: ...
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/keys", content
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with http_server(answer) as url:
+        yield f"{url}/keys", content
 
 
 def test_keys_are_read_over_http_without_redirects(document_server: tuple[str, dict[str, Any]]) -> None:

@@ -2,10 +2,8 @@
 
 import base64
 import json
-import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
@@ -26,6 +24,7 @@ from masscomm.aws.authentication import msk_token, rds_token, with_password
 from masscomm.aws.credentials import RoleCredentials
 from masscomm.aws.signature import Credentials
 from masscomm.errors import Retry, Stop
+from tests.support.servers.http_server import Answer, Asked, http_server
 
 REGIONS = st.sampled_from(["eu-central-1", "us-east-1", "ap-southeast-2"])
 SECRETS = st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1, max_size=60)
@@ -175,37 +174,25 @@ def test_each_database_connection_has_its_own_password(monkeypatch: pytest.Monke
 # --- the role's credentials -------------------------------------------------------------------------------------------
 
 
-class Endpoint(HTTPServer):
-    """A server that returns a role's credentials, as Lambda does to a restored function."""
+class Endpoint:
+    """Answers that return a role's credentials, as Lambda does to a restored function."""
 
     answers: list[tuple[int, dict[str, str] | str]]
+
+    def answer(self, asked: Asked) -> Answer:
+        status, answer = self.answers.pop(0)
+        body = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
+        return status if asked.headers["Authorization"] == "for us" else 401, {}, body
 
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            assert isinstance(self.server, Endpoint)
-            status, answer = self.server.answers.pop(0)
-            if self.headers["Authorization"] != "for us":
-                status = 401
-            body = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_args: object) -> None:
-            pass
-
-    with Endpoint(("127.0.0.1", 0), Handler) as server:
-        server.answers = []
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    endpoint = Endpoint()
+    with http_server(endpoint.answer) as url:
         monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
-        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"http://127.0.0.1:{server.server_port}/")
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{url}/")
         monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "for us")
-        yield server
-        server.shutdown()
+        yield endpoint
 
 
 def credentials_response(key: str, until: datetime) -> tuple[int, dict[str, str]]:

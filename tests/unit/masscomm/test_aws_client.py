@@ -3,7 +3,6 @@
 import json
 import socket
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -24,15 +23,16 @@ from masscomm.aws.request import Limits
 from masscomm.errors import Stop
 from tests.support.contracts.provider import SesAsBoto3
 from tests.support.servers.answering_server import AnsweringServer, answering
+from tests.support.servers.http_server import Asked
 
 OURS: dict[str, Any] = {"dynamodb": DynamoDb, "ses": SesAsBoto3}
 ONCE = Limits(connect_s=1, read_s=2)
 
 
-def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[Any, ...]:
+def read(request: Asked) -> tuple[Any, ...]:
     kind = (request.headers.get("content-type") or "").partition(";")[0]
     form = kind == "application/x-www-form-urlencoded"
-    said: Any = sorted(parse_qsl(body.decode(), keep_blank_values=True)) if form else json.loads(body)
+    said: Any = sorted(parse_qsl(request.body.decode(), keep_blank_values=True)) if form else json.loads(request.body)
     return request.path, kind, request.headers.get("x-amz-target"), said
 
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import quote
 
@@ -31,6 +30,7 @@ from masscomm.channels.sns_push import SnsPush
 from masscomm.directory.client import OpenSearch
 from tests.support.contracts.provider import SesAsBoto3, publish
 from tests.support.servers.answering_server import AnsweringServer, answering
+from tests.support.servers.http_server import Asked
 
 ONCE = Limits(connect_s=1, read_s=5)
 INPUTS = 3_000
@@ -175,8 +175,13 @@ ACTIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
-def _read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[str, str, list[tuple[str, str]], bytes]:
-    return request.command, request.path, [(name.lower(), value) for name, value in request.headers.items()], body
+def _read(request: Asked) -> tuple[str, str, list[tuple[str, str]], bytes]:
+    return (
+        request.command,
+        request.path,
+        [(name.lower(), value) for name, value in request.headers.items()],
+        request.body,
+    )
 
 
 @pytest.fixture(params=["a token", None])

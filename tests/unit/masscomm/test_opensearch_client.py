@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -11,12 +10,13 @@ import pytest
 
 from masscomm.directory import client as ours
 from tests.support.servers.answering_server import AnsweringServer, answering
+from tests.support.servers.http_server import Asked
 
 
-def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[Any, ...]:
+def read(request: Asked) -> tuple[Any, ...]:
     parts = urlsplit(request.path)
     kind = (request.headers.get("content-type") or "").partition(";")[0]
-    documents = [json.loads(line) for line in body.splitlines()]
+    documents = [json.loads(line) for line in request.body.splitlines()]
     return request.command, parts.path, sorted(parse_qsl(parts.query)), documents, kind
 
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import boto3
@@ -11,13 +10,14 @@ import pytest
 from masscomm.aws.secrets import read_secret
 from masscomm.errors import Retry, Stop
 from tests.support.servers.answering_server import AnsweringServer, answering
+from tests.support.servers.http_server import Asked
 
 ARN = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:keys"
 
 
-def _read(request: BaseHTTPRequestHandler, body: bytes) -> Any:
+def _read(request: Asked) -> Any:
     headers = {name: request.headers.get(name) for name in ("content-type", "x-amz-target")}
-    return request.command, request.path, headers, json.loads(body)
+    return request.command, request.path, headers, json.loads(request.body)
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ print(json.dumps(result))
 
 
 def test_other_commands_load_nothing_of_the_local_stack(tmp_path: Path) -> None:
-    with answering(lambda *_: None) as api:
+    with answering(lambda _: None) as api:
         api.answers = [(403, b"{}")]
         done = subprocess.run(
             [sys.executable, "-c", CALLED, json.dumps(LOCAL)],

@@ -2,11 +2,9 @@
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -18,54 +16,35 @@ from masscomm.aws.authentication import OpenSearchSigner
 from masscomm.aws.signature import Credentials
 from ops.provisioning import ProvisioningError
 from ops.provisioning.directory import DirectoryUser, create_indices, create_roles, outdated_roles
+from tests.support.servers.http_server import Answer, Asked, http_server
 
 
 class Domain:
     """A security API that stores roles and mappings."""
 
     def __init__(self) -> None:
+        self.url = ""
         self.roles: dict[str, dict[str, Any]] = {}
         self.headers: list[dict[str, str]] = []
         self.status = 200
-        domain = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_PUT(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                domain.roles[self.path.removeprefix("/_plugins/_security/api/")] = json.loads(body)
-                domain.headers.append({name.lower(): value for name, value in self.headers.items()})
-                self.send_response(domain.status)
-                self.send_header("Content-Type", "application/json" if domain.status == 200 else "text/plain")
-                self.end_headers()
-                self.wfile.write(b"{}" if domain.status == 200 else b"no more roles")
-
-            def do_GET(self) -> None:
-                path = self.path.removeprefix("/_plugins/_security/api/")
-                role = domain.roles.get(path)
-                # The domain adds members with defaults.
-                found = {"status": "NOT_FOUND"} if role is None else {path.partition("/")[2]: role | {"hidden": False}}
-                domain.headers.append({name.lower(): value for name, value in self.headers.items()})
-                self.send_response(404 if role is None else 200)
-                self.send_header("Content-Type", "application/json")
-                self.end_headers()
-                self.wfile.write(json.dumps(found).encode())
-
-            def log_message(self, *_: object) -> None:
-                """Do not log requests to standard error."""
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+    def answer(self, asked: Asked) -> Answer:
+        path, json_type = asked.path.removeprefix("/_plugins/_security/api/"), {"Content-Type": "application/json"}
+        self.headers.append({name.lower(): value for name, value in asked.headers.items()})
+        if asked.command == "PUT":
+            self.roles[path] = json.loads(asked.body)
+            return (200, json_type, b"{}") if self.status == 200 else (self.status, {}, b"no more roles")
+        if (role := self.roles.get(path)) is None:
+            return 404, json_type, b'{"status": "NOT_FOUND"}'
+        # The domain adds members with defaults.
+        return 200, json_type, json.dumps({path.partition("/")[2]: role | {"hidden": False}}).encode()
 
 
 @pytest.fixture
 def domain() -> Iterator[Domain]:
     made = Domain()
-    thread = threading.Thread(target=made.server.serve_forever)
-    thread.start()
-    yield made
-    made.server.shutdown()
-    thread.join()
-    made.server.server_close()
+    with http_server(made.answer) as made.url:
+        yield made
 
 
 USER = DirectoryUser(

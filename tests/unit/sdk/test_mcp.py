@@ -156,7 +156,7 @@ LONG: Mapping[str, Any] = {"rows": [{"title": "x" * 2_000}] * 101, "next_cursor"
 
 async def test_results_are_bounded_and_never_have_the_key(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with answering(lambda *_: None) as server:
+    with answering(lambda _: None) as server:
         async with agent(server.url, key="mc_secret", log=log) as asked:
             server.answers = [(200, json.dumps(LONG).encode())]
             few = await asked.ask("list_templates", limit=1)
