@@ -678,7 +678,6 @@ def test_console_sends_once_and_follows_the_send_to_its_end(config: StackConfig)
         # In the table of reasons and in that of recipients.
         expect(console.page.get_by_text("The user is not known").first).to_be_visible(timeout=PATIENCE_MS)
         assert "Seen in a browser." in masscomm(config, "inbox", "--user", "42")
-        assert console.errors == []
         assert console.violations() == []
 
 
@@ -710,7 +709,6 @@ def test_console_cancels_a_scheduled_send(config: StackConfig) -> None:
         page.get_by_role("button", name="Cancel the send").click()
         expect(page.get_by_test_id("cancellation")).to_contain_text("Cancelled at", timeout=PATIENCE_MS)
         assert page.get_by_test_id("sum").get_attribute("data-sum") == "5"
-        assert console.errors == []
 
 
 @pytest.mark.nightly
@@ -731,7 +729,6 @@ def test_console_pauses_resumes_and_cancels_a_send(config: StackConfig) -> None:
         assert console.count("cancelled") == 5
         assert console.page.get_by_test_id("sum").get_attribute("data-sum") == "5"
         expect(page.get_by_test_id("cancellation")).to_contain_text("0 notifications were published before")
-        assert console.errors == []
 
 
 @pytest.mark.nightly
@@ -759,7 +756,6 @@ def test_console_moves_and_cancels_a_scheduled_send(config: StackConfig) -> None
         expect(page.get_by_test_id("state")).to_have_text("Cancelled", timeout=2 * PATIENCE_MS)
         expect(page.get_by_role("button", name="Change the time")).to_have_count(0)
         assert console.count("cancelled") == 5
-        assert console.errors == []
 
 
 # The states of the bar, each time that it changes: the sum of its parts, and the requested notifications.
@@ -796,7 +792,6 @@ def test_console_bar_adds_up_while_a_send_moves(config: StackConfig, by: str) ->
         answers = [each.response() for each in console.requests if f"/{send_id}/events" in each.url]
         types = {each.headers["content-type"].partition(";")[0] for each in answers if each and each.ok}
         assert types == {"text/event-stream" if by == "server-sent events" else JSON}
-        assert console.errors == []
 
 
 @pytest.mark.nightly
@@ -829,7 +824,6 @@ def test_console_foretells_a_send_and_explains_its_recipients(config: StackConfi
         expect(hops.last).to_contain_text(re.compile(r"\d\d:\d\d:\d\d \(\+[\d.]+s\)"))
         expect(hops.last).to_contain_text("The provider accepted the message")
         assert console.violations() == []
-        assert console.errors == []
 
 
 def test_console_shows_each_page_without_serious_violations(config: StackConfig) -> None:
@@ -845,7 +839,6 @@ def test_console_shows_each_page_without_serious_violations(config: StackConfig)
             page.goto(f"{console.url}/{path}")
             expect(ready).to_be_visible(timeout=PATIENCE_MS)
             assert console.violations() == [], path
-        assert console.errors == []
 
 
 @pytest.mark.nightly
@@ -863,7 +856,6 @@ def test_console_replays_a_dead_letter_of_the_stack(config: StackConfig) -> None
         page.get_by_label("Tenant").fill("")
         replayed = page.get_by_role("row").filter(has_text="dead_letter.replayed").filter(has_text=position)
         expect(replayed).to_contain_text("person:admin", timeout=PATIENCE_MS)
-        assert console.errors == []
 
 
 @pytest.mark.nightly
@@ -876,7 +868,6 @@ def test_console_sign_in_on_the_stack_ends_with_its_sign_out(config: StackConfig
         page.locator("main").get_by_role("button", name="Sign in").click()
         console.sign_in("admin")
         expect(page.get_by_role("link", name="Operations")).to_be_visible(timeout=PATIENCE_MS)
-        assert console.errors == []
 
 
 @pytest.mark.nightly
@@ -931,7 +922,6 @@ def test_console_shows_a_viewer_no_form_and_the_api_refuses(config: StackConfig)
         body = {"type": "announcement", "club_id": 1, "to_users": [42], "data": {"title": "t", "body": "b"}}
         assert console.call("POST", "/v1/sends", body) == 403
         assert console.call("GET", "/v1/sends?club_id=1") == 200
-        assert console.errors == []
 
 
 def audit_log(config: StackConfig, *, club: int) -> list[dict[str, Any]]:

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.devstack.services.lambda_host import CONSOLE
-from tests.support.harness import console_pictures, rest_api
-from tests.support.harness.console import Console, open_console
+from tests.support.harness import console_pictures
+from tests.support.harness.console import FORGET, Console, open_console
 from tests.support.harness.console_pictures import PHONE, PICTURES, SIGNED_OUT
 
 pytestmark = pytest.mark.nightly
@@ -14,21 +13,10 @@ pytestmark = pytest.mark.nightly
 PAGES = [each for each in PICTURES if each.name not in {SIGNED_OUT, "sends-error", "sends-offline"}]
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        console_pictures.build(monkeypatch)
-        with rest_api.serving(CONSOLE) as url:
-            yield url
-
-
 @pytest.fixture(scope="module", params=["light", "dark", "phone", "dark phone", "German", "German phone"])
-def console(request: pytest.FixtureRequest, url: str) -> Iterator[Console]:
-    with open_console(url, "admin", dark="dark" in request.param) as opened:
-        # A page begins without the draft and the language of the one before.
-        opened.page.add_init_script(
-            "sessionStorage.removeItem('masscomm.draft'); localStorage.removeItem('masscomm.language')"
-        )
+def console(request: pytest.FixtureRequest, url_of_pages: str) -> Iterator[Console]:
+    with open_console(url_of_pages, "admin", dark="dark" in request.param) as opened:
+        opened.page.add_init_script(FORGET)
         if "phone" in request.param:
             opened.page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
         yield opened

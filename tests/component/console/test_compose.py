@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Request, Route, expect
 
-from local.devstack.services.lambda_host import CONSOLE
-from tests.support.harness import console_pictures, rest_api
 from tests.support.harness.console import Console, is_send, open_console
 from tests.support.until import until
 
@@ -16,9 +14,8 @@ pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture
-def console(monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
-    console_pictures.build(monkeypatch)
-    with rest_api.serving(CONSOLE) as url, open_console(url, "admin") as opened:
+def console(url: str) -> Iterator[Console]:
+    with open_console(url, "admin") as opened:
         opened.page.goto(f"{url}/#/compose")
         yield opened
 
@@ -34,7 +31,6 @@ def test_numbers_and_preview_follow_the_entries(console: Console) -> None:
     page.get_by_label("Title").fill("Goal")
     expect(page.get_by_test_id("preview-push")).to_contain_text("Goal")
     assert console.sends() == []
-    assert console.errors == []
 
 
 def test_the_last_page_lists_reached_and_other_recipients(console: Console) -> None:
@@ -411,7 +407,6 @@ def test_a_template_is_chosen_with_its_data_and_languages(console: Console) -> N
     page.get_by_label("Message template").select_option("match_reminder")
     assert page.get_by_label("Value", exact=True).last.input_value() == "FC Riverside"
     assert console.violations() == []
-    assert console.errors == []
 
 
 HOSTILE = """
@@ -446,6 +441,7 @@ def test_an_email_is_shown_with_styles_and_without_effects(console: Console) -> 
     foreign = [each for each in console.requests if each.url.startswith("http") and console.url not in each.url]
     assert [each.url for each in foreign if "csp" not in (each.failure or "")] == []
     assert len(page.context.pages) == 1
+    console.errors.clear()  # They are what the browser has refused to load.
 
 
 def test_a_second_test_is_sent_and_a_sign_out_forgets_the_user(console: Console) -> None:

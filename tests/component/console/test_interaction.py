@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from local.devstack.services.lambda_host import CONSOLE
-from tests.support.harness import console_pictures, rest_api
+from tests.support.harness import console_pictures
 from tests.support.harness.console import OBSERVE, PAINT, Console, open_console
 
 pytestmark = pytest.mark.nightly
@@ -26,9 +25,8 @@ PAGES = {
 
 
 @pytest.fixture
-def console(monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
-    console_pictures.build(monkeypatch)
-    with rest_api.serving(CONSOLE) as url, open_console(url, "admin") as opened:
+def console(url: str) -> Iterator[Console]:
+    with open_console(url, "admin") as opened:
         opened.page.add_init_script(OBSERVE)
         yield opened
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.devstack.services.lambda_host import CONSOLE
-from tests.support.harness import console_pictures, rest_api
-from tests.support.harness.console import Console, open_console
+from tests.support.harness import console_pictures
+from tests.support.harness.console import FORGET, Console, open_console
 from tests.support.harness.console_pictures import PHONE, PICTURES, SIGNED_OUT
 
 pytestmark = pytest.mark.nightly
@@ -26,22 +25,10 @@ OUTSIDE = """() => [...document.querySelectorAll("button, a, input, select, text
   .map((control) => control.ariaLabel ?? control.textContent.trim() ?? control.outerHTML)"""
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        console_pictures.build(monkeypatch)
-        with rest_api.serving(CONSOLE) as url:
-            yield url
-
-
 @pytest.fixture(scope="module", params=SIZES, ids=lambda size: str(size[0]))
-def console(request: pytest.FixtureRequest, url: str) -> Iterator[Console]:
-    with open_console(url, "admin") as opened:
-        # A page begins without the draft and the language of the one before.
-        opened.page.add_init_script(
-            "if (location.protocol === 'http:') {"
-            " sessionStorage.removeItem('masscomm.draft'); localStorage.removeItem('masscomm.language') }"
-        )
+def console(request: pytest.FixtureRequest, url_of_pages: str) -> Iterator[Console]:
+    with open_console(url_of_pages, "admin") as opened:
+        opened.page.add_init_script(FORGET)
         width, height = request.param
         opened.page.set_viewport_size({"width": width, "height": height})
         yield opened

@@ -8,11 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import Locator, Request, Route, expect
 
-from local.devstack.services.lambda_host import CONSOLE
 from masscomm.errors import Retry
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.metrics.port import ChannelTotals
-from tests.support.harness import console_pictures, rest_api
+from tests.support.harness import console_pictures
 from tests.support.harness.console import Console, open_console
 from tests.support.harness.console_pictures import LIVE, SCHEDULED
 
@@ -42,9 +41,8 @@ class Opened:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
-    store = console_pictures.build(monkeypatch)
-    with rest_api.serving(CONSOLE) as url, open_console(url, "admin", time_zone="Asia/Tokyo") as console:
+def opened(url: str, store: InMemoryMetricsStore) -> Iterator[Opened]:
+    with open_console(url, "admin", time_zone="Asia/Tokyo") as console:
         yield Opened(console, store)
 
 
@@ -82,7 +80,6 @@ def test_rows_of_earlier_filters_are_not_appended(opened: Opened) -> None:
     expect(page.get_by_role("link", name="newsletter")).to_have_count(1)
     expect(page.locator("td .id")).to_have_count(1)
     expect(page.get_by_role("button", name="Older sends")).to_have_count(0)
-    assert opened.console.errors == []
 
 
 def test_the_link_to_the_sends_clears_the_filters(opened: Opened) -> None:
@@ -183,7 +180,6 @@ def test_the_recipients_are_filtered_by_user_and_status(opened: Opened) -> None:
     expect(page.get_by_text("No notification matches.")).to_be_visible()
     page.get_by_label("Status").select_option("")
     expect(table.last).to_contain_text("opted out")
-    assert opened.console.errors == []
 
 
 def test_a_notification_that_is_not_found_keeps_the_list(opened: Opened) -> None:
@@ -232,7 +228,6 @@ def test_a_paused_send_has_no_rate(opened: Opened) -> None:
     expect(page.locator("li[data-status=in_flight]")).to_contain_text("Paused")
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_test_id("state")).to_have_text("In progress", timeout=30_000)
-    assert opened.console.errors == []
 
 
 # --- another time -----------------------------------------------------------------------------------------------------
@@ -270,7 +265,6 @@ def test_a_scheduled_send_is_moved_to_a_time_of_a_zone(opened: Opened) -> None:
     expect(page.get_by_test_id("scheduled")).to_contain_text("02:00:00 (Asia/Tokyo)")
     expect(page.get_by_role("button", name="Change the time")).to_be_focused()
     assert moves(opened.console) == [f"{tomorrow:%Y-%m-%d}T17:00:00Z"]
-    assert opened.console.errors == []
 
 
 def test_a_time_that_cannot_be_used_is_refused_at_its_field(opened: Opened) -> None:
@@ -359,9 +353,8 @@ def test_a_send_that_waits_for_no_time_is_not_moved(opened: Opened) -> None:
     expect(page.get_by_role("button", name="Change the time")).to_have_count(0)
 
 
-def test_a_viewer_moves_no_scheduled_send(monkeypatch: pytest.MonkeyPatch) -> None:
-    console_pictures.build(monkeypatch)
-    with rest_api.serving(CONSOLE) as url, open_console(url, "viewer") as console:
+def test_a_viewer_moves_no_scheduled_send(url: str) -> None:
+    with open_console(url, "viewer") as console:
         console.page.goto(f"{console.url}/#/sends/{SCHEDULED}")
         expect(console.page.get_by_test_id("scheduled")).to_be_visible()
         expect(console.page.get_by_role("button", name="Change the time")).to_have_count(0)

@@ -40,6 +40,13 @@ window.painted = new Promise((done) => {
 """
 # The most presses of Tab to the next field or button that a test wants.
 _TABS = 60
+# A script of a page: it begins without the draft and the language of the page before. about:blank has no storage.
+FORGET = """
+if (location.protocol === "http:") {
+  sessionStorage.removeItem("masscomm.draft");
+  localStorage.removeItem("masscomm.language");
+}
+"""
 _SERIOUS = ("serious", "critical")
 
 
@@ -147,7 +154,8 @@ def open_console(
     sign_out: str = "Sign out",
     time_zone: str | None = None,
 ) -> Iterator[Console]:
-    """Open the console in a new browser and sign in as a ready user; None: stay signed out.
+    """Open the console in a new browser and sign in as a ready user; None: stay signed out. A test fails if the page
+    has logged an error.
 
     Args:
         sign_out: The text of the button in the language of `locale`.
@@ -177,5 +185,6 @@ def open_console(
             console.sign_in(user, sign_out)
         try:
             yield console
+            assert console.errors == []
         finally:
             browser.close()

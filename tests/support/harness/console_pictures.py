@@ -34,7 +34,7 @@ from masscomm.stores.metrics.port import ChannelTotals, LogKey, LogRow, SendTota
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness import rest_api
-from tests.support.harness.console import PATIENCE_MS, Console, open_console
+from tests.support.harness.console import FORGET, PATIENCE_MS, Console, open_console
 from tests.support.harness.operations_api import endpoint_id
 
 LIVE = "8c1f0a52-55e1-4d0b-9d6f-0f9b4a7f2c11"
@@ -438,11 +438,9 @@ def main(out: Path, *names: str) -> None:
                 ("-phone-dark-de", True, PHONE, True),
             ):
                 with open_console(url, "admin", dark=dark) as console:
-                    # A picture begins without the draft and the language of the one before.
-                    console.page.context.add_init_script(
-                        "sessionStorage.removeItem('masscomm.draft'); localStorage.removeItem('masscomm.language')"
-                    )
+                    console.page.context.add_init_script(FORGET)
                     take(console, out, suffix=suffix, size=size, german=german, names=names)
+                    console.errors.clear()  # Some pictures show an API that fails.
 
 
 if __name__ == "__main__":
