@@ -55,6 +55,13 @@ class Fleet(Delivery):
         """Make the provider accept every message again."""
         self.push.fail = self.email.fail = lambda _target: None
 
+    def kill(self, call: int, record: DeliveryRequested | None = None) -> None:
+        """Deliver a record until the environment "a" is killed in a call of the provider."""
+        self.at_call(call, _killed)
+        with pytest.raises(KilledError):
+            self.deliver(record or self.record(), environment=self.started("a"))
+        self.heal()
+
     def taken(self) -> Counter[str]:
         """The number of accepted messages by target."""
         pushes = Counter(push.endpoint_arn.replace("arn-", "") for push in self.push.published)
@@ -75,11 +82,8 @@ def _killed() -> None:
 @pytest.mark.parametrize("call", [1, 50, 100, 101, 180, 250])
 def test_kill_doubles_at_most_one_slice_and_loses_no_recipient(channel: str, call: int) -> None:
     fleet = Fleet(channel)
-    fleet.at_call(call, _killed)
-    with pytest.raises(KilledError):
-        fleet.deliver(fleet.record(), environment=fleet.started("a"))
+    fleet.kill(call)
     before = fleet.taken()
-    fleet.heal()
     assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []
     slice_ = (call - 1) // 100
     assert fleet.twice() == sorted(user for user in USERS[slice_ * 100 : slice_ * 100 + 100] if before[str(user)])
@@ -91,30 +95,21 @@ def test_kill_doubles_at_most_one_slice_and_loses_no_recipient(channel: str, cal
 
 def test_record_leased_elsewhere_waits_for_the_lease_to_end() -> None:
     fleet = Fleet()
-    fleet.at_call(1, _killed)
-    with pytest.raises(KilledError):
-        fleet.deliver(fleet.record(), environment=fleet.started("a"))
-    fleet.heal()
+    fleet.kill(1)
     assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []
     assert LEASE_S <= fleet.clock.monotonic() - NOW / 1000 <= LEASE_S + 2
 
 
 def test_too_little_time_for_the_lease_redelivers_unpublished() -> None:
     fleet = Fleet()
-    fleet.at_call(1, _killed)
-    with pytest.raises(KilledError):
-        fleet.deliver(fleet.record(), environment=fleet.started("a"))
-    fleet.heal()
+    fleet.kill(1)
     assert fleet.deliver(fleet.record(), environment=fleet.started("b"), seconds=15) == [0]
     assert fleet.push.published == []
 
 
 def test_record_waiting_for_a_lease_delays_no_other() -> None:
     fleet = Fleet()
-    fleet.at_call(1, _killed)
-    with pytest.raises(KilledError):
-        fleet.deliver(fleet.record(range(1000, 1001)), environment=fleet.started("a"))
-    fleet.heal()
+    fleet.kill(1, fleet.record(range(1000, 1001)))
     at: dict[str, float] = {}
 
     def note(arn: str) -> None:
@@ -263,10 +258,7 @@ def test_a_write_that_fails_for_a_moment_doubles_nothing() -> None:
 
 def test_recorded_decisions_are_kept_others_use_new_settings() -> None:
     fleet = Fleet()
-    fleet.at_call(101, _killed)
-    with pytest.raises(KilledError):
-        fleet.deliver(fleet.record(), environment=fleet.started("a"))
-    fleet.heal()
+    fleet.kill(101)
     for user_id in (USERS[10], USERS[220]):
         fleet.directory.put(UserSettings(user_id=user_id, channels={"push": False}))
     assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []
@@ -278,10 +270,7 @@ def test_recorded_decisions_are_kept_others_use_new_settings() -> None:
 
 def test_opt_out_while_waiting_for_the_lease_is_honoured() -> None:
     fleet = Fleet()
-    fleet.at_call(1, _killed)
-    with pytest.raises(KilledError):
-        fleet.deliver(fleet.record(), environment=fleet.started("a"))
-    fleet.heal()
+    fleet.kill(1)
     ledger = InMemoryDeliveryLedger(clock=fleet.clock, owner="b", table=fleet.table)
 
     def opt_out(_method: str) -> None:
@@ -337,10 +326,7 @@ def test_no_call_begins_that_could_outlive_the_lease() -> None:
 
 def test_dead_letter_outcome_has_results_of_other_environments() -> None:
     fleet = Fleet()
-    fleet.at_call(101, _killed)
-    with pytest.raises(KilledError):
-        fleet.deliver(fleet.record(), environment=fleet.started("a"))
-    fleet.heal()
+    fleet.kill(101)
     refusals: list[Exception | None] = [DeadLetter("too_large", "the outcome is too large")]
     fleet.producer.fail = lambda _topic, _value: refusals.pop() if refusals else None
     assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []
