@@ -31,15 +31,17 @@ from tests.support.spark.metrics_topics import Topics
 from tests.support.spark.random_sends import Producing
 from tests.support.spark.served_metrics import assert_is
 
-# For "after the commit" the driver dies during the commit, which the server then completes.
-DRIVER_DIES = [BETWEEN_LANES, "after the commit"]
-# Faults of Postgres or of a worker that run without --nightly too.
+# A death of each process; further points run with --nightly.
 EACH_TIME = [
-    *((point, "Postgres") for point in ("while a lane commits", BETWEEN_LANES)),
-    *((point, "a worker") for point in ("while a lane merges", BETWEEN_LANES)),
+    (BETWEEN_LANES, "the driver"),
+    ("while a lane commits", "Postgres"),
+    ("while a lane merges", "a worker"),
 ]
-# Further points at which the driver dies; they run with --nightly only, because starting a driver takes longest.
-DRIVER_DIES_NIGHTLY = [*POINTS, BETWEEN_LANES, BETWEEN_LANES]
+# For "after the commit" the driver dies during the commit, which the server then completes.
+NIGHTLY = [
+    *((point, "the driver") for point in (*POINTS, "after the commit", BETWEEN_LANES, BETWEEN_LANES)),
+    *((point, who) for point in (*POINTS, BETWEEN_LANES) for who in ("Postgres", "a worker")),
+]
 
 
 def chosen_seeds() -> list[int]:
@@ -80,12 +82,7 @@ def test_metrics_equal_a_group_by_after_any_kill(
     config = stack.config
     producing = Producing(Topics(config, register_schemas(config.registry_url, chain_topics())), rng)
     sends = int(os.environ.get("MASSCOMM_METRICS_SENDS", "12"))
-    deaths = DRIVER_DIES + (DRIVER_DIES_NIGHTLY if pytestconfig.getoption("--nightly") else [])
-    faults = [(point, "the driver") for point in deaths]
-    if pytestconfig.getoption("--nightly"):
-        faults += [(point, who) for point in (*POINTS, BETWEEN_LANES) for who in ("Postgres", "a worker")]
-    else:
-        faults += EACH_TIME
+    faults = EACH_TIME + (NIGHTLY if pytestconfig.getoption("--nightly") else [])
     rng.shuffle(faults)
     partly_merged = 0
     with metrics_database(config) as database, jobs_on(config, database, tmp_path) as start:
@@ -115,7 +112,7 @@ def test_metrics_equal_a_group_by_after_any_kill(
                 if point == "during the commit":
                     held.cut_off()
             job, lanes = start_with_other_lanes(lanes)
-        assert partly_merged >= 2
+        assert partly_merged > 0
         await_watermark(job, producing.last())
         # Each earlier driver ended within the grace period, so minutes become complete only now.
         producing.step(3)
@@ -126,10 +123,12 @@ def test_metrics_equal_a_group_by_after_any_kill(
         assert_is(expected, database)
         assert_late_records_are_revised(database)
 
-        recomputed = recompute(job, "--check-topics")
-        assert recomputed.stdout == "0 differing rows\n0 positions differ between archive and topics\n", (
-            recomputed.stderr
-        )
+        # test_job recomputes each time.
+        if pytestconfig.getoption("--nightly"):
+            recomputed = recompute(job, "--check-topics")
+            assert recomputed.stdout == "0 differing rows\n0 positions differ between archive and topics\n", (
+                recomputed.stderr
+            )
 
 
 @pytest.mark.nightly

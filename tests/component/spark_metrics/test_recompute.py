@@ -60,6 +60,7 @@ def test_span_is_compared_from_its_own_hours(stream: CountedStream) -> None:
     assert stream.differing() == 2
 
 
+@pytest.mark.nightly
 def test_hours_are_merged_one_after_the_other(stream: CountedStream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here each in a part of its own: the records of one send are in several."""
     monkeypatch.setattr("spark_metrics.recompute._PART", 1)
@@ -73,6 +74,7 @@ def test_hours_are_merged_one_after_the_other(stream: CountedStream, monkeypatch
     assert stream.differing(Span(TODAY - timedelta(days=2), TODAY)) == 1
 
 
+@pytest.mark.nightly
 def test_bucket_of_a_view_that_the_span_cuts_is_counted_whole(stream: CountedStream) -> None:
     """The week begins before the days of which a send's records may be."""
     stream.both(a_send(0, timestamp=PRODUCED_MS - 4 * DAY_MS), a_send(1))
