@@ -136,6 +136,21 @@ def test_a_device_with_an_id_of_64_bits_is_enabled(console: Console) -> None:
     assert enabled.value.url.endswith("/v1/devices/9007199254740993/enable")
 
 
+def test_quiet_alarms_are_shown_on_demand(console: Console) -> None:
+    def answer(route: Route) -> None:
+        response = route.fetch()
+        (row,) = response.json()["rows"]
+        rows = [row | {"name": f"quiet-{number}", "state": "ok"} for number in range(3)]
+        route.fulfill(response=response, json=response.json() | {"rows": rows})
+
+    page = console.page
+    page.route("**/v1/alarms", answer)
+    section(console, "alarms")
+    expect(page.get_by_text("No alarm rings.")).to_be_visible()
+    page.get_by_role("button", name="Show the 3 quiet ones too").press("Enter")
+    expect(page.get_by_role("row").filter(has_text="quiet-")).to_have_count(3)
+
+
 def test_an_alarm_leads_to_its_runbook(console: Console) -> None:
     """A runbook links to others, and other pages are named without a link."""
     page = console.page
