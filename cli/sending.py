@@ -16,7 +16,7 @@ from cli.terminal import Terminal, print_json
 from masscomm.integers import integer
 from masscomm_client import Client
 from masscomm_client.calls import UNKNOWN_S
-from masscomm_client.types import DryRunBody, FieldErrorBody, SendBody, Totals
+from masscomm_client.types import DryRunBody, FieldErrorBody, PreviewedMessage, SendBody, Totals
 
 WAIT_S = 120.0
 _CONDITION = """'{"field": "locale", "is": "de"}'"""
@@ -175,3 +175,16 @@ def _table(totals: Totals | None) -> Table:
     numbers = (f"{number:,}" for number in (totals["sent"], failed, totals["in_flight"]))
     table.add_row(f"{totals['requested']:,}", suppressed or "0", *numbers)
     return table
+
+
+def shown_message(message: PreviewedMessage) -> Text:
+    """Return a message as text for a terminal."""
+    of = message["template"]
+    source = "" if of is None else f", template {of['id']} ({of['locale']})"
+    shown = Text.assemble((f"{message['channel']}{source}", "cyan"))
+    for name, text in (message["fields"] or {}).items():
+        shown.append(f"\n  {name}: ", "dim")
+        shown.append("\n    ".join(text.splitlines()))
+    if message["problem"] is not None:
+        shown.append(f"\n  {message['problem']}", "red")
+    return shown

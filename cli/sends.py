@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import httpx
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from cli.errors import CommandError
 from cli.options import JsonOption, given
-from cli.sending import follow
+from cli.sending import follow, shown_message
 from cli.terminal import Terminal, print_answer, print_json
 from cli.times import SinceOption, moment
 from masscomm_client import ApiError, Client
-from masscomm_client.types import SendsFilters, SendState, Status
+from masscomm_client.types import PreviewRequest, SendsFilters, SendState, Status
 
 if TYPE_CHECKING:
     from local.devstack.config import StackConfig
@@ -28,6 +29,15 @@ console = Terminal()
 # The largest page of the lists.
 _PAGE = 200
 _ATTEMPTS = 3
+# Why there is no message, by the API's reason.
+_NOT_KEPT = {
+    "category": "messages of mandatory and unknown categories are not kept",
+    "critical": "messages of critical sends are not kept",
+    "small": "messages of small sends by Kafka are not kept",
+    "too_large": "its data has more than 100,000 bytes",
+    "expired": "it was deleted 30 days after the time of the send",
+    "unknown": "it was deleted with the data of a recipient, or the send is older than kept messages",
+}
 
 UrlOption = Annotated[
     str | None, typer.Option("--url", envvar="MASSCOMM_API_URL", help="The API; by default that of the local stack.")
@@ -131,6 +141,33 @@ def list_sends(
 def show(send_id: SendIdArgument, *, api: Client, as_json: JsonOption = False) -> None:
     """Print the results of a send as the API returns them, in JSON."""
     print_json(api.get_send(send_id), indent=None if as_json else 2)
+
+
+@app.command()
+@calling
+def message(
+    send_id: SendIdArgument,
+    *,
+    api: Client,
+    user: Annotated[int | None, typer.Option("--user", help="The user; without it, a user without a name.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the message of a send, with the present templates. It is kept for 30 days."""
+    found = api.message(send_id)
+    if found["content"] is None:
+        raise CommandError(f"There is no message of this send: {_NOT_KEPT.get(str(found['reason']), found['reason'])}.")
+    fields: PreviewRequest = {**found["content"]}  # type: ignore[typeddict-item]  # the API's channels
+    if user is not None:
+        fields["user_id"] = user
+    preview = api.preview(**fields)
+    if as_json:
+        print_json(preview)
+        return
+    for each in preview["messages"]:
+        console.print(shown_message(each), soft_wrap=True)
+    if found["hidden"]:
+        names = ", ".join(found["hidden"])
+        console.print(Text(f"The values of {names} need the scope users:read.", "yellow"), soft_wrap=True)
 
 
 @app.command()

@@ -7,11 +7,11 @@ from rich.text import Text
 
 from cli.errors import CommandError
 from cli.options import ClubOption, JsonOption
-from cli.sending import pairs
+from cli.sending import pairs, shown_message
 from cli.sends import calling
 from cli.terminal import Terminal, print_json
 from masscomm_client import Client
-from masscomm_client.types import PreviewedMessage, PreviewRequest
+from masscomm_client.types import PreviewRequest
 
 app = typer.Typer(no_args_is_help=True)
 console = Terminal()
@@ -58,7 +58,7 @@ def preview(
         print_json(found)
     else:
         for message in found["messages"]:
-            console.print(_shown(message), soft_wrap=True)
+            console.print(shown_message(message), soft_wrap=True)
         for warning in found["warnings"]:
             console.print(Text(f"{warning['field']} {warning['message']}", "yellow"), soft_wrap=True)
     if not found["complete"]:
@@ -88,16 +88,3 @@ def check(
         console.print(f"{len(found)} templates, {len(failing)} of them cannot be rendered.")
     if failing:
         raise typer.Exit(1)
-
-
-def _shown(message: PreviewedMessage) -> Text:
-    """Return a message as text for a terminal."""
-    of = message["template"]
-    source = "" if of is None else f", template {of['id']} ({of['locale']})"
-    shown = Text.assemble((f"{message['channel']}{source}", "cyan"))
-    for name, text in (message["fields"] or {}).items():
-        shown.append(f"\n  {name}: ", "dim")
-        shown.append("\n    ".join(text.splitlines()))
-    if message["problem"] is not None:
-        shown.append(f"\n  {message['problem']}", "red")
-    return shown

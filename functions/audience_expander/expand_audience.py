@@ -261,7 +261,9 @@ def _key(request: AudienceRequested) -> SendKey:
 def _described(request: AudienceRequested, record: SendRequested) -> Send:
     channels = tuple(resolve_channels(record.type, record.channels, record.club_id))
     content = content_of_send(record)
-    return described(record, _key(request), Source.REST, content=content, channels=channels, is_to_audience=True)
+    return described(
+        record, _key(request), Source.REST, lane=Lane.BULK, content=content, channels=channels, is_to_audience=True
+    )
 
 
 def _is_about(request: AudienceRequested, send: Send) -> bool:

@@ -284,13 +284,16 @@ def _described(send: SendRequest, identity: SendIdentity, caller: Caller) -> Sen
     parts = None if send.send_id is None else Parts(count=send.part_count, chunk_size=identity.chunk_size)
     is_to_audience = send.audience is not None
     record = record_of(send, identity, caller, 0, 1, [])
+    users = set(send.to_users)
     return described(
         record,
         SendKey(send.club_id, identity.send_id),
         Source.REST,
+        lane=Lane(send.priority),
+        named=users if send.part_count == 1 else (),
         content=content_of_send(record),
         chunks=None if is_to_audience or parts is not None else count_chunks(send, identity.chunk_size),
-        users=None if is_to_audience else send.recipients,
+        users=None if is_to_audience else len(users),
         channels=tuple(resolve_channels(send.type, send.channels, send.club_id)),
         parts=parts,
         is_to_audience=is_to_audience,

@@ -11,6 +11,7 @@ from typing import Any
 
 from functions.sends_api.routes.cancel import CancelRoute
 from functions.sends_api.routes.controllable import Control
+from functions.sends_api.routes.message import MessageRoute
 from functions.sends_api.routes.notification import NotificationRoute
 from functions.sends_api.routes.pause import PauseRoute, ResumeRoute
 from functions.sends_api.routes.recipients import RecipientsRoute
@@ -51,6 +52,7 @@ class UseCases:
     resume_route: ResumeRoute
     reschedule_route: RescheduleRoute
     recipients_route: RecipientsRoute
+    message_route: MessageRoute
     notification_route: NotificationRoute
     user_notifications_route: UserNotificationsRoute
 
@@ -95,6 +97,7 @@ def use_cases(
         ResumeRoute(control),
         RescheduleRoute(control),
         RecipientsRoute(store, sends, clock),
+        MessageRoute(store, sends, clock),
         NotificationRoute(store, sends, clock),
         UserNotificationsRoute(store, clock, grace),
     )
@@ -169,6 +172,14 @@ def get_recipients(asked: rest.Request, send_id: str) -> Response:
     """A send's notifications, each with its status and the decision in words."""
     request = ReadRequest.of(asked, JSON)
     return request.answer(bootstrap().recipients_route.answer(send_id, request.parameters, request.clubs))
+
+
+@api.get("/v1/sends/{send_id}/message")
+def get_message(asked: rest.Request, send_id: str) -> Response:
+    """The message of a send, while it is kept."""
+    request = ReadRequest.of(asked, JSON)
+    route = bootstrap().message_route
+    return uncached(route.answer(send_id, request.parameters, request.clubs, asked.scopes))
 
 
 @api.get("/v1/notifications/{notification}")

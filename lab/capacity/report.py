@@ -29,8 +29,8 @@ from lab.capacity.plan import Plan
 from lab.capacity.prices import PRICES, price
 from lab.capacity.quotas import QUOTAS, quota, sns_publish
 from lab.capacity.service_times import VCPU_MB, ServiceTimes, measured
-from lab.capacity.workload import Workload, register_item, sizes
-from masscomm.domain.time_limits import REGISTERED_SENDS_KEPT_S
+from lab.capacity.workload import Workload, message_bytes, register_item, sizes
+from masscomm.domain.time_limits import MESSAGES_KEPT_S, REGISTERED_SENDS_KEPT_S
 from ops.marked_part import with_part
 
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "capacity.md"
@@ -319,23 +319,27 @@ def _critical(plan: Plan, *, recipients: int = 0) -> list[str]:
 
 
 def register() -> str:
-    """Return the table of the costs of single sends by Kafka in the register of sends."""
-    item, most = register_item(), quota("dynamodb_new_table_writes")
-    units = 2 * ceil(item / 1_024)  # A transaction writes each item twice.
-    million = units * 1e6 * price("dynamodb_write_unit")
+    """Return the table of the costs of single sends in the register of sends."""
+    item, message, most = register_item(), message_bytes(), quota("dynamodb_new_table_writes")
+    # A transaction writes each item twice.
+    by_kafka, by_rest = (2 * sum(ceil(size / 1_024) for size in sizes) for sizes in ((item,), (item, message)))
     rows = []
-    for rate in (50, 1_000):
-        kept_gb = rate * REGISTERED_SENDS_KEPT_S * item / 1e9
+    for source, rate, kept_message, units in (
+        ("Kafka", 50, 0, by_kafka),
+        ("Kafka", 1_000, 0, by_kafka),
+        ("REST, with a message", 50, message, by_rest),
+    ):
+        kept_gb = rate * (REGISTERED_SENDS_KEPT_S * item + MESSAGES_KEPT_S * kept_message) / 1e9
         rows.append(
             [
-                f"{rate:,}/s",
-                f"{item} bytes",
+                f"{source}, {rate:,}/s",
+                f"{item + kept_message} bytes",
                 f"{rate * units:,} write units/s, {rate * units / most:.0%} of a new table",
-                _dollars(million),
+                _dollars(units * 1e6 * price("dynamodb_write_unit")),
                 f"{kept_gb:,.0f} GB, {_dollars(kept_gb * price('dynamodb_gb_month'))} a month",
             ]
         )
-    return _table(("single sends", "an item", "writes", "a million", "kept for eight days"), rows)
+    return _table(("single sends by", "items", "writes", "a million", "kept for eight days, messages for 30"), rows)
 
 
 def prices() -> str:

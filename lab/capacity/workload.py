@@ -5,15 +5,18 @@ and run `make capacity`.
 """
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
+from typing import Any
 from uuid import UUID
 
 from lab.capacity.service_times import measured
 from masscomm.decisions.parts import PART_SIZE
 from masscomm.domain.call_results import CallResult, RecipientResult
+from masscomm.domain.kept_messages import KeptMessage, NotKept
 from masscomm.domain.outcomes import RANGE_SIZE, RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import (
@@ -31,7 +34,7 @@ from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.decision_log.port import Decisions, record_decisions
 from masscomm.stores.delivery_ledger.port import to_document
-from masscomm.stores.sends.dynamodb import item_of
+from masscomm.stores.sends.dynamodb import item_of, message_item
 
 KB = 1024
 # Realistically large values of a user id, a time and a club id, because Avro encodes smaller numbers in fewer bytes.
@@ -172,7 +175,7 @@ def _outcome(parent: BuildRequested | DeliveryRequested, outcomes: Sequence[Reci
 
 
 def register_item() -> int:
-    """Return the bytes of a single send by Kafka in the register of sends."""
+    """Return the bytes of a single send in the register of sends."""
     send = Send(
         key=SendKey(1_000_000, _ID),
         source=Source.KAFKA,
@@ -183,8 +186,24 @@ def register_item() -> int:
         type="match_reminder",
         users=1,
         channels=("push",),
+        not_kept=NotKept.SMALL,
     )
-    return sum(len(name) + len(str(next(iter(value.values())))) for name, value in item_of(send, 10**9).items())
+    return _item_bytes(item_of(send, 10**9))
+
+
+def message_bytes() -> int:
+    """Return the bytes of the message of a send in the register, with a title and a body that are not packed: versions
+    of zlib differ.
+    """
+    data = {"title": "Kick-off in one hour", "body": "Reds against Blues, 18:00. The gates are open from 17:00."}
+    message = KeptMessage(type="match_reminder", channels=("push",), data=data, user_ids=(_FIRST_USER,))
+    item = message_item(SendKey(1_000_000, _ID), message, 10**9)
+    return _item_bytes(item | {"message": {"B": zlib.decompress(item["message"]["B"])}})
+
+
+def _item_bytes(item: Mapping[str, Any]) -> int:
+    values = {name: next(iter(value.values())) for name, value in item.items()}
+    return sum(len(name) + len(value if isinstance(value, bytes) else str(value)) for name, value in values.items())
 
 
 def _ledger_item(workload: Workload) -> int:

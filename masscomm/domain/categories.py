@@ -203,6 +203,14 @@ def passes_opt_outs_of(name: str, template: str | None) -> bool:
     return folded(template) in category_table().names and not category(template).mandatory
 
 
+def is_confidential(name: str, template: str | None) -> bool:
+    """Return whether a message is neither kept nor shown: its category or that of its template is mandatory, or the
+    category is not listed, so that nothing is known of it.
+    """
+    # guard: kept_messages.category
+    return not is_listed(name) or category(name).mandatory or (template is not None and category(template).mandatory)
+
+
 def resolve_channels(name: str, requested: Sequence[str], club_id: int) -> list[str]:
     """Return a send's channels: the requested ones in their order without repetitions, else those of its category for
     the club (tenant).

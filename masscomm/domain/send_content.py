@@ -1,10 +1,15 @@
 """The content of a send: what all its chunks have in common, by Kafka and over REST."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
+from masscomm.domain.categories import is_confidential
+from masscomm.domain.kept_messages import MAX_MESSAGE_BYTES, KeptMessage, NotKept
+from masscomm.domain.lanes import Lane
+from masscomm.domain.limits import SMALLEST_GROUP
 from masscomm.domain.local_times import last_ms
 from masscomm.domain.records import SendRequested
 from masscomm.domain.sends import Send, SendKey, Source
@@ -31,8 +36,20 @@ def content_of_send(send: SendRequested) -> str:
     return digest_of_fields(send, _CONTENT)
 
 
-def described(record: SendRequested, key: SendKey, source: Source, **more: Any) -> Send:
-    """Return the send as one of its records describes it, with further values: its content at least."""
+def described(
+    record: SendRequested, key: SendKey, source: Source, *, lane: Lane, named: Collection[int] = (), **more: Any
+) -> Send:
+    """Return the send as one of its records describes it.
+
+    Args:
+        record: The record.
+        key: The send.
+        source: How it was requested.
+        lane: The lane of the record.
+        named: All users of the send, if the request names them in one record. The variables of a send in several
+            records, or to an audience, count as those of many users.
+        more: Further values of the send: its content at least.
+    """
     known = {
         "requested_at_ms": record.timestamp,
         "is_test": record.is_test and source is Source.REST,
@@ -43,7 +60,30 @@ def described(record: SendRequested, key: SendKey, source: Source, **more: Any) 
         "send_at_local": record.send_at_local,
         "expires_at_ms": record.expires_at,
     }
-    return Send(key=key, source=source, **(known | more))
+    send = Send(key=key, source=source, **(known | more))
+    if (reason := _not_kept(send, record, lane)) is not None:
+        return replace(send, not_kept=reason)
+    message = KeptMessage(
+        type=record.type,
+        channels=send.channels,
+        template=record.template,
+        locale=record.locale,
+        data=record.data,
+        user_ids=tuple(named) if len(named) < SMALLEST_GROUP else (),
+    )
+    return replace(send, message=message)
+
+
+def _not_kept(send: Send, record: SendRequested, lane: Lane) -> NotKept | None:
+    """Return why the message of a send is not kept; None if it is."""
+    if is_confidential(record.type, record.template):
+        return NotKept.CATEGORY
+    if lane is Lane.CRITICAL:  # guard: kept_messages.critical
+        return NotKept.CRITICAL
+    if send.source is Source.KAFKA and not send.is_listed:  # guard: kept_messages.small
+        return NotKept.SMALL
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in record.data.items())
+    return NotKept.TOO_LARGE if size > MAX_MESSAGE_BYTES else None  # guard: kept_messages.too_large
 
 
 def content_of_chunk(send: SendRequested, content: str) -> str:

@@ -10,9 +10,10 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import NamedTuple, Self
 
+from masscomm.domain.kept_messages import KeptMessage
 from masscomm.domain.limits import SEND_ID_PATTERN
 from masscomm.domain.local_times import first_ms
-from masscomm.domain.time_limits import CONTROLLED_SENDS_KEPT_S, PAUSE_LIMIT_S, REGISTERED_SENDS_KEPT_S
+from masscomm.domain.time_limits import CONTROLLED_SENDS_KEPT_S, MESSAGES_KEPT_S, PAUSE_LIMIT_S, REGISTERED_SENDS_KEPT_S
 from masscomm.errors import Retry
 
 _SEND_ID = re.compile(SEND_ID_PATTERN)
@@ -179,6 +180,11 @@ class Send:
     is_to_audience: bool = False
     # None: the audience is not expanded yet.
     expansion: Expansion | None = None
+    # Why its message is not kept: a value of NotKept, or one of a later version. None: it is kept, or the send was
+    # registered by a version that kept none.
+    not_kept: str | None = None
+    # Its message, until the send is registered: it is an item of its own, which few readers need.
+    message: KeptMessage | None = field(default=None, compare=False)
     control: SendControl = field(default=None)  # type: ignore[assignment]  # replaced in __post_init__
 
     def __post_init__(self) -> None:
@@ -231,6 +237,12 @@ class Send:
         # Dead letters, pauses and delays come back later, and a control that is absent was never set.
         kept_s = CONTROLLED_SENDS_KEPT_S if self.control.revision else REGISTERED_SENDS_KEPT_S
         return -(-latest_ms // 1000) + kept_s
+
+    def message_kept_until(self, now_ms: int) -> int:
+        """Return the time until which a message that is written now is kept, in seconds since the epoch. A send that is
+        moved later does not change it.
+        """
+        return -(-max(now_ms, self.requested_at_ms, self.send_at_ms or 0) // 1000) + MESSAGES_KEPT_S
 
 
 # The largest number of recipients of a small send.

@@ -257,6 +257,8 @@ KEY_USAGE_KEPT_S = 2 * _DAY_S
 POLL_SLOTS_KEPT_S = _HOUR_S
 # How long a send is registered after the latest of its times (masscomm.domain.sends): for as long its id is compared.
 REGISTERED_SENDS_KEPT_S = 8 * _DAY_S
+# How long the message of a send is kept after its time.
+MESSAGES_KEPT_S = 30 * _DAY_S
 # How far back the register is searched for sends that are not counted.
 LISTED_SENDS_S = 8 * _DAY_S
 # How much longer than the send the chunks of its audience are kept: records may be redelivered or replayed until then.
@@ -318,6 +320,9 @@ RULES: Mapping[str, str] = {
     "CLOCK_SKEW_S < RESCHEDULE_MARGIN_S": "a send that can be moved is not released yet",
     "kept_s('send.api') <= REGISTERED_SENDS_KEPT_S": "a send is known until it is counted",
     "LISTED_SENDS_S <= REGISTERED_SENDS_KEPT_S": "a listed send has its item",
+    "REGISTERED_SENDS_KEPT_S < MESSAGES_KEPT_S == RECIPIENT_LOG_KEPT_DAYS * 86_400 < SENDS_KEPT_DAYS * 86_400": (
+        "a message is shown with its recipients, and the send is known for longer"
+    ),
     "CONTROLLED_SENDS_KEPT_S < 2 * 366 * 86_400": "the table does not grow for ever",
     "366 * 86_400 < AUDIT_KEPT_S < 2 * 366 * 86_400": "the log covers a year, and does not grow for ever",
     "IDEMPOTENCY_KEPT_S + timeout_s('send_handler') < KEY_USAGE_KEPT_S": "a repeated request is not counted again",

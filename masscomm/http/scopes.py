@@ -82,6 +82,8 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("GET", "/v1/metrics/trending"): Scope.READ,
         ("GET", "/v1/metrics/stream"): Scope.READ,
         ("GET", "/v1/sends/{send_id}/events"): Scope.READ,
+        # The values of a send to few users need users:read.
+        ("GET", "/v1/sends/{send_id}/message"): Scope.READ,
         ("GET", "/v1/sends/{send_id}/recipients"): Scope.USERS_READ,
         ("GET", "/v1/notifications/{notification}"): Scope.USERS_READ,
         ("GET", "/v1/users/{user_id}/notifications"): Scope.USERS_READ,

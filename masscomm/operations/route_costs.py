@@ -67,6 +67,7 @@ ROUTE_COSTS: Mapping[tuple[str, str], tuple[Cost, ...]] = MappingProxyType(
         ("POST", "/v1/sends/{send_id}/pause"): (_SMALL,),
         ("POST", "/v1/sends/{send_id}/resume"): (_SMALL,),
         ("PATCH", "/v1/sends/{send_id}"): (_SMALL,),
+        ("GET", "/v1/sends/{send_id}/message"): (_SMALL,),
         ("GET", "/v1/sends/{send_id}/recipients"): (_SMALL,),
         ("GET", "/v1/notifications/{notification}"): (_SMALL,),
         ("GET", "/v1/users/{user_id}/notifications"): (_SMALL,),

@@ -25,6 +25,7 @@ def write_all[V](
     *,
     transact: Callable[[Sequence[str]], Mapping[str, Callable[[], V]]],
     alone: Callable[[str], V],
+    items: Mapping[str, int] | None = None,
 ) -> dict[str, V | MasscommError]:
     """Write one item for each record; return an answer for each record. An error is the answer of its record only.
 
@@ -34,10 +35,11 @@ def write_all[V](
             returns the record's answer or raises its error. If the transaction was cancelled, the result has only the
             records that cancelled it.
         alone: Writes the item of one record.
+        items: The number of items of each record; None: each has one.
     """
     answers: dict[str, Callable[[], V]] = {}
     found: dict[str, V | MasscommError] = {}
-    for batch in _batches(sizes):
+    for batch in _batches(sizes, items or {}):
         remaining = batch
         for _ in range(_TRANSACTIONS):
             if len(remaining) < 2:
@@ -64,15 +66,16 @@ def _answer[V](write: Callable[[], V]) -> V | MasscommError:
         return error
 
 
-def _batches(sizes: Mapping[str, int | None]) -> Iterator[list[str]]:
+def _batches(sizes: Mapping[str, int | None], items: Mapping[str, int]) -> Iterator[list[str]]:
     batch: list[str] = []
-    total = 0
+    count = total = 0
     for record_id, size in sizes.items():
         if size is None:
             continue
-        if len(batch) == MAX_ITEMS or total + size > MAX_BYTES:  # guard: dynamodb.transaction_size
+        if count + items.get(record_id, 1) > MAX_ITEMS or total + size > MAX_BYTES:  # guard: dynamodb.transaction_size
             yield batch
-            batch, total = [], 0
+            batch, count, total = [], 0, 0
         batch.append(record_id)
+        count += items.get(record_id, 1)
         total += size
     yield batch

@@ -17,6 +17,7 @@ from masscomm.domain.sends import digest_of_users
 from masscomm.errors import Retry
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger.dynamodb import SLICE, part_key
+from masscomm.stores.sends.dynamodb import MESSAGE
 from ops.erasure.delayed_records import DelayedRecords
 from ops.erasure.person import ERASED_USER, Person
 
@@ -72,23 +73,34 @@ class ItemTables:
         return erased
 
     def erase_sends(self, person: Person) -> int:
-        """Remove the digest of the recipients of each registered send to the person alone: it reveals the user id.
-        Return the number of changed items.
+        """Remove the digest of the recipients of each registered send to the person alone, because it reveals the user
+        id. Delete the message of each send that named the person among few users, because its variables may be the
+        person's values. Return the number of changed and deleted items.
         """
         erased = 0
         with answering("the register of sends"):
             pages = self.client.get_paginator("scan").paginate(
                 TableName=self.sends,
-                FilterExpression="recipients = :alone",
-                ExpressionAttributeValues={":alone": {"S": digest_of_users([person.user_id])}},
+                # guard: erasure.kept_message
+                FilterExpression="recipients = :alone OR (contains(user_ids, :user) AND club_id = :club)",
+                ExpressionAttributeValues={
+                    ":alone": {"S": digest_of_users([person.user_id])},
+                    ":user": {"N": str(person.user_id)},
+                    ":club": {"N": str(person.club_id)},
+                },
                 ProjectionExpression="send_id, part",
             )
             for page in pages:
                 for item in page["Items"]:
+                    key = {name: item[name] for name in ("send_id", "part")}
+                    if item["part"]["S"] == MESSAGE:
+                        self.client.delete_item(TableName=self.sends, Key=key)
+                        erased += 1
+                        continue
                     with suppress(ConditionFailed), answering("the register of sends"):
                         self.client.update_item(
                             TableName=self.sends,
-                            Key={name: item[name] for name in ("send_id", "part")},
+                            Key=key,
                             UpdateExpression="REMOVE recipients",
                             ConditionExpression="attribute_exists(recipients)",
                         )

@@ -4,12 +4,14 @@ from typing import Any
 
 from functions.sends_api.routes import recipients, send_events, sends, user_notifications
 from functions.sends_api.routes.cancel import CancelBody
+from functions.sends_api.routes.message import MessageBody
 from functions.sends_api.routes.notification import NotificationBody
 from functions.sends_api.routes.pause import PauseBody, ResumeBody
 from functions.sends_api.routes.reschedule import RescheduleBody, RescheduleRequest
 from functions.sends_api.routes.send import SendBody
 from functions.sends_api.routes.words import STATUS_WORDS
 from masscomm.domain.ids import notification_id
+from masscomm.domain.limits import SMALLEST_GROUP
 from masscomm.domain.send_states import SendState
 from masscomm.domain.statuses import Reason, Status
 from masscomm.http import parameters as parse
@@ -177,6 +179,25 @@ OPERATIONS = {
         headers=WATERMARK,
         problems={404: "The send is unknown, none of its records is counted yet, or the log of recipients is off"},
         revalidated=True,
+    ),
+    ("GET", "/v1/sends/{send_id}/message"): Operation(
+        description=(
+            "The template's name and the variables that all recipients share, for 30 days; those of single recipients "
+            "are not kept. `content` is a body of `POST /v1/previews`, which renders it with the present template. "
+            f"The values of a send to fewer than {SMALLEST_GROUP} users need `users:read`. Messages of mandatory "
+            "categories, of the critical lane and of small sends by Kafka are not kept."
+        ),
+        response=MessageBody,
+        example={
+            "content": {
+                "type": "match_reminder",
+                "club_id": 1,
+                "channels": ["push"],
+                "data": {"opponent": "FC Riverside", "kick_off": "19:30"},
+            },
+            "hidden": [],
+        },
+        problems=_NOT_FOUND,
     ),
     ("GET", "/v1/notifications/{notification}"): Operation(
         description=(

@@ -131,6 +131,7 @@ def check(api: Killable, send_id: str, users: list[int], where: str) -> None:
         assert by_chunk.setdefault(record.chunk_index, record) == record, where
     assert sorted(user for record in by_chunk.values() for user in record.to_users) == sorted(users), where
     assert set(api.register.sends) == {send_id}, where
+    assert set(api.register.messages) == {send_id}, where
     send = api.register.sends[send_id]
     assert (send.source, send.users, send.is_test) == (Source.REST, len(users), False), where
     assert [part.is_produced for part in api.register.parts.values()] in ([], [True], [True, True]), where

@@ -168,7 +168,7 @@ class SendRoute:
         """Return the response body. Raises Problem (400 for any parameter, 404) or Retry."""
         Reader(parameters).check()
         known = KnownSends(self.store, self.sends).find(send_id, clubs)
-        send, totals, now_ms = known.send, _with_requested(known), self.clock.now_ms()
+        send, totals, now_ms = known.send, with_requested(known), self.clock.now_ms()
         # Sends and outcomes are read from different topics. While the metrics job catches up, it can count the end of a
         # notification before its beginning, and ok is false until then.
         ok = all(_terminal(each) <= each.requested for each in totals.channels.values())
@@ -231,7 +231,7 @@ def _is_requested_known(known: KnownSend, status: SendState) -> bool:
     return known.counts_known or send.users is not None or send.expansion is not None
 
 
-def _with_requested(known: KnownSend) -> SendTotals:
+def with_requested(known: KnownSend) -> SendTotals:
     """Return the totals with all notifications that the send requests, including those of chunks not counted yet.
     If all chunks are counted, the counts are complete.
     """

@@ -14,6 +14,7 @@ from masscomm.aws.dynamodb import ConditionFailed, answering, read_items, transa
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.clock import Clock, SystemClock
+from masscomm.domain.kept_messages import KeptMessage
 from masscomm.domain.sends import Expansion, Part, Parts, Send, SendControl, SendKey, Source
 from masscomm.domain.time_limits import ANNOUNCEMENTS_KEPT_S, EXPANSIONS_OUTLIVE_S
 from masscomm.errors import MasscommError, Retry
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 
 _WHAT = "the register of sends"
 INDEX = "listed"
-_SEND, _PART, _CHUNK, _PROGRESS = "send", "part#", "chunk#", "progress"
+_SEND, _PART, _CHUNK, _PROGRESS, MESSAGE = "send", "part#", "chunk#", "progress", "message"
 # The keys of items that belong to no send: no send's id contains the sign #.
 _CHANGED, _POSITION = "#changed", {"send_id": {"S": "#position"}, "part": {"S": "counts"}}
-# The largest item of a send, its names included.
-_BYTES = 2_000
+# The largest item of a send, its names included, and what its message has in addition to the packed texts.
+_BYTES = 3_000
 # The attributes of the item of a send, by their type in DynamoDB.
-_TEXTS = ("principal", "content", "recipients", "type", "reference", "send_at_local")
+_TEXTS = ("principal", "content", "recipients", "type", "reference", "send_at_local", "not_kept")
 _NUMBERS = ("requested_at_ms", "chunks", "users", "send_at_ms", "expires_at_ms")
 _OF_CONTROL = ("cancelled_at_ms", "published_before", "paused_at_ms", "resumed_at_ms")
 _PARTS = [each.name for each in fields(Parts)]
@@ -78,23 +79,41 @@ class DynamoDbSends(TableAdapter):
 
     def register(self, sends: Iterable[Send]) -> Mapping[str, Send | MasscommError]:
         by_id = {send.key.send_id: send for send in sends}
-        puts = {send_id: self._put_if_absent(item_of(send, self._kept(send))) for send_id, send in by_id.items()}
+        puts = {
+            send_id: [self._put_if_absent(item_of(send, self._kept(send))), *self._message_puts(send)]
+            for send_id, send in by_id.items()
+        }
 
         def together(send_ids: Sequence[str]) -> Mapping[str, Callable[[], Send]]:
-            cancelled = transact(self._client, _WHAT, [puts[send_id] for send_id in send_ids])
+            owners = [send_id for send_id in send_ids for _ in puts[send_id]]
+            cancelled = transact(self._client, _WHAT, [put for send_id in send_ids for put in puts[send_id]])
             if not cancelled:
                 return {send_id: partial(_same, by_id[send_id]) for send_id in send_ids}
             # Without the stored item, the transaction was cancelled by a conflict, and the send may not be recorded.
-            return {
-                send_ids[index]: partial(_send, stored) if stored else partial(alone, send_ids[index])
-                for index, stored in cancelled.items()
-            }
+            conflicts = {owners[index]: partial(alone, owners[index]) for index in cancelled}
+            return conflicts | {owners[index]: partial(_send, stored) for index, stored in cancelled.items() if stored}
 
         def alone(send_id: str) -> Send:
-            stored = self._put(puts[send_id])
+            stored = self._put_together(puts[send_id])
             return by_id[send_id] if stored is None else _send(stored)
 
-        return write_all(dict.fromkeys(puts, _BYTES), transact=together, alone=alone)
+        sizes = {send_id: _BYTES + sum(len(_packed_of(put)) for put in more) for send_id, (_, *more) in puts.items()}
+        items = {send_id: len(each) for send_id, each in puts.items()}
+        return write_all(sizes, transact=together, alone=alone, items=items)
+
+    def message(self, key: SendKey) -> KeptMessage | None:
+        item = self._get(_key(key.send_id, MESSAGE)) if key.is_valid else None
+        # guard: tenancy.kept_message
+        return _message(item) if item is not None and int(item["club_id"]["N"]) == key.club_id else None
+
+    def _message_puts(self, send: Send) -> list[dict[str, Any]]:
+        """Return the put of a send's message, if it is kept. It has no condition: it is part of a transaction, in which
+        the id of the send is free.
+        """
+        if send.message is None:
+            return []
+        kept_until = send.message_kept_until(self._clock.now_ms())
+        return [{"TableName": self._table, "Item": message_item(send.key, send.message, kept_until)}]
 
     def change(self, send: Send, before: Send) -> bool:
         control = send.control
@@ -146,7 +165,8 @@ class DynamoDbSends(TableAdapter):
             **{name: _number(getattr(part, name)) for name in ("first_chunk", "chunks", "chunk_count")},
             "expires_at": _number(kept),
         }
-        return self._together(write, {"Put": self._put_if_absent(item)})
+        messages = self._message_puts(send) if "Put" in write else []
+        return self._together(write, {"Put": self._put_if_absent(item)}, *({"Put": each} for each in messages))
 
     def mark_produced(self, send: Send, index: int) -> None:
         with suppress(ConditionFailed), answering(_WHAT):
@@ -287,7 +307,7 @@ class DynamoDbSends(TableAdapter):
     def _is_kept(self, item: Mapping[str, Any]) -> bool:
         # DynamoDB may delete an expired item days later (AWS documentation, "Working with expired items and time to
         # live").
-        return int(item["expires_at"]["N"]) > self._clock.now_ms() // 1000
+        return int(item["expires_at"]["N"]) > self._clock.now_ms() // 1000  # guard: sends.expired_message
 
     def _get(self, key: Mapping[str, Any]) -> Mapping[str, Any] | None:
         with answering(_WHAT):
@@ -305,6 +325,16 @@ class DynamoDbSends(TableAdapter):
             "ExpressionAttributeValues": {":now": _number(self._clock.now_ms() // 1000)},
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
+
+    def _put_together(self, puts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+        """Write all items, or none: then return the one that is stored under the key of the first."""
+        if len(puts) == 1:
+            return self._put(puts[0])  # It costs half of a transaction.
+        try:
+            write_together(self._client, _WHAT, [{"Put": each} for each in puts])
+        except ConditionFailed as failed:
+            return failed.item
+        return None
 
     def _put(self, put: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Write an item; return the one that is stored under its key already."""
@@ -439,6 +469,40 @@ def item_of(send: Send, kept_until: int) -> dict[str, Any]:
         **_listing(send),
         "expires_at": _number(kept_until),
     }
+
+
+def message_item(send: SendKey, message: KeptMessage, kept_until: int) -> dict[str, Any]:
+    """Return the item of a send's message, which is kept until a time in seconds since the epoch."""
+    texts = {name: value for name, value in asdict(message).items() if name != "user_ids"}
+    return {
+        **_key(send.send_id, MESSAGE),
+        "club_id": _number(send.club_id),
+        "message": {"B": zlib.compress(json.dumps(texts, ensure_ascii=False).encode())},
+        **({"user_ids": {"NS": list(map(str, message.user_ids))}} if message.user_ids else {}),
+        "expires_at": _number(kept_until),
+    }
+
+
+def _packed_of(put: Mapping[str, Any]) -> bytes:
+    """Return the packed texts in the put of a message."""
+    packed: bytes = put["Item"]["message"]["B"]
+    return packed
+
+
+def _message(item: Mapping[str, Any]) -> KeptMessage:
+    """Return the message in an item. Raises Retry if the item is malformed."""
+    try:
+        found = json.loads(zlib.decompress(item["message"]["B"]))
+        return KeptMessage(
+            type=found["type"],
+            channels=tuple(found["channels"]),
+            template=found["template"],
+            locale=found["locale"],
+            data=found["data"],
+            user_ids=tuple(map(int, item["user_ids"]["NS"])) if "user_ids" in item else (),
+        )
+    except (LookupError, ValueError, TypeError, zlib.error) as error:
+        raise Retry(f"the item of a message is malformed: {error!r}") from error
 
 
 def _send(item: Mapping[str, Any]) -> Send:

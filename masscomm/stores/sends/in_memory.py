@@ -2,12 +2,23 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from masscomm.clock import Clock, SystemClock
+from masscomm.domain.kept_messages import KeptMessage
 from masscomm.domain.sends import Expansion, Part, Send, SendControl, SendKey
 from masscomm.errors import MasscommError
 from masscomm.stores.in_memory import InMemoryStore
 from masscomm.stores.sends.port import Announcement, ExpandedChunk, Position, Progress
+
+
+class StoredMessage(NamedTuple):
+    """The message of a send."""
+
+    send: SendKey
+    message: KeptMessage
+    # Seconds since the epoch.
+    kept_until: int
 
 
 class InMemorySends(InMemoryStore, setup=("put", "control")):
@@ -16,6 +27,7 @@ class InMemorySends(InMemoryStore, setup=("put", "control")):
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__()
         self.sends: dict[str, Send] = {}
+        self.messages: dict[str, StoredMessage] = {}
         self.parts: dict[tuple[str, int], Part] = {}
         self.recorded: dict[tuple[str, int], ExpandedChunk] = {}
         self.advanced: dict[str, Progress] = {}
@@ -54,9 +66,15 @@ class InMemorySends(InMemoryStore, setup=("put", "control")):
         with self._lock:
             for send in sends:
                 if self._get(send.key.send_id) is None:
-                    self.put(send)
+                    self._keep(send)
                 found[send.key.send_id] = self.sends[send.key.send_id]
         return found
+
+    def message(self, key: SendKey) -> KeptMessage | None:
+        stored = self.messages.get(key.send_id)
+        if stored is None or stored.send != key or stored.kept_until <= self._clock.now_ms() // 1000:
+            return None
+        return stored.message
 
     def part(self, send_id: str, index: int) -> Part | None:
         return self.parts.get((send_id, index)) if self._get(send_id) is not None else None
@@ -65,7 +83,10 @@ class InMemorySends(InMemoryStore, setup=("put", "control")):
         with self._lock:
             if self._get(send.key.send_id) != before:
                 return False
-            self.put(send)
+            if before is None or before.parts is None:
+                self._keep(send)
+            else:
+                self.put(send)
             self.parts[send.key.send_id, index] = part
         return True
 
@@ -142,6 +163,13 @@ class InMemorySends(InMemoryStore, setup=("put", "control")):
 
     def move(self, position: Position) -> None:
         self._position = position
+
+    def _keep(self, send: Send) -> None:
+        """Store a new send and its message."""
+        self.put(replace(send, message=None))
+        if send.message is not None:
+            kept_until = send.message_kept_until(self._clock.now_ms())
+            self.messages[send.key.send_id] = StoredMessage(send.key, send.message, kept_until)
 
     def _get(self, send_id: str) -> Send | None:
         if self._kept_until.get(send_id, 0) <= self._clock.now_ms() // 1000:

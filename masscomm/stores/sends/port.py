@@ -1,13 +1,14 @@
 """The register of sends: which send an id belongs to, its controls, and the expansion of its audience.
 
-Each send is one item, which every batch reads. The parts of a send and the chunks of an expanded audience are items of
-their own. A change of a send that webhooks report is announced in the transaction that stores it.
+Each send is one item, which every batch reads. The message of a send, its parts and the chunks of an expanded audience
+are items of their own. A change of a send that webhooks report is announced in the transaction that stores it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
+from masscomm.domain.kept_messages import KeptMessage
 from masscomm.domain.records import BuildRequested, DeliveryRequested, RecheckRequested
 from masscomm.domain.sends import Expansion, Part, Send, SendControl, SendKey
 from masscomm.errors import MasscommError, Retry
@@ -88,7 +89,13 @@ class Sends(Protocol):
         ...
 
     def register(self, sends: Iterable[Send]) -> Mapping[str, Send | MasscommError]:
-        """Record sends whose ids are free. Return by id the recorded send, which may be another one, or an error."""
+        """Record sends whose ids are free, each together with its message. Return by id the recorded send, which may be
+        another one, or an error.
+        """
+        ...
+
+    def message(self, key: SendKey) -> KeptMessage | None:
+        """Return the message of a send; None if none is kept, or if it is another tenant's."""
         ...
 
     def part(self, send_id: str, index: int) -> Part | None:
@@ -96,7 +103,9 @@ class Sends(Protocol):
         ...
 
     def add_part(self, send: Send, before: Send | None, index: int, part: Part) -> bool:
-        """Record a part, and the send with this part. Return False if `before` is not the stored send any more."""
+        """Record a part, and the send with this part; with the first part its message, too. Return False if `before` is
+        not the stored send any more.
+        """
         ...
 
     def mark_produced(self, send: Send, index: int) -> None:

@@ -104,6 +104,10 @@ class AsyncClient:
         """Yield the notifications of a send with their statuses, from all pages. It needs the log of recipients."""
         return self._rows(path_of("sends", send_id, "recipients"), filters)
 
+    async def message(self, send_id: str) -> types.MessageBody:
+        """Return the message of a send, while it is kept: its `content` has the fields of `preview`."""
+        return await self._execute(Call("GET", path_of("sends", send_id, "message")))
+
     async def notification(self, name: str) -> types.NotificationBody:
         """Return the timeline of a notification; a row of `recipients` has its name."""
         return await self._execute(Call("GET", path_of("notifications", name)))

@@ -97,6 +97,10 @@ class Client:
         """Yield the notifications of a send with their statuses, from all pages. It needs the log of recipients."""
         return self._rows(path_of("sends", send_id, "recipients"), filters)
 
+    def message(self, send_id: str) -> types.MessageBody:
+        """Return the message of a send, while it is kept: its `content` has the fields of `preview`."""
+        return self._execute(Call("GET", path_of("sends", send_id, "message")))
+
     def notification(self, name: str) -> types.NotificationBody:
         """Return the timeline of a notification; a row of `recipients` has its name."""
         return self._execute(Call("GET", path_of("notifications", name)))

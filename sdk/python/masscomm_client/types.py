@@ -200,6 +200,18 @@ class Conservation(TypedDict):
 it already."""
 
 
+class ContentOfSend(TypedDict):
+    """The content of a send, in the form of a request to POST /v1/previews."""
+
+    type: str
+    club_id: int
+    channels: list[Literal["push", "email"]]
+    template: str | None
+    locale: str | None
+    data: dict[str, str]
+    """The variables that all recipients share."""
+
+
 class ControlOfSend(TypedDict):
     """The control of a send."""
 
@@ -667,6 +679,20 @@ class ListedSend(TypedDict):
     links: Links
 
 
+class MessageBody(TypedDict):
+    """The message of a send."""
+
+    send_id: str
+    content: ContentOfSend | None
+    """Null: the message is not kept."""
+    hidden: list[str]
+    """The names of the data whose values are left out, because the caller lacks the scope users:read and the send has
+fewer than 20 users."""
+    reason: NotKept | None
+    """Why the message is not kept. category: mandatory or not listed, small: a small send by Kafka at once, expired: 30
+days have passed, unknown: erased with a recipient, or the reason is no longer known."""
+
+
 class MetricsBody(TypedDict):
     """Counts by bucket and dimensions."""
 
@@ -709,6 +735,9 @@ class NewWebhookBody(TypedDict):
     secret: str
     """The secret with which its webhooks are signed. No other response contains it."""
     endpoint: WebhookBody
+
+
+type NotKept = Literal["category", "critical", "small", "too_large", "expired", "unknown"]
 
 
 class NotificationBody(TypedDict):

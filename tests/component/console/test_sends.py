@@ -13,7 +13,7 @@ from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.metrics.port import ChannelTotals
 from tests.support.harness import console_pictures
 from tests.support.harness.console import Console, open_console
-from tests.support.harness.console_pictures import LIVE, SCHEDULED
+from tests.support.harness.console_pictures import ENDED, LIVE, SCHEDULED
 
 pytestmark = pytest.mark.nightly
 MORE = 60
@@ -382,3 +382,51 @@ def test_reason_leads_to_its_recipients(opened: Opened) -> None:
     expect(page.get_by_role("heading", name="Recipients")).to_be_focused()
     page.get_by_role("button", name="Every reason").click()
     expect(rows).to_have_count(8)
+
+
+def test_message_of_a_send_follows_language_and_user(opened: Opened) -> None:
+    page = opened.console.page
+    page.goto(f"{opened.console.url}/#/sends/{LIVE}")
+    message = page.get_by_role("region", name="Message")
+    push = message.get_by_test_id("preview-push")
+    expect(push).to_contain_text("Anpfiff um 19:30")
+    message.get_by_role("tab", name="en and others").click()
+    expect(push).to_contain_text("Kick-off at 19:30")
+    expect(push).to_contain_text("With the template matchday (en) as it is now")
+    message.get_by_label("Preview for the user").fill("43")
+    expect(message.get_by_test_id("preview-email")).to_contain_text("Hi Ada, we play FC Riverside at 19:30.")
+    assert opened.console.errors == []
+
+
+def test_own_words_of_a_send_are_shown(opened: Opened) -> None:
+    page = opened.console.page
+    page.goto(f"{opened.console.url}/#/sends/{ENDED}")
+    push = page.get_by_role("region", name="Message").get_by_test_id("preview-push")
+    expect(push).to_contain_text("They are on sale from today.")
+    expect(push).not_to_contain_text("With the template")
+
+
+def test_message_that_is_not_kept_has_its_reason(opened: Opened) -> None:
+    page = opened.console.page
+    page.goto(f"{opened.console.url}/#/sends/{SCHEDULED}")
+    expect(page.get_by_test_id("not-kept")).to_have_text(
+        "The message is not kept, because its data has more than 100,000 bytes."
+    )
+
+
+def test_hidden_values_of_a_message_have_their_names(opened: Opened) -> None:
+    """No role of the console lacks the scope users:read; a token of another issuer may."""
+    page = opened.console.page
+
+    def hide(route: Route) -> None:
+        response = route.fetch()
+        body = response.json()
+        route.fulfill(
+            response=response, json=body | {"content": body["content"] | {"data": {}}, "hidden": ["opponent"]}
+        )
+
+    page.route("**/v1/sends/*/message", hide)
+    page.goto(f"{opened.console.url}/#/sends/{LIVE}")
+    message = page.get_by_role("region", name="Message")
+    expect(message).to_contain_text("sees the values of: opponent")
+    expect(message.get_by_test_id("preview-push")).to_contain_text("[opponent]")

@@ -1,5 +1,9 @@
-"""After an erasure the delivery ledger and the delay store work, and have no data of the person."""
+"""After an erasure the delivery ledger, the delay store and the register of sends work, and have no data of the
+person.
+"""
 
+import zlib
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -8,6 +12,7 @@ import pytest
 from local.devstack.config import StackConfig
 from masscomm.clock import FixedClock
 from masscomm.domain.call_results import CallResult, RecipientResult
+from masscomm.domain.kept_messages import KeptMessage
 from masscomm.domain.outcomes import SENT
 from masscomm.domain.records import ContentColumn, DeliveryRequested
 from masscomm.domain.sends import Send, SendKey, Source, digest_of_users
@@ -164,3 +169,28 @@ def test_digest_of_the_only_recipient_is_removed(tables: TablesWithItems, functi
         assert tables.erasing.erase_sends(Person(user_id=7, club_id=3)) == erased
     found = sends.read([each.key for each in registered])
     assert [found[each.key].recipients is None for each in registered] == [True, False, False]
+
+
+@pytest.mark.kills(guard="erasure.kept_message")
+def test_message_that_named_the_person_is_deleted(tables: TablesWithItems, functions_client: Any) -> None:
+    """The variables of a send to few users may be values of one of them; those of a send to many are everybody's."""
+    sends = DynamoDbSends(table=tables.sends_table, client=functions_client)
+    message = KeptMessage(type="news", channels=("push",), data={"title": f"Hello {NAME}"}, user_ids=(7, 8))
+    messages = {
+        SendKey(3, "alone"): replace(message, user_ids=(7,)),
+        SendKey(3, "among few"): message,
+        SendKey(3, "of others"): replace(message, data={"title": "Hello Bob"}, user_ids=(8,)),
+        SendKey(3, "to many"): replace(message, data={"title": "We won"}, user_ids=()),
+        SendKey(4, "another club's"): replace(message, data={"title": "Hello"}),
+    }
+    sends.register(Send(key=key, source=Source.REST, content="c", message=each) for key, each in messages.items())
+    for erased in (2, 0):
+        assert tables.erasing.erase_sends(Person(user_id=7, club_id=3)) == erased
+    kept = [key.send_id for key in messages if sends.message(key) is not None]
+    assert kept == ["of others", "to many", "another club's"]
+    assert all(sends.find(key.send_id) is not None for key in messages)
+    packed = [
+        item["message"]["B"] for item in tables.admin.scan(TableName=tables.sends_table)["Items"] if "message" in item
+    ]
+    assert len(packed) == 3
+    assert NAME not in str(list(map(zlib.decompress, packed)))

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
 
 from masscomm.clock import FixedClock
+from masscomm.domain.kept_messages import MAX_MESSAGE_BYTES, KeptMessage
 from masscomm.domain.sends import Expansion, Part, Parts, Send, SendControl, SendKey, Source, controlled
-from masscomm.domain.time_limits import CONTROLLED_SENDS_KEPT_S, REGISTERED_SENDS_KEPT_S
+from masscomm.domain.time_limits import CONTROLLED_SENDS_KEPT_S, MESSAGES_KEPT_S, REGISTERED_SENDS_KEPT_S
 from masscomm.stores.sends.port import (
     Announcement,
     ExpandedChunk,
@@ -35,6 +37,10 @@ NAMED = Send(
     parts=Parts(count=3, chunk_size=50),
 )
 AUDIENCE = Send(key=KEY, source=Source.REST, requested_at_ms=NOW, type="news", content="c", is_to_audience=True)
+MESSAGE = KeptMessage(
+    type="news", channels=("push",), template="t", locale="de-CH", data={"title": "Grüße"}, user_ids=(1, 2)
+)
+SAYING = replace(SEND, message=MESSAGE)
 ENDED = Expansion(chunks=2, users=3, requested=6, ended_at_ms=NOW)
 
 
@@ -85,6 +91,7 @@ class SendsContract:
             parts=Parts(count=3, registered=1, chunks=2, chunk_size=50),
             is_to_audience=True,
             expansion=replace(ENDED, error="why", can_begin_again=True),
+            not_kept="critical",
             control=SendControl(
                 send=KEY,
                 cancelled_at_ms=1,
@@ -203,6 +210,64 @@ class SendsContract:
             sends.move(position)
             assert sends.position() == position
         assert list(sends.announced()) == []
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def test_message_is_stored_with_its_send(self, sends: Sends) -> None:
+        assert sends.message(KEY) is None
+        other = _of("t", message=replace(MESSAGE, template=None, locale=None, user_ids=()))
+        _register(sends, SAYING, other, _of("u"))
+        assert [sends.message(each) for each in (KEY, other.key, SendKey(7, "u"))] == [MESSAGE, other.message, None]
+        assert sends.find(KEY.send_id) == SEND
+        assert sends.read([KEY])[KEY].message is None
+
+    def test_repeated_request_writes_no_other_message(self, sends: Sends) -> None:
+        """Nor does one that lost its send's registration to another writer, alone or in a transaction of several."""
+        _register(sends, SAYING)
+        again = replace(SAYING, content="d", message=replace(MESSAGE, data={"title": "other"}))
+        for wanted in ([again], [again, _of("t", SAYING)]):
+            assert _register(sends, *wanted)[0] == SEND
+            assert sends.message(KEY) == MESSAGE
+        assert sends.message(SendKey(7, "t")) == MESSAGE
+
+    def test_100_messages_are_registered_once_each(self, sends: Sends) -> None:
+        """A transaction has 100 items: 50 sends with their messages."""
+        wanted = [_of(f"s{number}", SAYING) for number in range(100)]
+        _register(sends, *wanted[20:30])
+        assert _register(sends, *wanted) == wanted
+        assert [sends.message(each.key) for each in wanted] == [MESSAGE] * 100
+
+    @pytest.mark.kills(guard="tenancy.kept_message")
+    def test_message_of_another_tenant_is_absent(self, sends: Sends) -> None:
+        _register(sends, SAYING)
+        assert sends.message(SendKey(8, KEY.send_id)) is None
+        assert sends.message(SendKey(7, "a#b")) is None
+
+    @pytest.mark.kills(guard="sends.expired_message")
+    @pytest.mark.parametrize("later_s", [0, 86_400])
+    def test_message_is_absent_30_days_after_the_send(self, sends: Sends, clock: FixedClock, later_s: int) -> None:
+        _register(sends, replace(SAYING, send_at_ms=NOW + later_s * 1_000 if later_s else None))
+        clock.advance(later_s + MESSAGES_KEPT_S - 1)
+        assert sends.find(KEY.send_id) is None
+        assert sends.message(KEY) == MESSAGE
+        clock.advance(2)
+        assert sends.message(KEY) is None
+
+    def test_largest_message_fits_an_item(self, sends: Sends) -> None:
+        characters = Random(1)  # noqa: S311 - a reproducible text
+        text = "".join(chr(characters.randrange(0x4E00, 0x9FFF)) for _ in range(MAX_MESSAGE_BYTES // 3 - 1))
+        controls = "".join(chr(characters.randrange(1, 32)) for _ in range(MAX_MESSAGE_BYTES - 1))
+        for send_id, value in (("u", text), ("v", controls)):
+            large = _of(send_id, message=replace(MESSAGE, data={"t": value}))
+            assert _register(sends, large, _of(f"{send_id}2")) == [large, _of(f"{send_id}2")]
+            assert sends.message(large.key) == large.message
+
+    def test_message_of_a_send_in_parts_comes_with_the_first(self, sends: Sends) -> None:
+        saying = replace(NAMED, message=MESSAGE)
+        place_part(sends, saying, 1, "d1", lambda _: 1)
+        assert sends.message(KEY) == MESSAGE
+        place_part(sends, replace(saying, message=replace(MESSAGE, data={})), 0, "d0", lambda _: 1)
+        assert sends.message(KEY) == MESSAGE
 
     # --- parts --------------------------------------------------------------------------------------------------------
 

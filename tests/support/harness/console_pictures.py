@@ -24,6 +24,7 @@ from local.devstack.services.lambda_host import CONSOLE
 from masscomm.clock import SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.grains import Grain, floor
+from masscomm.domain.kept_messages import KeptMessage, NotKept
 from masscomm.domain.sends import Send, SendKey, Source
 from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.operations.send_lists import SendLists
@@ -41,7 +42,7 @@ LIVE = "8c1f0a52-55e1-4d0b-9d6f-0f9b4a7f2c11"
 # The time is 3 May 2026.
 _CHANGED_AT_MS = 1_777_803_720_000
 _OPTED_OUT = {"layer": "user", "settings_version": 7, "settings_changed_at": _CHANGED_AT_MS}
-_ENDED = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
+ENDED = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
 SCHEDULED = "5b0a2f8e-7a41-4c0d-8a57-2f6f0b1f0c73"
 PHONE = {"width": 390, "height": 844}
 _WIDE = {"width": 1280, "height": 900}
@@ -77,7 +78,7 @@ def _sends(now: datetime) -> Iterator[SendTotals]:
     waiting = {"scheduled": {"": 1_140}, "suppressed": {"opted_out": 60}}
     yield _send(SCHEDULED, "announcement", now - timedelta(minutes=9), {"push": ChannelTotals(1_200, 0, 0, waiting)})
     ended = {"sent": {"": 1_830}, "suppressed": {"opted_out": 140, "unknown_user": 30}}
-    yield _send(_ENDED, "news", now - timedelta(hours=1), {"push": ChannelTotals(2_000, 0, 1_830, ended)})
+    yield _send(ENDED, "news", now - timedelta(hours=1), {"push": ChannelTotals(2_000, 0, 1_830, ended)})
     for hours, category in enumerate(("newsletter", "announcement", "news", "security_alert", "match_reminder"), 2):
         number = 400 * hours
         totals = {"email": ChannelTotals(number, 0, number, {"delivered": {"": number}})}
@@ -104,7 +105,7 @@ def _counts(now: datetime) -> Iterator[StoredCount]:
 
 def _recipients(now: datetime) -> Iterator[tuple[int, LogRow]]:
     ends = [("delivered", ""), ("sent", ""), ("suppressed", "opted_out"), ("sent", ""), ("suppressed", "no_device")]
-    for send_id, category, ago in ((LIVE, "match_reminder", 110), (_ENDED, "news", 3_600)):
+    for send_id, category, ago in ((LIVE, "match_reminder", 110), (ENDED, "news", 3_600)):
         for user_id in range(40, 60):
             status, reason = ends[user_id % len(ends)]
             at = now - timedelta(seconds=ago - user_id % 7)
@@ -190,9 +191,22 @@ def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
     register = InMemorySends()
     tomorrow = now.replace(hour=9, minute=30, second=0, microsecond=0) + timedelta(days=1)
     send_at_ms = round(tomorrow.timestamp() * 1000)
-    register.put(_registered(LIVE, reference="Derby: one hour before kick-off"))
-    register.put(_registered(_ENDED, reference="New season tickets"))
-    register.put(_registered(SCHEDULED, send_at_ms=send_at_ms, reference="Open day"))
+    matchday = KeptMessage(
+        type="match_reminder",
+        channels=("push", "email"),
+        template="matchday",
+        data={"opponent": "FC Riverside", "kick_off": "19:30"},
+    )
+    tickets = KeptMessage(
+        type="news", channels=("push",), data={"title": "New season tickets", "body": "They are on sale from today."}
+    )
+    register.register(
+        [
+            _registered(LIVE, reference="Derby: one hour before kick-off", message=matchday),
+            _registered(ENDED, reference="New season tickets", message=tickets),
+            _registered(SCHEDULED, send_at_ms=send_at_ms, reference="Open day", not_kept=NotKept.TOO_LARGE),
+        ]
+    )
     clock, grace = SystemClock(), timedelta(seconds=5)
     waiting = Waiting(clock, InMemoryRequestSlots(), open_polls=100)
     counted = metrics_handler.use_cases(store, clock, grace, waiting)
@@ -278,6 +292,12 @@ def _refused(page: Page) -> None:
     page.get_by_role("button", name="Review").click()
     expect(page.get_by_text("This is needed.").first).to_be_visible()
     expect(page.get_by_test_id("preview-push")).to_be_visible()
+
+
+def _sent(page: Page) -> None:
+    message = page.get_by_role("region", name="Message")
+    expect(message.get_by_test_id("preview-push")).to_contain_text("FC Riverside")
+    message.scroll_into_view_if_needed()
 
 
 def _timeline(page: Page) -> None:
@@ -382,7 +402,8 @@ PICTURES = (
     Picture("sends-empty", "#/sends?club=2", _nothing),
     Picture("sends-error", "#/sends", _fails),
     Picture("sends-offline", "#/sends", _offline),
-    Picture("send", f"#/sends/{LIVE}", _table),
+    Picture("send", f"#/sends/{LIVE}", _sent),
+    Picture("send-words", f"#/sends/{ENDED}", _table),
     Picture("send-timeline", f"#/sends/{LIVE}", _timeline),
     Picture("send-cancel", f"#/sends/{LIVE}", _cancel),
     Picture("send-scheduled", f"#/sends/{SCHEDULED}", _table),

@@ -174,6 +174,7 @@ def _requests(cause: Cause) -> None:
 
 def _unknown_subjects(cause: Cause) -> None:
     cause.problem(404, "GET", "/v1/sends/{send_id}", path={"send_id": _UNKNOWN})
+    cause.problem(404, "GET", "/v1/sends/{send_id}/message", path={"send_id": _UNKNOWN})
     cause.problem(404, "GET", "/v1/sends/{send_id}/recipients", path={"send_id": _UNKNOWN})
     cause.problem(404, "GET", "/v1/notifications/{notification}", path={"notification": f"{_UNKNOWN}.42.push"})
     cause.problem(404, "GET", "/v1/users/{user_id}", path={"user_id": 999_999_999})

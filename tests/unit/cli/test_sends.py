@@ -103,6 +103,32 @@ def test_pause_resume_and_move_call_their_routes(server: AnsweringServer) -> Non
     ]
 
 
+def test_message_is_previewed_for_a_user(server: AnsweringServer) -> None:
+    content = {"type": "news", "club_id": 7, "channels": ["push"], "template": None, "locale": "de", "data": {"a": "b"}}
+    shown: dict[str, Any] = {
+        "channel": "push",
+        "template": None,
+        "fields": {"title": "Hello"},
+        "missing": [],
+        "problem": None,
+    }
+    server.answers = [
+        (200, json.dumps({"send_id": "a", "content": content, "hidden": ["title"], "reason": None}).encode()),
+        (200, json.dumps({"complete": True, "messages": [shown], "warnings": []}).encode()),
+    ]
+    server.read = lambda request, body: (request.path, json.loads(body or b"null"))
+    found = run("message", "a", "--user", "42")
+    assert "title: Hello" in found
+    assert "The values of title need the scope users:read." in found
+    assert server.asked == [("/v1/sends/a/message", None), ("/v1/previews", content | {"user_id": 42})]
+
+
+def test_message_that_is_not_kept_has_its_reason(server: AnsweringServer) -> None:
+    server.answers = [(200, b'{"send_id": "a", "content": null, "hidden": [], "reason": "critical"}')]
+    with pytest.raises(CommandError, match="messages of critical sends are not kept"):
+        run("message", "a")
+
+
 def test_recipients_are_read_in_pages(server: AnsweringServer) -> None:
     rows = [
         {

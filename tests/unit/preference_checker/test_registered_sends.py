@@ -16,6 +16,7 @@ from masscomm.kafka import topics
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import NOW, SEND_ID, recheck, results_of, send
+from tests.support.harness.counted import Counted
 from tests.support.harness.preference_checker import Checker
 from tests.support.servers.dynamodb_table import new_table
 
@@ -112,20 +113,6 @@ def test_sends_by_kafka_are_registered_in_one_transaction(checker: Checker) -> N
     assert checker.dead_letters() == []
     # The repetition finds all of them.
     assert calls["transact_write_items"] == 2
-
-
-class Counted:
-    """Counts the calls of a client."""
-
-    def __init__(self, client: Any, calls: Counter[str]) -> None:
-        self._client = client
-        self._calls = calls
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._client, name)
-        if callable(found):
-            self._calls[name] += 1
-        return found
 
 
 class CountedSends(InMemorySends):

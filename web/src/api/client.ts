@@ -26,6 +26,7 @@ import type {
   Recipients,
   SendList,
   SendRequest,
+  SentMessage,
   StreamPosition,
   Suppressions,
   Templates,
@@ -145,6 +146,11 @@ export function moveSend(sendId: string, sendAt: string): Promise<unknown> {
 
 export function getRecipients(sendId: string, query: Query, signal?: AbortSignal): Promise<Recipients> {
   return json(sendPath(sendId, "/recipients"), { query, ...(signal && { signal }) });
+}
+
+/** Return the message of a send, while it is kept. */
+export function getMessage(sendId: string, signal: AbortSignal): Promise<SentMessage> {
+  return json(sendPath(sendId, "/message"), { signal });
 }
 
 /** Return a notification with its timeline. `path` is the link of a recipient. */

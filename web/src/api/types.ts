@@ -20,6 +20,7 @@ export type Templates = Schemas["TemplatesBody"];
 export type Template = Schemas["TemplateBody"];
 export type Totals = Schemas["Totals"];
 export type Send = Schemas["SendBody"];
+export type SentMessage = Schemas["MessageBody"];
 export type SendEvent = Schemas["SendEventBody"];
 export type SendRow = Schemas["ListedSend"];
 export type SendList = Schemas["SendListBody"];

@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from "vitest";
 import emailPreview from "../parts/EmailPreview.vue?raw";
 import { newDraft, type Draft } from "./draft";
-import { Latest, previewRequestOf } from "./preview";
+import { Latest, previewContentOf, previewRequestFor } from "./preview";
 
 function draft(changes: Partial<Draft> = {}): Draft {
   return { ...newDraft("1"), title: "Hello", body: "It works.", recipients: "42", ...changes };
@@ -12,7 +12,7 @@ afterEach(() => {
 });
 
 test("a preview has the content of the send, and no recipients or times", () => {
-  expect(previewRequestOf(draft({ channels: ["email"], locale: "de-AT", reference: "r" }), "")).toEqual({
+  expect(previewContentOf(draft({ channels: ["email"], locale: "de-AT", reference: "r" }))).toEqual({
     type: "announcement",
     club_id: 1,
     data: { title: "Hello", body: "It works." },
@@ -20,22 +20,20 @@ test("a preview has the content of the send, and no recipients or times", () => 
     locale: "de-AT",
   });
   const ofTemplate = draft({ mode: "template", template: "goal", data: [{ name: "team", value: "Reds" }] });
-  expect(previewRequestOf(ofTemplate, "42")).toEqual({
-    type: "announcement", club_id: 1, template: "goal", data: { team: "Reds" }, user_id: 42,
-  });
+  expect(previewContentOf(ofTemplate)).toEqual({ type: "announcement", club_id: 1, template: "goal", data: { team: "Reds" } });
 });
 
 test("a preview is for a user, else for a language", () => {
-  expect(previewRequestOf(draft(), "", "de")).toMatchObject({ user: { locale: "de" } });
-  expect(previewRequestOf(draft(), "42", "de")).toMatchObject({ user_id: 42 });
-  expect(previewRequestOf(draft(), "42", "de")).not.toHaveProperty("user");
+  const content = previewContentOf(draft())!;
+  expect(previewRequestFor(content, "", "de")).toEqual({ ...content, user: { locale: "de" } });
+  expect(previewRequestFor(content, "42", "de")).toEqual({ ...content, user_id: 42 });
+  expect(previewRequestFor(content, "x42")).toEqual(content);
 });
 
-test("an incomplete draft has no preview, and a user that is no number is left out", () => {
-  expect(previewRequestOf(draft({ type: " " }), "")).toBeNull();
-  expect(previewRequestOf(draft({ type: "two words" }), "")).toBeNull();
-  expect(previewRequestOf(draft({ club: "x" }), "")).toBeNull();
-  expect(previewRequestOf(draft(), "x42")).not.toHaveProperty("user_id");
+test("an incomplete draft has no preview", () => {
+  expect(previewContentOf(draft({ type: " " }))).toBeNull();
+  expect(previewContentOf(draft({ type: "two words" }))).toBeNull();
+  expect(previewContentOf(draft({ club: "x" }))).toBeNull();
 });
 
 test("only the latest of several tasks runs", async () => {

@@ -4,14 +4,18 @@ import { idOf } from "./ids";
 
 export type Message = Preview["messages"][number];
 
+/** Return what determines the messages of a draft; null if its category or its club is missing. */
+export function previewContentOf(draft: Draft): PreviewRequest | null {
+  return /^[A-Za-z0-9_.:-]{1,128}$/.test(draft.type.trim()) && idOf(draft.club) !== null ? contentOf(draft) : null;
+}
+
 /**
- * Return the request for the messages of a draft; null if its category or its club is missing.
+ * Return the request for the messages of a content.
  *
  * @param userId The user who would get the messages; a text that is not an id stands for a user of `locale`.
  */
-export function previewRequestOf(draft: Draft, userId: string, locale: string | null = null): PreviewRequest | null {
-  if (!/^[A-Za-z0-9_.:-]{1,128}$/.test(draft.type.trim()) || idOf(draft.club) === null) return null;
-  const request: PreviewRequest = contentOf(draft);
+export function previewRequestFor(content: PreviewRequest, userId: string, locale: string | null = null): PreviewRequest {
+  const request = { ...content };
   const user = idOf(userId);
   if (user !== null) request.user_id = user;
   else if (locale !== null) request.user = { locale };
