@@ -31,6 +31,7 @@ METHODS = {
     "get_device_counts": "device_counts",
     "get_devices": "devices",
     "get_health": "health",
+    "get_message": "message",
     "get_metrics": "metrics",
     "get_notification": "notification",
     "get_overview": "overview",

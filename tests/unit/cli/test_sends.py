@@ -116,7 +116,7 @@ def test_message_is_previewed_for_a_user(server: AnsweringServer) -> None:
         (200, json.dumps({"send_id": "a", "content": content, "hidden": ["title"], "reason": None}).encode()),
         (200, json.dumps({"complete": True, "messages": [shown], "warnings": []}).encode()),
     ]
-    server.read = lambda request, body: (request.path, json.loads(body or b"null"))
+    server.read = lambda asked: (asked.path, json.loads(asked.body or b"null"))
     found = run("message", "a", "--user", "42")
     assert "title: Hello" in found
     assert "The values of title need the scope users:read." in found

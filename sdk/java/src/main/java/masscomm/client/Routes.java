@@ -128,6 +128,16 @@ abstract class Routes {
     }
 
     /**
+     * Return the message of a send, while it is kept: its {@code content} has the fields of {@code preview}.
+     *
+     * @param sendId the member {@code send_id} of the path or the body
+     * @return the body of the response
+     */
+    public MessageBody message(String sendId) {
+        return execute(new Call("GET", Call.path("sends", sendId, "message")), MessageBody::new);
+    }
+
+    /**
      * Return one page of counts by bucket.
      *
      * @param filters the parameters of the request

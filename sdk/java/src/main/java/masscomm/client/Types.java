@@ -282,6 +282,24 @@ public final class Types {
         public boolean ok() { return required("ok", BOOLEAN); }
     }
 
+    /** The content of a send, in the form of a request to POST /v1/previews. */
+    public static final class ContentOfSend extends Body {
+        ContentOfSend(Map<String, ?> members) { super(members); }
+
+        public String type() { return required("type", TEXT); }
+
+        public long clubId() { return required("club_id", INTEGER); }
+
+        public List<String> channels() { return required("channels", listOf(TEXT)); }
+
+        public String template() { return optional("template", TEXT); }
+
+        public String locale() { return optional("locale", TEXT); }
+
+        /** The variables that all recipients share. */
+        public Map<String, String> data() { return required("data", mapOf(TEXT)); }
+    }
+
     /** The control of a send. */
     public static final class ControlOfSend extends Body {
         ControlOfSend(Map<String, ?> members) { super(members); }
@@ -1040,6 +1058,28 @@ public final class Types {
         public Links links() { return required("links", body(Links::new)); }
     }
 
+    /** The message of a send. */
+    public static final class MessageBody extends Body {
+        MessageBody(Map<String, ?> members) { super(members); }
+
+        public String sendId() { return required("send_id", TEXT); }
+
+        /** Null: the message is not kept. */
+        public ContentOfSend content() { return optional("content", body(ContentOfSend::new)); }
+
+        /**
+         * The names of the data whose values are left out, because the caller lacks the scope users:read and the send
+         * has fewer than 20 users.
+         */
+        public List<String> hidden() { return required("hidden", listOf(TEXT)); }
+
+        /**
+         * Why the message is not kept. category: mandatory or not listed, small: a small send by Kafka at once,
+         * expired: 30 days have passed, unknown: erased with a recipient, or the reason is no longer known.
+         */
+        public String reason() { return optional("reason", TEXT); }
+    }
+
     /** Counts by bucket and dimensions. */
     public static final class MetricsBody extends Body {
         MetricsBody(Map<String, ?> members) { super(members); }
@@ -1156,6 +1196,21 @@ public final class Types {
         public String secret() { return required("secret", TEXT); }
 
         public WebhookBody endpoint() { return required("endpoint", body(WebhookBody::new)); }
+    }
+
+    /**
+     * Why there is no message of a send. The last two are never stored. A later version of the API may have
+     * further ones.
+     */
+    public static final class NotKept {
+        public static final String CATEGORY = "category";
+        public static final String CRITICAL = "critical";
+        public static final String SMALL = "small";
+        public static final String TOO_LARGE = "too_large";
+        public static final String EXPIRED = "expired";
+        public static final String UNKNOWN = "unknown";
+
+        private NotKept() {}
     }
 
     /** A notification with its statuses. */
