@@ -223,11 +223,6 @@ class SendRequest(ContentRequest):
         return _ms(self.send_at)
 
     @property
-    def last_send_at_ms(self) -> int | None:
-        """Return the time at which the last recipients of a scheduled send are notified."""
-        return self.send_at_ms if self.send_at_local is None else last_ms(self.send_at_local)
-
-    @property
     def part_suffix(self) -> str:
         """Return what distinguishes this part from the others under the send's id, also from those that are refused
         later because they have other recipients; "" if the service makes the id.

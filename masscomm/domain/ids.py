@@ -50,11 +50,6 @@ def derived_id(parent_id: str, step: str, channel: str, start: int, end: int) ->
     return _uuid5(f"{parent_id}/{step}/{channel}/{start}-{end}")  # guard: ids.derived_id
 
 
-def id_of_single_delivery(chunk: str, channel: str) -> str:
-    """Return the id of the delivery record of a chunk that names a single recipient."""
-    return derived_id(derived_id(chunk, "build", channel, 0, 1), "delivery", channel, 0, 1)
-
-
 def released_id(parent_id: str, delay_reason: str, start: int, end: int) -> str:
     """Return the id of a record that is delayed and released later, derived from its parent record, for recipients'
     positions [start, end).

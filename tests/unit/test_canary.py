@@ -91,7 +91,6 @@ def produced(producer: InMemoryProducer, chain: Chain | None = None) -> str:
 
 
 ERRORS = [Retry(TEXT), Stop(TEXT), DeadLetter("invalid", TEXT), KeyError(TEXT)]
-DRIVEN = (Checker, Builder, Delivery)
 
 
 def fails(error: Exception) -> Callable[..., Any]:

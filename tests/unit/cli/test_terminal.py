@@ -38,7 +38,6 @@ from masscomm.untrusted import visible, visible_json
 # Hostile text: colour, hyperlink, window title, cleared screen, C1 control, overwriting, right-to-left text, tags.
 ACTS = "\x1b[31m\x1b]8;;http://evil.example\x1b\\\x1b]0;title\x07\x1b[2J\x9b31m\rover\bwritten\u202etxt.exe\u2066\U000e0041\x85\u2028"
 HOSTILE = f"{ACTS}[red]red[/red][link=http://evil.example]click[/link]:bomb:"
-INERT = "[red]red[/red][link=http://evil.example]click[/link]:bomb:"
 _ACTING = re.compile(
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )

@@ -34,7 +34,6 @@ from tests.support.harness.delivery import Delivery, by_email
 
 SENT = ("sent", None)
 DELAYED = ("sending", None)
-PROVIDER_DELAYED = Decision(Status.SENDING, None, "provider")
 DAY = 86_400_000
 BUSY = Transient("Throttling", throttled=True)
 
