@@ -61,9 +61,7 @@ class MessageRoute:
         self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs, scopes: AbstractSet[Scope]
     ) -> MessageBody:
         """Return the response body. Raises Problem (400 for any parameter, 404) or Retry."""
-        read = Reader(parameters, ())
-        if read.errors:
-            raise read.problem()
+        Reader(parameters).check()
         known = KnownSends(self.store, self.sends).find(send_id, clubs)
         message = self.sends.message(known.key)
         # A category may have become mandatory since.
