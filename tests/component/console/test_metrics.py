@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -22,6 +22,8 @@ ONCE, REPORTED = ("sent", "suppressed", "cancelled", "expired", "failed"), ("del
 @pytest.fixture
 def console(url: str) -> Iterator[Console]:
     with open_console(url, "admin") as opened:
+        # The span would move on when a minute ends during a test.
+        opened.page.clock.set_fixed_time(datetime.now(UTC))
         opened.page.goto(f"{url}/#/metrics")
         expect(opened.page.get_by_test_id("total")).not_to_have_text("0")
         yield opened
