@@ -7,12 +7,14 @@ import ts from "typescript";
 const DOCUMENT = new URL("../../docs/openapi/masscomm.json", import.meta.url);
 const ID = ts.factory.createTypeReferenceNode("Id");
 const LARGEST_ID = 2 ** 63;
+// A field of the document, also one that may be null.
+const ID_PATH = /\/((user_|club_|device_)?id|clubs)(\/anyOf\/\d+)?$/;
 
 const types = await openapiTS(DOCUMENT, {
   defaultNonNullable: false,
   inject: 'import type { Id } from "./json.js";\n',
   transform(schema, { path }) {
-    const isId = schema.maximum === LARGEST_ID || /(user|club|device)_id$/.test(path ?? "");
+    const isId = schema.maximum === LARGEST_ID || ID_PATH.test(path ?? "");
     return schema.type === "integer" && isId ? ID : undefined;
   },
 });

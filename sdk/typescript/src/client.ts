@@ -1,6 +1,6 @@
 /** The client: requests, their repetition, lists, and sends that are followed. */
 
-import { ApiError, retryAfterS } from "./errors.js";
+import { ApiError, ConnectionError, retryAfterS } from "./errors.js";
 import { readJson, writeJson } from "./json.js";
 import {
   KEYED,
@@ -10,6 +10,7 @@ import {
   type Arguments,
   type ListPath,
   type Method,
+  type Optional,
   type PathOf,
   type Row,
   type SendBody,
@@ -33,6 +34,18 @@ export interface ClientOptions {
   timeoutS?: number;
   /** The function that waits between two attempts, for tests. */
   sleep?: (seconds: number) => Promise<void>;
+  /** The function that sends each attempt, in place of fetch: to add headers, such as those of a signed-in person. */
+  fetch?: (request: Request, init: { signal: AbortSignal }) => Promise<Response>;
+}
+
+/** How one request differs from the others of its client. */
+export interface CallOptions {
+  /** Ends the request, whose promise is then rejected with the signal's reason. The API may have executed it. */
+  signal?: AbortSignal | undefined;
+  /** The seconds that one attempt may take, its body included; null: no limit, as for a stream. */
+  timeoutS?: number | null;
+  /** Further headers, such as Accept. */
+  headers?: Readonly<Record<string, string>>;
 }
 
 export interface FollowOptions {
@@ -45,15 +58,16 @@ export interface FollowOptions {
 }
 
 /** The arguments of a request, apart from their types. */
-interface Given {
+interface Given extends CallOptions {
   path?: Readonly<Record<string, unknown>>;
   query?: Readonly<Record<string, unknown>>;
   body?: unknown;
   idempotencyKey?: string;
 }
 
-/** A response with its text, or the error of an attempt without a response. */
-type Attempt = { response: Response; text: string } | { error: unknown };
+/** A successful response as it was read, a refusal with its text, or the error of an attempt without a response. */
+type Attempt<T> = { value: T } | { response: Response; text: string } | { error: unknown };
+type Reading<T> = (response: Response) => T | Promise<T>;
 
 export class Client {
   readonly #url: string;
@@ -61,15 +75,20 @@ export class Client {
   readonly #attempts: number;
   readonly #timeoutS: number;
   readonly #sleep: (seconds: number) => Promise<void>;
+  readonly #fetch: NonNullable<ClientOptions["fetch"]>;
 
-  /** @param url The base URL. */
-  constructor(url: string, { key, attempts = 4, timeoutS = 30, sleep = sleepFor }: ClientOptions) {
+  /** @param url The base URL; in a browser, an empty one is the origin of the page. */
+  constructor(
+    url: string,
+    { key, attempts = 4, timeoutS = 30, sleep = sleepFor, fetch = globalThis.fetch.bind(globalThis) }: ClientOptions,
+  ) {
     if (attempts < 1) throw new RangeError("attempts must be at least 1");
     this.#url = url.replace(/\/$/, "");
     this.#headers = key === null ? {} : { "x-api-key": key };
     this.#attempts = attempts;
     this.#timeoutS = timeoutS;
     this.#sleep = sleep;
+    this.#fetch = fetch;
   }
 
   /** Request a send. Without a key, one is made for the attempts of this call. */
@@ -80,26 +99,41 @@ export class Client {
   /**
    * Return the body of a route's response. A repetition has the same Idempotency-Key.
    *
-   * Throws ApiError, or the error of fetch if the last attempt got no response.
+   * Throws ApiError, or ConnectionError if the last attempt got no complete response.
    */
   async request<M extends Method, P extends PathOf<M>>(
     method: M,
     path: P,
-    ...[given]: Record<never, never> extends Arguments<M, P> ? [Arguments<M, P>?] : [Arguments<M, P>]
+    ...[given]: Optional<Arguments<M, P> & CallOptions>
   ): Promise<Answer<M, P>> {
-    return (await this.#execute(method, path, (given ?? {}) as Given)) as Answer<M, P>;
+    const text = await this.#execute(method, path, given ?? {}, (response) => response.text());
+    return read(text) as Answer<M, P>;
+  }
+
+  /**
+   * Return a route's successful response with its body unread: for headers, streams and other types than JSON.
+   *
+   * Throws the errors of `request`. An error while the body is read is that of fetch.
+   */
+  response<M extends Method, P extends PathOf<M>>(
+    method: M,
+    path: P,
+    ...[given]: Optional<Arguments<M, P> & CallOptions>
+  ): Promise<Response> {
+    return this.#execute(method, path, given ?? {}, (response) => response);
   }
 
   /** Yield the rows of a list, from all pages. */
   async *rows<P extends ListPath>(
     path: P,
-    ...[given]: Record<never, never> extends Arguments<"GET", P> ? [Arguments<"GET", P>?] : [Arguments<"GET", P>]
+    ...[given]: Optional<Arguments<"GET", P> & CallOptions>
   ): AsyncGenerator<Row<P>, void, undefined> {
-    const { query, ...others } = (given ?? {}) as Given;
+    const { query, ...others }: Given = given ?? {};
     let cursor: string | null = null;
     do {
-      const body = await this.#execute("GET", path, { ...others, query: { ...query, cursor } });
-      const page = body as { rows: Row<P>[]; next_cursor: string | null };
+      const next: Given = { ...others, query: { ...query, cursor } };
+      const text = await this.#execute("GET", path, next, (response) => response.text());
+      const page = read(text) as { rows: Row<P>[]; next_cursor: string | null };
       yield* page.rows;
       cursor = page.next_cursor;
     } while (cursor !== null);
@@ -134,8 +168,8 @@ export class Client {
     }
   }
 
-  async #execute(method: Method, route: string, given: Given): Promise<unknown> {
-    const headers: Record<string, string> = { ...this.#headers };
+  async #execute<T>(method: Method, route: string, given: Given, reading: Reading<T>): Promise<T> {
+    const headers: Record<string, string> = { ...this.#headers, ...given.headers };
     if (method === "POST" && route in KEYED) headers[KEY] = given.idempotencyKey ?? crypto.randomUUID();
     const init: RequestInit = { method, headers, redirect: "manual" };
     if (given.body !== undefined) {
@@ -146,29 +180,56 @@ export class Client {
     const removed = REMOVED[`${method} ${route}`];
     let mayHaveActed = false;
     for (let attempt = 1; ; attempt++) {
-      const answer = await this.#attempt(new Request(url, init));
-      if ("response" in answer && answer.response.ok) return readJson(answer.text);
+      const answer = await this.#attempt(new Request(url, init), given, reading);
+      if ("value" in answer) return answer.value;
       if (removed !== undefined && mayHaveActed && "response" in answer && answer.response.status === 404) {
-        return removed(given.path ?? {});
+        return reading(new Response(writeJson(removed(given.path ?? {}))));
       }
       mayHaveActed ||= "response" in answer ? answer.response.status >= 500 : !wasNotSent(answer.error);
       const isLast = attempt >= this.#attempts;
       if ("response" in answer && (isLast || !mayPass(answer.response, KEY in headers))) {
         throw ApiError.of(answer.response, answer.text);
       }
-      if ("error" in answer && isLast) throw answer.error;
-      await this.#sleep(pauseS(attempt, answer));
+      if ("error" in answer && isLast) throw new ConnectionError(answer.error);
+      await until(this.#sleep(pauseS(attempt, answer)), given.signal);
     }
   }
 
-  async #attempt(request: Request): Promise<Attempt> {
+  /** Throws the signal's reason. */
+  async #attempt<T>(
+    request: Request,
+    { signal, timeoutS = this.#timeoutS }: Given,
+    reading: Reading<T>,
+  ): Promise<Attempt<T>> {
+    const ends = [signal, timeoutS === null ? undefined : AbortSignal.timeout(timeoutS * 1_000)];
+    const ending = AbortSignal.any(ends.filter((each) => each !== undefined));
     try {
-      const response = await fetch(request, { signal: AbortSignal.timeout(this.#timeoutS * 1_000) });
-      return { response, text: await response.text() };
+      const response = await this.#fetch(request, { signal: ending });
+      return response.ok ? { value: await reading(response) } : { response, text: await response.text() };
     } catch (error) {
+      signal?.throwIfAborted();
       return { error };
     }
   }
+}
+
+/** Return the JSON value of a successful response. Another text is of a server that is not the API. */
+function read(text: string): unknown {
+  try {
+    return readJson(text);
+  } catch (error) {
+    throw new ConnectionError(error);
+  }
+}
+
+/** Wait for a promise. Throws the signal's reason once it is aborted. */
+async function until(promise: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+  signal?.throwIfAborted();
+  if (signal === undefined) return promise;
+  await new Promise<void>((resolve, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true });
+    promise.then(resolve, reject);
+  });
 }
 
 const sleepFor = (seconds: number): Promise<void> => new Promise((done) => setTimeout(done, seconds * 1_000));
@@ -197,7 +258,7 @@ function wasNotSent(error: unknown): boolean {
 }
 
 /** Return the pause before the next attempt: Retry-After, else a random time that doubles its bound. */
-function pauseS(attempt: number, answer: Attempt): number {
+function pauseS(attempt: number, answer: Attempt<unknown>): number {
   const given = "response" in answer ? retryAfterS(answer.response) : null;
   return given ?? Math.random() * Math.min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** attempt);
 }

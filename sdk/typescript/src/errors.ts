@@ -1,11 +1,20 @@
-/** The error of the client. Connection errors and time-outs are those of fetch. */
+/** The errors of the client. */
 
 import { readJson } from "./json.js";
+import type { components } from "./schema.js";
 
 /** An invalid field of a request. */
-export interface FieldError {
-  field: string;
-  message: string;
+export type FieldError = components["schemas"]["FieldErrorBody"];
+/** Problem details (RFC 9457). By the code of the detail and its parameters, a program can translate it. */
+export type Problem = components["schemas"]["ProblemBody"];
+
+/** The last attempt got no complete response. Its `cause` is the error of fetch, or that of a text without JSON. */
+export class ConnectionError extends TypeError {
+  override readonly name = "ConnectionError";
+
+  constructor(cause: unknown) {
+    super(String(cause), { cause });
+  }
 }
 
 /** The API refused a request, or could not execute it in any attempt. */
@@ -17,12 +26,14 @@ export class ApiError extends Error {
    * @param detail One sentence, as the API returned it.
    * @param errors The invalid fields.
    * @param retryAfterS The seconds after which the request may succeed; null if the response has none.
+   * @param problem The problem details; empty if the response has none, as that of a proxy.
    */
   constructor(
     readonly status: number,
     readonly detail: string,
     readonly errors: FieldError[],
     readonly retryAfterS: number | null = null,
+    readonly problem: Partial<Problem> = {},
   ) {
     // The detail of a request with one wrong field has both.
     const further = errors
@@ -33,9 +44,9 @@ export class ApiError extends Error {
 
   /** Return the error in a response. */
   static of(response: Response, text: string): ApiError {
-    const problem = problemIn(text) ?? { detail: text.slice(0, 500) };
-    const detail = String(problem.detail ?? response.statusText);
-    return new ApiError(response.status, detail, problem.errors ?? [], retryAfterS(response));
+    const problem = problemIn(text);
+    const detail = problem === null ? text.slice(0, 500) : String(problem.detail ?? response.statusText);
+    return new ApiError(response.status, detail, problem?.errors ?? [], retryAfterS(response), problem ?? {});
   }
 }
 
@@ -45,7 +56,7 @@ export function retryAfterS(response: Response): number | null {
   return /^\d+$/.test(given) ? Number(given) : null;
 }
 
-function problemIn(text: string): { detail?: unknown; errors?: FieldError[] } | null {
+function problemIn(text: string): Partial<Problem> | null {
   try {
     const value = readJson(text);
     return typeof value === "object" && !Array.isArray(value) ? value : null;

@@ -30,6 +30,9 @@ export type Arguments<M extends Method, P> = Argument<"path", Part<Operation<M, 
   Argument<"body", RequestBody<Operation<M, P>>> &
   (P extends KeyedPath ? { idempotencyKey?: string } : { idempotencyKey?: never });
 
+/** The last argument of a method, which may be left out if none of its members is required. */
+export type Optional<Given> = Record<never, never> extends Given ? [Given?] : [Given];
+
 /** The lists: GET routes whose response has rows and a cursor. */
 export type ListPath = {
   [P in PathOf<"GET">]: Answer<"GET", P> extends { rows: unknown[]; next_cursor: string | null } ? P : never;

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";
-import { ApiError, Client, verifyWebhook } from "../src/index.js";
+import { ApiError, Client, ConnectionError, verifyWebhook } from "../src/index.js";
 import { readJson, writeJson } from "../src/json.js";
 
 type Answer = "lost" | "refused" | { status: number; headers?: Record<string, string>; body?: unknown; text?: string };
@@ -152,7 +152,7 @@ test.each(requests)("$name", async ({ call, answers, requests: expected, pauses 
     expect(done.thrown).toBeInstanceOf(ApiError);
     const { status, detail, errors, message, retryAfterS } = done.thrown as ApiError;
     expect({ status, detail, errors, message, retry_after_s: retryAfterS }).toEqual(error);
-  } else if (error === "no response") expect(done.thrown).toBeInstanceOf(TypeError);
+  } else if (error === "no response") expect(done.thrown).toBeInstanceOf(ConnectionError);
   else expect(done.thrown).toMatchObject({ name: "TimeoutError", message: error });
 
   const { received } = script;
