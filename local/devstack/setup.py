@@ -481,13 +481,29 @@ def make_java_client(steps: Steps, maven: str, java_home: str, check: "Callable[
     return True
 
 
-def make_npm_package(steps: Steps, npm: str, name: str, package: str) -> bool:
-    """Build the console or the TypeScript client into its folder dist. Return whether anything had to be done."""
-    sources = [path for entry in sorted(os.listdir(package)) if os.path.isfile(path := os.path.join(package, entry))]
-    # schema.ts is generated from the API's description.
-    sources += [
-        path for folder in ("src", "public") for path in files_of(package, folder) if not path.endswith("schema.ts")
+def make_web(steps: Steps, npm: str) -> bool:
+    """Build the TypeScript client, the console and the documentation's site. Return whether anything had to be done.
+
+    One after the other: the console contains the client's source, with its generated types and its packages, and the
+    site uses the packages of the console.
+    """
+    made = [
+        make_npm_package(steps, npm, "client", TYPESCRIPT_CLIENT, TYPESCRIPT_CLIENT),
+        make_npm_package(steps, npm, "console", WEB, WEB, TYPESCRIPT_CLIENT),
+        make_docs(steps, npm),
     ]
+    return any(made)
+
+
+def make_npm_package(steps: Steps, npm: str, name: str, package: str, *sources_of: str) -> bool:
+    """Build a package into its folder dist from the sources of packages. Return whether anything had to be done."""
+    sources = []
+    for each in sources_of:
+        sources += [path for entry in sorted(os.listdir(each)) if os.path.isfile(path := os.path.join(each, entry))]
+        # schema.ts is generated from the API's description.
+        sources += [
+            path for folder in ("src", "public") for path in files_of(each, folder) if not path.endswith("schema.ts")
+        ]
     stamp = digest(os.path.join(ROOT, "docs", "openapi", "masscomm.json"), *sources)
     return run_npm_script(steps, npm, name, package, "build", os.path.join(package, "dist"), stamp)
 
@@ -594,12 +610,7 @@ def main() -> int:
         wanted_steps = [
             ("jars", jars),
             ("environments", environments),
-            # One after the other: both use the packages of web/.
-            (
-                "web",
-                lambda: any([make_npm_package(steps, found["npm"], "console", WEB), make_docs(steps, found["npm"])]),
-            ),
-            ("client", lambda: make_npm_package(steps, found["npm"], "client", TYPESCRIPT_CLIENT)),
+            ("web", lambda: make_web(steps, found["npm"])),
         ]
         if "--browser" in sys.argv:
             wanted_steps.append(("browser", lambda: make_browser(steps)))

@@ -5,9 +5,8 @@ import { TYPING_PAUSE_MS } from "../lib/typing";
 import { listCategories, listTemplates } from "./client";
 import type { Category, Template } from "./types";
 
-const PAGE = 100;
-/** Templates beyond these pages are not offered. */
-const MOST_PAGES = 10;
+/** Further templates are not offered. */
+const MOST_TEMPLATES = 1_000;
 
 export interface Catalogue {
   categories: Ref<Category[]>;
@@ -27,23 +26,12 @@ export function useCatalogue(club: () => string): Catalogue {
   const loaded = ref(false);
   const latest = new Latest(TYPING_PAUSE_MS);
 
-  async function templatesOf(clubId: string, signal: AbortSignal): Promise<Template[]> {
-    const found: Template[] = [];
-    let cursor: string | null = null;
-    for (let page = 0; page < MOST_PAGES; page += 1) {
-      const { rows, next_cursor: next }: { rows: Template[]; next_cursor: string | null } = await listTemplates({ club_id: clubId, limit: PAGE, cursor }, signal);
-      found.push(...rows);
-      if (next === null) break;
-      cursor = next;
-    }
-    return found;
-  }
-
   async function read(signal: AbortSignal): Promise<void> {
     try {
+      const clubId = idOf(club());
       const [listed, found] = await Promise.all([
         listCategories(signal),
-        idOf(club()) !== null ? templatesOf(club(), signal) : [],
+        clubId !== null ? listTemplates({ club_id: [clubId] }, MOST_TEMPLATES, signal) : [],
       ]);
       if (signal.aborted) return;
       [categories.value, templates.value, error.value, loaded.value] = [listed.rows, found, null, true];

@@ -1,332 +1,182 @@
-import type { Id } from "../lib/ids";
-import { readJson, writeJson } from "../lib/json";
-import { bodyOf, Problem, queryText, Unreachable, type Query } from "./http";
+import { ApiError, Client, ConnectionError, readJson, type Answer, type Arguments, type CallOptions, type Id, type Method, type PathOf } from "masscomm-client";
 import { endSession, session } from "./session";
-import type {
-  AcceptedSend,
-  Alarms,
-  AuditPage,
-  Categories,
-  DeadLetter,
-  DeadLetters,
-  DeviceCounts,
-  Devices,
-  Forecast,
-  Health,
-  Keys,
-  NewKey,
-  NewWebhook,
-  Overview,
-  Metrics,
-  Notification,
-  Preferences,
-  Preview,
-  PreviewRequest,
-  ProblemBody,
-  Recipients,
-  SendList,
-  SendRequest,
-  SentMessage,
-  StreamPosition,
-  Suppressions,
-  Templates,
-  Trends,
-  User,
-  UserNotifications,
-  WebhookDeliveries,
-  WebhookRequest,
-  Webhooks,
-} from "./types";
+import type { KeyRequest, Metrics, PreviewRequest, SendRequest, Template, WebhookRequest } from "./types";
 
-const JSON_TYPE = "application/json";
 export const EVENT_STREAM = "text/event-stream";
 /** The longest wait of a long poll, in seconds. */
 const WAIT_S = 20;
 /** The longest time until the answer to a request that does not wait, a large list of recipients included. */
-const ANSWER_MS = 60_000;
+const ANSWER_S = 60;
 /** The longest time until the answer to a long poll. A connection that a network change broke has none. */
-const POLL_MS = WAIT_S * 1_000 + 15_000;
+const POLL_S = WAIT_S + 15;
 
-interface Options {
-  method?: "GET" | "POST" | "PATCH" | "DELETE";
-  query?: Query;
-  body?: unknown;
-  headers?: Record<string, string>;
-  signal?: AbortSignal;
-  /** The longest time until the whole answer; null: no limit, as for a stream. */
-  limitMs?: number | null;
-}
+/** Values as a form has them: the API refuses one that is not valid. Empty ones are left out. */
+export type Query = Record<string, string | Id | readonly (string | Id)[] | null | undefined>;
 
-async function fetched(path: string, options: Options): Promise<Response> {
-  const headers: Record<string, string> = { Accept: JSON_TYPE, ...options.headers };
+// A person sees an error at once, and repeats the request; what repeats itself is in live.ts.
+const api = new Client("", { key: null, attempts: 1, timeoutS: ANSWER_S, fetch: signedIn });
+
+/** Send a request of the person who is signed in. A refused token ends the session, unless it was renewed meanwhile. */
+async function signedIn(request: Request, init: { signal: AbortSignal }): Promise<Response> {
   const token = session.value?.token;
-  if (token) headers.Authorization = `Bearer ${token}`;
-  if (options.body !== undefined) headers["Content-Type"] = JSON_TYPE;
-  const settings: RequestInit = { method: options.method ?? "GET", headers, credentials: "omit", cache: "no-cache" };
-  if (options.body !== undefined) settings.body = writeJson(options.body);
-  const limitMs = options.limitMs === undefined ? ANSWER_MS : options.limitMs;
-  const signals = [options.signal, limitMs === null ? undefined : AbortSignal.timeout(limitMs)].filter((each) => each !== undefined);
-  settings.signal = AbortSignal.any(signals);
-  let response: Response;
-  try {
-    response = await fetch(path + queryText(options.query ?? {}), settings);
-  } catch (error) {
-    if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Unreachable(String(error));
-  }
+  if (token) request.headers.set("Authorization", `Bearer ${token}`);
+  const response = await fetch(request, { ...init, credentials: "omit", cache: "no-cache" });
   if (response.status === 401 && token === session.value?.token) endSession();
-  if (!response.ok) throw await problemOf(response);
   return response;
 }
 
-async function problemOf(response: Response): Promise<Problem> {
-  const retryAfter = Number(response.headers.get("Retry-After"));
-  let body: Partial<ProblemBody> = {};
+/** Return whether it is unknown if a request had an effect: its answer was lost, or the server failed. */
+export const isLost = (failure: unknown): boolean => failure instanceof ConnectionError || (failure instanceof ApiError && failure.status >= 500);
+
+/** Return the JSON body of a response. An answer that breaks off, or is not JSON, is one of an API that cannot be reached. */
+export async function bodyOf<T>(response: Response): Promise<T> {
   try {
-    body = readJson(await response.text()) as typeof body;
-  } catch {
-    // The response of a proxy may have no problem details; its status says enough.
+    return readJson(await response.text()) as T;
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new ConnectionError(error);
   }
-  return new Problem(
-    response.status,
-    body.detail ?? body.title ?? `HTTP ${response.status}`,
-    body.errors ?? [],
-    retryAfter > 0 ? retryAfter : null,
-    body,
-  );
 }
 
-async function json<T>(path: string, options: Options = {}): Promise<T> {
-  return bodyOf(await fetched(path, options));
+/** An id as a person wrote it: the API refuses one that is not valid. */
+const written = (id: string): Id => id as unknown as Id;
+
+/** Return the query of a route. */
+function filled<M extends Method, P extends PathOf<M>>(query: Query): Arguments<M, P>["query"] {
+  return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== "")) as Arguments<M, P>["query"];
 }
 
-function sendPath(sendId: string, action = ""): string {
-  return `/v1/sends/${encodeURIComponent(sendId)}${action}`;
+/** Return a list, or another resource that a form filters. */
+function listed<P extends PathOf<"GET">>(path: P, query: Query, options: CallOptions & { path?: unknown } = {}): Promise<Answer<"GET", P>> {
+  return api.request<"GET", P>("GET", path, { ...options, query: filled<"GET", P>(query) } as Arguments<"GET", P> & CallOptions);
 }
 
 /** Request a send. A repeated call with the same idempotency key makes no second send. */
-export function requestSend(body: SendRequest, idempotencyKey: string, signal?: AbortSignal): Promise<AcceptedSend> {
-  return json("/v1/sends", { method: "POST", body, headers: { "Idempotency-Key": idempotencyKey }, ...(signal && { signal }) });
-}
+export const requestSend = (body: SendRequest, idempotencyKey: string, signal?: AbortSignal) =>
+  api.request("POST", "/v1/sends", { body, idempotencyKey, signal });
 
-export function listCategories(signal?: AbortSignal): Promise<Categories> {
-  return json("/v1/categories", { ...(signal && { signal }) });
-}
+export const listCategories = (signal?: AbortSignal) => api.request("GET", "/v1/categories", { signal });
 
-export function listTemplates(query: Query, signal?: AbortSignal): Promise<Templates> {
-  return json("/v1/templates", { query, ...(signal && { signal }) });
+/** Return the templates of a club, and those for every club; at most `most`. */
+export async function listTemplates(filters: { club_id: Id[]; type?: string[] }, most: number, signal: AbortSignal): Promise<Template[]> {
+  const found: Template[] = [];
+  for await (const template of api.rows("/v1/templates", { query: { ...filters, limit: 100 }, signal })) {
+    if (found.push(template) === most) break;
+  }
+  return found;
 }
 
 /** Return what would become of a send, without sending it. */
-export function forecastSend(body: SendRequest, signal: AbortSignal): Promise<Forecast> {
-  return json("/v1/dry-runs", { method: "POST", body, signal });
-}
+export const forecastSend = (body: SendRequest, signal: AbortSignal) => api.request("POST", "/v1/dry-runs", { body, signal });
 
 /** Render the messages of a send without sending them. */
-export function previewSend(body: PreviewRequest, signal: AbortSignal): Promise<Preview> {
-  return json("/v1/previews", { method: "POST", body, signal });
-}
+export const previewSend = (body: PreviewRequest, signal: AbortSignal) => api.request("POST", "/v1/previews", { body, signal });
 
-export function cancelSend(sendId: string): Promise<unknown> {
-  return json(sendPath(sendId, "/cancel"), { method: "POST", body: {} });
-}
-
-export function pauseSend(sendId: string): Promise<unknown> {
-  return json(sendPath(sendId, "/pause"), { method: "POST", body: {} });
-}
-
-export function resumeSend(sendId: string): Promise<unknown> {
-  return json(sendPath(sendId, "/resume"), { method: "POST", body: {} });
-}
+export const cancelSend = (send_id: string) => api.request("POST", "/v1/sends/{send_id}/cancel", { path: { send_id } });
+export const pauseSend = (send_id: string) => api.request("POST", "/v1/sends/{send_id}/pause", { path: { send_id } });
+export const resumeSend = (send_id: string) => api.request("POST", "/v1/sends/{send_id}/resume", { path: { send_id } });
 
 /** Move a scheduled send to another time. A repeated call with the same time changes nothing. */
-export function moveSend(sendId: string, sendAt: string): Promise<unknown> {
-  return json(sendPath(sendId), { method: "PATCH", body: { send_at: sendAt } });
-}
+export const moveSend = (send_id: string, send_at: string) => api.request("PATCH", "/v1/sends/{send_id}", { path: { send_id }, body: { send_at } });
 
-export function getRecipients(sendId: string, query: Query, signal?: AbortSignal): Promise<Recipients> {
-  return json(sendPath(sendId, "/recipients"), { query, ...(signal && { signal }) });
-}
+export const getRecipients = (send_id: string, query: Query, signal?: AbortSignal) =>
+  listed("/v1/sends/{send_id}/recipients", query, { path: { send_id }, signal });
 
 /** Return the message of a send, while it is kept. */
-export function getMessage(sendId: string, signal: AbortSignal): Promise<SentMessage> {
-  return json(sendPath(sendId, "/message"), { signal });
-}
+export const getMessage = (send_id: string, signal: AbortSignal) => api.request("GET", "/v1/sends/{send_id}/message", { path: { send_id }, signal });
 
-/** Return a notification with its timeline. `path` is the link of a recipient. */
-export function getNotification(path: string, signal?: AbortSignal): Promise<Notification> {
-  return json(path, { ...(signal && { signal }) });
-}
+/** Return a user's notification on a channel with its timeline. */
+export const getNotification = (sendId: string, userId: Id | string, channel: string, signal?: AbortSignal) =>
+  api.request("GET", "/v1/notifications/{notification}", { path: { notification: `${sendId}.${userId}.${channel}` }, signal });
 
-export function listSends(query: Query, signal?: AbortSignal): Promise<SendList> {
-  return json("/v1/sends", { query, ...(signal && { signal }) });
-}
+export const listSends = (query: Query, signal?: AbortSignal) => listed("/v1/sends", query, { signal });
 
 export async function getMetrics(query: Query, signal?: AbortSignal): Promise<Metrics> {
-  const response = await fetched("/v1/metrics", { query, ...(signal && { signal }) });
+  const response = await api.response("GET", "/v1/metrics", { query: filled<"GET", "/v1/metrics">(query), signal });
   const metrics = await bodyOf<Metrics>(response);
   // While the figures are the same, the browser repeats an earlier body (304); counting may have come further since.
   return { ...metrics, watermark: response.headers.get("Masscomm-Watermark") ?? metrics.watermark };
 }
 
-/** Return the rows of a query from all its pages; null if there are more than `most` pages. */
+/** Return the rows of a query from all its pages; null if there are more than `most`. */
 export async function getAllCounts(query: Query, most: number, signal: AbortSignal): Promise<Metrics["rows"] | null> {
   const rows: Metrics["rows"] = [];
-  let cursor: string | null = null;
-  for (let page = 0; page < most; page += 1) {
-    const found: Metrics = await getMetrics({ ...query, cursor }, signal);
-    rows.push(...found.rows);
-    if (found.next_cursor === null) return rows;
-    cursor = found.next_cursor;
+  for await (const row of api.rows("/v1/metrics", { query: filled<"GET", "/v1/metrics">(query), signal })) {
+    if (rows.push(row) > most) return null;
   }
-  return null;
+  return rows;
 }
 
 export async function getMetricsCsv(query: Query): Promise<string> {
-  return (await fetched("/v1/metrics", { query, headers: { Accept: "text/csv" } })).text();
+  const response = await api.response("GET", "/v1/metrics", { query: filled<"GET", "/v1/metrics">(query), headers: { Accept: "text/csv" } });
+  return response.text();
 }
 
-export function getTrends(query: Query, signal?: AbortSignal): Promise<Trends> {
-  return json("/v1/metrics/trending", { query, ...(signal && { signal }) });
-}
+export const getTrends = (query: Query, signal?: AbortSignal) => listed("/v1/metrics/trending", query, { signal });
 
-function userPath(userId: string, part = ""): string {
-  return `/v1/users/${encodeURIComponent(userId)}${part}`;
-}
+export const getUser = (userId: string, signal?: AbortSignal) => api.request("GET", "/v1/users/{user_id}", { path: { user_id: written(userId) }, signal });
 
-export function getUser(userId: string, signal?: AbortSignal): Promise<User> {
-  return json(userPath(userId), { ...(signal && { signal }) });
-}
+export const getPreferences = (userId: string, signal?: AbortSignal) =>
+  api.request("GET", "/v1/users/{user_id}/preferences", { path: { user_id: written(userId) }, signal });
 
-export function getPreferences(userId: string, signal?: AbortSignal): Promise<Preferences> {
-  return json(userPath(userId, "/preferences"), { ...(signal && { signal }) });
-}
+export const getUserNotifications = (userId: string, query: Query, signal?: AbortSignal) =>
+  listed("/v1/users/{user_id}/notifications", query, { path: { user_id: written(userId) }, signal });
 
-export function getUserNotifications(userId: string, query: Query, signal?: AbortSignal): Promise<UserNotifications> {
-  return json(userPath(userId, "/notifications"), { query, ...(signal && { signal }) });
-}
+export const getOverview = (query: Query, signal?: AbortSignal) => listed("/v1/overview", query, { signal });
+export const getHealth = (signal?: AbortSignal) => api.request("GET", "/v1/health", { signal });
+export const getAlarms = (signal?: AbortSignal) => api.request("GET", "/v1/alarms", { signal });
 
-export function getOverview(query: Query, signal?: AbortSignal): Promise<Overview> {
-  return json("/v1/overview", { query, ...(signal && { signal }) });
-}
+export const listDeadLetters = (query: Query, signal?: AbortSignal) => listed("/v1/dead-letters", query, { signal });
+export const getDeadLetter = (position: string) => api.request("GET", "/v1/dead-letters/{position}", { path: { position } });
+export const replayDeadLetter = (position: string) => api.request("POST", "/v1/dead-letters/{position}/replay", { path: { position } });
+export const discardDeadLetter = (position: string, reason: string) =>
+  api.request("POST", "/v1/dead-letters/{position}/discard", { path: { position }, body: { reason } });
 
-export function getHealth(signal?: AbortSignal): Promise<Health> {
-  return json("/v1/health", { ...(signal && { signal }) });
-}
+export const listDevices = (query: Query, signal?: AbortSignal) => listed("/v1/devices", query, { signal });
+export const countDevices = (query: Query) => listed("/v1/devices/counts", query);
+export const enableDevice = (device_id: Id) => api.request("POST", "/v1/devices/{device_id}/enable", { path: { device_id: String(device_id) } });
 
-export function getAlarms(signal?: AbortSignal): Promise<Alarms> {
-  return json("/v1/alarms", { ...(signal && { signal }) });
-}
+export const listSuppressions = (query: Query, signal?: AbortSignal) => listed("/v1/suppressions", query, { signal });
+export const removeSuppression = (suppression: string) => api.request("DELETE", "/v1/suppressions/{suppression}", { path: { suppression } });
 
-export function listDeadLetters(query: Query, signal?: AbortSignal): Promise<DeadLetters> {
-  return json("/v1/dead-letters", { query, ...(signal && { signal }) });
-}
-
-export function getDeadLetter(position: string): Promise<DeadLetter> {
-  return json(`/v1/dead-letters/${encodeURIComponent(position)}`);
-}
-
-export function replayDeadLetter(position: string): Promise<unknown> {
-  return json(`/v1/dead-letters/${encodeURIComponent(position)}/replay`, { method: "POST", body: {} });
-}
-
-export function discardDeadLetter(position: string, reason: string): Promise<unknown> {
-  return json(`/v1/dead-letters/${encodeURIComponent(position)}/discard`, { method: "POST", body: { reason } });
-}
-
-export function listDevices(query: Query, signal?: AbortSignal): Promise<Devices> {
-  return json("/v1/devices", { query, ...(signal && { signal }) });
-}
-
-export function countDevices(query: Query): Promise<DeviceCounts> {
-  return json("/v1/devices/counts", { query });
-}
-
-export function enableDevice(id: Id): Promise<unknown> {
-  return json(`/v1/devices/${id}/enable`, { method: "POST", body: {} });
-}
-
-export function listSuppressions(query: Query, signal?: AbortSignal): Promise<Suppressions> {
-  return json("/v1/suppressions", { query, ...(signal && { signal }) });
-}
-
-export function removeSuppression(id: string): Promise<unknown> {
-  return json(`/v1/suppressions/${encodeURIComponent(id)}`, { method: "DELETE" });
-}
-
-export function listKeys(query: Query, signal?: AbortSignal): Promise<Keys> {
-  return json("/v1/keys", { query, ...(signal && { signal }) });
-}
+export const listKeys = (query: Query, signal?: AbortSignal) => listed("/v1/keys", query, { signal });
 
 /** Create a key. A repeated call with the same idempotency key makes no second one, and returns no text of the key. */
-export function createKey(body: unknown, idempotencyKey: string): Promise<NewKey> {
-  return json("/v1/keys", { method: "POST", body, headers: { "Idempotency-Key": idempotencyKey } });
-}
+export const createKey = (body: KeyRequest, idempotencyKey: string) => api.request("POST", "/v1/keys", { body, idempotencyKey });
 
 /** Rotate a key; as createKey. */
-export function rotateKey(id: string, idempotencyKey: string): Promise<NewKey> {
-  return json(`/v1/keys/${encodeURIComponent(id)}/rotate`, { method: "POST", body: {}, headers: { "Idempotency-Key": idempotencyKey } });
-}
+export const rotateKey = (key_id: string, idempotencyKey: string) => api.request("POST", "/v1/keys/{key_id}/rotate", { path: { key_id }, body: {}, idempotencyKey });
+export const revokeKey = (key_id: string) => api.request("POST", "/v1/keys/{key_id}/revoke", { path: { key_id } });
 
-export function revokeKey(id: string): Promise<unknown> {
-  return json(`/v1/keys/${encodeURIComponent(id)}/revoke`, { method: "POST", body: {} });
-}
-
-function webhookPath(id: string, action = ""): string {
-  return `/v1/webhooks/${encodeURIComponent(id)}${action}`;
-}
-
-export function listWebhooks(query: Query, signal?: AbortSignal): Promise<Webhooks> {
-  return json("/v1/webhooks", { query, ...(signal && { signal }) });
-}
+export const listWebhooks = (query: Query, signal?: AbortSignal) => listed("/v1/webhooks", query, { signal });
 
 /** Create an endpoint. A repeated call with the same idempotency key returns the same one. */
-export function createWebhook(body: WebhookRequest, idempotencyKey: string): Promise<NewWebhook> {
-  return json("/v1/webhooks", { method: "POST", body, headers: { "Idempotency-Key": idempotencyKey } });
-}
+export const createWebhook = (body: WebhookRequest, idempotencyKey: string) => api.request("POST", "/v1/webhooks", { body, idempotencyKey });
+export const changeWebhook = (endpoint_id: string, body: { enabled: boolean }) => api.request("PATCH", "/v1/webhooks/{endpoint_id}", { path: { endpoint_id }, body });
+export const deleteWebhook = (endpoint_id: string) => api.request("DELETE", "/v1/webhooks/{endpoint_id}", { path: { endpoint_id } });
+export const rotateWebhook = (endpoint_id: string) => api.request("POST", "/v1/webhooks/{endpoint_id}/rotate", { path: { endpoint_id } });
+export const testWebhook = (endpoint_id: string) => api.request("POST", "/v1/webhooks/{endpoint_id}/test", { path: { endpoint_id } });
 
-export function changeWebhook(id: string, body: { enabled: boolean }): Promise<unknown> {
-  return json(webhookPath(id), { method: "PATCH", body });
-}
+export const listWebhookDeliveries = (endpoint_id: string, query: Query, signal?: AbortSignal) =>
+  listed("/v1/webhooks/{endpoint_id}/deliveries", query, { path: { endpoint_id }, signal });
+export const resendWebhook = (endpoint_id: string, delivery_id: string) =>
+  api.request("POST", "/v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend", { path: { endpoint_id, delivery_id } });
 
-export function deleteWebhook(id: string): Promise<unknown> {
-  return json(webhookPath(id), { method: "DELETE" });
-}
-
-export function rotateWebhook(id: string): Promise<NewWebhook> {
-  return json(webhookPath(id, "/rotate"), { method: "POST", body: {} });
-}
-
-export function testWebhook(id: string): Promise<unknown> {
-  return json(webhookPath(id, "/test"), { method: "POST", body: {} });
-}
-
-export function listWebhookDeliveries(id: string, query: Query, signal?: AbortSignal): Promise<WebhookDeliveries> {
-  return json(webhookPath(id, "/deliveries"), { query, ...(signal && { signal }) });
-}
-
-export function resendWebhook(id: string, deliveryId: string): Promise<unknown> {
-  return json(webhookPath(id, `/deliveries/${encodeURIComponent(deliveryId)}/resend`), { method: "POST", body: {} });
-}
-
-export function listAudit(query: Query, signal?: AbortSignal): Promise<AuditPage> {
-  return json("/v1/audit", { query, ...(signal && { signal }) });
-}
+export const listAudit = (query: Query, signal?: AbortSignal) => listed("/v1/audit", query, { signal });
 
 /**
  * Follow a send after a version: as server-sent events where the server streams, else as one answer of a long poll.
  * `poll` asks for the latter.
  */
-export function openSendEvents(sendId: string, after: string | null, poll: boolean, signal: AbortSignal): Promise<Response> {
-  return fetched(sendPath(sendId, "/events"), {
-    query: { after, wait: after === null ? 0 : WAIT_S },
-    headers: { Accept: poll ? JSON_TYPE : `${EVENT_STREAM}, ${JSON_TYPE};q=0.9` },
+export const openSendEvents = (send_id: string, after: string | null, poll: boolean, signal: AbortSignal): Promise<Response> =>
+  api.response("GET", "/v1/sends/{send_id}/events", {
+    path: { send_id },
+    query: { ...(after !== null && { after }), wait: after === null ? 0 : WAIT_S },
+    headers: { Accept: poll ? "application/json" : `${EVENT_STREAM}, application/json;q=0.9` },
     signal,
-    limitMs: poll ? POLL_MS : null,
+    timeoutS: poll ? POLL_S : null,
   });
-}
 
 /** Wait until a batch was counted after the position `since`. */
-export function awaitCounts(since: string | null, signal: AbortSignal): Promise<StreamPosition> {
-  return json("/v1/metrics/stream", { query: { since, wait: since === null ? 0 : WAIT_S }, signal, limitMs: POLL_MS });
-}
+export const awaitCounts = (since: string | null, signal: AbortSignal) =>
+  api.request("GET", "/v1/metrics/stream", { query: { ...(since !== null && { since }), wait: since === null ? 0 : WAIT_S }, signal, timeoutS: POLL_S });

@@ -1,11 +1,16 @@
+import { ApiError, ConnectionError } from "masscomm-client";
 import { effectScope, type EffectScope } from "vue";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import * as client from "./client";
-import { Problem, Unreachable } from "./http";
-import { FIRST_BYTES_MS, IDLE_MS, useSend, type Live } from "./live";
+import { FIRST_BYTES_MS, IDLE_MS, nextPause, useSend, type Live } from "./live";
 import type { Send } from "./types";
 
-vi.mock("./client", () => ({ EVENT_STREAM: "text/event-stream", openSendEvents: vi.fn(), awaitCounts: vi.fn() }));
+vi.mock("./session", () => ({}));
+vi.mock("./client", async (original) => ({
+  ...(await original<typeof client>()),
+  openSendEvents: vi.fn(),
+  awaitCounts: vi.fn(),
+}));
 
 const opened = vi.mocked(client.openSendEvents);
 const page = Object.assign(new EventTarget(), { visibilityState: "visible" });
@@ -146,7 +151,7 @@ test("a stream that breaks is no error of the page, and is opened again", async 
   await settle();
   dropped.abort();
   await settle();
-  expect(live.error.value).toBeInstanceOf(Unreachable);
+  expect(live.error.value).toBeInstanceOf(ConnectionError);
   await settle(60_000);
   expect([shown.map((send) => send?.requested), live.error.value]).toEqual([[1, 2], null]);
 });
@@ -169,7 +174,7 @@ test("a hidden page has no connection, and continues after its last event", asyn
 });
 
 test("a send that is not known yet is asked for again", async () => {
-  opened.mockRejectedValueOnce(new Problem(404, "unknown", [], null)).mockResolvedValueOnce(answer("1", true));
+  opened.mockRejectedValueOnce(new ApiError(404, "unknown", [], null)).mockResolvedValueOnce(answer("1", true));
   const live = follow();
   await settle();
   expect([shown, live.error.value]).toEqual([[null], null]);
@@ -178,18 +183,18 @@ test("a send that is not known yet is asked for again", async () => {
 });
 
 test("a caller without permission is not asked again", async () => {
-  opened.mockRejectedValueOnce(new Problem(403, "no", [], null));
+  opened.mockRejectedValueOnce(new ApiError(403, "no", [], null));
   const live = follow();
   await settle(60_000);
-  expect(live.error.value).toBeInstanceOf(Problem);
+  expect(live.error.value).toBeInstanceOf(ApiError);
   expect(opened).toHaveBeenCalledOnce();
 });
 
 test("a computer that is online again is connected at once", async () => {
-  opened.mockRejectedValueOnce(new Unreachable("offline")).mockResolvedValueOnce(answer("1", true));
+  opened.mockRejectedValueOnce(new ConnectionError("offline")).mockResolvedValueOnce(answer("1", true));
   const live = follow();
   await settle();
-  expect(live.error.value).toBeInstanceOf(Unreachable);
+  expect(live.error.value).toBeInstanceOf(ConnectionError);
   page.dispatchEvent(new Event("online"));
   await settle();
   expect([shown[0]?.requested, live.error.value]).toEqual([1, null]);
@@ -213,4 +218,12 @@ test("an answer that arrives after its component was closed opens no connection"
   live.restart();
   await settle(60_000);
   expect(opened).toHaveBeenCalledOnce();
+});
+
+test("pauses double up to their limit", () => {
+  expect([0, 1_000, 16_000, 30_000].map((last) => nextPause(last, new Error()))).toEqual([1_000, 2_000, 30_000, 30_000]);
+});
+
+test("the server's Retry-After is respected", () => {
+  expect(nextPause(1_000, new ApiError(429, "busy", [], 5))).toBe(5_000);
 });

@@ -1,8 +1,7 @@
+import { ApiError, ConnectionError, readJson } from "masscomm-client";
 import { onScopeDispose, ref, type Ref } from "vue";
-import { readJson } from "../lib/json";
-import { awaitCounts, EVENT_STREAM, openSendEvents } from "./client";
+import { awaitCounts, bodyOf, EVENT_STREAM, openSendEvents } from "./client";
 import { EventReader } from "./events";
-import { bodyOf, nextPause, Problem, Unreachable } from "./http";
 import type { Send, SendEvent } from "./types";
 
 export interface Live {
@@ -17,6 +16,8 @@ export const FIRST_BYTES_MS = 5_000;
  * or a change of the network, a connection can be silent without an error.
  */
 export const IDLE_MS = 35_000;
+const FIRST_PAUSE_MS = 1_000;
+const LONGEST_PAUSE_MS = 30_000;
 /** The longest pause before a send that is unknown is asked for again. */
 const LONGEST_ABSENCE_MS = 10_000;
 
@@ -93,7 +94,7 @@ export function useSend(sendId: string, show: (send: Send | null) => void): Live
           poll = !began;
           return 0;
         }
-        if (!(failure instanceof Problem && failure.status === 404)) throw failure;
+        if (!(failure instanceof ApiError && failure.status === 404)) throw failure;
         show(null);
         answered();
         absences += 1;
@@ -107,7 +108,7 @@ export function useSend(sendId: string, show: (send: Send | null) => void): Live
 
 /** A connection that breaks during the answer is one that cannot be reached. */
 function lost(failure: unknown): never {
-  throw new Unreachable(String(failure));
+  throw new ConnectionError(failure);
 }
 
 /**
@@ -154,7 +155,7 @@ function useConnection(begin: () => Step): Live {
         if (signal.aborted) return;
         if (shown.signal.aborted) continue;
         error.value = failure;
-        if (failure instanceof Problem && [400, 401, 403].includes(failure.status)) return;
+        if (failure instanceof ApiError && [400, 401, 403].includes(failure.status)) return;
         pauseMs = nextPause(pauseMs, failure);
         await pause(pauseMs, signal);
       } finally {
@@ -177,6 +178,12 @@ function useConnection(begin: () => Step): Live {
   });
   restart();
   return { error, restart };
+}
+
+/** Return the pause before the next attempt, in milliseconds: the server's Retry-After, or twice the last pause. */
+export function nextPause(lastMs: number, error: unknown): number {
+  if (error instanceof ApiError && error.retryAfterS !== null) return error.retryAfterS * 1_000;
+  return Math.min(LONGEST_PAUSE_MS, Math.max(FIRST_PAUSE_MS, lastMs * 2));
 }
 
 /** Wait for a time, or until the computer is online again. */

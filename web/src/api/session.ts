@@ -1,10 +1,11 @@
+import { readJson } from "masscomm-client";
 import { UserManager, WebStorageStateStore, type User } from "oidc-client-ts";
 import { ref } from "vue";
 import { i18n } from "../i18n";
 import { useClubs } from "../lib/club";
-import { readJson } from "../lib/json";
 import { forgetAll } from "../lib/kept";
-import { claimsOf, clubsOf, scopesOf, type Scope } from "../lib/roles";
+import { claimsOf, clubsOf, scopesOf } from "../lib/roles";
+import type { Scope } from "./types";
 
 /** The file console.json at the page's address: the issuer at which people sign in. */
 interface Settings {

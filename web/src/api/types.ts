@@ -1,12 +1,7 @@
-/** The shapes of requests and responses, generated from docs/openapi/masscomm.json by `npm run types`. */
-import type { Id } from "../lib/ids";
-import { sendRequestChannelsValues, type components } from "./schema";
+/** The shapes of requests and responses, by the names that the pages use. */
+import type { components } from "masscomm-client";
 
-type IdName = "id" | "club_id" | "user_id" | "device_id" | "clubs" | "to_users";
-/** A type of the document, in which an integer is a number, with its ids as ids. */
-type WithIds<T> = T extends object ? { [Name in keyof T]: Name extends IdName ? IdsIn<T[Name]> : WithIds<T[Name]> } : T;
-type IdsIn<T> = T extends number ? Id : T extends number[] ? Id[] : WithIds<T>;
-type Schemas = WithIds<components["schemas"]>;
+type Schemas = components["schemas"];
 
 export type SendRequest = Schemas["SendRequest"];
 export type AcceptedSend = Schemas["AcceptedBody"];
@@ -47,6 +42,8 @@ export type Suppressions = Schemas["SuppressionsBody"];
 export type SuppressionRow = Schemas["SuppressionRow"];
 export type Keys = Schemas["KeysBody"];
 export type KeyRow = Schemas["KeyRow"];
+export type Scope = Schemas["Scope"];
+export type KeyRequest = Schemas["CreateKeyRequest"];
 export type NewKey = Schemas["NewKeyBody"];
 export type AuditPage = Schemas["AuditBody"];
 export type AuditRow = Schemas["AuditRow"];
@@ -62,8 +59,9 @@ export type FieldError = Schemas["FieldErrorBody"];
 /** The code of a text of the API and the values in it, by which it can be translated. */
 export type CodedBody = Pick<FieldError, "code" | "parameters" | "texts">;
 
-/** The channels, as the API's document lists them. */
-export const CHANNELS = sendRequestChannelsValues;
+// Each channel once: the type checker refuses a list that lacks one, or has another.
+const CHANNEL: Record<NonNullable<SendRequest["channels"]>[number], true> = { push: true, email: true };
+export const CHANNELS = Object.keys(CHANNEL) as (keyof typeof CHANNEL)[];
 
 /** The states of a notification, in the order of the bar. Each requested notification is in exactly one of them. */
 export const STATUSES = [

@@ -1,6 +1,6 @@
 /** An audience as the form has it: conditions about the users of a club (docs/audiences.md). */
 
-import { numberOf, readJson } from "./json";
+import { numberOf, readJson } from "masscomm-client";
 import { parseRecipients } from "./recipients";
 
 export const FIELDS = [

@@ -1,7 +1,8 @@
+import type { Id } from "masscomm-client";
 import { reactive } from "vue";
 import type { SendRequest } from "../api/types";
 import { audienceError, audienceOf, newAudience, type AudienceDraft } from "./audience";
-import { idOf, type Id } from "./ids";
+import { idOf } from "./ids";
 import { forget, kept } from "./kept";
 import { parseRecipients, type Recipients } from "./recipients";
 import { instantOf, ownZone, timeError } from "./zones";

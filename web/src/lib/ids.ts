@@ -1,9 +1,6 @@
 /** Ids of users, clubs and devices as a person writes them and as the API has them: integers of 64 bits. */
+import { numberOf, type Id } from "masscomm-client";
 
-import { numberOf } from "./json";
-
-/** A number, or a bigint if a number would round it: equal ids are the same value. */
-export type Id = number | bigint;
 
 export const LARGEST_ID = 2n ** 63n - 1n;
 

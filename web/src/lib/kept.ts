@@ -1,6 +1,6 @@
 /** Values that this tab keeps for one person, until the person signs out or the tab is closed. */
+import { readJson, writeJson } from "masscomm-client";
 
-import { readJson, writeJson } from "./json";
 
 const NAMES = ["draft", "own-user", "send-key", "test-key"] as const;
 export type KeptName = (typeof NAMES)[number];

@@ -1,7 +1,7 @@
 /** Idempotency keys: one for each content, so that a repeated request is executed once (docs/api.md). */
 
+import { writeJson } from "masscomm-client";
 import { sha256 } from "./digest";
-import { writeJson } from "./json";
 
 /** The key of the last attempted request, and the digest of that request. */
 export interface LastKey {

@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import text from "../../../docs/openapi/masscomm.json?raw";
 import { instead, permittedPages, permittedSections, SECTIONS } from "./pages";
-import { scopesOf, type Scope } from "./roles";
+import type { Scope } from "../api/types";
+import { scopesOf } from "./roles";
 
 const mayOf = (...roles: string[]) => (scope: Scope) => scopesOf(roles).has(scope);
 

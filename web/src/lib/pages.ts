@@ -1,4 +1,4 @@
-import type { Scope } from "./roles";
+import type { Scope } from "../api/types";
 
 /** The sections of the page Operations, each with the scope that the API needs for it. */
 export const SECTIONS = {

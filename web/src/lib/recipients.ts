@@ -1,6 +1,7 @@
 /** Recipients as a person writes or pastes them. */
 
-import { idOf, idsBetween, type Id } from "./ids";
+import type { Id } from "masscomm-client";
+import { idOf, idsBetween } from "./ids";
 
 export const MAX_RECIPIENTS = 500_000;
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import text from "../../../docs/openapi/masscomm.json?raw";
-import { claimsOf, clubsOf, scopesOf, type Scope } from "./roles";
+import type { Scope } from "../api/types";
+import { claimsOf, clubsOf, scopesOf } from "./roles";
 
 interface Operation {
   security?: { api_key?: Scope[]; person?: string[] }[];

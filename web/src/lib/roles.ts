@@ -1,9 +1,8 @@
+import { readJson } from "masscomm-client";
+import type { Scope } from "../api/types";
 import { isId } from "./ids";
-import { readJson } from "./json";
 
-/** The scopes of a role, as the API has them (masscomm/http/scopes.py). The API refuses what a page hides. */
-export type Scope = "send" | "send:critical" | "send:mandatory" | "send:content" | "read" | "users:read" | "users:write" | "operate" | "webhooks" | "admin";
-
+// The scopes of a role, as the API has them (masscomm/http/scopes.py). The API refuses what a page hides.
 const VIEWER: Scope[] = ["read", "users:read"];
 const SENDER: Scope[] = [...VIEWER, "send", "send:content"];
 const SCOPES: ReadonlyMap<unknown, readonly Scope[]> = new Map([

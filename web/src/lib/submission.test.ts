@@ -1,6 +1,6 @@
+import { ApiError, ConnectionError } from "masscomm-client";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import * as client from "../api/client";
-import { Problem, Unreachable } from "../api/http";
 import type { AcceptedSend, SendRequest } from "../api/types";
 import { keep, kept } from "./kept";
 import { keysOf, submit, underWay } from "./submission";
@@ -27,7 +27,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-test.each([new Unreachable("lost"), new Problem(503, "away", [], 1), new Problem(409, "in progress", [], 1)])(
+test.each([new ConnectionError("lost"), new ApiError(503, "away", [], 1), new ApiError(409, "in progress", [], 1)])(
   "an attempt after %s has the same key",
   async (failure) => {
     requested.mockRejectedValueOnce(failure);
@@ -39,7 +39,7 @@ test.each([new Unreachable("lost"), new Problem(503, "away", [], 1), new Problem
 );
 
 test("changed content after a lost answer has a new key, and is another send", async () => {
-  requested.mockRejectedValueOnce(new Unreachable("lost"));
+  requested.mockRejectedValueOnce(new ConnectionError("lost"));
   await attempt();
   const changed = { ...SEND, to_users: [42, 43] };
   expect(await keysOf("ada").attempted(changed)).toBe("other");
@@ -56,14 +56,14 @@ test("the same send after an accepted one is another send", async () => {
 });
 
 test("a refusal leaves no doubt, except after a lost answer", async () => {
-  requested.mockRejectedValueOnce(new Problem(403, "no", [], null));
+  requested.mockRejectedValueOnce(new ApiError(403, "no", [], null));
   await attempt();
   expect(await keysOf("ada").attempted(SEND)).toBeNull();
-  requested.mockRejectedValueOnce(new Unreachable("lost")).mockRejectedValueOnce(new Problem(429, "slow", [], 1));
+  requested.mockRejectedValueOnce(new ConnectionError("lost")).mockRejectedValueOnce(new ApiError(429, "slow", [], 1));
   await attempt();
   await attempt();
   expect(await keysOf("ada").attempted(SEND)).toBe("same");
-  requested.mockRejectedValueOnce(new Problem(400, "wrong", [], null));
+  requested.mockRejectedValueOnce(new ApiError(400, "wrong", [], null));
   await attempt();
   expect(await keysOf("ada").attempted(SEND)).toBeNull();
 });
@@ -85,6 +85,6 @@ test("a request that is no longer awaited may have been accepted", async () => {
   const ended = submission.answer.catch((failure: unknown) => failure);
   await vi.waitFor(() => expect(requested).toHaveBeenCalledOnce());
   submission.stop();
-  expect(await ended).toBeInstanceOf(Unreachable);
+  expect(await ended).toBeInstanceOf(ConnectionError);
   expect(await keysOf("ada").attempted(SEND)).toBe("same");
 });

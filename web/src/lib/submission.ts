@@ -1,7 +1,7 @@
 /** The request for a send: one at a time in this tab, even while another page is shown. */
 
+import { ApiError, ConnectionError } from "masscomm-client";
 import { requestSend } from "../api/client";
-import { Problem, Unreachable } from "../api/http";
 import type { AcceptedSend, SendRequest } from "../api/types";
 import { forget, keep, kept, type KeptName } from "./kept";
 import { repeatableKeys, type LastKey, type RepeatableKeys } from "./keys";
@@ -48,9 +48,9 @@ export async function repeatable(request: SendRequest, keys: RepeatableKeys, sig
     keys.forget();
     return accepted;
   } catch (failure) {
-    if (signal?.aborted) throw new Unreachable("the answer was not awaited");
+    if (signal?.aborted) throw new ConnectionError("the answer was not awaited");
     // A refusal has no effect, but it does not say what became of an earlier attempt. Only a wrong body was never accepted.
-    if (failure instanceof Problem && (failure.status === 400 || (!attempted && failure.status < 500 && failure.status !== 409))) keys.forget();
+    if (failure instanceof ApiError && (failure.status === 400 || (!attempted && failure.status < 500 && failure.status !== 409))) keys.forget();
     throw failure;
   }
 }

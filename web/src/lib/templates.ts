@@ -1,7 +1,7 @@
 /** The templates from which the messages of a send are rendered (docs/templates.md, "Which template"). */
 
 import type { Category, Template } from "../api/types";
-import type { Id } from "./ids";
+import type { Id } from "masscomm-client";
 
 /** The language of a user whose own has no template. */
 const LAST_LOCALE = "en";
