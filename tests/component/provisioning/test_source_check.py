@@ -451,7 +451,7 @@ def test_first_example_has_no_problem(database: Database) -> None:
     assert check_source(database.owner_url, "g1", source_tables(), creates_publication=True) == []
 
 
-def test_mapping_of_tables_without_their_database_names_the_variable(
+def test_mapping_without_its_database_names_the_variable(
     postgres: StackConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     own = tmp_path / "my-source.yaml"

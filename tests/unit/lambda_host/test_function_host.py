@@ -89,7 +89,7 @@ async def test_function_sees_lambdas_environment_not_the_hosts(tmp_path: Path, m
     assert "OF_THE_HOST" not in environment
 
 
-async def test_function_has_its_configured_niceness_after_its_first_response(tmp_path: Path) -> None:
+async def test_function_has_its_niceness_after_its_first_response(tmp_path: Path) -> None:
     async with hosting(tmp_path, spec(nice=3, warm=1), spec(name="g", warm=1)) as host:
         await until(lambda: all(pool.ready for pool in host.pools.values()))
 

@@ -36,13 +36,21 @@ def run(monkeypatch: pytest.MonkeyPatch, module: str, work: Answers) -> int:
         return maintenance.main(["--keep-days", "400"])
     if module == "recompute":
         monkeypatch.setattr(command, "spark_session", MagicMock())
-        monkeypatch.setattr(recompute, "Recompute", MagicMock(return_value=MagicMock(run=work)))
+        found = MagicMock(run=lambda **options: comparison(work(**options)))
+        monkeypatch.setattr(recompute, "Recompute", MagicMock(return_value=found))
         return recompute.main(["--day-before"])
     monkeypatch.setattr(retention, "connect", lambda *_: nullcontext(MagicMock()))
     monkeypatch.setattr(retention, "drop_before", lambda *_: work() and [])
     monkeypatch.setattr(retention, "delete_sends", lambda *_: 0)
     monkeypatch.setattr(retention, "delete_quarantined", work)
     return retention.main([])
+
+
+def comparison(differing_rows: int) -> recompute.Comparison:
+    """Return what a run has found."""
+    return recompute.Comparison(
+        differences=[], differing_rows=differing_rows, counted_twice=0, differing_positions=None, swapped=False
+    )
 
 
 def emitted(capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
@@ -69,7 +77,7 @@ def test_completed_daily_run_is_a_metric(
 
 def test_arguments_of_recompute_are_its_span(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "spark_session", MagicMock())
-    made = MagicMock(return_value=MagicMock(run=lambda **_: 0))
+    made = MagicMock(return_value=MagicMock(run=lambda **_: comparison(0)))
     monkeypatch.setattr(recompute, "Recompute", made)
     assert recompute.main(["--from", "2026-11-20", "--to", "2026-11-21T09:30:00Z"]) == 0
     span = Span(datetime(2026, 11, 20, tzinfo=UTC), datetime(2026, 11, 21, 9, 30, tzinfo=UTC))
