@@ -88,6 +88,10 @@ def _sends(api: Client) -> None:
     (recipient,) = api.recipients(sent["send_id"])
     name = recipient["links"]["self"].rpartition("/")[2]
     assert api.notification(name)["user_id"] == USER
+    kept = api.message(sent["send_id"])["content"]
+    assert kept is not None
+    assert kept["data"] == _CONTENT["data"]
+    assert api.overview(club_id=[CLUB])["counts_known"]
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     counted = api.metrics(
         granularity="hour", start=hour.isoformat(), end=(hour + timedelta(hours=1)).isoformat(), club_id=CLUB
@@ -117,6 +121,7 @@ def _small_send(user_id: int) -> SmallSend:
 
 def _users(api: Client) -> None:
     assert {each["club_id"] for each in api.user_notifications(USER, club_id=CLUB, limit=10)} == {CLUB}
+    assert api.user(USER)["club_id"] == CLUB
     before = api.preferences(USER)["categories"].get("match_reminder", True)
     changed = api.set_preferences(USER, categories={"match_reminder": False})
     assert not changed["categories"]["match_reminder"]
