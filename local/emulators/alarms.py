@@ -24,13 +24,27 @@ from local.emulators.lambda_host.pool import EnvironmentPool
 from masscomm.kafka.admin import KafkaAdmin
 from masscomm.observability.metric_names import ALL, DAILY_RUNS, JOB_RUNNING, JOB_STARTS, METRICS_DIFFERENCES, NAMESPACE
 from ops.alarms.rules import Rule, Series, ours
-from ops.alarms.table import Installation, Servers, lag, of_function, rules
+from ops.alarms.series import (
+    api_errors,
+    api_latency,
+    connector_tasks,
+    controllers,
+    dropped_records,
+    lag,
+    of_directory,
+    of_function,
+    offline_partitions,
+    registry_tasks,
+)
+from ops.alarms.table import Installation, Servers, rules
 
 log = logging.getLogger(__name__)
 
 # As masscomm/observability/metrics.py writes it without MASSCOMM_ENVIRONMENT.
 ENVIRONMENT = "local"
-CLUSTER = API = STAGE = DOMAIN = "local"
+CLUSTER = API = STAGE = "local"
+# The dimensions of the directory and of the registry.
+DIRECTORY, REGISTRY = {"DomainName": "local"}, {"ServiceName": "local"}
 SAMPLED_EVERY_S = 15.0
 _REQUEST_S = 5
 _MIB = 1024**2
@@ -77,7 +91,7 @@ def installation(entries: Iterable[FunctionEntry]) -> Installation:
         mappings={name: [name] for name in with_source},
         cluster=CLUSTER,
         brokers=1,
-        directory={"DomainName": DOMAIN},
+        directory=DIRECTORY,
         tables={name: name for name in sorted(each["table"]["TableName"] for each in tables)},
         api=API,
         stage=STAGE,
@@ -85,7 +99,7 @@ def installation(entries: Iterable[FunctionEntry]) -> Installation:
         servers=Servers(
             databases={"metrics": "metrics", "registry": "registry"},
             connectors={"local": CLUSTER},
-            registry={"ServiceName": CLUSTER},
+            registry=REGISTRY,
             job=ENVIRONMENT,
         ),
     )
@@ -104,34 +118,6 @@ def reason_not_evaluated(rule: Rule) -> str | None:
 def evaluated_rules(entries: Iterable[FunctionEntry]) -> list[Rule]:
     """Return the alarms that are evaluated on one machine."""
     return [rule for rule in rules(installation(entries)) if reason_not_evaluated(rule) is None]
-
-
-_CONTROLLERS = Series(
-    namespace="AWS/Kafka",
-    name="ActiveControllerCount",
-    statistic="Average",
-    dimensions={"Cluster Name": CLUSTER},
-)
-_OFFLINE = Series(
-    namespace="AWS/Kafka",
-    name="OfflinePartitionsCount",
-    statistic="Maximum",
-    dimensions={"Cluster Name": CLUSTER},
-)
-_CONNECTOR = Series(
-    namespace="AWS/KafkaConnect", name="RunningTaskCount", statistic="Minimum", dimensions={"ConnectorName": CLUSTER}
-)
-_REGISTRY = Series(
-    namespace="ECS/ContainerInsights",
-    name="RunningTaskCount",
-    statistic="Minimum",
-    dimensions={"ServiceName": CLUSTER},
-)
-_API_ERRORS = Series(namespace="AWS/ApiGateway", name="5XXError", statistic="Average", dimensions={"ApiName": API})
-
-
-def _directory(name: str) -> Series:
-    return Series(namespace="AWS/ES", name=name, statistic="Maximum", dimensions={"DomainName": DOMAIN})
 
 
 @dataclass(kw_only=True)
@@ -162,10 +148,8 @@ class AlarmSources:
 
     def requested(self, method: str, route: str, status: int, seconds: float) -> None:
         """Add a request to the gateway."""
-        self.add(_API_ERRORS, float(status >= 500))
-        dimensions = {"ApiName": API, "Stage": STAGE, "Method": method, "Resource": route}
-        series = Series(namespace="AWS/ApiGateway", name="Latency", statistic="p99", dimensions=dimensions)
-        self.add(series, seconds * 1000)
+        self.add(api_errors(API), float(status >= 500))
+        self.add(api_latency(API, STAGE, method, route), seconds * 1000)
 
     def sample_functions(self) -> None:
         """Add the errors and the longest duration of each function since the last call, the dropped records of each
@@ -179,13 +163,7 @@ class AlarmSources:
                 self.add(of_function(name, "Duration", "Maximum"), max(durations))
         for mapping in self.mappings:
             name = mapping.spec.name
-            dropped = Series(
-                namespace="AWS/Lambda",
-                name="DroppedEventCount",
-                statistic="Sum",
-                dimensions={"EventSourceMappingUUID": name},
-            )
-            self.add(dropped, self._since("dropped", name, mapping.statistics.discarded))
+            self.add(dropped_records(name), self._since("dropped", name, mapping.statistics.discarded))
             for topic, oldest_ms in mapping.oldest_ms().items():
                 waited_s = 0.0 if oldest_ms is None else max(0.0, self.now_s() - oldest_ms / 1000)
                 self.add(lag(CLUSTER, group=mapping.spec.group, topic=topic), waited_s)
@@ -213,13 +191,13 @@ class AlarmSources:
         except KafkaException as error:
             # A broker that is down reports no controller either.
             log.warning("Kafka does not return its topics: %s", error)
-            self.add(_CONTROLLERS, 0)
+            self.add(controllers(CLUSTER), 0)
             return
         finally:
             admin.close()
-        self.add(_CONTROLLERS, float(cluster.controller_id >= 0))
+        self.add(controllers(CLUSTER), float(cluster.controller_id >= 0))
         partitions = [each for topic in cluster.topics.values() for each in topic.partitions.values()]
-        self.add(_OFFLINE, sum(each.leader < 0 for each in partitions))
+        self.add(offline_partitions(CLUSTER), sum(each.leader < 0 for each in partitions))
 
     async def _sample_directory(self, session: aiohttp.ClientSession) -> None:
         health = await _json(session, f"{self.directory_url}/_cluster/health")
@@ -227,22 +205,25 @@ class AlarmSources:
         nodes = await _json(session, f"{self.directory_url}/_nodes/stats/jvm,fs")
         if health is None or settings is None or nodes is None:
             return
-        self.add(_directory("ClusterStatus.red"), float(health["status"] == "red"))
+        self.add(of_directory(DIRECTORY, "ClusterStatus.red"), float(health["status"] == "red"))
         blocks = [block for index in settings["blocks"].get("indices", {}).values() for block in index.values()]
-        self.add(_directory("ClusterIndexWritesBlocked"), float(any("write" in block["levels"] for block in blocks)))
+        self.add(
+            of_directory(DIRECTORY, "ClusterIndexWritesBlocked"),
+            float(any("write" in block["levels"] for block in blocks)),
+        )
         for node in nodes["nodes"].values():
             old = node["jvm"]["mem"]["pools"]["old"]
-            self.add(_directory("JVMMemoryPressure"), 100 * old["used_in_bytes"] / old["max_in_bytes"])
-            self.add(_directory("FreeStorageSpace"), node["fs"]["total"]["available_in_bytes"] / _MIB)
+            self.add(of_directory(DIRECTORY, "JVMMemoryPressure"), 100 * old["used_in_bytes"] / old["max_in_bytes"])
+            self.add(of_directory(DIRECTORY, "FreeStorageSpace"), node["fs"]["total"]["available_in_bytes"] / _MIB)
 
     async def _sample_connector(self, session: aiohttp.ClientSession) -> None:
         status = await _json(session, f"{self.connector_url}/status")
         if status is not None:
-            self.add(_CONNECTOR, sum(task["state"] == "RUNNING" for task in status["tasks"]))
+            self.add(connector_tasks(CLUSTER), sum(task["state"] == "RUNNING" for task in status["tasks"]))
 
     async def _sample_registry(self, session: aiohttp.ClientSession) -> None:
         if await _json(session, f"{self.registry_url}/subjects") is not None:
-            self.add(_REGISTRY, 1)
+            self.add(registry_tasks(REGISTRY), 1)
 
 
 async def _json(session: aiohttp.ClientSession, url: str) -> Any:

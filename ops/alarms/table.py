@@ -32,6 +32,19 @@ from masscomm.observability.metric_names import (
     WEBHOOK_OLDEST_DUE,
 )
 from ops.alarms.rules import HOUR_S, LARGEST, LOST, RATIO, TOTAL, Formula, Rule, Series, ours
+from ops.alarms.series import (
+    api_errors,
+    api_latency,
+    connector_tasks,
+    controllers,
+    dropped_records,
+    lag,
+    of_cluster,
+    of_directory,
+    of_function,
+    offline_partitions,
+    registry_tasks,
+)
 
 _GIB = 1024**3
 # The maximum number of metrics in an alarm's expression; CloudWatch refuses more.
@@ -111,17 +124,6 @@ def rules(of: Installation) -> list[Rule]:
     return found if of.servers is None else [*found, *_of_databases(of.servers), *_of_services(of.servers)]
 
 
-def lag(cluster: str, *, group: str, topic: str) -> Series:
-    """Return a metric: the seconds that the oldest record of a topic has waited for a consumer group."""
-    dimensions = {"Cluster Name": cluster, "Consumer Group": group, "Topic": topic}
-    return Series(namespace="AWS/Kafka", name="EstimatedMaxTimeLag", statistic="Maximum", dimensions=dimensions)
-
-
-def of_function(function: str, name: str, statistic: str) -> Series:
-    """Return a metric of a Lambda function."""
-    return Series(namespace="AWS/Lambda", name=name, statistic=statistic, dimensions={"FunctionName": function})
-
-
 def _of_functions(of: Installation) -> Iterator[Rule]:
     """Return alarms on errors, throttles and durations of each function, and on events in its dead-letter queue."""
     for name, function in of.functions.items():
@@ -170,15 +172,7 @@ def _of_event_sources(of: Installation) -> Iterator[Rule]:
             yield Rule(f"{name}-lag-{topic}", "consumer-lag", description, waited, seconds, most=3)
         description = f"Records for {name} were dropped without reaching an on-failure destination."
         for part, mappings in enumerate(batched(of.mappings[name], METRICS_AN_ALARM, strict=False), 1):
-            used = {
-                f"d{number}": Series(
-                    namespace="AWS/Lambda",
-                    name="DroppedEventCount",
-                    statistic="Sum",
-                    dimensions={"EventSourceMappingUUID": mapping},
-                )
-                for number, mapping in enumerate(mappings)
-            }
+            used = {f"d{number}": dropped_records(mapping) for number, mapping in enumerate(mappings)}
             dropped = Formula(operation=TOTAL, used=used, label="dropped")
             suffix = "" if part == 1 else f"-{part}"
             yield Rule(f"{name}-dropped{suffix}", "records-dropped", description, dropped, 1, periods=1)
@@ -267,26 +261,17 @@ def _of_freshness(of: Installation) -> Iterator[Rule]:
 
 def _of_brokers(of: Installation) -> Iterator[Rule]:
     """Return alarms on a Kafka cluster and the disks of its brokers, whose ids are 1 to `brokers`."""
-
-    def kafka(name: str, statistic: str, **dimensions: str) -> Series:
-        return Series(
-            namespace="AWS/Kafka",
-            name=name,
-            statistic=statistic,
-            dimensions={
-                "Cluster Name": of.cluster,
-                **{key.replace("_", " "): each for key, each in dimensions.items()},
-            },
-        )
-
     # Each broker reports 1 if it is the controller, else 0. The average of a cluster with a controller is 1 / brokers.
-    controllers = kafka("ActiveControllerCount", "Average")
-    yield Rule("kafka-controller", "kafka", "Kafka has no controller.", controllers, 0.9 / of.brokers, below=True)
-    offline = kafka("OfflinePartitionsCount", "Maximum")
+    average = controllers(of.cluster)
+    yield Rule("kafka-controller", "kafka", "Kafka has no controller.", average, 0.9 / of.brokers, below=True)
+    offline = offline_partitions(of.cluster)
     yield Rule("kafka-offline", "kafka", "Partitions of Kafka have no leader.", offline, 1)
     for part, ids in enumerate(batched(range(1, of.brokers + 1), METRICS_AN_ALARM, strict=False), 1):
         # MSK publishes the use of disks by broker only.
-        used = {f"b{each}": kafka("KafkaDataLogsDiskUsed", "Maximum", Broker_ID=str(each)) for each in ids}
+        used = {
+            f"b{each}": of_cluster(of.cluster, "KafkaDataLogsDiskUsed", "Maximum", {"Broker ID": str(each)})
+            for each in ids
+        }
         fullest = Formula(operation=LARGEST, used=used, label="fullest disk")
         suffix = "" if part == 1 else f"-{part}"
         yield Rule(f"kafka-storage{suffix}", "kafka", "A broker's disk is 80 % full.", fullest, 80)
@@ -300,7 +285,7 @@ def _of_stores(of: Installation) -> Iterator[Rule]:
         ("memory", "The directory's heap is full.", "JVMMemoryPressure", "Maximum", 92, False),
         ("storage", "The directory's disks are full.", "FreeStorageSpace", "Minimum", 5 * 1024, True),
     ):
-        domain = Series(namespace="AWS/ES", name=figure, statistic=statistic, dimensions=of.directory)
+        domain = of_directory(of.directory, figure, statistic)
         yield Rule(f"directory-{name}", "directory", description, domain, threshold, below=below)
     for name, table in of.tables.items():
         refused = Series(
@@ -327,18 +312,11 @@ def _of_services(servers: Servers) -> Iterator[Rule]:
     streaming job.
     """
     for number, (generation, connector) in enumerate(servers.connectors.items()):
-        tasks = Series(
-            namespace="AWS/KafkaConnect",
-            name="RunningTaskCount",
-            statistic="Minimum",
-            dimensions={"ConnectorName": connector},
-        )
+        tasks = connector_tasks(connector)
         description = "The connector has no running task: the directory becomes stale, and sends to unknown users wait."
         name = "change-data-capture" if number == 0 else f"change-data-capture-{generation}"
         yield Rule(name, "change-data-capture", description, tasks, 1, below=True, missing_data_alarms=True)
-    running = Series(
-        namespace="ECS/ContainerInsights", name="RunningTaskCount", statistic="Minimum", dimensions=servers.registry
-    )
+    running = registry_tasks(servers.registry)
     description = "No task of the schema registry runs: functions that start now cannot decode."
     yield Rule("schema-registry", "schema-registry", description, running, 1, below=True, missing_data_alarms=True)
     job = {JOB_RUNNING.dimensions[0]: servers.job}
@@ -352,11 +330,9 @@ def _of_services(servers: Servers) -> Iterator[Rule]:
 
 def _of_api(of: Installation) -> Iterator[Rule]:
     """Return alarms on errors and latency of the REST API, and on long polls that cannot be counted."""
-    name = {"ApiName": of.api}
-    failing = Series(namespace="AWS/ApiGateway", name="5XXError", statistic="Average", dimensions=name)
+    failing = api_errors(of.api)
     yield Rule("api-errors", "api-errors", "More than 2 % of the API's requests end in a 5xx.", failing, 0.02)
-    route = {**name, "Stage": of.stage, "Method": "GET", "Resource": "/v1/metrics"}
-    slow = Series(namespace="AWS/ApiGateway", name="Latency", statistic="p99", dimensions=route)
+    slow = api_latency(of.api, of.stage, "GET", "/v1/metrics")
     description = "One in a hundred metrics requests takes more than three seconds; long polls are not included."
     yield Rule("api-slow", "api-errors", description, slow, 3000)
     description = "Open polls cannot be counted: long polls return at once, and dashboards repeat them at once."

@@ -23,7 +23,8 @@ from infra.cdk.stacks.registry import RegistryStack
 from masscomm.domain.statuses import Status
 from masscomm.observability.metric_names import CHANGE_DATA_AGE, DEAD_LETTERS, METRICS_AGE, OLDEST_DUE, RECIPIENTS
 from ops.alarms.rules import Series, ours
-from ops.alarms.table import Installation, Servers, lag, of_function, rules
+from ops.alarms.series import lag, of_function
+from ops.alarms.table import Installation, Servers, rules
 
 # The maximum number of alarms in a dashboard widget; CloudWatch refuses more.
 ALARMS_A_WIDGET = 100
