@@ -173,7 +173,7 @@ def test_digest_of_the_only_recipient_is_removed(tables: TablesWithItems, functi
 
 @pytest.mark.kills(guard="erasure.kept_message")
 def test_message_that_named_the_person_is_deleted(tables: TablesWithItems, functions_client: Any) -> None:
-    """The variables of a send to few users may be values of one of them; those of a send to many are everybody's."""
+    """The variables of a send to few users may be values of one of them; many users share those of a larger send."""
     sends = DynamoDbSends(table=tables.sends_table, client=functions_client)
     message = KeptMessage(type="news", channels=("push",), data={"title": f"Hello {NAME}"}, user_ids=(7, 8))
     messages = {

@@ -10,7 +10,7 @@ from tests.support.servers.http_server import Answer, Asked, http_server
 
 @dataclass
 class AnsweringServer:
-    # Returns what is recorded of a request.
+    # Returns the part of a request that `asked` has.
     read: Callable[[Asked], Any]
     url: str = ""
     # The result of `read` for each request.
