@@ -220,8 +220,7 @@ def erase(
     from local.devstack.handle import RunningStack
 
     config = RunningStack.here().config
-    options = {"even_if_known": even_if_known, "as_json": as_json}
-    raise typer.Exit(erase_person(config, user, club, address or [], **options))
+    raise typer.Exit(erase_person(config, user, club, address or [], even_if_known=even_if_known, as_json=as_json))
 
 
 @app.command()

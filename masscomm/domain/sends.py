@@ -238,11 +238,11 @@ class Send:
         kept_s = CONTROLLED_SENDS_KEPT_S if self.control.revision else REGISTERED_SENDS_KEPT_S
         return -(-latest_ms // 1000) + kept_s
 
-    def message_kept_until(self, now_ms: int) -> int:
-        """Return the time until which a message that is written now is kept, in seconds since the epoch. A send that is
-        moved later does not change it.
+    def message_kept_until(self, written_ms: int) -> int:
+        """Return the time until which a message that is written at a time is kept, in seconds since the epoch. A send
+        that is moved later does not change it.
         """
-        return -(-max(now_ms, self.requested_at_ms, self.send_at_ms or 0) // 1000) + MESSAGES_KEPT_S
+        return -(-max(written_ms, self.requested_at_ms, self.send_at_ms or 0) // 1000) + MESSAGES_KEPT_S
 
 
 # The largest number of recipients of a small send.

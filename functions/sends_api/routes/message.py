@@ -16,7 +16,6 @@ from masscomm.domain.categories import is_confidential, resolve_channels
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.kept_messages import KeptMessage, NotKept
 from masscomm.domain.limits import SMALLEST_GROUP
-from masscomm.domain.time_limits import MESSAGES_KEPT_S
 from masscomm.http.parameters import Reader
 from masscomm.http.scopes import Scope
 from masscomm.http.single_users import sees_single_users
@@ -79,9 +78,10 @@ class MessageRoute:
             return NotKept(send.not_kept)
         if is_confidential(totals.type, None):
             return NotKept.CATEGORY
-        requested_ms = 0 if totals.requested_at is None else totals.requested_at.timestamp() * 1000
-        kept_until_ms = max(requested_ms, send.send_at_ms or 0) + MESSAGES_KEPT_S * 1000
-        return NotKept.EXPIRED if requested_ms and self.clock.now_ms() >= kept_until_ms else NotKept.UNKNOWN
+        if totals.requested_at is None:
+            return NotKept.UNKNOWN
+        kept_until = send.message_kept_until(round(totals.requested_at.timestamp() * 1000))
+        return NotKept.EXPIRED if self.clock.now_ms() // 1000 >= kept_until else NotKept.UNKNOWN
 
 
 def _users(known: KnownSend) -> int:
