@@ -478,7 +478,7 @@ def test_commands_of_the_runbooks_are_executed(config: StackConfig) -> None:
             masscomm(config, *[values.get(word, word) for word in words], environment=environment)
             executed.add(" ".join(words[:2]))
         api.delete_webhook(endpoint)
-    groups = ("dead-letters", "trace", "sends", "source", "audit", "webhooks")
+    groups = ("dead-letters", "trace", "sends", "source", "audit", "webhooks", "keys")
     assert {name.split()[0] for name in executed} == {*groups}
 
 
@@ -492,13 +492,15 @@ def test_queries_and_requests_of_the_runbooks_are_executed(config: StackConfig) 
         with psycopg.connect(config.database_url("monolith" if monolith else "metrics")) as connection:
             rows = connection.execute(statement.encode()).fetchall()
             assert not monolith or [row[1] for row in rows] == [True], "the connector's slot is active"
+    with Client(config.gateway_url, key=config.api_key) as api:
+        api.set_preferences(13, categories={"news": True})
     send_id = scheduled_send(config)
     hours = [f"{datetime.now(UTC) + timedelta(hours=each):%Y-%m-%dT%H:00:00Z}" for each in (-2, 1)]
     requests = [match[1] for text in texts if (match := re.fullmatch(r"GET (\S+)", text))]
     for path in requests:
         named = path.replace("{id}", send_id).replace("{user_id}", "42").replace("club_id=…", "club_id=1")
-        named = named.replace("start=…", f"start={hours[0]}").replace("end=…", f"end={hours[1]}")
-        url = f"{config.opensearch_url}/{named}" if path.startswith("_") else f"{config.gateway_url}{named}"
+        named = named.replace("start=…", f"start={hours[0]}").replace("end=…", f"end={hours[1]}").replace("/ID", "/13")
+        url = f"{config.gateway_url}{named}" if path.startswith("/") else f"{config.opensearch_url}/{named}"
         response = httpx.get(url, headers={"x-api-key": config.api_key}, timeout=30)
         assert response.status_code == 200, f"{path}: {response.text}"
     assert len(statements) >= 2
@@ -506,9 +508,15 @@ def test_queries_and_requests_of_the_runbooks_are_executed(config: StackConfig) 
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("words", [words for name in RUNBOOKS for words in commands(name, "python -m")], ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [words for name in RUNBOOKS for words in commands(name, "python -m") if "ENVIRONMENT" not in words],
+    ids=" ".join,
+)
 def test_modules_of_the_runbooks_are_executed(stack: RunningStack, config: StackConfig, words: list[str]) -> None:
-    """Runs after the demo. The counts that recompute compares are those of the archive."""
+    """Runs after the demo. The counts that recompute compares are those of the archive. Those of a deployment:
+    tests/unit/provisioning/test_provision.py, tests/unit/infra/test_metrics_job.py.
+    """
     assert stack.ready
     now = datetime.now(UTC)
     times = iter(f"{now + timedelta(days=days):%Y-%m-%d}" for days in (-1, 1))
@@ -539,6 +547,8 @@ def resolved(word: str, command: str, config: StackConfig, ids: dict[str, str]) 
         "ID": ("id", -1, ("keys", "list")),
         "ENDPOINT": ("id", 0, ("webhooks", "list", "--club", "1")),
     }
+    if name == "SEND_ID" and command.startswith("sends message "):
+        return scheduled_send(config)  # Messages of small sends by Kafka are not kept.
     if name == "SEND_ID" and (wanted := re.match(r"sends (cancel|pause|move|resume)", command)):
         # A cancelled send can be neither paused nor moved; `resume` continues the paused one.
         if wanted[1] != "resume":
@@ -851,6 +861,7 @@ def test_console_replays_a_dead_letter_of_the_stack(config: StackConfig) -> None
         page.goto(f"{console.url}/#/operations/letters")
         page.get_by_role("button", name=f"Show {position}").click(timeout=PATIENCE_MS)
         page.get_by_role("button", name="Replay").click()
+        page.get_by_role("alert").get_by_role("button", name="Replay").click()
         expect(page.get_by_role("status")).to_contain_text(f"Letter {position} is replayed.", timeout=PATIENCE_MS)
         page.goto(f"{console.url}/#/operations/audit")
         page.get_by_label("Tenant").fill("")
@@ -863,7 +874,7 @@ def test_console_sign_in_on_the_stack_ends_with_its_sign_out(config: StackConfig
     with open_console(config.gateway_url, "viewer") as console:
         page = console.page
         page.reload()
-        expect(page.get_by_role("heading", level=1, name="Sends")).to_be_visible(timeout=PATIENCE_MS)
+        expect(page.get_by_role("heading", level=1, name="Overview")).to_be_visible(timeout=PATIENCE_MS)
         page.get_by_role("button", name="Sign out").click()
         page.locator("main").get_by_role("button", name="Sign in").click()
         console.sign_in("admin")

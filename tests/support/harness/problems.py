@@ -9,6 +9,7 @@ from uuid import uuid4
 import httpx
 
 from local.devstack.config import StackConfig
+from masscomm.domain.limits import LARGE_BODY
 from masscomm.http.idempotency import REPLAYED
 from masscomm.http.problem import CONTENT_TYPE
 from masscomm_client import Client
@@ -161,6 +162,7 @@ def _requests(cause: Cause) -> None:
     cause.problem(401, "POST", sends, key="mc_unknown", json=_SEND)
     cause.problem(406, "GET", "/v1/metrics/stream", headers={"Accept": "image/png"})
     cause.problem(413, "POST", sends, content=b" " * 10_500_000, headers={"Content-Type": "application/json"})
+    cause.problem(413, "POST", "/v1/webhooks", json={"description": "x" * LARGE_BODY})
     cause.problem(415, "POST", sends, content=b"{}", headers={"Content-Type": "text/plain"})
     cause.problem(431, "GET", sends, headers={"x-long": "x" * 11_000})
     key = {"Idempotency-Key": str(uuid4())}
