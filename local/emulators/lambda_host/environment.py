@@ -64,15 +64,17 @@ class ExecutionEnvironment:
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
         self._init: asyncio.Future[bytes | None] | None = None
+        self._killed = False
 
     @property
     def pid(self) -> int | None:
         """The id of the process while it runs; None otherwise."""
-        return self._process.pid if self._process is not None and self.alive else None
+        return self._process.pid if self._process is not None and self._process.returncode is None else None
 
     @property
     def alive(self) -> bool:
-        return self._process is not None and self._process.returncode is None
+        """Whether the environment can take an invocation: its process runs, and was not told to end."""
+        return self.pid is not None and not self._killed
 
     async def start(self, host: str, port: int) -> None:
         """Start the process and wait until it requests its first invocation.
@@ -152,9 +154,10 @@ class ExecutionEnvironment:
 
     def kill(self) -> None:
         """Kill the process and all processes that it started, at once."""
-        if self._process is not None and self.alive:
+        self._killed = True
+        if (pid := self.pid) is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(pid, signal.SIGKILL)
 
     async def stop(self) -> None:
         """Kill the process, and wait until the process and its Runtime API have ended."""

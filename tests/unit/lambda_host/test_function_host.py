@@ -22,6 +22,7 @@ from local.emulators.lambda_host import (
     InvocationResult,
     RequestTooLargeError,
 )
+from local.emulators.lambda_host.environment import ExecutionEnvironment
 from local.emulators.lambda_host.invocation import MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES
 
 HERE = Path(__file__).parent
@@ -161,6 +162,14 @@ async def test_timed_out_function_is_killed_and_starts_again(tmp_path: Path) -> 
     assert error["errorMessage"] == f"RequestId: {result.request_id} Error: Task timed out after 0.30 seconds"
     assert again.cold_start
     assert again.function_error is None
+
+
+async def test_killed_environment_takes_no_invocation(tmp_path: Path) -> None:
+    environment = ExecutionEnvironment(spec=spec(timeout_s=0.3), log_file=tmp_path / "log", on_exit=lambda _: None)
+    await environment.start("127.0.0.1", 0)
+    await environment.invoke(json.dumps({"hang": str(tmp_path / "started")}).encode())
+    assert not environment.alive  # Even before its process has ended.
+    await environment.stop()
 
 
 async def test_timeout_kills_processes_that_the_function_started(tmp_path: Path) -> None:
