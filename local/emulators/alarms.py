@@ -238,7 +238,7 @@ async def _json(session: aiohttp.ClientSession, url: str) -> Any:
 
 
 async def keep_evaluating(sources: AlarmSources, read_logs: Callable[[], None], stopped: asyncio.Event) -> None:
-    """Take samples and evaluate the alarms until `stopped` is set.
+    """Take samples and evaluate the alarms until `stopped` is set. A round that fails is logged, and ends no other.
 
     Args:
         sources: The sources of the samples.
@@ -247,9 +247,12 @@ async def keep_evaluating(sources: AlarmSources, read_logs: Callable[[], None], 
     """
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_REQUEST_S)) as session:
         while not stopped.is_set():
-            await asyncio.to_thread(read_logs)
-            sources.sample_functions()
-            await sources.sample_servers(session)
-            sources.states.evaluate()
+            try:
+                await asyncio.to_thread(read_logs)
+                sources.sample_functions()
+                await sources.sample_servers(session)
+                sources.states.evaluate()
+            except Exception:
+                log.exception("the alarms were not evaluated")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stopped.wait(), SAMPLED_EVERY_S)

@@ -214,3 +214,18 @@ async def test_alarms_are_evaluated_until_the_end(monkeypatch: pytest.MonkeyPatc
     await keep_evaluating(stack.sources, read, stopped)
     assert reads == [1]
     assert [each["StateValue"] for each in stack.sources.states.describe("")] == ["OK"]
+
+
+async def test_failed_round_does_not_end_the_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("local.emulators.alarms._REQUEST_S", 0.1)
+    monkeypatch.setattr("local.emulators.alarms.SAMPLED_EVERY_S", 0)
+    stack, stopped, reads = Stack("builder-errors"), asyncio.Event(), list[int]()
+
+    def read() -> None:
+        reads.append(1)
+        if len(reads) == 1:
+            raise OSError("a log file cannot be read")
+        stopped.set()
+
+    await keep_evaluating(stack.sources, read, stopped)
+    assert [each["StateValue"] for each in stack.sources.states.describe("")] == ["OK"]
