@@ -12,7 +12,7 @@ from masscomm.domain.sends import SendKey
 from masscomm.stores.metrics_database import connection_pool
 from masscomm.stores.sends.port import Position
 from spark_metrics.sql import read_sql
-from tests.support.servers.metrics_database import metrics_database
+from tests.support.servers.metrics_database import await_earlier_transactions, metrics_database
 
 INSERT = (
     "insert into sends (send_id, club_id, type, requested_at, chunk_count, chunks, changed_xid)"
@@ -41,11 +41,13 @@ def test_each_change_is_read_once(url: str) -> None:
     with connection_pool(url) as pool, psycopg.connect(url, autocommit=True) as writer:
         counts = PostgresChangedCounts(pool)
         writer.execute(INSERT, ["before", 1])
+        await_earlier_transactions(url)
         position = counts.since(None, counts.end(), [1], limit=9).position
         with writer.transaction():
             for number in range(5):
                 writer.execute(INSERT, [f"s{number}", 1])
         writer.execute(INSERT, ["other", 3])
+        await_earlier_transactions(url)
         assert ids(counts, position, limit=2)[0] == ["s0", "s1", "s2", "s3", "s4"]
         _, position = ids(counts, position)
         assert ids(counts, position)[0] == []
@@ -56,6 +58,7 @@ def test_each_change_is_read_once(url: str) -> None:
             found, position = ids(counts, position)
             assert found == []
             slow.commit()
+        await_earlier_transactions(url)
         assert ids(counts, position)[0] == ["slow", "s1"]
         assert counts.since(Position(2**60, ""), counts.end(), [1], limit=9).sends == []
 

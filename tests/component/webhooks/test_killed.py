@@ -32,7 +32,7 @@ from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from tests.support.harness.webhooks import KEYS_TEXT, key
 from tests.support.servers.dynamodb_table import dynamodb, new_table
 from tests.support.servers.http_server import Answer, Asked, http_server
-from tests.support.servers.metrics_database import metrics_database
+from tests.support.servers.metrics_database import await_earlier_transactions, metrics_database
 
 TABLES = {
     "SENDS_TABLE": "sends",
@@ -192,6 +192,7 @@ class Sends:
             for send in self.keys:
                 for statement in (COUNTS, CHANNELS, TOTALS):
                     connection.execute(statement, {"id": send.send_id, "club": send.club_id})
+        await_earlier_transactions(servers.url)
         self.names = {send: ["send.accepted", "send.completed"] for send in self.keys}
         self.names[self.keys[1]].insert(1, f"send.resumed/{now_ms}")
 

@@ -9,6 +9,7 @@ from psycopg import sql
 
 from local.devstack.config import StackConfig
 from local.devstack.provision import SCHEMAS, apply_sql
+from tests.support.until import until
 
 
 @contextmanager
@@ -28,3 +29,21 @@ def metrics_database(config: StackConfig, template: str = "") -> Iterator[str]:
     finally:
         with psycopg.connect(config.database_url("postgres"), autocommit=True) as connection:
             connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+def await_earlier_transactions(url: str) -> None:
+    """Wait until every transaction that runs now has ended, in all databases of the server. A reader of changed counts
+    waits for them, too.
+
+    Args:
+        url: The URL of any of its databases.
+    """
+    with psycopg.connect(url, autocommit=True) as connection:
+        now = connection.execute("select pg_current_xact_id()").fetchone()
+        assert now is not None
+
+        def ended() -> bool:
+            is_later = "select pg_snapshot_xmin(pg_current_snapshot()) > %s::text::xid8"
+            return connection.execute(is_later, [str(now[0])]).fetchone() == (True,)
+
+        until("the earlier transactions have ended", ended)
