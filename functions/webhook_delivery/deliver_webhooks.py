@@ -12,21 +12,19 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from masscomm.channels.guarded_http import Answer, NoAnswer
 from masscomm.channels.public_urls import UrlRefused
 from masscomm.channels.signing_keys import SigningKeys
+from masscomm.channels.webhook_requests import attempt_of, signed_headers
 from masscomm.clock import Clock
-from masscomm.domain.audit import Action
 from masscomm.domain.time_limits import WEBHOOK_ATTEMPT_S, WEBHOOK_CLAIM_S, WEBHOOK_RESERVE_S, WEBHOOK_TURN_S
-from masscomm.domain.webhook_signatures import headers, secret_of
-from masscomm.domain.webhooks import Attempt, Delivery, DeliveryStatus, Endpoint, Event, retry_after_s
+from masscomm.domain.webhooks import Attempt, Delivery, DeliveryStatus, Endpoint, Event
 from masscomm.errors import Retry
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import (
-    WEBHOOK_ENDPOINTS_DISABLED,
     WEBHOOK_FAILURES,
     WEBHOOK_OLDEST_DUE,
     WEBHOOKS_DELIVERED,
@@ -35,17 +33,13 @@ from masscomm.observability.metric_names import (
 from masscomm.stores.audit_log.port import Audit
 from masscomm.stores.webhook_deliveries.port import Due, Queue, WebhookDeliveries
 from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
+from masscomm.stores.webhook_endpoints.results import EndpointResults
 
 logger = logs.logger("webhook_delivery")
 
 TURNS, CLUB_TURNS = 32, 4
 # The pending deliveries that a turn reads at once.
 _BATCH = 20
-# The attempts to store a change of an endpoint while other requests change it.
-_CHANGE_ATTEMPTS = 5
-# The characters of a response's body that are listed.
-_LISTED_BODY = 500
-_USER_AGENT = "masscomm-webhooks/1"
 
 
 class Http(Protocol):
@@ -236,57 +230,20 @@ class DeliverWebhooks:
                 error=attempt.error,
             )
         if not attempt.succeeded or endpoint.failing_since_ms is not None:
-            self._record_result(endpoint, attempt, after)
+            results = EndpointResults(endpoints=self.endpoints, audit=self.audit)
+            results.record(endpoint, attempt, tried_since_ms=after.tried_since_ms)
         return attempt.succeeded
 
     def _post(self, endpoint: Endpoint, event: Event) -> Attempt:
         at_ms, began = self.clock.now_ms(), time.monotonic()
-        keys, body = self.keys.now(), event.body.encode()
-        secrets = [
-            secret_of(keys, key_id=key_id, endpoint_id=endpoint.key.id, version=version)
-            for key_id, version in endpoint.secret_versions(at_ms)
-        ]
-        signed = headers(secrets, message_id=event.id, at_s=at_ms // 1000, body=body)
-        answer, error = None, ""
+        body = event.body.encode()
+        signed = signed_headers(self.keys.now(), endpoint, message_id=event.id, at_ms=at_ms, body=body)
+        result: Answer | UrlRefused | NoAnswer
         try:
-            answer = self.http.post(
-                endpoint.url,
-                body=body,
-                headers={"content-type": "application/json", "user-agent": _USER_AGENT, **signed},
-            )
+            result = self.http.post(endpoint.url, body=body, headers=signed)
         except (UrlRefused, NoAnswer) as refused:
-            error = f"the URL {refused}" if isinstance(refused, UrlRefused) else str(refused)
-        return Attempt(
-            at_ms=at_ms,
-            duration_ms=round((time.monotonic() - began) * 1000),
-            status=None if answer is None else answer.status,
-            error=error,
-            body="" if answer is None else answer.body[:_LISTED_BODY],
-            retry_after_s=None if answer is None else retry_after_s(answer.retry_after, at_ms),
-        )
-
-    def _record_result(self, endpoint: Endpoint, attempt: Attempt, delivery: Delivery) -> None:
-        """Store on the endpoint that an attempt failed, or succeeded after failures. It may disable the endpoint."""
-        for _ in range(_CHANGE_ATTEMPTS):
-            stored = self.endpoints.find(endpoint.key)
-            # The attempt says nothing about the server of another URL, nor about one that was enabled meanwhile.
-            # guard: webhooks.result_of_the_present_endpoint
-            if stored is None or (stored.url, stored.enabled_at_ms) != (endpoint.url, endpoint.enabled_at_ms):
-                return
-            after = stored.after(attempt, tried_since_ms=delivery.tried_since_ms)
-            if after == stored:
-                return
-            if self.endpoints.replace(replace(after, revision=stored.revision + 1)):
-                if stored.enabled and not after.enabled:
-                    metrics.add(WEBHOOK_ENDPOINTS_DISABLED)
-                    self.audit(
-                        Action.WEBHOOK_DISABLED,
-                        subject=endpoint.key.id,
-                        clubs=[endpoint.key.club_id],
-                        detail=after.disabled_reason,
-                    )
-                return
-        raise Retry(f"endpoint {endpoint.key.id} is changed by other requests at the same time")
+            result = refused
+        return attempt_of(result, at_ms=at_ms, duration_ms=round((time.monotonic() - began) * 1000))
 
     def _give_up(self, delivery: Delivery, reason: str) -> None:
         self.deliveries.replace(delivery.given_up(reason, self.clock.now_ms()), delivery)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from masscomm.cdc.captured_tables import captured_tables, personal_tables
-from masscomm.kafka.topics import BUILD, DELIVERY, RECHECK, SEND_API, SEND_MONOLITH
+from masscomm.kafka.topics import BUILD, DELIVERY, RECHECK, SEND_API, SEND_MONOLITH, SUBSCRIPTION
 
 
 class Warmth(Enum):
@@ -114,6 +114,7 @@ LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
 QUEUES, POLLS, KEYS = "broadcast_queues", "open_polls", "idempotency_keys"
 SENDS, USAGE, AUDIT = "sends", "key_usage", "audit_log"
 ENDPOINTS, WEBHOOKS = "webhook_endpoints", "webhook_deliveries"
+EVENT_TYPES, SUBSCRIPTIONS, EVENT_IDS = "event_types", "subscriptions", "event_ids"
 # The index of the delayed records by their sends.
 BY_SEND = "by_send"
 LISTED = "listed"
@@ -296,6 +297,18 @@ PROFILES = {
         webhook_keys=True,
     ),
     "key_revocation": Profile(warmth=Warmth.SNAPSTART, tables=(API_KEYS, AUDIT, USAGE, POLLS)),
+    "events_api": Profile(
+        warmth=Warmth.SNAPSTART,
+        tables=(EVENT_TYPES, SUBSCRIPTIONS, EVENT_IDS, AUDIT, USAGE, POLLS),
+        tables_read=(ENDPOINTS,),
+    ),
+    "event_matcher": Profile(warmth=Warmth.SNAPSTART, tables_read=(EVENT_TYPES,), reads=(SUBSCRIPTION,)),
+    "webhook_sender": Profile(
+        warmth=Warmth.SNAPSTART,
+        tables=(ENDPOINTS, WEBHOOKS, AUDIT),
+        webhook_keys=True,
+        calls_internet=True,
+    ),
     "webhook_events": Profile(
         warmth=Warmth.NOTHING,
         tables=(WEBHOOKS, SENDS),

@@ -20,10 +20,10 @@ from masscomm.aws.signature import host_header
 # A connection that has been idle for longer than this is not reused: the server may have closed it, and the event loop,
 # which does not run between invocations, may not have noticed. The idle time is measured with the wall clock, because
 # the monotonic clock may stop while Lambda freezes the environment.
-_FRESH_S = 0.5
+FRESH_S = 0.5
 
 
-class _Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """One connection to the server, with at most one request at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -63,11 +63,17 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(AnswerLost(f"the connection broke: {exc or 'closed'}"))
 
-    async def exchange(self, request: bytes, deadline: float) -> AnswerReader:
-        """Send a request and return its answer. Raises AnswerLost."""
+    async def exchange(self, request: bytes, deadline: float, reader: AnswerReader | None = None) -> AnswerReader:
+        """Send a request and return its answer. Raises AnswerLost.
+
+        Args:
+            request: The request.
+            deadline: The time on the event loop's clock at which the whole answer must have arrived.
+            reader: Reads the answer. If AnswerLost is raised, it has what has arrived.
+        """
         if self._transport is None:
             raise NotSent("there is no connection")
-        reader = self._reader = AnswerReader()
+        reader = self._reader = reader or AnswerReader()
         self._answer = self._loop.create_future()
         timer = self._loop.call_at(deadline, self._expire)
         try:
@@ -117,7 +123,7 @@ class HttpClient:
         self._answer_s = answer_s
         self._head = f"POST {parts.path or '/'} HTTP/1.1\r\nhost: {host_header(url)}\r\n"
         self._tls: ssl.SSLContext | None = None
-        self._idle: list[_Connection] = []
+        self._idle: list[Connection] = []
 
     async def post(self, headers: Mapping[str, str], body: bytes, *, connect_until: float) -> tuple[int, bytes]:
         """Send a POST request and return the status and the body of its response.
@@ -146,9 +152,9 @@ class HttpClient:
             self._idle.pop().abort()
         await asyncio.sleep(0)  # One turn of the event loop closes the sockets.
 
-    async def _connection(self, loop: asyncio.AbstractEventLoop, until: float) -> _Connection:
+    async def _connection(self, loop: asyncio.AbstractEventLoop, until: float) -> Connection:
         while self._idle:
-            if not 0 <= time.time() - self._idle[-1].idle_since < _FRESH_S:
+            if not 0 <= time.time() - self._idle[-1].idle_since < FRESH_S:
                 # Let the event loop read what servers have sent meanwhile, such as the end of a connection. It takes
                 # two turns: the first one polls the sockets, the second one calls the connections.
                 await asyncio.sleep(0)
@@ -161,7 +167,7 @@ class HttpClient:
         try:
             async with asyncio.timeout_at(until):
                 _, made = await loop.create_connection(
-                    lambda: _Connection(loop), self._host, self._port, ssl=self._context()
+                    lambda: Connection(loop), self._host, self._port, ssl=self._context()
                 )
         except TimeoutError as error:
             raise NotSent(f"no connection to {self._host} in time") from error

@@ -56,6 +56,10 @@ class DynamoDb:
         """Call BatchGetItem for at most 100 keys. The response may leave some of them in UnprocessedKeys."""
         return self._ask("BatchGetItem", request)
 
+    def batch_write_item(self, **request: Any) -> Any:
+        """Call BatchWriteItem for at most 25 items. The response may leave some of them in UnprocessedItems."""
+        return self._ask("BatchWriteItem", request)
+
     def update_item(self, **request: Any) -> Any:
         return self._ask("UpdateItem", request)
 

@@ -29,8 +29,10 @@ _OF_THE_TABLE = ("schema", "expression", "missing the key", "required keys", "ty
 
 # Maximum bytes of one stored value. DynamoDB limits an item to 400 kB, attribute names included.
 PART_BYTES = 350_000  # guard: dynamodb.item_size
-# DynamoDB's limit of keys in one BatchGetItem, and our attempts to read the keys that it leaves unprocessed.
+# DynamoDB's limits of keys in one BatchGetItem and of items in one BatchWriteItem, and our attempts to process the ones
+# that it leaves unprocessed.
 _KEYS_A_READ = 100
+_ITEMS_A_WRITE = 25
 _ATTEMPTS = 3
 
 
@@ -158,6 +160,24 @@ def _read_some(client: Any, what: str, table: str, keys: Sequence[Mapping[str, A
             return found
     # An item under an unread key may exist, such as the cancellation of a send.
     raise Retry(f"DynamoDB has not read all {what}")  # guard: dynamodb.unread_key
+
+
+def write_items(client: Any, what: str, table: str, items: Iterable[Mapping[str, Any]]) -> None:
+    """Put items with distinct keys, without a condition and in no order.
+
+    Raises:
+        Retry: DynamoDB leaves items unwritten, or as `answering`.
+        ItemRefused, Stop: as `answering`.
+    """
+    for some in batched(items, _ITEMS_A_WRITE, strict=False):
+        request: Any = {table: [{"PutRequest": {"Item": item}} for item in some]}
+        for _ in range(_ATTEMPTS):
+            with answering(what):
+                request = client.batch_write_item(RequestItems=request).get("UnprocessedItems")
+            if not request:
+                break
+        else:
+            raise Retry(f"DynamoDB has not written all {what}")  # guard: dynamodb.unwritten_item
 
 
 def _as_ours(what: str, error: ClientError) -> Exception:

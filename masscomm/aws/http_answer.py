@@ -50,6 +50,8 @@ class AnswerReader:
 
     def __init__(self, most_bytes: int = _MAX_BODY_BYTES) -> None:
         self.status = 0
+        # The status line and the headers, once they have arrived.
+        self.head = b""
         self.body = b""
         # Whether the connection may be used for another request.
         self.reusable = False
@@ -106,6 +108,7 @@ class AnswerReader:
             if self.status == 101:
                 raise Malformed("the server switches protocols")
         self._in_body = True
+        self.head = head
         self._read_framing(head, is_persistent=line[1] == b"1")
         return True
 

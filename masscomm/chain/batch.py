@@ -82,16 +82,27 @@ class Batch[T]:
             Retry: The schema registry is unavailable.
             Stop: The schema is not deployed.
         """
+        self.produce_for([item], topic, key, record, headers)
+
+    def produce_for(
+        self, items: Sequence[Item[T]], topic: str, key: str, record: AvroRecord, headers: Headers | None = None
+    ) -> None:
+        """Produce a record for several items, in the trace of the first one. Each of them fails if the delivery report
+        is an error.
+
+        Raises Retry or Stop, as `produce`.
+        """
         value = self.codec.encode(topic, type(record).__name__, record.to_avro())
 
         def report(error: Exception | None) -> None:
-            item.error = item.error or error  # guard: batch.delivery_report
+            for item in items:
+                item.error = item.error or error  # guard: batch.delivery_report
             if error is None:
                 metrics.add(RECORDS_OUT)
 
         carried = list(headers or [])
         if traces.of_headers(carried) is None:
-            carried += item.trace_headers
+            carried += items[0].trace_headers
         self.producer.produce(topic, key.encode(), value, carried, report)
 
     def attempt(self, item: Item[T], work: Callable[[], None]) -> None:

@@ -9,13 +9,15 @@ from masscomm import environment
 from masscomm.chain.batch import BatchDriver, UseCase, redeliver_all
 from masscomm.chain.unlisted_errors import UnlistedErrors
 from masscomm.domain.delays import RetrySchedule
+from masscomm.domain.records import AvroRecord
 from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
 from masscomm.errors import Stop
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.bundled_schema import BundledSchema
 from masscomm.kafka.dead_letter_alarm import DEFAULT_LIMIT, DeadLetterAlarm
 from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.kafka.event import parse
-from masscomm.kafka.producer import KafkaProducer
+from masscomm.kafka.producer import KafkaProducer, NoProducer
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import traces
 
@@ -52,6 +54,14 @@ def batch_driver(function: str, logger: Logger, *, endless: bool = False) -> Bat
         unlisted=UnlistedErrors() if endless else None,
         denied_ids=DeniedIds(retry_s=environment.number("DENIED_SCHEMA_RETRY_S", DENIED_SCHEMA_RETRY_S)),
     )
+
+
+def offline_batch_driver(function: str, logger: Logger, kind: type[AvroRecord]) -> BatchDriver:
+    """Return the batch driver of a function outside the VPC, which reaches neither brokers nor registry. It consumes
+    one class of records.
+    """
+    traces.check_config()
+    return BatchDriver(function=function, codec=Codec(BundledSchema(kind)), producer=NoProducer(), logger=logger)
 
 
 def answer[T](

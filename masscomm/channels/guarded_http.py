@@ -65,7 +65,7 @@ class GuardedHttp:
         try:
             with self._connected(target, addresses, deadline) as connection:
                 connection.settimeout(self._left(deadline))
-                connection.sendall(_request(target, body, headers))
+                connection.sendall(request_of(target, body, headers, connection="close"))
                 return self._answer(connection, deadline)
         except TimeoutError as error:
             raise NoAnswer(f"no answer within {self.timeout_s:g} s") from error
@@ -193,12 +193,13 @@ def _begun(reading: _Reading) -> http.client.HTTPResponse:
     return response
 
 
-def _request(target: Target, body: bytes, headers: Mapping[str, str]) -> bytes:
+def request_of(target: Target, body: bytes, headers: Mapping[str, str], *, connection: str) -> bytes:
+    """Return a POST request. `connection` is the value of the header Connection."""
     fields = {
         "host": target.authority,
         "content-length": str(len(body)),
         "accept-encoding": "identity",
-        "connection": "close",
+        "connection": connection,
         **headers,
     }
     lines = [f"POST {target.path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]

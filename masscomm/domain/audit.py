@@ -30,7 +30,11 @@ class Action(StrEnum):
     WEBHOOK_ROTATED = "webhook.rotated"
     WEBHOOK_TESTED = "webhook.tested"
     WEBHOOK_RESENT = "webhook.resent"
-    # The function webhook_delivery disabled the endpoint.
+    EVENT_TYPE_STORED = "event_type.stored"
+    EVENT_TYPE_DELETED = "event_type.deleted"
+    SUBSCRIPTION_CREATED = "subscription.created"
+    SUBSCRIPTION_DELETED = "subscription.deleted"
+    # The function webhook_delivery or webhook_sender disabled the endpoint.
     WEBHOOK_DISABLED = "webhook.disabled"
 
 

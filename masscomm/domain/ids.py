@@ -99,3 +99,17 @@ def address_id(address: str) -> str:
 def notification_id(send_id: str, user_id: int, channel: str) -> str:
     """Return the id of one notification: one user of a record on one channel."""
     return _uuid5(f"{send_id}/{user_id}/{channel}")
+
+
+def event_message_id(club_id: int, event_id: str, endpoint_id: str) -> str:
+    """Return the id of the message with an occurred event for one endpoint: each repetition has the same id, and
+    receivers recognise it by `webhook-id`.
+    """
+    return f"evt_{_uuid5(f'event/{club_id}/{endpoint_id}/{event_id}').replace('-', '')}"
+
+
+def webhook_record_id(partition: int, start: int, end: int, bucket: int) -> str:
+    """Return the id of the record with the messages of one bucket of endpoints for the events of a partition with an
+    offset in [start, end).
+    """
+    return _uuid5(f"webhook/{partition}/{start}-{end}/{bucket}")

@@ -461,3 +461,65 @@ class NotificationOutcome(OutcomeFields, ChannelRecord):
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
         return made(cls, {**value, "results": [Result.from_avro(result) for result in value["results"]]})
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventOccurred(AvroRecord):
+    """An event that occurred in a system, for the endpoints that subscribe to it."""
+
+    event_id: str
+    type: str
+    club_id: int
+    # The path of the unit, such as 100/7; None: the event concerns the whole club.
+    unit: str | None = None
+    # What the event is about, such as the id of an order.
+    key: str | None = None
+    occurred_at: int
+    # A JSON object.
+    data: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhookRequested(AvroRecord):
+    """Messages for the endpoints of one bucket, in columns: the message `n` has the event events[event_index[n]] for
+    the endpoint endpoints[endpoint_index[n]].
+
+    They are for events whose offset in a partition of the topic `event` is in [range_start, range_end). The record's id
+    is derived from this range, and a message's position in it is the offset of its event with its endpoint.
+    """
+
+    record_id: str
+    bucket: int
+    partition: int
+    range_start: int
+    range_end: int
+    # The time at which the record was produced.
+    timestamp: int
+    events: list[EventOccurred]
+    # The offset of each event, and the time of its record in Kafka.
+    offsets: list[int]
+    produced_at: list[int]
+    endpoints: list[str]
+    event_index: list[int]
+    endpoint_index: list[int]
+
+    @classmethod
+    def from_avro(cls, value: Mapping[str, Any]) -> Self:
+        return made(cls, {**value, "events": [EventOccurred.from_avro(each) for each in value["events"]]})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubscriptionChanged(AvroRecord):
+    """A subscription as it is now. A deleted one is a record without a value."""
+
+    subscription_id: str
+    endpoint_id: str
+    # Names of event types, or prefixes of whole parts such as match.*
+    types: list[str]
+    # The tenants whose events match; None: every tenant.
+    club_ids: list[int] | None = None
+    # The units whose events match; empty: every unit, and events without one.
+    units: list[str] = field(default_factory=list)
+    # The filter on data as JSON: path → values; None: every event matches.
+    filter: str | None = None
+    revision: int

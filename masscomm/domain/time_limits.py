@@ -183,6 +183,26 @@ WEBHOOK_DELIVERIES_KEPT_S = 30 * _DAY_S
 # How long after it an event is found: an older one may have been recorded, and its record have expired.
 WEBHOOK_EVENTS_FOUND_S = 29 * _DAY_S
 
+# --- events -----------------------------------------------------------------------------------------------------------
+# How long the REST API recognises the id of an event that it has accepted.
+EVENT_IDS_KEPT_S = _DAY_S
+# How long event_matcher uses an event type that it has read.
+EVENT_TYPES_CACHED_S = 10.0
+# The age at which a sweep publishes changed subscriptions that no function has published: no function that has stored
+# them still runs.
+SUBSCRIPTIONS_SWEPT_AFTER_S = 60.0
+# The time that this sweep reserves for a change: its flush, and the writes to the store.
+SUBSCRIPTIONS_SWEEP_RESERVE_S = 20.0
+# The time limit of an attempt for an event, name resolution included. What takes longer is repeated as other webhooks
+# are, with WEBHOOK_ATTEMPT_S: a partition has one batch in flight, and a slow endpoint must not delay the others.
+EVENT_ATTEMPT_S = 3.0
+# How long webhook_sender uses an endpoint that it has read: a control is read again before publishing after a second.
+ENDPOINTS_CACHED_S = 1.0
+# The time that webhook_sender reserves for the writes after its last attempt.
+EVENT_SENDER_RESERVE_S = 10.0
+# How long webhook_sender uses a connection: the addresses of a host are then resolved again.
+EVENT_CONNECTION_S = 60.0
+
 # How long the announcement of a changed send is kept.
 ANNOUNCEMENTS_KEPT_S = 8 * _DAY_S
 
@@ -390,6 +410,23 @@ RULES: Mapping[str, str] = {
         "a receiver has time to change its secret, and the previous one ends"
     ),
     "WEBHOOK_RETRY_AFTER_LIMIT_S < WEBHOOK_DELIVERIES_KEPT_S": "a delivery is kept while it is pending",
+    "86_400 <= EVENT_IDS_KEPT_S < kept_s('event')": "an id is recognised for a day, and not after its event has ended",
+    "timeout_s('event_matcher') / 10 < EVENT_TYPES_CACHED_S < timeout_s('event_matcher')": (
+        "few batches read types, and a change of one applies soon"
+    ),
+    "7 * 86_400 <= kept_s('event')": "an outage of a week loses no event",
+    "timeout_s('webhook_sender') < kept_s('webhook')": "a message outlives the attempts of its record",
+    "SUBSCRIPTIONS_SWEPT_AFTER_S < kept_s('subscription')": "a deletion is published before its record is removed",
+    "API_FLUSH_S < SUBSCRIPTIONS_SWEEP_RESERVE_S < timeout_s('events_api') < SUBSCRIPTIONS_SWEPT_AFTER_S": (
+        "a sweep ends in time, and publishes no change whose request still runs"
+    ),
+    "SUBSCRIPTIONS_SWEPT_AFTER_S < 3 * timeout_s('events_api')": "a change that a crash left out is soon published",
+    "0.5 <= ENDPOINTS_CACHED_S <= 1": "a disabled endpoint gets nothing a second later, and few batches read endpoints",
+    "2 <= EVENT_ATTEMPT_S < WEBHOOK_ATTEMPT_S / 3": "a slow endpoint delays the others of its partition for seconds",
+    "3 * EVENT_ATTEMPT_S < EVENT_SENDER_RESERVE_S < timeout_s('webhook_sender') / 4": "an attempt is recorded in time",
+    "10 * EVENT_ATTEMPT_S < EVENT_CONNECTION_S <= timeout_s('webhook_sender')": (
+        "connections are shared by many messages, and follow a change of addresses"
+    ),
     "WEBHOOK_TURN_S + WEBHOOK_ATTEMPT_S + WEBHOOK_RESERVE_S < WEBHOOK_CLAIM_S < timeout_s('webhook_delivery')": (
         "no second sweep works on an endpoint, and a crash holds it for less than an invocation"
     ),

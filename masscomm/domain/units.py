@@ -29,6 +29,7 @@ RANGES: Mapping[str, TimeRange] = MappingProxyType(
         "expires_at": TimeRange(EARLIEST_MS, LATEST_WRITTEN_MS),
         # The time of a provider's receipt.
         "receipt": TimeRange(EARLIEST_MS, END_OF_TIME_MS - 1),
+        "occurred_at": TimeRange(EARLIEST_MS, END_OF_TIME_MS - 1),
     }
 )
 # The name of another unit → how many of it are a millisecond.

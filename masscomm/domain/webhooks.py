@@ -23,6 +23,8 @@ from masscomm.integers import integer_or
 # The version of the bodies of events. Under the same version fields are added only.
 API_VERSION = "v1"
 MAX_ENDPOINTS = 16
+# The parts of all endpoints, by which the topic `webhook` is keyed: an endpoint's messages are in one partition.
+BUCKETS = 64
 MAX_DESCRIPTION = 200
 # The attempts of a delivery that are listed.
 LISTED_ATTEMPTS = 10
@@ -74,6 +76,11 @@ class EndpointKey(NamedTuple):
     def new(cls, club_id: int, seed: bytes) -> "EndpointKey":
         """Return the key of a new endpoint. `seed` has 20 random bytes or more."""
         return cls(club_id, f"ep_{club_id}_{''.join(_LETTERS[each % len(_LETTERS)] for each in seed[:_ID_LETTERS])}")
+
+
+def bucket_of(endpoint_id: str) -> int:
+    """Return the bucket of an endpoint."""
+    return int.from_bytes(blake2b(endpoint_id.encode(), digest_size=4).digest()) % BUCKETS
 
 
 class Rotation(NamedTuple):

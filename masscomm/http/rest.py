@@ -46,7 +46,7 @@ _OF_TEST_KEYS = {("POST", f"/v1/{path}") for path in ("sends", "sends/batch", "d
 
 # The routes that accept a large body. Their requests with one hold slots.
 WITH_LARGE_BODIES = {
-    ("POST", f"/v1/{path}") for path in ("sends", "sends/batch", "dry-runs", "previews", "audiences/count")
+    ("POST", f"/v1/{path}") for path in ("sends", "sends/batch", "dry-runs", "previews", "audiences/count", "events")
 }
 
 

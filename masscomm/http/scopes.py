@@ -26,6 +26,7 @@ class Scope(StrEnum):
     USERS_READ = "users:read"
     USERS_WRITE = "users:write"  # The key may change the preferences of a single user.
     WEBHOOKS = "webhooks"  # The key may manage webhook endpoints and read their deliveries.
+    EVENTS = "events"  # The key may report events.
     OPERATE = "operate"  # The key may repair: handle dead letters and suppressions.
     ADMIN = "admin"  # The key may read the audit log, and manage API keys.
 
@@ -114,6 +115,16 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("POST", "/v1/webhooks/{endpoint_id}/test"): Scope.WEBHOOKS,
         ("GET", "/v1/webhooks/{endpoint_id}/deliveries"): Scope.WEBHOOKS,
         ("POST", "/v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend"): Scope.WEBHOOKS,
+        ("POST", "/v1/events"): Scope.EVENTS,
+        ("GET", "/v1/event-types"): Scope.READ,
+        ("GET", "/v1/event-types/{event_type}"): Scope.READ,
+        # With this scope alone the routes refuse: a type concerns every club.
+        ("PUT", "/v1/event-types/{event_type}"): Scope.ADMIN,
+        ("DELETE", "/v1/event-types/{event_type}"): Scope.ADMIN,
+        ("GET", "/v1/subscriptions"): Scope.WEBHOOKS,
+        ("POST", "/v1/subscriptions"): Scope.WEBHOOKS,
+        ("GET", "/v1/subscriptions/{subscription_id}"): Scope.WEBHOOKS,
+        ("DELETE", "/v1/subscriptions/{subscription_id}"): Scope.WEBHOOKS,
         ("GET", "/v1/keys"): Scope.ADMIN,
         ("POST", "/v1/keys"): Scope.ADMIN,
         ("POST", "/v1/keys/{key_id}/rotate"): Scope.ADMIN,

@@ -129,6 +129,18 @@ class KafkaProducer:
             report(error)
 
 
+class NoProducer:
+    """The producer of a function that reaches no broker. Nothing is produced: a dead letter stays with the function's
+    event source mapping, which produces it to the topic on-failure after its last attempt.
+    """
+
+    def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:  # noqa: ARG002
+        report(Retry(f"this function reaches no broker: the record for {topic} stays with the event source mapping"))
+
+    def flush(self, timeout_s: float) -> None:
+        """Do nothing."""
+
+
 def _connected(configuration: dict[str, Any]) -> "ConfluentProducer":
     from confluent_kafka import Producer
 

@@ -232,14 +232,23 @@ UNREADABLE_ITEMS = _counter(
 )
 
 # --- webhooks ---------------------------------------------------------------------------------------------------------
-WEBHOOKS_DELIVERED = _counter("WebhooksDelivered", "webhooks that an endpoint accepted", "webhook_delivery")
-WEBHOOK_FAILURES = _counter("WebhookFailures", "attempts that failed; most are repeated later", "webhook_delivery")
+_OF_WEBHOOKS = ("webhook_delivery", "webhook_sender")
+WEBHOOKS_DELIVERED = _counter("WebhooksDelivered", "webhooks that an endpoint accepted", *_OF_WEBHOOKS)
+WEBHOOK_FAILURES = _counter("WebhookFailures", "attempts that failed; most are repeated later", *_OF_WEBHOOKS)
 WEBHOOKS_GIVEN_UP = _counter("WebhooksGivenUp", "webhooks whose attempts have all failed", "webhook_delivery")
 WEBHOOK_ENDPOINTS_DISABLED = _counter(
     "WebhookEndpointsDisabled",
     "endpoints disabled because they failed for days or answered 410",
-    "webhook_delivery",
+    *_OF_WEBHOOKS,
 )
+WEBHOOKS_DEFERRED = _counter(
+    "WebhooksDeferred", "messages with events that are stored and attempted later", "webhook_sender"
+)
+WEBHOOKS_WITHOUT_ENDPOINT = _counter(
+    "WebhooksWithoutEndpoint", "messages with events for an endpoint that is disabled or deleted", "webhook_sender"
+)
+EVENT_MESSAGES = _counter("EventMessages", "messages with events, one for each endpoint", "event_matcher")
+EVENTS_WITHOUT_ENDPOINT = _counter("EventsWithoutEndpoint", "events to which no endpoint subscribes", "event_matcher")
 WEBHOOK_OLDEST_DUE = _gauge(
     "WebhookOldestDue",
     Unit.SECONDS,
@@ -341,6 +350,10 @@ ALL: Mapping[str, Metric] = {
         WEBHOOKS_GIVEN_UP,
         WEBHOOK_ENDPOINTS_DISABLED,
         WEBHOOK_OLDEST_DUE,
+        WEBHOOKS_DEFERRED,
+        WEBHOOKS_WITHOUT_ENDPOINT,
+        EVENT_MESSAGES,
+        EVENTS_WITHOUT_ENDPOINT,
         POLLS_UNCOUNTED,
         CHANGE_DATA_AGE,
         METRICS_AGE,

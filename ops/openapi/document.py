@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, TypeAdapter, with_config
 
 from functions.audiences import handler as audiences_handler
+from functions.events_api import handler as events_api_handler
 from functions.metrics_handler import handler as metrics_handler
 from functions.operations_handler import handler as operations_handler
 from functions.preferences_handler import handler as preferences_handler
@@ -22,7 +23,7 @@ from masscomm.http.rate_limits import POLICY, REMAINING
 from masscomm.http.rest import JSON, Api, Route
 from masscomm.http.scopes import PUBLIC_ROUTES, ROLE_SCOPES, ROUTE_SCOPES, Role, Scope
 from masscomm.texts import Text
-from ops.openapi import audiences, metrics, operations, preferences, sends, sends_api
+from ops.openapi import audiences, events, metrics, operations, preferences, sends, sends_api
 from ops.openapi.examples import completed
 from ops.openapi.operation import Operation
 from ops.openapi.parameters import IN_PATH
@@ -36,6 +37,7 @@ APIS: tuple[Api, ...] = (
     sends_api_handler.api,
     preferences_handler.api,
     operations_handler.api,
+    events_api_handler.api,
 )
 OPERATIONS: Mapping[tuple[str, str], Operation] = (
     sends.OPERATIONS
@@ -44,16 +46,20 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = (
     | sends_api.OPERATIONS
     | preferences.OPERATIONS
     | operations.OPERATIONS
+    | events.OPERATIONS
 )
 # The tag of each route, by the segment after /v1; other routes are operations.
 _TAGS = {
     "audiences": "Sends",
     "audit": "Audit",
     "dry-runs": "Sends",
+    "event-types": "Events",
+    "events": "Events",
     "metrics": "Metrics",
     "notifications": "Sends",
     "previews": "Templates",
     "sends": "Sends",
+    "subscriptions": "Events",
     "templates": "Templates",
     "unsubscribe": "Users",
     "users": "Users",

@@ -11,6 +11,7 @@ from ops.openapi.operation import DATE_TIME, ID, Parameter, Schema, number, seve
 
 ADDRESS_ID = address_id("ada@example.org")
 ENDPOINT_ID = "ep_1_4fq2m7x9c1r8w3k5t6zb"
+SUBSCRIPTION_ID = "sub_1_4fq2m7x9c1r8w3k5t6zb_9d2k4m6p8r1t"
 EVENT_ID = "evt_5b0f6c7d8e9f4a1b8c2d3e4f5a6b7c8d"
 DELIVERY_ID = f"1763726400000-{EVENT_ID}"
 KEY_ID = "7d793037a0760186"
@@ -39,10 +40,12 @@ IN_PATH = {
         Parameter("delivery_id", "The id of the delivery", _SEGMENT, DELIVERY_ID),
         Parameter("device_id", "The id of the device in the monolith", _SEGMENT, "420"),
         Parameter("endpoint_id", "The id of the endpoint", _SEGMENT, ENDPOINT_ID),
+        Parameter("event_type", "The name of the event type", _SEGMENT, "match.finished"),
         Parameter("key_id", "The id of the key", _SEGMENT, KEY_ID),
         Parameter("notification", "The notification: `<send_id>.<user_id>.<channel>`", _SEGMENT, NOTIFICATION),
         Parameter("position", "The position of the dead letter, partition@offset", _SEGMENT, "0@17"),
         Parameter("send_id", "The id of the send", _SEGMENT, SEND_ID),
+        Parameter("subscription_id", "The id of the subscription", _SEGMENT, SUBSCRIPTION_ID),
         Parameter("suppression", "The id of the suppression", _SEGMENT, f"1-{ADDRESS_ID}"),
         Parameter("token", "The signed token of the link in an e-mail: user, tenant, category and expiry", _SEGMENT),
         Parameter("user_id", "The id of the user", ID, 42),

@@ -249,6 +249,44 @@ def test_audience_send_reaches_exactly_its_users(stack: RunningStack, config: St
     assert ended["totals"]["sent"] > 0
 
 
+def test_event_reaches_its_subscriber_signed(stack: RunningStack, config: StackConfig) -> None:
+    """REST, event_matcher, webhook_sender: the subscriber of the unit gets the event, and the other one does not."""
+    with (
+        Client(config.gateway_url, key=config.api_key) as client,
+        httpx.Client(base_url=config.gateway_url, headers={"x-api-key": config.api_key}, timeout=30) as api,
+        receiving() as receiver,
+        receiving() as other,
+    ):
+        created = client.create_webhook(club_id=1, url=receiver.url, event_types=["send.failed"])
+        elsewhere = client.create_webhook(club_id=1, url=other.url, event_types=["send.failed"])
+        schema = {"type": "object", "required": ["goals"]}
+        described = {"description": "A match has finished", "example": {"goals": [2, 1]}, "schema": schema}
+        assert api.put("/v1/event-types/match.finished", json=described).status_code == 200
+        for each, unit in ((created, "100"), (elsewhere, "200")):
+            subscription = {"endpoint_id": each["endpoint"]["id"], "types": ["match.*"], "units": [unit]}
+            assert api.post("/v1/subscriptions", json=subscription).status_code == 201
+        event = {
+            "event_id": "e2e-1",
+            "type": "match.finished",
+            "club_id": 1,
+            "unit": "100/7",
+            "data": {"goals": [2, 1]},
+        }
+        for status in ("accepted", "repeated"):
+            answered = api.post("/v1/events", json={"events": [event]})
+            assert (answered.status_code, answered.json()["events"][0]["status"]) == (202, status)
+        misfit = api.post("/v1/events", json={"events": [event | {"event_id": "e2e-2", "data": {}}]})
+        assert (misfit.status_code, misfit.json()["errors"][0]["field"]) == (400, "events[0].data")
+        until("the event has arrived", lambda: bool(receiver.received), 60)
+        (received,) = receiver.received
+        assert received.is_signed(created["secret"])
+        assert received.headers["webhook-id"] == received.event["id"]
+        assert {name: received.event[name] for name in event} == event
+        assert other.received == []
+        for each in (created, elsewhere):
+            client.delete_webhook(each["endpoint"]["id"])
+
+
 @pytest.mark.nightly
 def test_webhook_of_a_send_arrives_signed(config: StackConfig) -> None:
     """Runs after the demo. The signature is checked by the test's own code."""

@@ -11,6 +11,7 @@ import yaml
 
 from functions.audiences import handler as audiences
 from functions.audiences.count_audience import CountAudience
+from functions.events_api import handler as events_api
 from functions.metrics_handler import handler as metrics_handler
 from functions.operations_handler import handler as operations_handler
 from functions.preferences_handler import handler as preferences_handler
@@ -36,6 +37,7 @@ from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
+from tests.support.harness.events_api import endpoint_key, events_use_cases, subscription_id
 from tests.support.harness.preferences_api import use_case as change_preferences
 from tests.support.harness.send_api import dry_runs
 from tests.support.harness.send_api import use_cases as send_api_use_cases
@@ -51,6 +53,7 @@ HANDLERS: tuple[ModuleType, ...] = (
     preferences_handler,
     operations_handler,
     audiences,
+    events_api,
 )
 ROUTES = [
     (module, method, path)
@@ -65,6 +68,7 @@ PARAMETERS = {
     ("GET", "/v1/metrics"): COUNTED,
     ("GET", "/v1/sends"): {"club_id": [str(CLUB)]},
     ("GET", "/v1/webhooks"): {"club_id": [str(CLUB)]},
+    ("GET", "/v1/subscriptions"): {"endpoint_id": [endpoint_key(CLUB).id]},
 }
 TOMORROW = rfc3339(datetime.fromtimestamp(FixedClock().now_ms() / 1000 + 86_400, UTC))
 SECRETS = (str(CLUB), "canary")
@@ -126,6 +130,8 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     people.put(User(user_id=7, club_id=CLUB))
     preferences = change_preferences(chain, people)
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
+    events = events_use_cases(chain, clock, InMemoryAuditLog(), CLUB)
+    monkeypatch.setattr(events_api, "bootstrap", lambda: events)
     counts = CountAudience(directory=directory)
     monkeypatch.setattr(audiences, "bootstrap", lambda: counts)
     return chain
@@ -143,6 +149,8 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         "{key_id}": operations_api.KEY_ID,
         "{endpoint_id}": operations_api.endpoint_id(CLUB),
         "{delivery_id}": operations_api.DELIVERY_ID,
+        "{event_type}": "match.finished",
+        "{subscription_id}": subscription_id(CLUB),
     }
     for name, value in names.items():
         path = path.replace(name, value)
@@ -160,6 +168,11 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         ("POST", "/v1/webhooks"): {"club_id": CLUB, "url": "https://hooks.example.org/"},
         ("PATCH", f"/v1/webhooks/{operations_api.endpoint_id(CLUB)}"): {"enabled": True},
         ("POST", "/v1/keys"): {"name": "shop", "clubs": [CLUB], "scopes": ["admin"]},
+        ("POST", "/v1/events"): {
+            "events": [{"event_id": "e1", "type": "match.finished", "club_id": CLUB, "data": {"goals": []}}]
+        },
+        ("PUT", "/v1/event-types/match.finished"): {"description": "A match has finished", "example": {"goals": []}},
+        ("POST", "/v1/subscriptions"): {"endpoint_id": endpoint_key(CLUB).id, "types": ["*"]},
         ("PUT", "/v1/users/7/preferences"): {"channels": {"push": False}},
     }
     event["body"] = json.dumps(bodies[method, path]) if (method, path) in bodies else None
@@ -229,7 +242,9 @@ def test_a_route_is_open_to_its_scope_alone(
     """A caller with all other scopes is refused before anything is read or produced."""
     monkeypatch.setattr(single_users, "SMALLEST_GROUP", 0)
     scope = ROUTE_SCOPES[route[1], route[2]]
-    own = EVERY_SCOPE | {"club_ids": str(CLUB)}
+    # A change of an event type concerns every club.
+    is_of_every_club = route[1] != "GET" and route[2].startswith("/v1/event-types")
+    own = EVERY_SCOPE | ({"all_clubs": "true"} if is_of_every_club else {"club_ids": str(CLUB)})
     status, _, body = asked(*route, own | {"scopes": " ".join(ALL_SCOPES - {scope})})
     assert (status, chain.producer.produced) == (403, [])
     assert json.loads(body)["detail"] == f"These credentials do not have the scope {scope}."

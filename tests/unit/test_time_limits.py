@@ -48,7 +48,7 @@ OF_ONE_MODULE = {
     "functions/metrics_handler/buckets.py": {"MAX_ZONE_DAYS"},
     "functions/metrics_handler/routes/trending.py": {"DEFAULT_WINDOW_MIN", "MAX_WINDOW_MIN"},
     # Lifetimes of a connection and of a signer, each used in one module.
-    "masscomm/aws/async_http.py": {"_FRESH_S"},
+    "masscomm/aws/async_http.py": {"FRESH_S"},
     "masscomm/aws/request.py": {"SIGNER_S"},
     # The interval of writing a key's last use, and the pause after a conflict.
     "masscomm/stores/api_keys/dynamodb.py": {"_USE_RECORDED_S"},

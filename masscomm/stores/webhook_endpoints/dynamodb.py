@@ -1,10 +1,10 @@
 """The webhook endpoints in DynamoDB, in the table of schemas/dynamodb/webhook_endpoints.json."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from masscomm.aws.dynamodb import ConditionFailed, answering, transact
+from masscomm.aws.dynamodb import ConditionFailed, answering, read_items, transact
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.webhooks import MAX_ENDPOINTS, Endpoint, EndpointKey
@@ -99,6 +99,10 @@ class DynamoDbWebhookEndpoints(TableAdapter):
             answer = self._client.get_item(TableName=self._table, Key=_key(key), ConsistentRead=True)
         item = answer.get("Item")
         return None if item is None else _endpoint(item)
+
+    def find_all(self, keys: Iterable[EndpointKey]) -> Mapping[EndpointKey, Endpoint]:
+        items = read_items(self._client, _WHAT, self._table, [_key(key) for key in dict.fromkeys(keys)])
+        return {endpoint.key: endpoint for endpoint in map(_endpoint, items)}
 
     def of_club(self, club_id: int) -> Sequence[Endpoint]:
         found = [_endpoint(item) for item in self._items(str(club_id))]

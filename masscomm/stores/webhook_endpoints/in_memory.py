@@ -1,6 +1,6 @@
 """Endpoints of webhooks in memory, for unit tests."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from masscomm.domain.webhooks import MAX_ENDPOINTS, Endpoint, EndpointKey
 from masscomm.stores.in_memory import InMemoryStore
@@ -34,6 +34,9 @@ class InMemoryWebhookEndpoints(InMemoryStore):
 
     def find(self, key: EndpointKey) -> Endpoint | None:
         return self.stored.get(key)
+
+    def find_all(self, keys: Iterable[EndpointKey]) -> Mapping[EndpointKey, Endpoint]:
+        return {key: self.stored[key] for key in keys if key in self.stored}
 
     def of_club(self, club_id: int) -> Sequence[Endpoint]:
         found = [each for each in self.stored.values() if each.key.club_id == club_id]

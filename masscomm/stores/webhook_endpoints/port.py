@@ -1,6 +1,6 @@
 """The interface of the store of webhook endpoints."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -49,6 +49,10 @@ class WebhookEndpoints(Protocol):
 
     def find(self, key: EndpointKey) -> Endpoint | None:
         """Return an endpoint; None if there is none."""
+        ...
+
+    def find_all(self, keys: Iterable[EndpointKey]) -> Mapping[EndpointKey, Endpoint]:
+        """Return the endpoints that exist, by their keys."""
         ...
 
     def of_club(self, club_id: int) -> Sequence[Endpoint]:

@@ -24,6 +24,19 @@ request whose audience could not be expanded."""
     """Content that is not used, and templates that are missing. Absent if there is none."""
 
 
+class AcceptedEvent(TypedDict):
+    event_id: str
+    club_id: int
+    status: Literal["accepted", "repeated"]
+    """`repeated`: the same event was accepted in the last 24 hours, and is not produced again."""
+
+
+class AcceptedEvents(TypedDict):
+    """The events of a request, in its order. Kafka has each of them."""
+
+    events: list[AcceptedEvent]
+
+
 class AlarmRow(TypedDict):
     """An alarm."""
 
@@ -370,6 +383,20 @@ class DecidedBy(TypedDict):
     """The time of the newest change in these user settings."""
 
 
+class DeletedEventTypeBody(TypedDict):
+    """A deleted type."""
+
+    name: str
+    status: Literal["deleted"]
+
+
+class DeletedSubscriptionBody(TypedDict):
+    """A deleted subscription."""
+
+    id: str
+    status: Literal["deleted"]
+
+
 class DeletedWebhookBody(TypedDict):
     """A deleted endpoint."""
 
@@ -562,6 +589,24 @@ class EnabledDeviceBody(TypedDict):
     status: Literal["requested"]
 
 
+class EventFields(TypedDict):
+    """An event that occurred."""
+
+    event_id: str
+    """The id of the event in its club. A repeated event of the last 24 hours is not produced again."""
+    type: str
+    """The event type, such as match.finished."""
+    club_id: int
+    data: dict[str, Any]
+    """At most 64 kB."""
+    unit: NotRequired[str | None]
+    """The path of the unit, at most 5 levels, such as 100/7."""
+    key: NotRequired[str | None]
+    """What the event is about, such as the id of an order."""
+    occurred_at: NotRequired[str]
+    """The time of the event; by default now."""
+
+
 type EventType = Literal[
     "send.accepted",
     "send.expanded",
@@ -572,6 +617,40 @@ type EventType = Literal[
     "send.failed",
     "webhook.test",
 ]
+
+
+class EventTypeBody(TypedDict):
+    """A type of events."""
+
+    name: str
+    description: str
+    example: dict[str, Any]
+    schema: dict[str, Any] | None
+    user_path: str | None
+
+
+class EventTypeFields(TypedDict):
+    """The body of a request to PUT /v1/event-types/{name}."""
+
+    description: str
+    example: dict[str, Any]
+    """The data of an event of this type."""
+    schema: NotRequired[dict[str, Any] | None]
+    """A JSON Schema for data, without references to other documents; null: data is any JSON object."""
+    user_path: NotRequired[str | None]
+    """The path in data of the id of the user whom the event concerns, such as player.id."""
+
+
+class EventTypesBody(TypedDict):
+    """All types of events, in the order of their names."""
+
+    rows: list[EventTypeBody]
+
+
+class EventsRequest(TypedDict):
+    """The body of a request to POST /v1/events."""
+
+    events: list[EventFields]
 
 
 class ExpansionOfSend(TypedDict):
@@ -1050,6 +1129,7 @@ type Scope = Literal[
     "users:read",
     "users:write",
     "webhooks",
+    "events",
     "operate",
     "admin",
 ]
@@ -1236,6 +1316,38 @@ class StreamBody(TypedDict):
     """The counts include all records that were in the topics at this time."""
     complete: bool
     generated_at: str
+
+
+class SubscriptionBody(TypedDict):
+    """A subscription of an endpoint."""
+
+    id: str
+    endpoint_id: str
+    types: list[str]
+    club_ids: list[int] | None
+    """Those that the caller may see; null: every tenant."""
+    units: list[str]
+    filter: dict[str, list[str | int | float | bool | None]]
+
+
+class SubscriptionFields(TypedDict):
+    """A new subscription."""
+
+    endpoint_id: str
+    types: list[str]
+    """Event types, prefixes of whole parts such as `match.*`, or `*`."""
+    club_ids: NotRequired[list[int]]
+    """The tenants whose events match; missing: all that the caller may see now."""
+    units: NotRequired[list[str]]
+    """The units whose events match, each with the units below it; empty or missing: every unit."""
+    filter: NotRequired[dict[str, list[str | int | float | bool | None]]]
+    """A path in data, and the values that match; each path must match."""
+
+
+class SubscriptionsBody(TypedDict):
+    """The subscriptions of an endpoint."""
+
+    rows: list[SubscriptionBody]
 
 
 class SuppressionRow(TypedDict):

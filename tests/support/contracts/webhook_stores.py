@@ -58,6 +58,8 @@ class WebhookEndpointsContract:
         endpoints.create(full)
         assert endpoints.find(KEY) == full
         assert endpoints.find(EndpointKey(8, KEY.id)) is None
+        endpoints.create(endpoint(SECOND))
+        assert endpoints.find_all([KEY, OTHER, SECOND, KEY]) == {KEY: full, SECOND: endpoint(SECOND)}
 
     def test_a_repeated_request_creates_one_endpoint(self, endpoints: WebhookEndpoints) -> None:
         assert endpoints.create(endpoint(), REQUEST) is None

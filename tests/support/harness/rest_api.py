@@ -16,6 +16,7 @@ import pytest
 
 from functions.audiences import handler as audiences
 from functions.audiences.count_audience import CountAudience
+from functions.events_api import handler as events_api
 from functions.metrics_handler import handler as metrics_handler
 from functions.preferences_handler import handler as preferences_handler
 from functions.preferences_handler.unsubscribe import Unsubscribe
@@ -49,6 +50,7 @@ from masscomm.stores.sends.in_memory import InMemorySends
 from ops.openapi.document import APIS
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
+from tests.support.harness.events_api import events_use_cases
 from tests.support.harness.preferences_api import use_case as change_preferences
 from tests.support.harness.send_api import dry_runs, use_cases
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE, lambda_context
@@ -130,6 +132,8 @@ def build(
         monkeypatch.setattr(api, "_limiter", lambda: limiter)
     pages = Unsubscribe(links=links, preferences=preferences, limiter=limiter)
     monkeypatch.setattr(preferences_handler, "unsubscribe", lambda: pages)
+    events = events_use_cases(chain, clock, audit_log)
+    monkeypatch.setattr(events_api, "bootstrap", lambda: events)
     counting = CountAudience(directory=directory)
     monkeypatch.setattr(audiences, "bootstrap", lambda: counting)
     return chain

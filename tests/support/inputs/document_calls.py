@@ -24,19 +24,26 @@ class Call:
     def __str__(self) -> str:
         return f"{self.method} {self.path} {self.name}".rstrip()
 
-    def event(self, *, clubs: str = "1", scopes: frozenset[Scope] = ALL_SCOPES) -> dict[str, Any]:
+    @property
+    def _clubs(self) -> dict[str, str]:
+        """Return the clubs of a caller whose request succeeds. A change of an event type concerns every club."""
+        is_of_every_club = self.method != "GET" and self.path.startswith("/v1/event-types")
+        return {"all_clubs": "true"} if is_of_every_club else {"club_ids": "1"}
+
+    def event(self, *, clubs: str | None = None, scopes: frozenset[Scope] = ALL_SCOPES) -> dict[str, Any]:
         given: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "header": {}}
         for each in self.operation["parameters"]:
             if "example" in each:
                 given[each["in"]][each["name"]] = each["example"]
         query = {name: [str(one) for one in _listed(value)] for name, value in given["query"].items()}
+        seen = self._clubs if clubs is None else {"club_ids": clubs}
         body = self.operation["requestBody"]["content"]["application/json"] if self.name else None
         return {
             "httpMethod": self.method,
             "path": self.path.format(**given["path"]),
             "multiValueHeaders": {name: [value] for name, value in given["header"].items()},
             "multiValueQueryStringParameters": query,
-            "requestContext": {"authorizer": {"club_ids": clubs, "scopes": " ".join(scopes)}},
+            "requestContext": {"authorizer": {**seen, "scopes": " ".join(scopes)}},
             "body": None if body is None else json.dumps(body["examples"][self.name]["value"]),
         }
 

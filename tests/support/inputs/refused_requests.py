@@ -35,6 +35,8 @@ UNKNOWN_IDS = {
     "suppression": f"1-{'9' * 64}",
     "endpoint_id": "ep_1_99999999999999999999",
     "delivery_id": f"1763726400000-evt_{'9' * 32}",
+    "event_type": "match.unknown",
+    "subscription_id": f"sub_1_{'9' * 20}_{'9' * 12}",
 }
 UNKNOWN = "an unknown id"
 # The keys of other callers than the operator, and the authorizer's contexts of their requests.

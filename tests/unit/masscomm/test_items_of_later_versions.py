@@ -26,18 +26,23 @@ from masscomm.stores.decision_log.port import Decisions, record_decisions, unpac
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delayed_records.port import ControlledSend
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.event_ids.dynamodb import DynamoDbEventIds
+from masscomm.stores.event_ids.port import EventKey
+from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
 from masscomm.stores.idempotency_keys.dynamodb import DynamoDbIdempotencyKeys
 from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 from masscomm.stores.request_slots.dynamodb import DynamoDbRequestSlots
 from masscomm.stores.request_slots.port import Kind
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 from masscomm.stores.sends.port import Position, Progress
+from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
 from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from tests.support.contracts import (
     api_keys,
     audit_log,
     delivery_ledger,
+    event_stores,
     idempotency_keys,
     key_usage,
     queue_leases,
@@ -161,6 +166,10 @@ def _later_expansion(item: Item) -> Item:
     return {**item, "expansion": {"S": _json(item["expansion"]["S"], lambda found: {**found, "of_later": 1})}}
 
 
+def _later_field(item: Item) -> Item:
+    return {**item, "record": {"S": _json(item["record"]["S"], lambda found: {**found, "of_later": 1})}}
+
+
 def _later_decisions(item: Item) -> Item:
     def change(found: Any) -> Any:
         channels = {channel: [*columns, [None]] for channel, columns in found["channels"].items()}
@@ -261,6 +270,28 @@ STORED = (
         write=_sends,
         read=_read_sends,
         nested=_where("expansion", _later_expansion),
+    ),
+    Stored(
+        tables=("event_types",),
+        store=DynamoDbEventTypes,
+        write=lambda types: types.put(event_stores.FINISHED),
+        read=lambda types: list(types.every()),
+    ),
+    Stored(
+        tables=("subscriptions",),
+        store=DynamoDbSubscriptions,
+        write=lambda subscriptions: subscriptions.put(event_stores.subscription(), NOW),
+        read=lambda subscriptions: (
+            list(subscriptions.of_endpoint(event_stores.ENDPOINT)),
+            list(subscriptions.unpublished()),
+        ),
+        nested=_where("record", _later_field),
+    ),
+    Stored(
+        tables=("event_ids",),
+        store=DynamoDbEventIds,
+        write=lambda event_ids: event_ids.record({EventKey(7, "a"): "one"}, NOW),
+        read=lambda event_ids: event_ids.known([EventKey(7, "a")], NOW),
     ),
     Stored(
         tables=("waiting",),

@@ -8,7 +8,7 @@ const SENDER: Scope[] = [...VIEWER, "send", "send:content"];
 const SCOPES: ReadonlyMap<unknown, readonly Scope[]> = new Map([
   ["viewer", VIEWER],
   ["sender", SENDER],
-  ["admin", [...SENDER, "send:critical", "send:mandatory", "users:write", "operate", "webhooks", "admin"]],
+  ["admin", [...SENDER, "send:critical", "send:mandatory", "users:write", "operate", "webhooks", "events", "admin"]],
 ]);
 
 /** Return the claims of an id token. Those of `oidc-client-ts` have rounded ids of clubs. */

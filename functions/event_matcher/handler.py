@@ -1,0 +1,37 @@
+"""The event_matcher function: it finds the endpoints that subscribe to an event, and produces the messages for them."""
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from masscomm.chain.batch import BatchDriver
+from masscomm.chain.bootstrap import answer, batch_driver
+from masscomm.clock import SystemClock
+from masscomm.lambda_context import LambdaContext
+from masscomm.observability import logs
+from masscomm.observability.invocation import ON_KAFKA, observed
+
+if TYPE_CHECKING:
+    from functions.event_matcher.match_events import MatchEvents
+
+logger = logs.logger("event_matcher")
+
+
+@cache
+def bootstrap() -> "tuple[BatchDriver, MatchEvents]":
+    from functions.event_matcher.match_events import MatchEvents
+    from functions.event_matcher.subscriptions_topic import SubscriptionTopic
+    from masscomm.stores.event_types.checks import KnownTypes
+    from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
+
+    driver, clock = batch_driver("event_matcher", logger, endless=True), SystemClock()
+    return driver, MatchEvents(
+        subscriptions=SubscriptionTopic.from_environment(driver.codec),
+        types=KnownTypes(store=DynamoDbEventTypes.from_environment(), clock=clock),
+        clock=clock,
+    )
+
+
+@observed(logger, ahead=(*ON_KAFKA, "functions.event_matcher.match_events"))
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Process an aws:kafka event and return a partial batch response."""
+    return answer(bootstrap, event, context, logger)

@@ -1,0 +1,156 @@
+"""Finds the endpoints of a batch of occurred events, and produces the messages for them.
+
+The messages of a batch are grouped by the range of their events' offsets and by the bucket of their endpoints. The id
+of a record is derived from both, so that a redelivered batch produces the same ids, however it is cut.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from functions.event_matcher.subscriptions_topic import SubscriptionSource
+from masscomm.chain.batch import Batch, Item
+from masscomm.clock import Clock
+from masscomm.domain.events import EventType, faults
+from masscomm.domain.ids import webhook_record_id
+from masscomm.domain.records import EventOccurred, WebhookRequested
+from masscomm.domain.webhooks import EndpointKey, bucket_of
+from masscomm.errors import DeadLetter
+from masscomm.json_reader import InvalidJson, read_json
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.bundled_schema import schema_header
+from masscomm.kafka.event import KafkaRecord
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import EVENT_MESSAGES, EVENTS_WITHOUT_ENDPOINT
+from masscomm.stores.event_types.checks import KnownTypes, misfit
+
+# The number of offsets of a range: events of one range and one bucket share a record.
+RANGE_SIZE = 256
+# The limits of a record. The size is that of data, texts and columns, before Avro and compression.
+MAX_MESSAGES, MAX_BYTES = 500, 700_000
+# The bytes of an event beside its data, and those of a message in the columns.
+_EVENT_BYTES, _MESSAGE_BYTES = 700, 8
+
+
+class Occurred(NamedTuple):
+    """A decoded event."""
+
+    about: EventOccurred
+    # The value of the event's data.
+    data: Any
+
+
+class Message(NamedTuple):
+    """An event for one endpoint."""
+
+    item: Item[Occurred]
+    endpoint: EndpointKey
+
+
+class Group(NamedTuple):
+    """The messages that share a record, unless it would be too large."""
+
+    partition: int
+    range_start: int
+    bucket: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchEvents:
+    """The use case of the event_matcher function. Each function environment has one instance."""
+
+    subscriptions: SubscriptionSource
+    types: KnownTypes
+    clock: Clock
+
+    def decode(self, record: KafkaRecord, codec: Codec) -> Occurred:
+        """Decode and check an event. Raises DeadLetter or Retry."""
+        event = EventOccurred.from_avro(codec.decode("EventOccurred", record.value))
+        if (fault := next(faults(event), None)) is not None:
+            raise DeadLetter("invalid", f"no event: {fault[0]} {fault[1]}")
+        try:
+            data = read_json(event.data)
+        except InvalidJson as error:
+            raise DeadLetter("invalid", f"no event: data is not JSON: {error}") from error
+        if not isinstance(data, dict):
+            raise DeadLetter("invalid", "no event: data must be a JSON object")
+        return Occurred(event, data)
+
+    def handle(self, batch: Batch[Occurred]) -> None:
+        items = batch.active()
+        if not items:
+            return
+        index = self.subscriptions.current()
+        types = self.types.find(item.value.about.type for item in items)
+        groups: defaultdict[Group, list[Message]] = defaultdict(list)
+        for item in items:
+            batch.attempt(item, partial(_check, item.value, types))
+        for item in batch.active():
+            found = index.match(item.value.about)
+            start = item.record.offset - item.record.offset % RANGE_SIZE
+            for endpoint in found:
+                group = Group(item.record.partition, start, bucket_of(endpoint.id))
+                groups[group].append(Message(item, endpoint))
+            metrics.add(EVENT_MESSAGES, len(found))
+            metrics.add(EVENTS_WITHOUT_ENDPOINT, not found)
+        for group, messages in groups.items():
+            for part in parts_of(messages):
+                record = self._record(group, part)
+                items = list({id(each.item): each.item for each in part}.values())
+                batch.produce_for(items, topics.WEBHOOK, str(group.bucket), record, [schema_header(WebhookRequested)])
+
+    def dead_lettered(self, batch: Batch[Occurred], item: Item[Occurred], why: DeadLetter) -> None:
+        """Do nothing: an event has no recipients."""
+
+    def _record(self, group: Group, messages: Sequence[Message]) -> WebhookRequested:
+        items = list({each.item.record.offset: each.item for each in messages}.values())
+        places = {item.record.offset: place for place, item in enumerate(items)}
+        endpoints = {
+            endpoint: place for place, endpoint in enumerate(dict.fromkeys(each.endpoint for each in messages))
+        }
+        end = group.range_start + RANGE_SIZE
+        return WebhookRequested(
+            record_id=webhook_record_id(group.partition, group.range_start, end, group.bucket),
+            bucket=group.bucket,
+            partition=group.partition,
+            range_start=group.range_start,
+            range_end=end,
+            timestamp=self.clock.now_ms(),
+            events=[item.value.about for item in items],
+            offsets=[item.record.offset for item in items],
+            produced_at=[item.record.timestamp_ms for item in items],
+            endpoints=[endpoint.id for endpoint in endpoints],
+            event_index=[places[each.item.record.offset] for each in messages],
+            endpoint_index=[endpoints[each.endpoint] for each in messages],
+        )
+
+
+def parts_of(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    """Divide messages into parts of at most MAX_MESSAGES and MAX_BYTES. A part has each event once."""
+    part: list[Message] = []
+    size, last = 0, None
+    for message in messages:
+        event = message.item.value.about
+        added = _MESSAGE_BYTES + (0 if message.item is last else _EVENT_BYTES + len(event.data.encode()))
+        if part and (len(part) == MAX_MESSAGES or size + added > MAX_BYTES):  # guard: events.size_of_record
+            yield part
+            part, size = [], 0
+            added = _MESSAGE_BYTES + _EVENT_BYTES + len(event.data.encode())
+        part.append(message)
+        size, last = size + added, message.item
+    if part:
+        yield part
+
+
+def _check(occurred: Occurred, types: Mapping[str, EventType]) -> None:
+    """Check an event against its type. Raises DeadLetter."""
+    event = occurred.about
+    event_type = types.get(event.type)
+    if event_type is None:
+        raise DeadLetter("unknown_type", f"there is no event type {event.type}")  # guard: events.unknown_type
+    found = misfit(event_type.schema, occurred.data)
+    if found is not None:  # guard: events.misfit
+        raise DeadLetter("invalid", f"data does not fit the schema of {event.type}, at {found.place}: {found.reason}")

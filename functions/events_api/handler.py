@@ -1,0 +1,164 @@
+"""The events_api function: it accepts events over HTTP, and serves event types and subscriptions. A schedule publishes
+the subscriptions that a crash left out.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+from typing import Any
+
+from functions.events_api.publish_subscriptions import PublishSubscriptions
+from functions.events_api.routes.event_types import EventTypesRoute
+from functions.events_api.routes.events import EventsRoute
+from functions.events_api.routes.subscriptions import SubscriptionsRoute
+from masscomm import environment
+from masscomm.clock import Clock, SystemClock
+from masscomm.http import rest
+from masscomm.http.rest import JSON, Response, uncached
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.producer import Producer
+from masscomm.lambda_context import LambdaContext
+from masscomm.observability import logs, traces
+from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.operations.bootstrap import audit_log, rest_api
+from masscomm.stores.audit_log.port import Audit, AuditLog, PrincipalAudit
+from masscomm.stores.event_ids.port import EventIds
+from masscomm.stores.event_types.checks import KnownTypes
+from masscomm.stores.event_types.port import EventTypes
+from masscomm.stores.subscriptions.port import Subscriptions
+from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
+
+logger = logs.logger("events_api")
+api = rest_api(logger, retry_after_s=5, offered=JSON)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UseCases:
+    events: EventsRoute
+    event_types: EventTypesRoute
+    subscriptions: SubscriptionsRoute
+    publishing: PublishSubscriptions
+    audit_log: AuditLog
+    clock: Clock
+
+    def audit(self, principal: str) -> Audit:
+        return PrincipalAudit(audit_log=self.audit_log, clock=self.clock, logger=logger, principal=principal)
+
+
+@cache
+def bootstrap() -> UseCases:
+    from masscomm.kafka.avro import HttpSchemaRegistry
+    from masscomm.kafka.producer import KafkaProducer
+    from masscomm.stores.event_ids.dynamodb import DynamoDbEventIds
+    from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
+    from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
+    from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
+
+    traces.check_config()
+    return use_cases(
+        types=DynamoDbEventTypes.from_environment(),
+        event_ids=DynamoDbEventIds.from_environment(),
+        subscriptions=DynamoDbSubscriptions.from_environment(),
+        endpoints=DynamoDbWebhookEndpoints.from_environment(),
+        codec=Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL"))),
+        producer=KafkaProducer.from_environment(),
+        audit_log=audit_log(),
+        clock=SystemClock(),
+    )
+
+
+def use_cases(
+    *,
+    types: EventTypes,
+    event_ids: EventIds,
+    subscriptions: Subscriptions,
+    endpoints: WebhookEndpoints,
+    codec: Codec,
+    producer: Producer,
+    audit_log: AuditLog,
+    clock: Clock,
+) -> UseCases:
+    """Return the use cases over these adapters."""
+    publishing = PublishSubscriptions(store=subscriptions, codec=codec, producer=producer, clock=clock)
+    return UseCases(
+        events=EventsRoute(
+            types=KnownTypes(store=types, clock=clock),
+            event_ids=event_ids,
+            codec=codec,
+            producer=producer,
+            clock=clock,
+        ),
+        event_types=EventTypesRoute(store=types),
+        subscriptions=SubscriptionsRoute(store=subscriptions, endpoints=endpoints, publishing=publishing, clock=clock),
+        publishing=publishing,
+        audit_log=audit_log,
+        clock=clock,
+    )
+
+
+@api.post("/v1/events")
+def post_events(asked: rest.Request) -> Response:
+    """Report up to 100 events: 202 once each is on its topic."""
+    return uncached(bootstrap().events.answer(asked.text(), asked.clubs), HTTPStatus.ACCEPTED)
+
+
+@api.get("/v1/event-types")
+def get_event_types(asked: rest.Request) -> Response:
+    """The types of events, with their schemas."""
+    return uncached(bootstrap().event_types.every())
+
+
+@api.get("/v1/event-types/{event_type}")
+def get_event_type(asked: rest.Request, event_type: str) -> Response:
+    """A type of events."""
+    return uncached(bootstrap().event_types.show(event_type))
+
+
+@api.put("/v1/event-types/{event_type}")
+def put_event_type(asked: rest.Request, event_type: str) -> Response:
+    """Store a type of events, in the place of an earlier one with its name."""
+    cases = bootstrap()
+    return uncached(cases.event_types.put(event_type, asked.text(), asked.clubs, cases.audit(asked.principal)))
+
+
+@api.delete("/v1/event-types/{event_type}")
+def delete_event_type(asked: rest.Request, event_type: str) -> Response:
+    """Delete a type of events. Further events of the type are refused."""
+    cases = bootstrap()
+    return uncached(cases.event_types.delete(event_type, asked.clubs, cases.audit(asked.principal)))
+
+
+@api.get("/v1/subscriptions")
+def get_subscriptions(asked: rest.Request) -> Response:
+    """The subscriptions of an endpoint to events."""
+    return uncached(bootstrap().subscriptions.of_endpoint(asked.parameters, asked.clubs))
+
+
+@api.post("/v1/subscriptions")
+def post_subscription(asked: rest.Request) -> Response:
+    """Subscribe an endpoint to events that occur from now on."""
+    cases = bootstrap()
+    body = cases.subscriptions.create(asked.text(), asked.clubs, cases.audit(asked.principal))
+    return uncached(body, HTTPStatus.CREATED)
+
+
+@api.get("/v1/subscriptions/{subscription_id}")
+def get_subscription(asked: rest.Request, subscription_id: str) -> Response:
+    """A subscription of an endpoint to events."""
+    return uncached(bootstrap().subscriptions.show(subscription_id, asked.clubs))
+
+
+@api.delete("/v1/subscriptions/{subscription_id}")
+def delete_subscription(asked: rest.Request, subscription_id: str) -> Response:
+    """Delete a subscription."""
+    cases = bootstrap()
+    return uncached(cases.subscriptions.delete(subscription_id, asked.clubs, cases.audit(asked.principal)))
+
+
+@observed(logger, ahead=(*ON_KAFKA, "jsonschema_rs", "masscomm.stores.request_slots.dynamodb"))
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Process a REST proxy event of API Gateway and return its response. A scheduled event publishes changes."""
+    if "httpMethod" in event:
+        return api.answer(event, context)
+    publishing = bootstrap().publishing
+    return {"published": publishing.publish_missing(lambda: context.get_remaining_time_in_millis() / 1000)}

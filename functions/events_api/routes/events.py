@@ -1,0 +1,219 @@
+"""POST /v1/events: up to 100 occurred events, for the endpoints that subscribe to them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Literal, NotRequired, TypedDict
+
+from masscomm.clock import Clock
+from masscomm.domain.events import MAX_EVENTS_A_REQUEST, EventType, faults
+from masscomm.domain.records import EventOccurred
+from masscomm.domain.time_limits import API_FLUSH_S
+from masscomm.errors import Retry
+from masscomm.http import parameters as parse
+from masscomm.http.body import read_object
+from masscomm.http.problem import FieldError, Problem, unusable
+from masscomm.http.tenant import Clubs
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.producer import Producer
+from masscomm.observability import traces
+from masscomm.stores.event_ids.port import EventIds, EventKey
+from masscomm.stores.event_types.checks import KnownTypes, misfit
+from masscomm.texts import CodedText, Text
+
+# The errors that a problem lists.
+_LISTED = 100
+
+
+class EventFields(TypedDict):
+    """An event that occurred."""
+
+    event_id: str
+    """The id of the event in its club. A repeated event of the last 24 hours is not produced again."""
+    type: str
+    """The event type, such as match.finished."""
+    club_id: int
+    data: dict[str, Any]
+    """At most 64 kB."""
+    unit: NotRequired[str | None]
+    """The path of the unit, at most 5 levels, such as 100/7."""
+    key: NotRequired[str | None]
+    """What the event is about, such as the id of an order."""
+    occurred_at: NotRequired[str]
+    """The time of the event; by default now."""
+
+
+class EventsRequest(TypedDict):
+    """The body of a request to POST /v1/events."""
+
+    events: list[EventFields]
+
+
+class AcceptedEvent(TypedDict):
+    event_id: str
+    club_id: int
+    status: Literal["accepted", "repeated"]
+    """`repeated`: the same event was accepted in the last 24 hours, and is not produced again."""
+
+
+class AcceptedEvents(TypedDict):
+    """The events of a request, in its order. Kafka has each of them."""
+
+    events: list[AcceptedEvent]
+
+
+@dataclass(frozen=True)
+class _Given:
+    """An event of a request, and the digest of its fields."""
+
+    event: EventOccurred
+    digest: str
+    data: Any
+
+    @property
+    def key(self) -> EventKey:
+        return EventKey(self.event.club_id, self.event.event_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventsRoute:
+    types: KnownTypes
+    event_ids: EventIds
+    codec: Codec
+    producer: Producer
+    clock: Clock
+
+    def answer(self, content: str | None, clubs: Clubs) -> AcceptedEvents:
+        """Produce the events of a request.
+
+        Raises:
+            Problem: 400 with each invalid field, 403 for a club that the caller may not see, 422 for an event_id of
+                another event.
+            Retry: A dependency is down. The request may be repeated: an event that Kafka has is not produced again.
+        """
+        given = self._read(content, clubs)
+        digests = dict(self.event_ids.known({each.key for each in given}, self._now_s()))
+        known = set(digests)
+        errors: list[FieldError] = []
+        for number, each in enumerate(given):
+            # guard: events.other_event_of_an_id
+            if digests.setdefault(each.key, each.digest) != each.digest:
+                errors.append(FieldError(f"events[{number}].event_id", Text.EVENT_ID_OF_OTHER.filled()))
+        if errors:
+            raise Problem(422, Text.FIELDS_INVALID.filled(fields=errors[0].field), errors=errors[:_LISTED])
+        new = {each.key: each for each in given if each.key not in known}
+        self._produce(new)
+        rows: list[AcceptedEvent] = []
+        for each in given:
+            is_new = new.pop(each.key, None) is not None
+            rows.append(
+                {
+                    "event_id": each.event.event_id,
+                    "club_id": each.event.club_id,
+                    "status": "accepted" if is_new else "repeated",
+                }
+            )
+        return {"events": rows}
+
+    def _produce(self, new: Mapping[EventKey, _Given]) -> None:
+        """Produce events, and record those that Kafka has acknowledged. Raises Retry."""
+        errors: dict[EventKey, Exception | None] = {}
+        for key, each in new.items():
+            value = self.codec.encode(topics.EVENT, "EventOccurred", each.event.to_avro())
+
+            def report(error: Exception | None, key: EventKey = key) -> None:
+                errors[key] = error
+
+            headers = traces.begun_by(f"{key.club_id}/{key.event_id}").headers
+            self.producer.produce(topics.EVENT, key.event_id.encode(), value, list(headers), report)
+        self.producer.flush(API_FLUSH_S)
+        # guard: events.recorded_after_kafka
+        acknowledged = {key: each.digest for key, each in new.items() if errors[key] is None}
+        if acknowledged:
+            self.event_ids.record(acknowledged, self._now_s())
+        for error in errors.values():
+            if error is not None:
+                raise Retry(f"Kafka has not taken each event: {error}") from error
+
+    def _now_s(self) -> int:
+        return self.clock.now_ms() // 1000
+
+    def _read(self, content: str | None, clubs: Clubs) -> list[_Given]:
+        """Return the events of a body. Raises Problem with status 400 or 403."""
+        document = read_object(content)
+        errors = [FieldError(name[:100], Text.FIELD_UNKNOWN.filled()) for name in document if name != "events"]
+        events = document.get("events")
+        if not isinstance(events, list) or not 1 <= len(events) <= MAX_EVENTS_A_REQUEST:
+            errors.append(FieldError("events", Text.EVENTS_LIST.filled(maximum=MAX_EVENTS_A_REQUEST)))
+            raise unusable(errors)
+        given: list[_Given] = []
+        for number, fields in enumerate(events):
+            place = f"events[{number}]"
+            found, wrong = self._event(fields)
+            errors += [FieldError(f"{place}.{name}" if name else place, message) for name, message in wrong]
+            if found is not None:
+                given.append(found)
+        if errors:
+            raise unusable(errors[:_LISTED])
+        # guard: tenancy.reported_events
+        if others := sorted({each.event.club_id for each in given if each.event.club_id not in clubs}):
+            message = Text.CLUBS_NOT_SEEN.filled(clubs=", ".join(map(str, others[:_LISTED])))
+            raise Problem(403, Text.EVENTS_NOT_PERMITTED.filled(), errors=[FieldError("events", message)])
+        self._check_types(given)
+        return given
+
+    def _event(self, fields: Any) -> tuple[_Given | None, list[tuple[str, CodedText]]]:
+        """Return an event, and the problems of its fields by their names."""
+        if not isinstance(fields, dict):
+            return None, [("", Text.MUST_BE_OBJECT.filled())]
+        names = EventFields.__required_keys__ | EventFields.__optional_keys__
+        wrong = [(str(name)[:100], Text.FIELD_UNKNOWN.filled()) for name in fields.keys() - names]
+        wrong += [(name, Text.MISSING.filled()) for name in sorted(EventFields.__required_keys__ - fields.keys())]
+        optional = {name: fields[name] for name in ("unit", "key") if fields.get(name) is not None}
+        texts = optional | {name: fields[name] for name in ("event_id", "type") if name in fields}
+        wrong += [(name, Text.TYPE_TEXT.filled()) for name, value in texts.items() if not isinstance(value, str)]
+        club_id = fields.get("club_id")
+        if "club_id" in fields and (not isinstance(club_id, int) or isinstance(club_id, bool)):
+            wrong.append(("club_id", Text.MUST_BE_CLUB.filled()))
+        data = fields.get("data")
+        if "data" in fields and not isinstance(data, dict):
+            wrong.append(("data", Text.MUST_BE_JSON_OBJECT.filled()))
+        at_ms = self.clock.now_ms()
+        if "occurred_at" in fields:
+            try:
+                at_ms = round(parse.time(fields["occurred_at"]).timestamp() * 1000)
+            except (ValueError, TypeError):
+                wrong.append(("occurred_at", Text.MUST_BE.filled(form=parse.time.form)))
+        if wrong:
+            return None, wrong
+        text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+        event = EventOccurred(
+            event_id=fields["event_id"],
+            type=fields["type"],
+            club_id=fields["club_id"],
+            unit=fields.get("unit"),
+            key=fields.get("key"),
+            occurred_at=at_ms,
+            data=text,
+        )
+        found = list(faults(event))
+        # The default of occurred_at differs in a repeated request, and is not part of the digest.
+        identity = json.dumps(fields, sort_keys=True).encode()
+        return (None if found else _Given(event, sha256(identity).hexdigest(), data)), found
+
+    def _check_types(self, given: list[_Given]) -> None:
+        """Check each event against its type. Raises Problem with status 400."""
+        types: Mapping[str, EventType] = self.types.find(each.event.type for each in given)
+        errors: list[FieldError] = []
+        for number, each in enumerate(given):
+            place, event_type = f"events[{number}]", types.get(each.event.type)
+            if event_type is None:
+                problem = Text.EVENT_TYPE_OF_EVENT_UNKNOWN.filled(type=each.event.type)
+                errors.append(FieldError(f"{place}.type", problem))
+            elif (found := misfit(event_type.schema, each.data)) is not None:
+                reason = Text.EVENT_DATA_MISFIT.filled(place=found.place, reason=found.reason)
+                errors.append(FieldError(f"{place}.data", reason))
+        if errors:
+            raise unusable(errors[:_LISTED])

@@ -1,0 +1,113 @@
+"""Measures event delivery.
+
+    python -m lab.benchmarks.events --match
+
+--match: the index of subscriptions in memory, for 10,000 endpoints, 500 types, 30,000 tenants and 50,000 subscriptions
+of all kinds. It prints the processor time of a match, the memory of the index and the processor time to build it from
+records, and exits with 1 if one is above its limit.
+"""
+
+import argparse
+import gc
+import json
+import random
+import time
+from collections.abc import Iterator, Sequence
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from masscomm.decisions.event_matching import SubscriptionIndex
+from masscomm.domain.records import EventOccurred, SubscriptionChanged
+from masscomm.domain.subscriptions import Subscription
+
+ENDPOINTS, TYPES, CLUBS, SUBSCRIPTIONS = 10_000, 500, 30_000, 50_000
+EVENTS = 20_000
+MOST_US, MOST_MB, MOST_BUILD_S = 15.0, 80.0, 2.0
+# The type of number n has the parts area, subject and action; 25 areas have 20 types each.
+AREAS = 25
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m lab.benchmarks.events", description="Measure event delivery.")
+    parser.add_argument("--match", action="store_true", required=True, help="measure the index of subscriptions")
+    parser.parse_args()
+    source = random.Random(7)
+    records = list(subscription_records(source))
+    occurred = list(events(source))
+    process = psutil.Process()
+    gc.collect()
+    before = process.memory_info().rss
+    began = time.process_time()
+    index = SubscriptionIndex(map(Subscription.of_record, records))
+    build_s = time.process_time() - began
+    gc.collect()
+    memory_mb = (process.memory_info().rss - before) / 1e6
+    found = sum(len(index.match(each)) for each in occurred)  # The first round fills the cache of patterns.
+    began = time.process_time()
+    for each in occurred:
+        index.match(each)
+    match_us = (time.process_time() - began) / len(occurred) * 1e6
+    table = Table(
+        "", "measured", "limit", title=f"{len(index):,} subscriptions; {found / EVENTS:.1f} endpoints an event"
+    )
+    table.add_row("a match", f"{match_us:.1f} µs", f"{MOST_US:.0f} µs")
+    table.add_row("memory", f"{memory_mb:.0f} MB", f"{MOST_MB:.0f} MB")
+    table.add_row("build", f"{build_s:.2f} s", f"{MOST_BUILD_S:.0f} s")
+    Console().print(table)
+    return int(match_us > MOST_US or memory_mb > MOST_MB or build_s > MOST_BUILD_S)
+
+
+def type_name(number: int) -> str:
+    return f"area{number % AREAS}.subject{number // AREAS}.changed"
+
+
+def subscription_records(source: random.Random) -> Iterator[SubscriptionChanged]:
+    """Yield subscriptions of all kinds: of one tenant, of 5, of 100 and of every one; of types, prefixes and every
+    type; with and without units and filters.
+    """
+    for number in range(SUBSCRIPTIONS):
+        kind = source.random()
+        clubs: Sequence[int] | None
+        if kind < 0.002:
+            clubs = None
+        else:
+            count = 100 if kind < 0.02 else 5 if kind < 0.2 else 1
+            clubs = sorted(source.sample(range(1, CLUBS + 1), count))
+        yield SubscriptionChanged(
+            subscription_id=f"sub_{number}",
+            endpoint_id=f"ep_{clubs[0] if clubs else 1}_{number % ENDPOINTS:020d}",
+            types=_patterns(source, is_of_every_club=clubs is None),
+            club_ids=None if clubs is None else list(clubs),
+            units=[f"{source.randint(1, 9) * 100}/{source.randint(1, 9)}"] if source.random() < 0.2 else [],
+            filter=json.dumps({"kind": ["league", "cup"]}) if source.random() < 0.1 else None,
+            revision=1,
+        )
+
+
+def _patterns(source: random.Random, *, is_of_every_club: bool) -> list[str]:
+    kind = source.random()
+    if kind < 0.05 and not is_of_every_club:
+        return ["*"]
+    if kind < 0.2 and not is_of_every_club:
+        return [f"area{source.randrange(AREAS)}.*"]
+    return [type_name(source.randrange(TYPES)) for _ in range(source.choice((1, 1, 2, 5)))]
+
+
+def events(source: random.Random) -> Iterator[EventOccurred]:
+    """Yield events of some 500 bytes."""
+    for number in range(EVENTS):
+        data = {"kind": source.choice(("league", "friendly")), "text": "x" * 400, "player": {"id": number}}
+        yield EventOccurred(
+            event_id=f"event-{number}",
+            type=type_name(source.randrange(TYPES)),
+            club_id=source.randint(1, CLUBS),
+            unit=f"{source.randint(1, 9) * 100}/{source.randint(1, 9)}/1" if source.random() < 0.5 else None,
+            occurred_at=1_700_000_000_000 + number,
+            data=json.dumps(data),
+        )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

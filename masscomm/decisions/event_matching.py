@@ -1,0 +1,120 @@
+"""Finds the endpoints that subscribe to an event, in memory.
+
+The index has an entry for each combination of a type (or prefix), a club and a unit that a subscription names. A match
+looks up the combinations that include the event: the type and its prefixes, the event's club and every club, the unit
+and the units above it. Subscriptions that do not match cost nothing. An entry is one text in a dictionary of its club,
+because a key of three values takes twice the memory.
+
+`python -m lab.benchmarks.events --match` measures it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from masscomm import fast_json
+from masscomm.domain.events import patterns_of, units_above, value_at
+from masscomm.domain.records import EventOccurred
+from masscomm.domain.subscriptions import Subscription, Value
+from masscomm.domain.webhooks import EndpointKey
+
+# The key of the subscriptions of every club; no club has this id.
+_EVERY_CLUB = 0
+
+# The subscriptions of one combination: most have one, and a tuple of one would take more memory.
+type _Entry = Subscription | tuple[Subscription, ...]
+
+
+class SubscriptionIndex:
+    """The subscriptions by what they match."""
+
+    def __init__(self, subscriptions: Iterable[Subscription] = ()) -> None:
+        self._subscriptions: dict[str, Subscription] = {}
+        self._by_club: dict[int, dict[str, _Entry]] = {}
+        # Equal keys are one object: a subscription of a hundred clubs has the same key in each of them.
+        self._keys: dict[str, str] = {}
+        for subscription in subscriptions:
+            self.put(subscription)
+
+    def __len__(self) -> int:
+        return len(self._subscriptions)
+
+    def put(self, subscription: Subscription) -> None:
+        """Add a subscription, in the place of an earlier one with its id."""
+        self.remove(subscription.id)
+        self._subscriptions[subscription.id] = subscription
+        for club_id in _clubs(subscription):
+            entries = self._by_club.setdefault(club_id, {})
+            for key in _keys(subscription):
+                key = self._keys.setdefault(key, key)
+                match entries.get(key):
+                    case None:
+                        entries[key] = subscription
+                    case tuple() as several:
+                        entries[key] = (*several, subscription)
+                    case single:
+                        entries[key] = (single, subscription)
+
+    def remove(self, subscription_id: str) -> None:
+        """Remove a subscription, if there is one with this id."""
+        subscription = self._subscriptions.pop(subscription_id, None)
+        if subscription is None:
+            return
+        for club_id in _clubs(subscription):
+            entries = self._by_club[club_id]
+            for key in _keys(subscription):
+                left = tuple(each for each in _all(entries[key]) if each is not subscription)
+                if left:
+                    entries[key] = left if len(left) > 1 else left[0]
+                else:
+                    del entries[key]
+            if not entries:
+                del self._by_club[club_id]
+
+    def match(self, event: EventOccurred) -> list[EndpointKey]:
+        """Return the endpoints that receive an event, each once, in a fixed order."""
+        patterns = patterns_of(event.type)
+        units = () if event.unit is None else [f" {unit}" for unit in units_above(event.unit)]
+        found: dict[EndpointKey, None] = {}
+        data: Any = None
+        for entries in (self._by_club.get(event.club_id), self._by_club.get(_EVERY_CLUB)):
+            if entries is None:
+                continue
+            for pattern in patterns:
+                for unit in ("", *units):
+                    entry = entries.get(pattern + unit if unit else pattern)
+                    if entry is None:
+                        continue
+                    for subscription in _all(entry):
+                        if subscription.filter:
+                            # Data is parsed once, and only if a subscription with a filter is a candidate.
+                            data = fast_json.parsed(event.data.encode()) if data is None else data
+                            if not _passes(subscription.filter, data):
+                                continue
+                        found[subscription.endpoint] = None
+        return sorted(found) if len(found) > 1 else list(found)
+
+
+def _clubs(subscription: Subscription) -> Iterable[int]:
+    return (_EVERY_CLUB,) if subscription.club_ids is None else dict.fromkeys(subscription.club_ids)
+
+
+def _keys(subscription: Subscription) -> Iterable[str]:
+    if not subscription.units:
+        return dict.fromkeys(subscription.types)
+    return dict.fromkeys(f"{pattern} {unit}" for pattern in subscription.types for unit in subscription.units)
+
+
+def _all(entry: _Entry) -> tuple[Subscription, ...]:
+    return entry if isinstance(entry, tuple) else (entry,)
+
+
+def _passes(conditions: Mapping[str, Iterable[Value]], data: Any) -> bool:
+    return all(
+        any(_equal(found, value) for value in values)
+        for found, values in ((value_at(data, path), values) for path, values in conditions.items())
+    )
+
+
+def _equal(found: Any, value: Value) -> bool:
+    """Return whether two JSON values are equal. In Python, true also equals 1."""
+    return isinstance(found, bool) == isinstance(value, bool) and bool(found == value)

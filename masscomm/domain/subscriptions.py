@@ -1,0 +1,98 @@
+"""Subscriptions: which endpoint receives which occurred events."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from masscomm.domain.events import is_pattern, is_unit
+from masscomm.domain.records import SubscriptionChanged
+from masscomm.domain.webhooks import EndpointKey
+
+MAX_PATTERNS, MAX_CLUBS, MAX_UNITS = 100, 1_000, 100
+# The combinations of a type, a club and a unit of one subscription. The index has an entry for each.
+MAX_COMBINATIONS = 2_000
+MAX_FILTER_PATHS, MAX_FILTER_VALUES = 5, 50
+MAX_PATH = 200
+# The subscriptions of one endpoint.
+MAX_SUBSCRIPTIONS = 100
+
+_ID = re.compile(r"sub_(?P<club>[0-9]{1,19})_(?P<endpoint>[0-9a-z]{20})_[0-9a-z]{12}", re.ASCII)
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+type Value = str | int | float | bool | None
+
+
+class SubscriptionKey(NamedTuple):
+    """Identifies a subscription."""
+
+    endpoint: EndpointKey
+    id: str
+
+    @classmethod
+    def of_id(cls, id_: str) -> "SubscriptionKey | None":
+        """Return the key of a subscription's id, which contains its endpoint; None if no subscription has this id."""
+        found = _ID.fullmatch(id_)
+        endpoint = None if found is None else EndpointKey.of_id(f"ep_{found['club']}_{found['endpoint']}")
+        return None if endpoint is None else cls(endpoint, id_)
+
+    @staticmethod
+    def new_id(endpoint: EndpointKey, seed: bytes) -> str:
+        """Return the id of a new subscription. `seed` has 12 random bytes or more."""
+        letters = "".join(_LETTERS[each % len(_LETTERS)] for each in seed[:12])
+        return f"sub_{endpoint.id.removeprefix('ep_')}_{letters}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subscription:
+    """The events that an endpoint receives: those that match each of its conditions."""
+
+    id: str
+    endpoint: EndpointKey
+    # Event types, prefixes of whole parts such as `match.*`, or `*`.
+    types: tuple[str, ...]
+    # The tenants whose events match; None: every tenant.
+    club_ids: tuple[int, ...] | None
+    # The units whose events match, each with the units below it; empty: every unit, and events without one.
+    units: tuple[str, ...] = ()
+    # A path in data → the values that match; empty: every event matches.
+    filter: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    # The number of changes.
+    revision: int = 1
+
+    @property
+    def combinations(self) -> int:
+        return len(self.types) * max(1, len(self.club_ids or ())) * max(1, len(self.units))
+
+    def to_record(self) -> SubscriptionChanged:
+        return SubscriptionChanged(
+            subscription_id=self.id,
+            endpoint_id=self.endpoint.id,
+            types=list(self.types),
+            club_ids=None if self.club_ids is None else list(self.club_ids),
+            units=list(self.units),
+            filter=json.dumps(self.filter) if self.filter else None,
+            revision=self.revision,
+        )
+
+    @classmethod
+    def of_record(cls, record: SubscriptionChanged) -> "Subscription":
+        """Return the subscription in a record. Raises ValueError if it is malformed."""
+        endpoint = EndpointKey.of_id(record.endpoint_id)
+        if endpoint is None or not record.types or not all(map(is_pattern, record.types)):
+            raise ValueError(f"subscription {record.subscription_id} has no endpoint, or a type that is none")
+        if not all(map(is_unit, record.units)):
+            raise ValueError(f"subscription {record.subscription_id} has a unit that is no path")
+        found: Any = json.loads(record.filter or "{}")
+        if not isinstance(found, dict) or not all(isinstance(each, list) for each in found.values()):
+            raise ValueError(f"subscription {record.subscription_id} has a filter that is no object of lists")
+        return cls(
+            id=record.subscription_id,
+            endpoint=endpoint,
+            types=tuple(record.types),
+            club_ids=None if record.club_ids is None else tuple(record.club_ids),
+            units=tuple(record.units),
+            filter=found,
+            revision=record.revision,
+        )

@@ -1,0 +1,57 @@
+"""Lets a function without a connection to the schema registry decode records of masscomm.
+
+The producer names the writer's schema in a header, by a digest. The consumer has the schema in its package: a record
+with another digest was produced by another version, and is retried until the consumer is deployed.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+from masscomm.domain.records import AvroRecord
+from masscomm.errors import DeadLetter, Retry, Stop
+from masscomm.kafka.avro import own_schema
+from masscomm.kafka.event import KafkaRecord
+
+HEADER = "masscomm.schema"
+
+
+def schema_header(kind: type[AvroRecord]) -> tuple[str, bytes]:
+    """Return the header that names the schema of a class of records."""
+    return HEADER, _digest(kind.__name__)
+
+
+@cache
+def _digest(name: str) -> bytes:
+    text = json.dumps(own_schema(name), sort_keys=True)
+    return sha256(text.encode()).hexdigest()[:32].encode()
+
+
+def check_schema(record: KafkaRecord, kind: type[AvroRecord]) -> None:
+    """Check that this version of the code has the schema of a record.
+
+    Raises:
+        DeadLetter: The record names no schema: masscomm has not produced it.
+        Retry: Another version of the code has produced it.
+    """
+    name, digest = schema_header(kind)
+    found = record.header(name)
+    if found is None:
+        raise DeadLetter("undecodable", f"the record has no header {name}")
+    if found != digest:  # guard: registry.bundled_schema
+        raise Retry(f"the record has another version of {kind.__name__}: deploy all functions")
+
+
+class BundledSchema:
+    """The registry of a function that decodes one class of records, after `check_schema`."""
+
+    def __init__(self, kind: type[AvroRecord]) -> None:
+        self._name = kind.__name__
+
+    def schema_by_id(self, schema_id: int) -> dict[str, Any]:  # noqa: ARG002 - the header names the schema
+        return own_schema(self._name)
+
+    def id_of(self, subject: str, schema: Mapping[str, Any]) -> int:  # noqa: ARG002
+        raise Stop(f"a function without a schema registry cannot produce to {subject}")

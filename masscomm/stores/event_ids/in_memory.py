@@ -1,0 +1,22 @@
+"""The ids of accepted events in memory, for unit tests."""
+
+from collections.abc import Iterable, Mapping
+
+from masscomm.domain.time_limits import EVENT_IDS_KEPT_S
+from masscomm.stores.event_ids.port import EventKey
+from masscomm.stores.in_memory import InMemoryStore
+
+
+class InMemoryEventIds(InMemoryStore):
+    """A store of ids in a dictionary, for unit tests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stored: dict[EventKey, tuple[str, int]] = {}
+
+    def known(self, keys: Iterable[EventKey], at_s: int) -> Mapping[EventKey, str]:
+        found = {key: self.stored[key] for key in keys if key in self.stored}
+        return {key: digest for key, (digest, expires_at) in found.items() if expires_at > at_s}
+
+    def record(self, digests: Mapping[EventKey, str], at_s: int) -> None:
+        self.stored |= {key: (digest, at_s + EVENT_IDS_KEPT_S) for key, digest in digests.items()}

@@ -1,0 +1,53 @@
+"""Stores the results of attempts on their endpoints, and disables an endpoint that fails for days or is gone."""
+
+from dataclasses import dataclass, replace
+
+from masscomm.domain.audit import Action
+from masscomm.domain.webhooks import Attempt, Endpoint
+from masscomm.errors import Retry
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import WEBHOOK_ENDPOINTS_DISABLED
+from masscomm.stores.audit_log.port import Audit
+from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
+
+# The attempts to store a change of an endpoint while other requests change it.
+_CHANGE_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointResults:
+    endpoints: WebhookEndpoints
+    # Records that masscomm disabled an endpoint.
+    audit: Audit
+
+    def record(self, endpoint: Endpoint, attempt: Attempt, *, tried_since_ms: int) -> None:
+        """Store on the endpoint that an attempt failed, or succeeded after failures. It may disable the endpoint.
+
+        Args:
+            endpoint: The endpoint as it was when the attempt was made.
+            attempt: The attempt.
+            tried_since_ms: The time of the first attempt of the same delivery.
+
+        Raises:
+            Retry: Other requests change the endpoint at the same time, or the store does not answer.
+        """
+        for _ in range(_CHANGE_ATTEMPTS):
+            stored = self.endpoints.find(endpoint.key)
+            # The attempt says nothing about the server of another URL, nor about one that was enabled meanwhile.
+            # guard: webhooks.result_of_the_present_endpoint
+            if stored is None or (stored.url, stored.enabled_at_ms) != (endpoint.url, endpoint.enabled_at_ms):
+                return
+            after = stored.after(attempt, tried_since_ms=tried_since_ms)
+            if after == stored:
+                return
+            if self.endpoints.replace(replace(after, revision=stored.revision + 1)):
+                if stored.enabled and not after.enabled:
+                    metrics.add(WEBHOOK_ENDPOINTS_DISABLED)
+                    self.audit(
+                        Action.WEBHOOK_DISABLED,
+                        subject=endpoint.key.id,
+                        clubs=[endpoint.key.club_id],
+                        detail=after.disabled_reason,
+                    )
+                return
+        raise Retry(f"endpoint {endpoint.key.id} is changed by other requests at the same time")

@@ -1,0 +1,119 @@
+"""The routes of the events_api function."""
+
+from typing import Any
+
+from functions.events_api.routes import event_types, events, subscriptions
+from masscomm.domain.events import MAX_EVENT_DATA_BYTES, MAX_EVENTS_A_REQUEST
+from ops.openapi.operation import Operation, Parameter
+from ops.openapi.parameters import ENDPOINT_ID, SUBSCRIPTION_ID
+
+_SCHEMA = {
+    "type": "object",
+    "required": ["goals"],
+    "properties": {"goals": {"type": "array", "items": {"type": "integer", "minimum": 0}}},
+}
+_TYPE: dict[str, Any] = {
+    "description": "A match has finished",
+    "example": {"goals": [2, 1]},
+    "schema": _SCHEMA,
+    "user_path": None,
+}
+_SUBSCRIPTION: dict[str, Any] = {
+    "endpoint_id": ENDPOINT_ID,
+    "types": ["match.*"],
+    "club_ids": [1],
+    "units": ["100"],
+    "filter": {"kind": ["league", "cup"]},
+}
+_UNKNOWN_TYPE = {404: "The event type is unknown"}
+_UNKNOWN_SUBSCRIPTION = {404: "The subscription is unknown"}
+_EVENT = {"event_id": "match-4711-finished", "type": "match.finished", "club_id": 1, "data": {"goals": [2, 1]}}
+
+OPERATIONS = {
+    ("POST", "/v1/events"): Operation(
+        description=(
+            f"A request has up to {MAX_EVENTS_A_REQUEST} events. The data of each has at most "
+            f"{MAX_EVENT_DATA_BYTES // 1024} kB, and fits the schema of its type. An invalid event refuses all. "
+            "A request may be repeated: an event that was accepted in the last 24 hours is answered as `repeated`."
+        ),
+        request=events.EventsRequest,
+        requests={
+            "one": {"events": [_EVENT]},
+            "of_a_unit": {
+                "events": [
+                    _EVENT | {"unit": "100/7", "key": "match-4711", "occurred_at": "2026-11-21T12:00:00Z"},
+                    _EVENT | {"event_id": "match-4712-finished"},
+                ]
+            },
+        },
+        response=events.AcceptedEvents,
+        status=202,
+        success="Each event is on its topic",
+        example={"events": [{"event_id": "match-4711-finished", "club_id": 1, "status": "accepted"}]},
+        problems={422: "An event of the last 24 hours has the same `event_id` and other fields"},
+    ),
+    ("GET", "/v1/event-types"): Operation(
+        description="Each type has a description, an example, and the JSON Schema of the data of its events, if any.",
+        response=event_types.EventTypesBody,
+        example={"rows": [{"name": "match.finished", **_TYPE}]},
+    ),
+    ("GET", "/v1/event-types/{event_type}"): Operation(
+        description="It has a description, an example, and the JSON Schema of the data of its events, if any.",
+        response=event_types.EventTypeBody,
+        example={"name": "match.finished", **_TYPE},
+        problems=_UNKNOWN_TYPE,
+    ),
+    ("PUT", "/v1/event-types/{event_type}"): Operation(
+        description=(
+            "Types concern every tenant, so that credentials for single tenants may not change them. A name has up to "
+            "8 parts with dots between them. The example must fit the schema; patterns are matched in linear time, and "
+            "references to other documents are refused. Within ten seconds, events are checked against the new schema."
+        ),
+        request=event_types.EventTypeFields,
+        requests={"match_finished": _TYPE},
+        response=event_types.EventTypeBody,
+        success="The type is stored",
+        example={"name": "match.finished", **_TYPE},
+    ),
+    ("DELETE", "/v1/event-types/{event_type}"): Operation(
+        description="Further events of the type are refused; subscriptions that name it stay.",
+        response=event_types.DeletedEventTypeBody,
+        example={"name": "match.finished"},
+        problems=_UNKNOWN_TYPE,
+    ),
+    ("GET", "/v1/subscriptions"): Operation(
+        description="An endpoint gets an event once, however many of its subscriptions match.",
+        parameters=(Parameter("endpoint_id", "The id of the endpoint", example=ENDPOINT_ID, required=True),),
+        response=subscriptions.SubscriptionsBody,
+        example={"rows": [{"id": SUBSCRIPTION_ID, **_SUBSCRIPTION}]},
+        problems={404: "The endpoint is unknown"},
+    ),
+    ("POST", "/v1/subscriptions"): Operation(
+        description=(
+            "The endpoint gets events of these types, tenants and units whose data passes the filter. A unit includes "
+            "the units below it. Events that occur before the subscription are not sent."
+        ),
+        request=subscriptions.SubscriptionFields,
+        requests={
+            "everything": {"endpoint_id": ENDPOINT_ID, "types": ["*"]},
+            "units": _SUBSCRIPTION,
+        },
+        response=subscriptions.SubscriptionBody,
+        status=201,
+        success="The subscription is stored, and applies to events from now on",
+        example={"id": SUBSCRIPTION_ID, **_SUBSCRIPTION},
+        problems={404: "The endpoint is unknown", 409: "The endpoint has too many subscriptions"},
+    ),
+    ("GET", "/v1/subscriptions/{subscription_id}"): Operation(
+        description="It has the types, tenants, units and the filter of the events that its endpoint gets.",
+        response=subscriptions.SubscriptionBody,
+        example={"id": SUBSCRIPTION_ID, **_SUBSCRIPTION},
+        problems=_UNKNOWN_SUBSCRIPTION,
+    ),
+    ("DELETE", "/v1/subscriptions/{subscription_id}"): Operation(
+        description="Messages that are on their way are sent.",
+        response=subscriptions.DeletedSubscriptionBody,
+        example={"id": SUBSCRIPTION_ID},
+        problems=_UNKNOWN_SUBSCRIPTION,
+    ),
+}

@@ -1,0 +1,35 @@
+"""The stores of events on DynamoDB Local."""
+
+from typing import Any
+
+import pytest
+
+from local.devstack.config import StackConfig
+from masscomm.stores.event_ids.dynamodb import DynamoDbEventIds
+from masscomm.stores.event_ids.port import EventIds
+from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
+from masscomm.stores.event_types.port import EventTypes
+from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
+from masscomm.stores.subscriptions.port import Subscriptions
+from tests.support.contracts.event_stores import EventIdsContract, EventTypesContract, SubscriptionsContract
+from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
+
+__all__ = ["functions_client"]
+
+
+class TestDynamoDbEventTypes(EventTypesContract):
+    @pytest.fixture
+    def event_types(self, localstack: StackConfig, functions_client: Any) -> EventTypes:
+        return DynamoDbEventTypes(table=new_table(dynamodb(localstack), "event_types"), client=functions_client)
+
+
+class TestDynamoDbSubscriptions(SubscriptionsContract):
+    @pytest.fixture
+    def subscriptions(self, localstack: StackConfig, functions_client: Any) -> Subscriptions:
+        return DynamoDbSubscriptions(table=new_table(dynamodb(localstack), "subscriptions"), client=functions_client)
+
+
+class TestDynamoDbEventIds(EventIdsContract):
+    @pytest.fixture
+    def event_ids(self, localstack: StackConfig, functions_client: Any) -> EventIds:
+        return DynamoDbEventIds(table=new_table(dynamodb(localstack), "event_ids"), client=functions_client)

@@ -1,0 +1,123 @@
+"""The tests that every store of event types, subscriptions and ids of events must pass, in memory and real."""
+
+from dataclasses import replace
+
+import pytest
+
+from masscomm.domain.events import EventType
+from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS, Subscription, SubscriptionKey
+from masscomm.domain.webhooks import EndpointKey
+from masscomm.stores.event_ids.port import EventIds, EventKey
+from masscomm.stores.event_types.port import EventTypes
+from masscomm.stores.subscriptions.port import Subscriptions, TooManySubscriptions
+
+AT_MS = 1_700_000_000_000
+AT_S = AT_MS // 1000
+ENDPOINT, OTHER = EndpointKey(7, "ep_7_aaaaaaaaaaaaaaaaaaaa"), EndpointKey(8, "ep_8_aaaaaaaaaaaaaaaaaaaa")
+GOAL = EventType(name="match.goal", description="A goal")
+FINISHED = EventType(
+    name="match.finished",
+    description="A match has finished",
+    example={"goals": [2, 1], "club": "Ö"},
+    schema='{"type": "object"}',
+    user_path="player.id",
+)
+
+
+def subscription(number: int = 1, endpoint: EndpointKey = ENDPOINT) -> Subscription:
+    return Subscription(
+        id=f"sub_{number:04d}",
+        endpoint=endpoint,
+        types=("match.*", "ticket.sold"),
+        club_ids=(7, 8),
+        units=("100", "200/3"),
+        filter={"kind": ["league", 1, True, None]},
+    )
+
+
+KEY = SubscriptionKey(ENDPOINT, "sub_0001")
+
+
+class EventTypesContract:
+    """Subclasses define the fixture `event_types`, an empty store."""
+
+    def test_a_stored_type_is_found(self, event_types: EventTypes) -> None:
+        assert event_types.find(["match.goal"]) == {}
+        assert event_types.put(FINISHED)
+        assert event_types.put(GOAL)
+        both = {"match.finished": FINISHED, "match.goal": GOAL}
+        assert event_types.find(["match.finished", "match.goal", "match.goal", "match.other"]) == both
+        assert list(event_types.every()) == [FINISHED, GOAL]
+
+    def test_a_type_replaces_the_earlier_one(self, event_types: EventTypes) -> None:
+        event_types.put(FINISHED)
+        plain = EventType(name=FINISHED.name, description="Ended")
+        assert not event_types.put(plain)
+        assert list(event_types.every()) == [plain]
+
+    def test_a_deleted_type_is_not_found(self, event_types: EventTypes) -> None:
+        event_types.put(GOAL)
+        assert event_types.delete(GOAL.name)
+        assert not event_types.delete(GOAL.name)
+        assert event_types.find([GOAL.name]) == {}
+
+
+class SubscriptionsContract:
+    """Subclasses define the fixture `subscriptions`, an empty store."""
+
+    def test_a_stored_subscription_is_found(self, subscriptions: Subscriptions) -> None:
+        assert subscriptions.find(KEY) is None
+        every_club = replace(subscription(2), club_ids=None, units=(), filter={})
+        for each in (every_club, subscription(), subscription(3, OTHER)):
+            subscriptions.put(each, AT_MS)
+        assert subscriptions.find(KEY) == subscription()
+        assert list(subscriptions.of_endpoint(ENDPOINT)) == [subscription(), every_club]
+
+    def test_a_change_is_unpublished_until_it_is_published(self, subscriptions: Subscriptions) -> None:
+        first = subscriptions.put(subscription(), AT_MS)
+        assert (first.key, first.at_ms) == (KEY, AT_MS)
+        assert list(subscriptions.unpublished()) == [first]
+        subscriptions.published(first)
+        assert list(subscriptions.unpublished()) == []
+
+    @pytest.mark.kills(guard="subscriptions.later_change")
+    def test_a_later_change_stays_unpublished(self, subscriptions: Subscriptions) -> None:
+        first = subscriptions.put(subscription(), AT_MS)
+        second = subscriptions.put(replace(subscription(), revision=2), AT_MS)
+        subscriptions.published(first)
+        assert list(subscriptions.unpublished()) == [second]
+
+    def test_a_deletion_is_unpublished_too(self, subscriptions: Subscriptions) -> None:
+        subscriptions.published(subscriptions.put(subscription(), AT_MS))
+        deletion = subscriptions.delete(KEY, AT_MS + 1)
+        assert subscriptions.find(KEY) is None
+        assert list(subscriptions.unpublished()) == [deletion]
+        assert subscriptions.delete(KEY, AT_MS + 2) is None
+        assert list(subscriptions.unpublished()) == [deletion]
+
+    def test_an_endpoint_has_a_maximum_of_subscriptions(self, subscriptions: Subscriptions) -> None:
+        for number in range(MAX_SUBSCRIPTIONS):
+            subscriptions.put(subscription(number), AT_MS)
+        with pytest.raises(TooManySubscriptions):
+            subscriptions.put(subscription(MAX_SUBSCRIPTIONS), AT_MS)
+        subscriptions.put(replace(subscription(), revision=2), AT_MS)
+
+
+class EventIdsContract:
+    """Subclasses define the fixture `event_ids`, an empty store."""
+
+    def test_a_recorded_id_is_known_in_its_club(self, event_ids: EventIds) -> None:
+        first, second, of_other = EventKey(7, "a"), EventKey(7, "b"), EventKey(8, "a")
+        event_ids.record({first: "one", second: "two"}, AT_S)
+        assert event_ids.known([first, second, of_other], AT_S) == {first: "one", second: "two"}
+
+    def test_many_ids_are_recorded_together(self, event_ids: EventIds) -> None:
+        keys = [EventKey(7, str(number)) for number in range(100)]
+        event_ids.record(dict.fromkeys(keys, "d"), AT_S)
+        assert len(event_ids.known(keys, AT_S)) == 100
+
+    @pytest.mark.kills(guard="events.expired_id")
+    def test_an_id_of_yesterday_is_not_known(self, event_ids: EventIds) -> None:
+        event_ids.record({EventKey(7, "a"): "one"}, AT_S)
+        assert event_ids.known([EventKey(7, "a")], AT_S + 86_399) == {EventKey(7, "a"): "one"}
+        assert event_ids.known([EventKey(7, "a")], AT_S + 86_400) == {}

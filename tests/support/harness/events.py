@@ -1,0 +1,194 @@
+"""The functions event_matcher and webhook_sender in memory, with endpoints that answer as scripted."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from functions.event_matcher.match_events import MatchEvents
+from functions.webhook_sender.gateway import WebhookGateway
+from functions.webhook_sender.send_messages import KnownEndpoints, SendMessages
+from masscomm.channels.guarded_http import Answer
+from masscomm.channels.signing_keys import SigningKeys
+from masscomm.decisions.event_matching import SubscriptionIndex
+from masscomm.domain.events import EventType
+from masscomm.domain.records import EventOccurred, WebhookRequested
+from masscomm.domain.subscriptions import Subscription
+from masscomm.domain.webhooks import Delivery, Endpoint, EndpointKey
+from masscomm.kafka import topics
+from masscomm.kafka.bundled_schema import schema_header
+from masscomm.observability import logs
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
+from masscomm.stores.audit_log.port import PrincipalAudit
+from masscomm.stores.event_types.checks import KnownTypes
+from masscomm.stores.event_types.in_memory import InMemoryEventTypes
+from masscomm.stores.webhook_deliveries.in_memory import InMemoryWebhookDeliveries
+from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
+from masscomm.stores.webhook_endpoints.results import EndpointResults
+from tests.support.harness.chain import NOW, Chain, entry
+from tests.support.harness.webhooks import KEY, KEYS_TEXT, answer, url_of
+
+GOAL = "match.goal"
+
+
+def occurred(event_id: str = "e1", **fields: Any) -> EventOccurred:
+    given: dict[str, Any] = {"type": GOAL, "club_id": 7, "occurred_at": NOW, "data": '{"minute": 90}'}
+    return EventOccurred(event_id=event_id, **given | fields)
+
+
+def subscribed(number: int = 1, endpoint: EndpointKey = KEY, **fields: Any) -> Subscription:
+    given: dict[str, Any] = {"types": ("match.*",), "club_ids": (7,)}
+    return Subscription(id=f"sub_{number}", endpoint=endpoint, **given | fields)
+
+
+class InMemorySubscriptionSource:
+    """The subscriptions that the test sets, or an error."""
+
+    def __init__(self) -> None:
+        self.index = SubscriptionIndex()
+        self.failing: Exception | None = None
+
+    def current(self) -> SubscriptionIndex:
+        if self.failing is not None:
+            raise self.failing
+        return self.index
+
+
+class EventMatcher(Chain):
+    """The use case of event_matcher, with the type match.goal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.types = InMemoryEventTypes()
+        self.types.put(EventType(name=GOAL, description="A goal"))
+        self.subscriptions = InMemorySubscriptionSource()
+        self.use_case = MatchEvents(
+            subscriptions=self.subscriptions,
+            types=KnownTypes(store=self.types, clock=self.clock),
+            clock=self.clock,
+        )
+
+    def subscribe(self, *subscriptions: Subscription) -> None:
+        for each in subscriptions:
+            self.subscriptions.index.put(each)
+
+    def match(self, *events: EventOccurred, first: int = 0, partition: int = 0) -> list[int]:
+        """Process events at consecutive offsets. Return the offsets to be redelivered."""
+        entries = [
+            self.encoded(each, topics.EVENT, offset=offset, partition=partition)
+            for offset, each in enumerate(events, start=first)
+        ]
+        return self.run(self.use_case, *entries)
+
+    def requests(self) -> list[WebhookRequested]:
+        return self._decoded(WebhookRequested, topics.WEBHOOK)
+
+    def messages(self) -> list[tuple[str, str, str]]:
+        """Return (record, event, endpoint) of each message."""
+        return [
+            (request.record_id, request.events[event].event_id, request.endpoints[endpoint])
+            for request in self.requests()
+            for event, endpoint in zip(request.event_index, request.endpoint_index, strict=True)
+        ]
+
+
+@dataclass
+class ScriptedAsyncHttp:
+    """Answers 200, or what the test sets for a URL: answers in order, the last one for ever."""
+
+    answers: dict[str, list[Answer | Exception]] = field(default_factory=dict)
+    # (URL, headers, body) of each request.
+    requests: list[tuple[str, Mapping[str, str], bytes]] = field(default_factory=list)
+    # The concurrent requests by URL, and their maximum.
+    running: dict[str, int] = field(default_factory=dict)
+    most: dict[str, int] = field(default_factory=dict)
+
+    async def post(self, url: str, *, body: bytes, headers: Mapping[str, str]) -> Answer:
+        self.requests.append((url, headers, body))
+        self.running[url] = self.running.get(url, 0) + 1
+        self.most[url] = max(self.most.get(url, 0), self.running[url])
+        await asyncio.sleep(0)
+        self.running[url] -= 1
+        script = self.answers.get(url, [answer(200)])
+        found = script.pop(0) if len(script) > 1 else script[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def ids(self, endpoint: EndpointKey = KEY) -> list[str]:
+        """Return the message ids that an endpoint has got."""
+        return [headers["webhook-id"] for url, headers, _ in self.requests if url == url_of(endpoint)]
+
+
+class WebhookSender(Chain):
+    """The use case of webhook_sender, with an endpoint of club 7."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.endpoints = InMemoryWebhookEndpoints()
+        self.stored = InMemoryWebhookDeliveries()
+        self.audit_log = InMemoryAuditLog()
+        self.http = ScriptedAsyncHttp()
+        audit = PrincipalAudit(
+            audit_log=self.audit_log,
+            clock=self.clock,
+            logger=logs.logger("webhook_sender"),
+            principal="webhook_sender",
+        )
+        self.use_case = SendMessages(
+            endpoints=KnownEndpoints(store=self.endpoints, clock=self.clock),
+            results=EndpointResults(endpoints=self.endpoints, audit=audit),
+            deliveries=self.stored,
+            gateway=WebhookGateway(
+                http=self.http,
+                keys=SigningKeys(read=lambda: KEYS_TEXT, clock=self.clock),
+                clock=self.clock,
+                run=asyncio.run,
+            ),
+            clock=self.clock,
+        )
+        self.endpoint()
+
+    def endpoint(self, key: EndpointKey = KEY, **fields: Any) -> Endpoint:
+        created = Endpoint(key=key, url=url_of(key), created_at_ms=NOW, key_id="1", **fields)
+        self.endpoints.stored[key] = created
+        return created
+
+    def request(
+        self, events: Sequence[EventOccurred], to: Sequence[EndpointKey] = (KEY,), **fields: Any
+    ) -> WebhookRequested:
+        """Return a record with each event for each endpoint."""
+        pairs = [(event, endpoint) for event in range(len(events)) for endpoint in range(len(to))]
+        given: dict[str, Any] = {
+            "record_id": "r",
+            "bucket": 1,
+            "partition": 0,
+            "range_start": 0,
+            "range_end": 256,
+            "timestamp": NOW,
+            "events": list(events),
+            "offsets": list(range(len(events))),
+            "produced_at": [NOW] * len(events),
+            "endpoints": [each.id for each in to],
+            "event_index": [event for event, _ in pairs],
+            "endpoint_index": [endpoint for _, endpoint in pairs],
+        }
+        return WebhookRequested(**given | fields)
+
+    def send(self, *requests: WebhookRequested, seconds: float = 60.0) -> list[int]:
+        """Process records at offsets 0, 1, …; return the offsets to be redelivered."""
+        headers = [schema_header(WebhookRequested)]
+        entries = [
+            self.encoded(each, topics.WEBHOOK, offset=offset, headers=headers) for offset, each in enumerate(requests)
+        ]
+        return self.run(self.use_case, *entries, seconds=seconds)
+
+    def hostile(self, value: bytes) -> list[int]:
+        return self.run(self.use_case, entry(value, topic=topics.WEBHOOK))
+
+    def pending(self) -> list[Delivery]:
+        return sorted(self.stored.stored.values(), key=lambda each: each.id)
+
+    def bodies(self) -> list[Any]:
+        return [json.loads(body) for _, _, body in self.http.requests]

@@ -1,0 +1,216 @@
+"""events_api: events are accepted once in a day, and subscriptions reach their topic."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from functions.events_api import handler as events_api
+from functions.events_api.handler import UseCases
+from masscomm.domain.records import EventOccurred, SubscriptionChanged
+from masscomm.domain.subscriptions import SubscriptionKey
+from masscomm.domain.time_limits import SUBSCRIPTIONS_SWEPT_AFTER_S
+from masscomm.errors import Retry
+from masscomm.http.scopes import ALL_SCOPES
+from masscomm.kafka import topics
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
+from tests.support.harness.chain import Chain
+from tests.support.harness.events_api import endpoint_key, events_use_cases, subscription_id
+from tests.support.inputs.api_gateway_events import lambda_context
+
+EVENT: dict[str, Any] = {"event_id": "e1", "type": "match.finished", "club_id": 1, "data": {"goals": [2, 1]}}
+SUBSCRIPTION: dict[str, Any] = {"endpoint_id": endpoint_key().id, "types": ["match.*"]}
+
+
+class EventsApi(Chain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cases: UseCases = events_use_cases(self, self.clock, InMemoryAuditLog())
+
+    def request(self, method: str, path: str, body: Any = None, *, clubs: str = "1") -> tuple[int, Any]:
+        event = {
+            "httpMethod": method,
+            "path": path,
+            "requestContext": {"authorizer": {"club_ids": clubs, "scopes": " ".join(ALL_SCOPES), "principalId": "k"}},
+            "body": None if body is None else json.dumps(body),
+        }
+        answered = events_api.api.answer(event, lambda_context())
+        return answered["statusCode"], json.loads(answered["body"])
+
+    def report(self, *events: Any, clubs: str = "1") -> tuple[int, Any]:
+        return self.request("POST", "/v1/events", {"events": list(events)}, clubs=clubs)
+
+    def events(self) -> list[EventOccurred]:
+        return self._decoded(EventOccurred, topics.EVENT)
+
+    def published(self) -> list[tuple[str, SubscriptionChanged | None]]:
+        """Return (id, subscription) of each record of the topic; None for a deletion."""
+        return [
+            (
+                (key or b"").decode(),
+                None
+                if value is None
+                else SubscriptionChanged.from_avro(self.codec.decode("SubscriptionChanged", value)),
+            )
+            for topic, key, value in self.produced()
+            if topic == topics.SUBSCRIPTION
+        ]
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> EventsApi:
+    made = EventsApi()
+    monkeypatch.setattr(events_api, "bootstrap", lambda: made.cases)
+    return made
+
+
+def statuses(answered: tuple[int, Any]) -> list[str]:
+    return [each["status"] for each in answered[1]["events"]]
+
+
+def test_an_event_is_produced_once_in_a_day(api: EventsApi) -> None:
+    assert statuses(api.report(EVENT, EVENT)) == ["accepted", "repeated"]
+    assert statuses(api.report(EVENT, EVENT | {"event_id": "e2"})) == ["repeated", "accepted"]
+    api.clock.sleep(86_400)
+    assert statuses(api.report(EVENT)) == ["accepted"]
+    assert [each.event_id for each in api.events()] == ["e1", "e2", "e1"]
+    assert json.loads(api.events()[0].data) == EVENT["data"]
+
+
+@pytest.mark.kills(guard="events.other_event_of_an_id")
+def test_another_event_under_the_same_id_is_refused(api: EventsApi) -> None:
+    other = EVENT | {"data": {"goals": [0, 0]}}
+    api.report(EVENT)
+    for events in ([other], [EVENT | {"event_id": "e2"}, other | {"event_id": "e2"}]):
+        status, problem = api.report(*events)
+        assert (status, problem["errors"][0]["code"]) == (422, "event_id_of_other")
+    assert len(api.events()) == 1
+
+
+@pytest.mark.kills(guard="events.recorded_after_kafka")
+def test_events_are_refused_while_kafka_is_away(api: EventsApi) -> None:
+    """A client that repeats its request loses nothing: only events that Kafka has are recorded."""
+    api.producer.fail = lambda _topic, value: Retry("away") if b"e2" in (value or b"") else None
+    assert api.report(EVENT, EVENT | {"event_id": "e2"})[0] == 503
+    api.producer.fail = lambda *_: None
+    assert statuses(api.report(EVENT, EVENT | {"event_id": "e2"})) == ["repeated", "accepted"]
+    assert [each.event_id for each in api.events()] == ["e1", "e2"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"type": "match.unknown"}, "events[1].type"),
+        ({"data": {}}, "events[1].data"),
+        ({"data": {"goals": ["x" * 66_000]}}, "events[1].data"),
+        ({"unit": "100//7"}, "events[1].unit"),
+        ({"unit": 100}, "events[1].unit"),
+        ({"occurred_at": 1_700_000_000}, "events[1].occurred_at"),
+        ({"event_id": ""}, "events[1].event_id"),
+        ({"event_id": None}, "events[1].event_id"),
+        ({"colour": "red"}, "events[1].colour"),
+    ],
+)
+def test_one_invalid_event_refuses_the_request(api: EventsApi, fields: Any, field: str) -> None:
+    status, problem = api.report(EVENT, {**EVENT, "event_id": "e2", **fields})
+    assert (status, [each["field"] for each in problem["errors"]]) == (400, [field])
+    assert api.events() == []
+
+
+@pytest.mark.kills(guard="tenancy.reported_events")
+def test_events_of_another_club_are_refused(api: EventsApi) -> None:
+    assert api.report(EVENT, clubs="2")[0] == 403
+    assert api.events() == []
+
+
+@pytest.mark.parametrize("events", [[], [EVENT] * 101, "e1"])
+def test_a_request_has_one_to_a_hundred_events(api: EventsApi, events: Any) -> None:
+    assert api.request("POST", "/v1/events", {"events": events})[0] == 400
+
+
+@pytest.mark.kills(guard="tenancy.event_types")
+def test_a_tenant_cannot_change_types(api: EventsApi) -> None:
+    described = {"description": "A goal", "example": {}}
+    assert api.request("PUT", "/v1/event-types/match.goal", described)[0] == 403
+    assert api.request("DELETE", "/v1/event-types/match.finished")[0] == 403
+    assert api.request("GET", "/v1/event-types/match.finished")[0] == 200
+
+
+def test_a_subscription_reaches_its_topic(api: EventsApi) -> None:
+    status, created = api.request("POST", "/v1/subscriptions", SUBSCRIPTION | {"units": ["100/7"]})
+    assert (status, created["club_ids"]) == (201, [1])
+    assert api.request("DELETE", f"/v1/subscriptions/{created['id']}")[0] == 200
+    (key, record), deletion = api.published()
+    assert (key, deletion) == (created["id"], (created["id"], None))
+    assert record is not None
+    assert (record.endpoint_id, record.units) == (SUBSCRIPTION["endpoint_id"], ["100/7"])
+    assert list(api.cases.publishing.store.unpublished()) == []
+
+
+def test_a_sweep_publishes_changes_after_a_crash(api: EventsApi) -> None:
+    api.producer.fail = lambda *_: Retry("away")
+    assert api.request("POST", "/v1/subscriptions", SUBSCRIPTION)[0] == 503
+    api.producer.fail = lambda *_: None
+    assert api.cases.publishing.publish_missing(lambda: 60) == 0
+    api.clock.sleep(SUBSCRIPTIONS_SWEPT_AFTER_S)
+    assert api.cases.publishing.publish_missing(lambda: 60) == 1
+    assert api.cases.publishing.publish_missing(lambda: 60) == 0
+    assert len(api.published()) == 1
+
+
+@pytest.mark.kills(guard="subscriptions.changed_while_published")
+def test_the_last_record_is_the_stored_state(api: EventsApi) -> None:
+    """Another request deletes the subscription while this one publishes it: its record may follow the deletion's."""
+    store: Any = api.cases.publishing.store
+    key = SubscriptionKey(endpoint_key(), subscription_id())
+    change = store.put(replace(store.find(key), revision=2), api.clock.now_ms())
+    others = iter([key])
+
+    def deleted(*_: object) -> None:
+        for other in others:
+            store.delete(other, api.clock.now_ms())
+
+    api.producer.fail = deleted
+    api.cases.publishing.publish(change)
+    assert [record is None for _, record in api.published()] == [False, True]
+
+
+@pytest.mark.kills(guard="tenancy.subscribed_clubs")
+def test_a_subscription_to_another_club_is_refused(api: EventsApi) -> None:
+    assert api.request("POST", "/v1/subscriptions", SUBSCRIPTION | {"club_ids": [1, 2]})[0] == 403
+    status, created = api.request("POST", "/v1/subscriptions", SUBSCRIPTION | {"club_ids": [1, 2]}, clubs="1,2")
+    assert (status, created["club_ids"]) == (201, [1, 2])
+    # Another caller sees its own clubs alone.
+    assert api.request("GET", f"/v1/subscriptions/{created['id']}")[1]["club_ids"] == [1]
+
+
+@pytest.mark.kills(guard="tenancy.subscription")
+def test_subscriptions_of_another_club_read_as_unknown(api: EventsApi) -> None:
+    for method in ("GET", "DELETE"):
+        assert api.request(method, f"/v1/subscriptions/{subscription_id()}", clubs="2")[0] == 404
+
+
+@pytest.mark.kills(guard="tenancy.subscribed_endpoint")
+def test_an_endpoint_of_another_club_reads_as_unknown(api: EventsApi) -> None:
+    assert api.request("POST", "/v1/subscriptions", SUBSCRIPTION, clubs="2")[0] == 404
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"types": []},
+        {"types": ["match*"]},
+        {"types": ["*.goal"]},
+        {"units": ["/"]},
+        {"club_ids": []},
+        {"club_ids": ["1"]},
+        {"filter": {"kind": []}},
+        {"filter": {"kind": [["league"]]}},
+        {"types": ["*"], "club_ids": list(range(1, 100)), "units": [str(each) for each in range(50)]},
+    ],
+)
+def test_an_unusable_subscription_is_refused(api: EventsApi, fields: Any) -> None:
+    clubs = ",".join(map(str, range(1, 100)))
+    assert api.request("POST", "/v1/subscriptions", SUBSCRIPTION | fields, clubs=clubs)[0] == 400
+    assert api.published() == []

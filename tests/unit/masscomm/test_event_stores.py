@@ -1,0 +1,83 @@
+"""The stores of events in memory and on moto."""
+
+from typing import Any
+
+import pytest
+
+from masscomm.errors import Retry
+from masscomm.stores.event_ids.dynamodb import DynamoDbEventIds
+from masscomm.stores.event_ids.in_memory import InMemoryEventIds
+from masscomm.stores.event_ids.port import EventIds, EventKey
+from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
+from masscomm.stores.event_types.in_memory import InMemoryEventTypes
+from masscomm.stores.event_types.port import EventTypes
+from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
+from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
+from masscomm.stores.subscriptions.port import Subscriptions
+from tests.support.contracts.event_stores import EventIdsContract, EventTypesContract, SubscriptionsContract
+from tests.support.servers.dynamodb_table import new_table
+
+
+class TestInMemoryEventTypes(EventTypesContract):
+    @pytest.fixture
+    def event_types(self) -> EventTypes:
+        return InMemoryEventTypes()
+
+
+class TestMotoEventTypes(EventTypesContract):
+    @pytest.fixture
+    def event_types(self, moto_dynamodb: Any) -> EventTypes:
+        return DynamoDbEventTypes(table=new_table(moto_dynamodb, "event_types"), client=moto_dynamodb)
+
+
+class TestInMemorySubscriptions(SubscriptionsContract):
+    @pytest.fixture
+    def subscriptions(self) -> Subscriptions:
+        return InMemorySubscriptions()
+
+
+class TestMotoSubscriptions(SubscriptionsContract):
+    @pytest.fixture
+    def subscriptions(self, moto_dynamodb: Any) -> Subscriptions:
+        return DynamoDbSubscriptions(table=new_table(moto_dynamodb, "subscriptions"), client=moto_dynamodb)
+
+
+class TestInMemoryEventIds(EventIdsContract):
+    @pytest.fixture
+    def event_ids(self) -> EventIds:
+        return InMemoryEventIds()
+
+
+class TestMotoEventIds(EventIdsContract):
+    @pytest.fixture
+    def event_ids(self, moto_dynamodb: Any) -> EventIds:
+        return DynamoDbEventIds(table=new_table(moto_dynamodb, "event_ids"), client=moto_dynamodb)
+
+
+class BusyDynamoDb:
+    """A DynamoDB that leaves the last item of each write unwritten, for a number of requests."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.written: list[Any] = []
+
+    def batch_write_item(self, RequestItems: Any) -> Any:
+        ((table, puts),) = RequestItems.items()
+        left = puts[-1:] if self.times > 0 else []
+        self.times -= 1
+        self.written += [put["PutRequest"]["Item"]["id"]["S"] for put in puts if put not in left]
+        return {"UnprocessedItems": {table: left} if left else {}}
+
+
+def test_an_unwritten_item_is_written_again() -> None:
+    client = BusyDynamoDb(1)
+    store = DynamoDbEventIds(table="t", client=client)  # type: ignore[arg-type]
+    store.record({EventKey(7, "a"): "one", EventKey(7, "b"): "two"}, 1)
+    assert client.written == ["7#a", "7#b"]
+
+
+@pytest.mark.kills(guard="dynamodb.unwritten_item")
+def test_an_item_that_stays_unwritten_is_a_retry() -> None:
+    store = DynamoDbEventIds(table="t", client=BusyDynamoDb(9))  # type: ignore[arg-type]
+    with pytest.raises(Retry, match="has not written"):
+        store.record({EventKey(7, "a"): "one"}, 1)
