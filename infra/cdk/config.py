@@ -252,6 +252,7 @@ class ConcurrencyConfig:
     operations_handler: int = 16
     key_revocation: int = 5
     preferences_handler: int = 20
+    events_api: int = 24
     # Few callers count at a time, each for up to 20 s.
     audiences: int = 5
     # The reservation of the authorizer, which every request invokes, with or without a valid key.
@@ -446,7 +447,14 @@ PROD = Environment(
         certificate_arn=f"arn:aws:acm:{EDGE_REGION}:000000000000:certificate/00000000-0000-0000-0000-000000000000",
     ),
     concurrency=ConcurrencyConfig(
-        metrics_stream=40, metrics_handler=25, send_handler=90, sends_api=24, sends_stream=40, authorizer=50
+        # With both snapshot generations, the pollers of every topic need more than the account's usual quota.
+        account=1_100,
+        metrics_stream=40,
+        metrics_handler=25,
+        send_handler=90,
+        sends_api=24,
+        sends_stream=40,
+        authorizer=50,
     ),
 )
 

@@ -33,6 +33,7 @@ LONGEST_OF_SENDS_S = 1.0
 # The routes' functions and the authorizer, which is also invoked for unknown keys.
 OF_THE_API = {
     "audiences",
+    "events_api",
     "metrics_stream",
     "metrics_handler",
     "send_handler",

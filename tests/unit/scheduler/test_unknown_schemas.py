@@ -30,15 +30,16 @@ _EXAMPLES = {
     "NotificationOutcome": ("NotificationOutcome.sent", topics.OUTCOME),
     "ReceiptReceived": ("ReceiptReceived.bounce", topics.RECEIPT),
     "DeviceStatusChanged": ("DeviceStatusChanged.inactive", topics.DEVICE_STATUS),
+    "EventOccurred": ("EventOccurred.match_finished", topics.EVENT),
+    "WebhookRequested": ("WebhookRequested.two_messages", topics.WEBHOOK),
 }
 
 
 def _consumed() -> list[topics.Topic]:
-    """Return each topic with a schema that a function consumes."""
-    functions = {function.package for function in read_catalogue(generation="g1")}
-    return [
-        each for each in topics.chain_topics() if each.schema is not None and functions.intersection(each.consumers)
-    ]
+    """Return each topic with a schema that invokes a function."""
+    sources = [each.event_source for each in read_catalogue(generation="g1") if each.event_source is not None]
+    consumed = {topic for source in sources for topic in source.topics}
+    return [each for each in topics.chain_topics() if each.schema is not None and each.name in consumed]
 
 
 def _hand_over(rescheduler: Rescheduler, record: KafkaRecord) -> None:
