@@ -105,13 +105,13 @@ def post_events(asked: rest.Request) -> Response:
 @api.get("/v1/event-types")
 def get_event_types(asked: rest.Request) -> Response:
     """The types of events, with their schemas."""
-    return uncached(bootstrap().event_types.every())
+    return uncached(bootstrap().event_types.every(asked.parameters))
 
 
 @api.get("/v1/event-types/{event_type}")
 def get_event_type(asked: rest.Request, event_type: str) -> Response:
     """A type of events."""
-    return uncached(bootstrap().event_types.show(event_type))
+    return uncached(bootstrap().event_types.show(event_type, asked.parameters))
 
 
 @api.put("/v1/event-types/{event_type}")
@@ -145,7 +145,7 @@ def post_subscription(asked: rest.Request) -> Response:
 @api.get("/v1/subscriptions/{subscription_id}")
 def get_subscription(asked: rest.Request, subscription_id: str) -> Response:
     """A subscription of an endpoint to events."""
-    return uncached(bootstrap().subscriptions.show(subscription_id, asked.clubs))
+    return uncached(bootstrap().subscriptions.show(subscription_id, asked.parameters, asked.clubs))
 
 
 @api.delete("/v1/subscriptions/{subscription_id}")

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from masscomm.domain.events import is_pattern, is_unit
@@ -38,8 +39,9 @@ class SubscriptionKey(NamedTuple):
         return None if endpoint is None else cls(endpoint, id_)
 
     @staticmethod
-    def new_id(endpoint: EndpointKey, seed: bytes) -> str:
-        """Return the id of a new subscription. `seed` has 12 random bytes or more."""
+    def new_id(endpoint: EndpointKey, conditions: Mapping[str, Any]) -> str:
+        """Return the id of a new subscription, derived from its conditions: a repeated request has the same id."""
+        seed = sha256(json.dumps(conditions, sort_keys=True).encode()).digest()
         letters = "".join(_LETTERS[each % len(_LETTERS)] for each in seed[:12])
         return f"sub_{endpoint.id.removeprefix('ep_')}_{letters}"
 

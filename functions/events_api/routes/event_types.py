@@ -5,12 +5,14 @@ GET, PUT, DELETE /v1/event-types/{name}    read, store and delete one
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypedDict
 
 from masscomm.domain.audit import Action
 from masscomm.domain.events import OWN_TYPES, EventType, is_event_type, is_own_type
 from masscomm.http.body import read_object
+from masscomm.http.parameters import Reader
 from masscomm.http.problem import FieldError, Problem, unusable
 from masscomm.http.tenant import Clubs
 from masscomm.stores.audit_log.port import Audit
@@ -62,12 +64,14 @@ class DeletedEventTypeBody(TypedDict):
 class EventTypesRoute:
     store: EventTypes
 
-    def every(self) -> EventTypesBody:
-        """Return all types. Raises Retry."""
+    def every(self, parameters: Mapping[str, list[str]]) -> EventTypesBody:
+        """Return all types. Raises Problem with status 400 for any parameter, or Retry."""
+        Reader(parameters).check()
         return {"rows": [_body(each) for each in self.store.every()]}
 
-    def show(self, name: str) -> EventTypeBody:
-        """Return a type. Raises Problem with status 404, or Retry."""
+    def show(self, name: str, parameters: Mapping[str, list[str]]) -> EventTypeBody:
+        """Return a type. Raises Problem (400 for any parameter, 404) or Retry."""
+        Reader(parameters).check()
         return _body(self._known(name))
 
     def put(self, name: str, content: str | None, clubs: Clubs, audit: Audit) -> EventTypeBody:

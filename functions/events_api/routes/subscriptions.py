@@ -6,7 +6,6 @@ GET, DELETE /v1/subscriptions/{subscription_id}   read and delete one
 A subscription of another club's endpoint and an unknown one have the same response.
 """
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypedDict
@@ -92,30 +91,32 @@ class SubscriptionsRoute:
         """Return the subscriptions of an endpoint. Raises Problem (400, 404) or Retry."""
         read = Reader(parameters, PARAMETERS)
         endpoint_id = read.single("endpoint_id", parse.words, required=True)
-        if read.errors:
-            raise read.problem()
+        read.check()
         key = self._endpoint(endpoint_id or "", clubs)
         return {"rows": [_body(each, clubs) for each in self.store.of_endpoint(key)]}
 
-    def show(self, subscription_id: str, clubs: Clubs) -> SubscriptionBody:
-        """Return a subscription. Raises Problem with status 404, or Retry."""
+    def show(self, subscription_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> SubscriptionBody:
+        """Return a subscription. Raises Problem (400 for any parameter, 404) or Retry."""
+        Reader(parameters).check()
         return _body(self._visible(subscription_id, clubs), clubs)
 
     def create(self, content: str | None, clubs: Clubs, audit: Audit) -> SubscriptionBody:
-        """Store and publish a subscription. Raises Problem (400, 403, 409) or Retry."""
+        """Store and publish a subscription. A repeated request stores the same one.
+
+        Raises Problem (400, 403, 404, 409) or Retry.
+        """
         fields = read_object(content)
         errors = _wrong(fields)
         if errors:
             raise unusable(errors)
         endpoint = self._endpoint(fields["endpoint_id"], clubs)
-        subscription = Subscription(
-            id=SubscriptionKey.new_id(endpoint, secrets.token_bytes(32)),
-            endpoint=endpoint,
-            types=tuple(dict.fromkeys(fields["types"])),
-            club_ids=_clubs(fields.get("club_ids"), clubs),
-            units=tuple(dict.fromkeys(fields.get("units", []))),
-            filter=fields.get("filter", {}),
-        )
+        conditions: dict[str, Any] = {
+            "types": tuple(dict.fromkeys(fields["types"])),
+            "club_ids": _clubs(fields.get("club_ids"), clubs),
+            "units": tuple(dict.fromkeys(fields.get("units", []))),
+            "filter": fields.get("filter", {}),
+        }
+        subscription = Subscription(id=SubscriptionKey.new_id(endpoint, conditions), endpoint=endpoint, **conditions)
         if subscription.combinations > MAX_COMBINATIONS:
             problem = Text.SUBSCRIPTION_TOO_LARGE.filled(
                 combinations=subscription.combinations, maximum=MAX_COMBINATIONS

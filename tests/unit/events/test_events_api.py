@@ -148,6 +148,13 @@ def test_a_subscription_reaches_its_topic(api: EventsApi) -> None:
     assert list(api.cases.publishing.store.unpublished()) == []
 
 
+def test_a_repeated_request_stores_one_subscription(api: EventsApi) -> None:
+    first = api.request("POST", "/v1/subscriptions", SUBSCRIPTION)
+    assert api.request("POST", "/v1/subscriptions", SUBSCRIPTION) == first
+    assert api.request("POST", "/v1/subscriptions", SUBSCRIPTION | {"types": ["*"]})[1]["id"] != first[1]["id"]
+    assert len(api.cases.publishing.store.of_endpoint(endpoint_key())) == 3
+
+
 def test_a_sweep_publishes_changes_after_a_crash(api: EventsApi) -> None:
     api.producer.fail = lambda *_: Retry("away")
     assert api.request("POST", "/v1/subscriptions", SUBSCRIPTION)[0] == 503
