@@ -18,7 +18,7 @@ from typing import NamedTuple
 from functions.webhook_sender.gateway import Lane, WebhookGateway
 from masscomm.chain.batch import Batch, Item
 from masscomm.clock import Clock
-from masscomm.domain.events import webhook_body
+from masscomm.domain.events import faults, webhook_body
 from masscomm.domain.ids import event_message_id
 from masscomm.domain.records import WebhookRequested
 from masscomm.domain.time_limits import ENDPOINTS_CACHED_S
@@ -97,6 +97,9 @@ class SendMessages:
             raise DeadLetter("invalid", "no webhook record: its columns do not fit together")
         if any(EndpointKey.of_id(each) is None for each in request.endpoints):
             raise DeadLetter("invalid", "no webhook record: an endpoint's id is none")
+        for event in request.events:
+            if (fault := next(faults(event), None)) is not None:  # guard: events.faults_of_messages
+                raise DeadLetter("invalid", f"no webhook record: {fault[0]} {fault[1]}")
         return request
 
     def handle(self, batch: Batch[WebhookRequested]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from masscomm.domain.events import is_pattern, is_unit
 from masscomm.domain.records import SubscriptionChanged
 from masscomm.domain.webhooks import EndpointKey
+from masscomm.json_reader import read_json
 
 MAX_PATTERNS, MAX_CLUBS, MAX_UNITS = 100, 1_000, 100
 # The combinations of a type, a club and a unit of one subscription. The index has an entry for each.
@@ -86,7 +87,7 @@ class Subscription:
             raise ValueError(f"subscription {record.subscription_id} has no endpoint, or a type that is none")
         if not all(map(is_unit, record.units)):
             raise ValueError(f"subscription {record.subscription_id} has a unit that is no path")
-        found: Any = json.loads(record.filter or "{}")
+        found = read_json(record.filter or "{}")
         if not isinstance(found, dict) or not all(isinstance(each, list) for each in found.values()):
             raise ValueError(f"subscription {record.subscription_id} has a filter that is no object of lists")
         return cls(

@@ -1364,6 +1364,7 @@ MUTANTS = (
     Mutant("events.size_of_record", "A record of messages is bounded."),
     Mutant("events.unknown_type", "An event of an unknown type is dead-lettered.", Removed()),
     Mutant("events.misfit", "An event whose data does not fit its type is dead-lettered."),
+    Mutant("events.faults_of_messages", "A message with an invalid field is dead-lettered."),
     Mutant("events.after_a_failure", "Messages after a failure of their endpoint wait with it.", Returns("False")),
     Mutant("events.time_for_an_attempt", "An attempt ends before the function is stopped."),
     Mutant("events.failing_endpoint", "A failing endpoint delays no other.", Becomes("lanes")),

@@ -21,6 +21,7 @@ from functions.device_registrar.device_states import InMemoryDeviceStates
 from functions.device_registrar.endpoints import InMemoryEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
 from functions.device_registrar.token_holders import InMemoryTokenHolders
+from functions.event_matcher.subscriptions_topic import SubscriptionTopic
 from functions.receipts.process_receipts import ProcessReceipts
 from functions.receipts.sent_messages import InMemorySentMessages
 from functions.scheduler.reschedule_records import RescheduleRecords
@@ -31,12 +32,15 @@ from masscomm.chain.batch import UseCase
 from masscomm.clock import FixedClock
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.generations import InMemoryCreationTimes
+from masscomm.domain.records import WebhookRequested
 from masscomm.http.body import read_object
 from masscomm.http.problem import Problem
 from masscomm.kafka import topics
+from masscomm.kafka.bundled_schema import schema_header
 from masscomm.kafka.dead_letters import SOURCE_OFFSET
 from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.kafka.source_records import InMemorySourceRecords
+from masscomm.kafka.topic_reading import TopicReader
 from masscomm.kafka.topics import DEAD_LETTER
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger, LedgerTable
@@ -45,7 +49,9 @@ from tests.support.harness.audience_expander import Expander
 from tests.support.harness.builder import Builder
 from tests.support.harness.chain import Chain, entry
 from tests.support.harness.delivery import Delivery
+from tests.support.harness.events import EventMatcher, ScriptedReader, WebhookSender, occurred, subscribed
 from tests.support.harness.preference_checker import Checker
+from tests.support.harness.webhooks import key
 from tests.support.inputs.hostile_records import hostile_records
 
 _FULL = 20_000
@@ -110,6 +116,17 @@ def _scheduler() -> tuple[Chain, UseCase[Any]]:
     )
 
 
+def _event_matcher() -> tuple[Chain, UseCase[Any]]:
+    matcher = EventMatcher()
+    matcher.subscribe(subscribed(), subscribed(2, units=("100",), filter={"kind": ("league",)}))
+    return matcher, matcher.use_case
+
+
+def _webhook_sender() -> tuple[Chain, UseCase[Any]]:
+    sender = WebhookSender()
+    return sender, sender.use_case
+
+
 _TABLES = [topics.cdc_topic(name, "g1") for name in captured_tables()]
 # One environment processes all topics of a function, because one topic's records must not block another topic.
 CASES = [
@@ -118,6 +135,8 @@ CASES = [
     pytest.param(_builder, [topics.BUILD], id="builder"),
     pytest.param(_delivery, [topics.DELIVERY], id="delivery"),
     pytest.param(_receipts, [topics.OUTCOME, topics.RECEIPT], id="receipts"),
+    pytest.param(_event_matcher, [topics.EVENT], id="event_matcher"),
+    pytest.param(_webhook_sender, [topics.WEBHOOK], id="webhook_sender"),
     pytest.param(_scheduler, [topics.ON_FAILURE], id="scheduler"),
     pytest.param(_device_registrar, [topics.cdc_topic("devices", "g1"), topics.DEVICE_STATUS], id="device_registrar"),
     pytest.param(
@@ -144,7 +163,9 @@ def records_a_topic(request: pytest.FixtureRequest) -> int:
 def _entries(names: Sequence[str], count: int, chain: Chain) -> Iterator[dict[str, Any]]:
     floods = [hostile_records(name, count, codec=chain.codec) for name in names]
     for offset, each in enumerate(chain_of.from_iterable(zip(*floods, strict=True))):
-        yield entry(each.value, topic=each.topic, offset=offset, key=each.key, headers=each.headers)
+        # A record of webhooks without the header is dead-lettered before it is decoded.
+        named = [schema_header(WebhookRequested)] if each.topic == topics.WEBHOOK else []
+        yield entry(each.value, topic=each.topic, offset=offset, key=each.key, headers=[*each.headers, *named])
 
 
 @pytest.mark.guarantee("dead_letter.each_record_has_one_fate")
@@ -167,6 +188,22 @@ def _letters(chain: Chain) -> list[bytes]:
     letters = (dict(headers) for name, _, _, headers in chain.producer.produced if name == DEAD_LETTER)
     offsets = (letter.get(SOURCE_OFFSET, b"") for letter in letters)
     return [offset for offset in offsets if offset.isdigit() and len(offset) < 10]
+
+
+def test_hostile_subscriptions_stop_no_match(records_a_topic: int) -> None:
+    """A record that is no subscription is skipped; the subscriptions before and after it match."""
+    matcher = EventMatcher()
+    records = [
+        (each.key, each.value) for each in hostile_records(topics.SUBSCRIPTION, records_a_topic, codec=matcher.codec)
+    ]
+    other = key(9)  # No hostile record names this endpoint.
+    good = subscribed(1, other, types=("*",), club_ids=None)
+    value = matcher.codec.encode(topics.SUBSCRIPTION, "SubscriptionChanged", good.to_record().to_avro())
+    reader = ScriptedReader([*records, (good.id.encode(), value)])
+    source = SubscriptionTopic(bootstrap="", codec=matcher.codec, _reader=cast(TopicReader, reader))
+    assert other in source.current().match(occurred())
+    reader.records.append((good.id.encode(), None))
+    assert other not in source.current().match(occurred())
 
 
 def test_a_hostile_body_is_a_send_or_a_problem(records_a_topic: int) -> None:

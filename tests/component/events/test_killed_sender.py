@@ -99,7 +99,7 @@ def in_a_process(given: dict[str, Any], *, killed_after_a_post: bool = False) ->
     return process.exitcode
 
 
-@pytest.mark.guarantee("webhooks.at_least_once")
+@pytest.mark.guarantee("events.at_least_once")
 def test_a_killed_sender_repeats_messages_under_their_ids(endpoint: tuple[Receiver, Any]) -> None:
     receiver, _ = endpoint
     given = batch(20)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,36 @@ class InMemorySubscriptionSource:
         if self.failing is not None:
             raise self.failing
         return self.index
+
+
+@dataclass
+class ScriptedMessage:
+    record: tuple[bytes | None, bytes | None]
+    place: int
+
+    def key(self) -> bytes | None:
+        return self.record[0]
+
+    def value(self) -> bytes | None:
+        return self.record[1]
+
+    def offset(self) -> int:
+        return self.place
+
+
+@dataclass
+class ScriptedReader:
+    """A TopicReader over one partition with these (key, value)."""
+
+    records: list[tuple[bytes | None, bytes | None]]
+
+    def bounds(self, _topic: str, _partition: int) -> tuple[int, int]:
+        return 0, len(self.records)
+
+    def read(self, partitions: Sequence[Any]) -> Iterator[ScriptedMessage]:
+        (start,) = (each.offset for each in partitions)
+        for offset in range(start, len(self.records)):
+            yield ScriptedMessage(self.records[offset], offset)
 
 
 class EventMatcher(Chain):

@@ -341,7 +341,45 @@ def _avro(chance: random.Random, schema: str) -> dict[str, Any]:
             return {**device, "record_id": record_id, "status": "inactive", "reason": None, "timestamp": NOW} | {
                 "send_id": send["send_id"]
             }
+        case "EventOccurred":
+            return _event(chance)
+        case "WebhookRequested":
+            events = [_event(chance), _event(chance)]
+            return {"record_id": record_id, "bucket": 1, "partition": 0, "range_start": 0, "range_end": 256} | {
+                "timestamp": NOW,
+                "events": events,
+                "offsets": [0, 1],
+                "produced_at": [NOW, NOW],
+                "endpoints": [_ENDPOINT, "ep_8_aaaaaaaaaaaaaaaaaaaa"],
+                "event_index": [0, 0, 1],
+                "endpoint_index": [0, 1, 0],
+            }
+        case "SubscriptionChanged":
+            return {
+                "subscription_id": f"sub_{chance.randrange(9)}",
+                "endpoint_id": _ENDPOINT,
+                "types": ["match.*"],
+                "club_ids": chance.choice((None, [7])),
+                "units": chance.choice(([], ["100/7"])),
+                "filter": _half_hostile(chance, {"kind": ["league"]}),
+                "revision": 1,
+            }
     raise ValueError(schema)
+
+
+_ENDPOINT = "ep_7_aaaaaaaaaaaaaaaaaaaa"
+
+
+def _event(chance: random.Random) -> dict[str, Any]:
+    return {
+        "event_id": f"e{chance.getrandbits(32)}",
+        "type": "match.goal",
+        "club_id": 7,
+        "unit": chance.choice((None, "100/7")),
+        "key": None,
+        "occurred_at": NOW,
+        "data": _half_hostile(chance, {"kind": "league", "minute": 90}),
+    }
 
 
 def _receipt(chance: random.Random) -> str:

@@ -69,6 +69,7 @@ def statuses(answered: tuple[int, Any]) -> list[str]:
     return [each["status"] for each in answered[1]["events"]]
 
 
+@pytest.mark.guarantee("events.reported_once_a_day")
 def test_an_event_is_produced_once_in_a_day(api: EventsApi) -> None:
     assert statuses(api.report(EVENT, EVENT)) == ["accepted", "repeated"]
     assert statuses(api.report(EVENT, EVENT | {"event_id": "e2"})) == ["repeated", "accepted"]
@@ -118,6 +119,7 @@ def test_one_invalid_event_refuses_the_request(api: EventsApi, fields: Any, fiel
     assert api.events() == []
 
 
+@pytest.mark.guarantee("events.own_tenants_only")
 @pytest.mark.kills(guard="tenancy.reported_events")
 def test_events_of_another_club_are_refused(api: EventsApi) -> None:
     assert api.report(EVENT, clubs="2")[0] == 403
@@ -155,6 +157,7 @@ def test_a_repeated_request_stores_one_subscription(api: EventsApi) -> None:
     assert len(api.cases.publishing.store.of_endpoint(endpoint_key())) == 3
 
 
+@pytest.mark.guarantee("events.subscription_is_published")
 def test_a_sweep_publishes_changes_after_a_crash(api: EventsApi) -> None:
     api.producer.fail = lambda *_: Retry("away")
     assert api.request("POST", "/v1/subscriptions", SUBSCRIPTION)[0] == 503
@@ -183,6 +186,7 @@ def test_the_last_record_is_the_stored_state(api: EventsApi) -> None:
     assert [record is None for _, record in api.published()] == [False, True]
 
 
+@pytest.mark.guarantee("events.own_tenants_only")
 @pytest.mark.kills(guard="tenancy.subscribed_clubs")
 def test_a_subscription_to_another_club_is_refused(api: EventsApi) -> None:
     assert api.request("POST", "/v1/subscriptions", SUBSCRIPTION | {"club_ids": [1, 2]})[0] == 403

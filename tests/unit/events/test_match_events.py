@@ -28,6 +28,7 @@ def test_each_subscribed_endpoint_gets_a_message() -> None:
     assert keys.keys() == {topics.WEBHOOK}
 
 
+@pytest.mark.guarantee("events.record_ids_are_derived")
 def test_ids_are_those_of_any_cut_of_the_events() -> None:
     """Invariant 2: a redelivered batch may be cut differently."""
     events = [occurred(f"e{number}") for number in range(20)]

@@ -73,6 +73,7 @@ def test_a_refused_message_becomes_a_pending_delivery(refusal: Exception) -> Non
     assert sender.endpoints.stored[KEY].failing_since_ms == NOW
 
 
+@pytest.mark.guarantee("events.failing_endpoint_delays_no_other")
 @pytest.mark.kills(guard="events.after_a_failure")
 def test_messages_after_a_failure_wait_with_it() -> None:
     sender = WebhookSender()
@@ -86,6 +87,7 @@ def test_messages_after_a_failure_wait_with_it() -> None:
     assert {each.attempts for each in sender.pending()} == {0, 1}
 
 
+@pytest.mark.guarantee("events.failing_endpoint_delays_no_other")
 @pytest.mark.kills(guard="events.failing_endpoint")
 def test_a_failing_endpoint_gets_no_attempt() -> None:
     sender = WebhookSender()
@@ -155,6 +157,13 @@ def test_a_failed_write_redelivers_the_records_of_the_endpoint() -> None:
     sender.http.answers[url_of(KEY)] = [answer(500)]
     sender.stored.failing = Retry("down")
     assert sender.send(sender.request([occurred()]), sender.request([occurred()], [other.key])) == [0]
+
+
+@pytest.mark.kills(guard="events.faults_of_messages")
+def test_a_record_with_an_invalid_event_is_dead_lettered() -> None:
+    sender = WebhookSender()
+    assert sender.send(sender.request([occurred(occurred_at=2**62)])) == []
+    assert [each["masscomm.reason"] for each in sender.dead_letters()] == ["invalid"]
 
 
 @pytest.mark.parametrize(
