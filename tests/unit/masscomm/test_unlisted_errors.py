@@ -132,6 +132,6 @@ def test_functions_with_endless_attempts_are_those_listed() -> None:
     without_end = {
         each.name for each in catalogue if each.event_source and each.event_source.config.get("attempts") == -1
     }
-    assert len(without_end) == 5
+    assert len(without_end) == 6
     for path in (ROOT / "functions").glob("*/handler.py"):
         assert ("endless=True" in path.read_text()) == (path.parent.name in without_end), path
