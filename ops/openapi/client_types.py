@@ -33,6 +33,7 @@ _READ = frozenset(
             "overview",
             "recipients",
             "sends",
+            "subscriptions",
             "suppressions",
             "templates",
         ),

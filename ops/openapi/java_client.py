@@ -23,6 +23,8 @@ package masscomm.client;
 _LINE = 120
 # The methods of the Python client by the operation of their request. The Java client has the same ones.
 METHODS = {
+    "delete_event_type": "delete_event_type",
+    "delete_subscription": "delete_subscription",
     "delete_suppression": "remove_suppression",
     "delete_webhook": "delete_webhook",
     "get_alarms": "alarms",
@@ -30,6 +32,8 @@ METHODS = {
     "get_dead_letters": "dead_letters",
     "get_device_counts": "device_counts",
     "get_devices": "devices",
+    "get_event_type": "event_type",
+    "get_event_types": "event_types",
     "get_health": "health",
     "get_message": "message",
     "get_metrics": "metrics",
@@ -39,6 +43,8 @@ METHODS = {
     "get_recipients": "recipients",
     "get_send": "get_send",
     "get_sends": "sends",
+    "get_subscription": "subscription",
+    "get_subscriptions": "subscriptions",
     "get_suppressions": "suppressions",
     "get_templates": "templates",
     "get_user": "user",
@@ -54,19 +60,25 @@ METHODS = {
     "post_device_enable": "enable_device",
     "post_discard": "discard_dead_letter",
     "post_dry_run": "dry_run",
+    "post_events": "report_events",
     "post_pause": "pause",
     "post_preview": "preview",
     "post_replay": "replay_dead_letter",
     "post_resume": "resume",
     "post_send": "send",
+    "post_subscription": "create_subscription",
     "post_webhook": "create_webhook",
     "post_webhook_resend": "resend_webhook",
     "post_webhook_rotate": "rotate_webhook",
     "post_webhook_test": "test_webhook",
+    "put_event_type": "set_event_type",
     "put_preferences": "set_preferences",
 }
 # Operations after which their subject is no longer in its list.
-_REMOVING = ("delete_suppression", "delete_webhook", "post_device_enable")
+_REMOVING = (
+    *("delete_event_type", "delete_subscription", "delete_suppression", "delete_webhook"),
+    "post_device_enable",
+)
 # JSON type → the type in Java and its reader in Body. The type of a required member is a primitive one.
 _SIMPLE = {
     "string": ("String", "TEXT"),

@@ -234,6 +234,46 @@ class Client:
             once(path_of("webhooks", endpoint_id, "deliveries", delivery_id, "resend"), {}, idempotency_key)
         )
 
+    def report_events(self, events: Iterable[types.EventFields]) -> types.AcceptedEvents:
+        """Report up to 100 events, with a status for each. An event that was accepted in the last 24 hours is
+        `repeated`.
+        """
+        return self._execute(Call("POST", "/v1/events", body={"events": list(events)}))
+
+    def event_types(self) -> types.EventTypesBody:
+        """Return the types of events, with their schemas."""
+        return self._execute(Call("GET", "/v1/event-types"))
+
+    def event_type(self, name: str) -> types.EventTypeBody:
+        """Return a type of events."""
+        return self._execute(Call("GET", path_of("event-types", name)))
+
+    def set_event_type(self, name: str, **fields: Unpack[types.EventTypeFields]) -> types.EventTypeBody:
+        """Store a type of events, in the place of an earlier one with its name."""
+        return self._execute(Call("PUT", path_of("event-types", name), body=dict(fields)))
+
+    def delete_event_type(self, name: str) -> types.DeletedEventTypeBody:
+        """Delete a type of events. Further events of the type are refused."""
+        removed: types.DeletedEventTypeBody = {"name": name, "status": "deleted"}
+        return self._execute(Call("DELETE", path_of("event-types", name), removed=removed))
+
+    def subscriptions(self, **filters: Unpack[types.SubscriptionsFilters]) -> types.SubscriptionsBody:
+        """Return the subscriptions of a webhook endpoint to events."""
+        return self._execute(Call("GET", "/v1/subscriptions", filters))
+
+    def create_subscription(self, **fields: Unpack[types.SubscriptionFields]) -> types.SubscriptionBody:
+        """Subscribe a webhook endpoint to events that occur from now on. A repeated request has the same id."""
+        return self._execute(Call("POST", "/v1/subscriptions", body=dict(fields)))
+
+    def subscription(self, subscription_id: str) -> types.SubscriptionBody:
+        """Return a subscription."""
+        return self._execute(Call("GET", path_of("subscriptions", subscription_id)))
+
+    def delete_subscription(self, subscription_id: str) -> types.DeletedSubscriptionBody:
+        """Delete a subscription. Messages that are on their way are sent."""
+        removed: types.DeletedSubscriptionBody = {"id": subscription_id, "status": "deleted"}
+        return self._execute(Call("DELETE", path_of("subscriptions", subscription_id), removed=removed))
+
     def follow(
         self, send_id: str, *, timeout_s: float = 3_600, poll_s: float = 1, unknown_s: float = UNKNOWN_S
     ) -> Iterator[types.SendBody]:

@@ -1657,6 +1657,12 @@ class SendsFilters(TypedDict):
     club_id: NotRequired[int | list[int]]
 
 
+class SubscriptionsFilters(TypedDict):
+    """The subscriptions of an endpoint to events."""
+
+    endpoint_id: str
+
+
 class SuppressionsFilters(TypedDict):
     """The addresses to which no e-mail is sent, the latest first."""
 

@@ -111,6 +111,10 @@ async function execute(api: Client, { operation, id, body, query, key, poll_s, t
       return api.request("POST", "/v1/sends/{send_id}/cancel", { path: { send_id: id } });
     case "delete_webhook":
       return api.request("DELETE", "/v1/webhooks/{endpoint_id}", { path: { endpoint_id: id } });
+    case "delete_event_type":
+      return api.request("DELETE", "/v1/event-types/{event_type}", { path: { event_type: id } });
+    case "delete_subscription":
+      return api.request("DELETE", "/v1/subscriptions/{subscription_id}", { path: { subscription_id: id } });
     case "remove_suppression":
       return api.request("DELETE", "/v1/suppressions/{suppression}", { path: { suppression: id } });
     case "enable_device":

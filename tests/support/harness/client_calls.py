@@ -17,8 +17,8 @@ from masscomm.directory.disabled_devices import DisabledReason
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import INDEX, Suppression
 from masscomm_client import ApiError, Client
-from masscomm_client.types import SmallSend
-from tests.support.harness.webhook_receiver import receiving
+from masscomm_client.types import EventFields, SmallSend
+from tests.support.harness.webhook_receiver import Receiver, receiving
 from tests.support.until import until
 
 CLUB, USER, DEVICE = 1, 42, 420
@@ -58,6 +58,7 @@ def call_each_method(client: Client, config: StackConfig) -> set[str]:
     _devices(api, config)
     with receiving() as receiver:
         _webhooks(api, receiver.url)
+        _events(api, receiver)
     assert api.health()["lag"]
     _alarms(api)
     return recorded.called
@@ -193,6 +194,24 @@ def _webhooks(api: Client, url: str) -> None:
     with pytest.raises(ApiError) as raised:
         api.webhook(id_)
     assert raised.value.status == 404
+
+
+def _events(api: Client, receiver: Receiver) -> None:
+    """An event reaches an endpoint that subscribes to its type."""
+    name, event_id = "match.called", uuid4().hex
+    described = api.set_event_type(name, description="A method was called", example={})
+    assert api.event_type(name) == described
+    assert described in api.event_types()["rows"]
+    endpoint = api.create_webhook(club_id=CLUB, url=receiver.url)["endpoint"]["id"]
+    made = api.create_subscription(endpoint_id=endpoint, types=[name], club_ids=[CLUB])
+    assert api.subscription(made["id"]) == made
+    assert api.subscriptions(endpoint_id=endpoint)["rows"] == [made]
+    event: EventFields = {"event_id": event_id, "type": name, "club_id": CLUB, "data": {}}
+    assert [each["status"] for each in api.report_events([event, event])["events"]] == ["accepted", "repeated"]
+    until("the event arrives", lambda: event_id in [each.event.get("event_id") for each in receiver.received])
+    assert api.delete_subscription(made["id"])["status"] == "deleted"
+    assert api.delete_event_type(name)["status"] == "deleted"
+    api.delete_webhook(endpoint)
 
 
 def _put(config: StackConfig, index: str, id_: str, source: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from local.devstack.config import ROOT
 
 SDK = ROOT / "sdk"
-NAMES = ("send", "check", "result", "cancel", "preferences", "webhook")
+NAMES = ("send", "check", "result", "cancel", "preferences", "event", "webhook")
 # The title of a tab → the folder of its examples and their suffix, in the order of the tabs.
 LANGUAGES = {
     "curl": (SDK / "curl", ".sh"),

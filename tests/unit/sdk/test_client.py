@@ -14,6 +14,7 @@ import pytest
 
 import masscomm_client
 from local.devstack.config import ROOT
+from masscomm.kafka.topics import EVENT, SUBSCRIPTION
 from masscomm_client import ApiError, AsyncClient, Client
 from masscomm_client.calls import KEY
 from ops.openapi import java_client
@@ -22,6 +23,7 @@ from ops.openapi.synchronous_client import synchronous_client
 from tests.support.harness import rest_api
 from tests.support.harness.chain import Chain
 from tests.support.harness.client_calls import methods
+from tests.support.harness.events_api import endpoint_key
 
 FOLDER = Path(masscomm_client.__file__).parent
 SEND = {"type": "news", "club_id": 1, "to_users": [42, 42]}
@@ -128,6 +130,22 @@ def test_operations_work_against_the_api(call: Caller, chain: Chain) -> None:
         assert (counted["club_id"], counted["reason"], counted["devices"]) == (device["club_id"], device["reason"], 1)
         assert call("enable_device", device["device_id"])["status"] == "requested"
     assert chain.producer.produced == []
+
+
+def test_events_and_subscriptions_work_against_the_api(call: Caller, chain: Chain) -> None:
+    name, endpoint = "match.finished", endpoint_key().id
+    event = {"event_id": "e1", "type": name, "club_id": 1, "data": {"goals": [2, 1]}}
+    with rest_api.serving() as call.url:
+        assert call("report_events", [event])["events"][0]["status"] == "accepted"
+        described = call("set_event_type", name, description="A match", example={"goals": []})
+        assert call("event_type", name) == described
+        assert call("event_types")["rows"] == [described]
+        made = call("create_subscription", endpoint_id=endpoint, types=["match.*"])
+        assert call("subscription", made["id"]) == made
+        assert made in call("subscriptions", endpoint_id=endpoint)["rows"]
+        assert call("delete_subscription", made["id"])["status"] == "deleted"
+        assert call("delete_event_type", name) == {"name": name, "status": "deleted"}
+    assert [topic for topic, *_ in chain.producer.produced] == [EVENT, SUBSCRIPTION, SUBSCRIPTION]
 
 
 def test_refused_request_raises_the_problem_at_once(call: Caller, chain: Chain) -> None:

@@ -77,6 +77,13 @@ def test_example_sets_preferences(outputs: Callable[..., dict[str, str]]) -> Non
     assert "news email yes\n" in text
 
 
+def test_example_reports_an_event(outputs: Callable[..., dict[str, str]]) -> None:
+    """The languages report the same event: the first one is accepted."""
+    found = outputs("event")
+    assert json.loads(found.pop("curl"))["events"][0]["status"] == "accepted"
+    assert set(found.values()) == {"match-4711 repeated\n"}
+
+
 @pytest.mark.parametrize("language", ["Python", "TypeScript", "Java"])
 def test_example_verifies_a_webhook(classes: Path, language: str) -> None:
     body = b'{"type": "send.completed"}'

@@ -17,6 +17,30 @@ abstract class Routes {
     abstract <T> Results<T> rows(String path, Body filters, Function<Map<String, Object>, T> type);
 
     /**
+     * Delete a type of events. Further events of the type are refused.
+     *
+     * @param eventType the member {@code event_type} of the path or the body
+     * @return the body of the response
+     */
+    public DeletedEventTypeBody deleteEventType(String eventType) {
+        return execute(
+                new Call("DELETE", Call.path("event-types", eventType)).removing(Map.of("name", eventType, "status", "deleted")),
+                DeletedEventTypeBody::new);
+    }
+
+    /**
+     * Delete a subscription. Messages that are on their way are sent.
+     *
+     * @param subscriptionId the member {@code subscription_id} of the path or the body
+     * @return the body of the response
+     */
+    public DeletedSubscriptionBody deleteSubscription(String subscriptionId) {
+        return execute(
+                new Call("DELETE", Call.path("subscriptions", subscriptionId)).removing(Map.of("id", subscriptionId, "status", "deleted")),
+                DeletedSubscriptionBody::new);
+    }
+
+    /**
      * Remove a suppression by its id, so that the address gets e-mail again.
      *
      * @param suppression the member {@code suppression} of the path or the body
@@ -116,6 +140,25 @@ abstract class Routes {
      */
     public Results<DisabledDeviceRow> devices(DevicesFilters filters) {
         return rows(Call.path("devices"), filters, DisabledDeviceRow::new);
+    }
+
+    /**
+     * Return a type of events.
+     *
+     * @param eventType the member {@code event_type} of the path or the body
+     * @return the body of the response
+     */
+    public EventTypeBody eventType(String eventType) {
+        return execute(new Call("GET", Call.path("event-types", eventType)), EventTypeBody::new);
+    }
+
+    /**
+     * Return the types of events, with their schemas.
+     *
+     * @return the body of the response
+     */
+    public EventTypesBody eventTypes() {
+        return execute(new Call("GET", Call.path("event-types")), EventTypesBody::new);
     }
 
     /**
@@ -234,6 +277,28 @@ abstract class Routes {
      */
     public Results<ListedSend> sends(SendsFilters filters) {
         return rows(Call.path("sends"), filters, ListedSend::new);
+    }
+
+    /**
+     * Return a subscription.
+     *
+     * @param subscriptionId the member {@code subscription_id} of the path or the body
+     * @return the body of the response
+     */
+    public SubscriptionBody subscription(String subscriptionId) {
+        return execute(new Call("GET", Call.path("subscriptions", subscriptionId)), SubscriptionBody::new);
+    }
+
+    /**
+     * Return the subscriptions of a webhook endpoint to events.
+     *
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public SubscriptionsBody subscriptions(SubscriptionsFilters filters) {
+        return execute(
+                new Call("GET", Call.query(Call.path("subscriptions"), filters.members())),
+                SubscriptionsBody::new);
     }
 
     /**
@@ -472,6 +537,19 @@ abstract class Routes {
     }
 
     /**
+     * Report up to 100 events, with a status for each. An event that was accepted in the last 24 hours is {@code
+     * repeated}.
+     *
+     * @param events the member {@code events} of the path or the body
+     * @return the body of the response
+     */
+    public AcceptedEvents reportEvents(List<EventFields> events) {
+        return execute(
+                new Call("POST", Call.path("events")).with(new EventsRequest().events(events).members()),
+                AcceptedEvents::new);
+    }
+
+    /**
      * Hold the notifications of a send that are not published yet, until it is resumed or cancelled.
      *
      * @param sendId the member {@code send_id} of the path or the body
@@ -547,6 +625,16 @@ abstract class Routes {
         return execute(
                 new Call("POST", Call.path("sends")).with(body.members()).once(idempotencyKey),
                 AcceptedBody::new);
+    }
+
+    /**
+     * Subscribe a webhook endpoint to events that occur from now on. A repeated request has the same id.
+     *
+     * @param body the body of the request
+     * @return the body of the response
+     */
+    public SubscriptionBody createSubscription(SubscriptionFields body) {
+        return execute(new Call("POST", Call.path("subscriptions")).with(body.members()), SubscriptionBody::new);
     }
 
     /**
@@ -647,6 +735,17 @@ abstract class Routes {
         return execute(
                 new Call("POST", Call.path("webhooks", endpointId, "test")).once(idempotencyKey),
                 DeliveryBody::new);
+    }
+
+    /**
+     * Store a type of events, in the place of an earlier one with its name.
+     *
+     * @param eventType the member {@code event_type} of the path or the body
+     * @param body the body of the request
+     * @return the body of the response
+     */
+    public EventTypeBody setEventType(String eventType, EventTypeFields body) {
+        return execute(new Call("PUT", Call.path("event-types", eventType)).with(body.members()), EventTypeBody::new);
     }
 
     /**

@@ -35,6 +35,25 @@ public final class Types {
         public List<FieldErrorBody> warnings() { return optional("warnings", listOf(body(FieldErrorBody::new))); }
     }
 
+    /** The members of AcceptedEvent. */
+    public static final class AcceptedEvent extends Body {
+        AcceptedEvent(Map<String, ?> members) { super(members); }
+
+        public String eventId() { return required("event_id", TEXT); }
+
+        public long clubId() { return required("club_id", INTEGER); }
+
+        /** {@code repeated}: the same event was accepted in the last 24 hours, and is not produced again. */
+        public String status() { return required("status", TEXT); }
+    }
+
+    /** The events of a request, in its order. Kafka has each of them. */
+    public static final class AcceptedEvents extends Body {
+        AcceptedEvents(Map<String, ?> members) { super(members); }
+
+        public List<AcceptedEvent> events() { return required("events", listOf(body(AcceptedEvent::new))); }
+    }
+
     /** An alarm. */
     public static final class AlarmRow extends Body {
         AlarmRow(Map<String, ?> members) { super(members); }
@@ -562,6 +581,24 @@ public final class Types {
         public String changedAt() { return optional("changed_at", TEXT); }
     }
 
+    /** A deleted type. */
+    public static final class DeletedEventTypeBody extends Body {
+        DeletedEventTypeBody(Map<String, ?> members) { super(members); }
+
+        public String name() { return required("name", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+    }
+
+    /** A deleted subscription. */
+    public static final class DeletedSubscriptionBody extends Body {
+        DeletedSubscriptionBody(Map<String, ?> members) { super(members); }
+
+        public String id() { return required("id", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+    }
+
     /** A deleted endpoint. */
     public static final class DeletedWebhookBody extends Body {
         DeletedWebhookBody(Map<String, ?> members) { super(members); }
@@ -881,6 +918,33 @@ public final class Types {
         public String status() { return required("status", TEXT); }
     }
 
+    /** An event that occurred. */
+    public static final class EventFields extends Body {
+        public EventFields() { this(Map.of()); }
+
+        EventFields(Map<String, ?> members) { super(members); }
+
+        /** The id of the event in its club. A repeated event of the last 24 hours is not produced again. */
+        public EventFields eventId(String value) { set("event_id", value); return this; }
+
+        /** The event type, such as match.finished. */
+        public EventFields type(String value) { set("type", value); return this; }
+
+        public EventFields clubId(long value) { set("club_id", value); return this; }
+
+        /** At most 64 kB. */
+        public EventFields data(Map<String, Object> value) { set("data", value); return this; }
+
+        /** The path of the unit, at most 5 levels, such as 100/7. */
+        public EventFields unit(String value) { set("unit", value); return this; }
+
+        /** What the event is about, such as the id of an order. */
+        public EventFields key(String value) { set("key", value); return this; }
+
+        /** The time of the event; by default now. */
+        public EventFields occurredAt(String value) { set("occurred_at", value); return this; }
+    }
+
     /** The type of an event. A later version of the API may have further ones. */
     public static final class EventType {
         public static final String SEND_ACCEPTED = "send.accepted";
@@ -893,6 +957,55 @@ public final class Types {
         public static final String WEBHOOK_TEST = "webhook.test";
 
         private EventType() {}
+    }
+
+    /** A type of events. */
+    public static final class EventTypeBody extends Body {
+        EventTypeBody(Map<String, ?> members) { super(members); }
+
+        public String name() { return required("name", TEXT); }
+
+        public String description() { return required("description", TEXT); }
+
+        public Map<String, Object> example() { return required("example", mapOf(ANY)); }
+
+        public Map<String, Object> schema() { return optional("schema", mapOf(ANY)); }
+
+        public String userPath() { return optional("user_path", TEXT); }
+    }
+
+    /** The body of a request to PUT /v1/event-types/{name}. */
+    public static final class EventTypeFields extends Body {
+        public EventTypeFields() { this(Map.of()); }
+
+        EventTypeFields(Map<String, ?> members) { super(members); }
+
+        public EventTypeFields description(String value) { set("description", value); return this; }
+
+        /** The data of an event of this type. */
+        public EventTypeFields example(Map<String, Object> value) { set("example", value); return this; }
+
+        /** A JSON Schema for data, without references to other documents; null: data is any JSON object. */
+        public EventTypeFields schema(Map<String, Object> value) { set("schema", value); return this; }
+
+        /** The path in data of the id of the user whom the event concerns, such as player.id. */
+        public EventTypeFields userPath(String value) { set("user_path", value); return this; }
+    }
+
+    /** All types of events, in the order of their names. */
+    public static final class EventTypesBody extends Body {
+        EventTypesBody(Map<String, ?> members) { super(members); }
+
+        public List<EventTypeBody> rows() { return required("rows", listOf(body(EventTypeBody::new))); }
+    }
+
+    /** The body of a request to POST /v1/events. */
+    public static final class EventsRequest extends Body {
+        public EventsRequest() { this(Map.of()); }
+
+        EventsRequest(Map<String, ?> members) { super(members); }
+
+        public EventsRequest events(List<EventFields> value) { set("events", value); return this; }
     }
 
     /** The expansion of an audience. */
@@ -1698,6 +1811,7 @@ public final class Types {
         public static final String USERS_READ = "users:read";
         public static final String USERS_WRITE = "users:write";
         public static final String WEBHOOKS = "webhooks";
+        public static final String EVENTS = "events";
         public static final String OPERATE = "operate";
         public static final String ADMIN = "admin";
 
@@ -2028,6 +2142,62 @@ public final class Types {
         public boolean complete() { return required("complete", BOOLEAN); }
 
         public String generatedAt() { return required("generated_at", TEXT); }
+    }
+
+    /** A subscription of an endpoint. */
+    public static final class SubscriptionBody extends Body {
+        SubscriptionBody(Map<String, ?> members) { super(members); }
+
+        public String id() { return required("id", TEXT); }
+
+        public String endpointId() { return required("endpoint_id", TEXT); }
+
+        public List<String> types() { return required("types", listOf(TEXT)); }
+
+        /** Those that the caller may see; null: every tenant. */
+        public List<Long> clubIds() { return optional("club_ids", listOf(INTEGER)); }
+
+        public List<String> units() { return required("units", listOf(TEXT)); }
+
+        public Map<String, List<Object>> filter() { return required("filter", mapOf(listOf(ANY))); }
+    }
+
+    /** A new subscription. */
+    public static final class SubscriptionFields extends Body {
+        public SubscriptionFields() { this(Map.of()); }
+
+        SubscriptionFields(Map<String, ?> members) { super(members); }
+
+        public SubscriptionFields endpointId(String value) { set("endpoint_id", value); return this; }
+
+        /** Event types, prefixes of whole parts such as {@code match.*}, or {@code *}. */
+        public SubscriptionFields types(List<String> value) { set("types", value); return this; }
+
+        /** The tenants whose events match; missing: all that the caller may see now. */
+        public SubscriptionFields clubIds(List<Long> value) { set("club_ids", value); return this; }
+
+        /** The units whose events match, each with the units below it; empty or missing: every unit. */
+        public SubscriptionFields units(List<String> value) { set("units", value); return this; }
+
+        /** A path in data, and the values that match; each path must match. */
+        public SubscriptionFields filter(Map<String, List<Object>> value) { set("filter", value); return this; }
+    }
+
+    /** The subscriptions of an endpoint. */
+    public static final class SubscriptionsBody extends Body {
+        SubscriptionsBody(Map<String, ?> members) { super(members); }
+
+        public List<SubscriptionBody> rows() { return required("rows", listOf(body(SubscriptionBody::new))); }
+    }
+
+    /** The parameters of {@link Client#subscriptions}. */
+    public static final class SubscriptionsFilters extends Body {
+        public SubscriptionsFilters() { this(Map.of()); }
+
+        SubscriptionsFilters(Map<String, ?> members) { super(members); }
+
+        /** The id of the endpoint. */
+        public SubscriptionsFilters endpointId(String value) { set("endpoint_id", value); return this; }
     }
 
     /** An address to which a club sends no e-mail. */

@@ -64,6 +64,8 @@ final class CasesTest {
             case "get_send" -> api.getSend(id).members();
             case "cancel" -> api.cancel(id).members();
             case "delete_webhook" -> api.deleteWebhook(id).members();
+            case "delete_event_type" -> api.deleteEventType(id).members();
+            case "delete_subscription" -> api.deleteSubscription(id).members();
             case "remove_suppression" -> api.removeSuppression(id).members();
             case "enable_device" -> api.enableDevice((Long) call.get("id")).members();
             case "sends" -> api.sends(new SendsFilters(map(call.get("query")))).stream().map(Body::members).toList();
