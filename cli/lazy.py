@@ -36,10 +36,16 @@ class LazyCommand(TyperCommand):
         command.name = self.name
         if isinstance(command, TyperGroup):
             command.help = self.help
-        for each in (command, *getattr(command, "commands", {}).values()):
-            each.epilog = epilogue(self.name)
+        _end_with(epilogue(self.name), command)
         return command
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Return the context of the command itself: typer invokes, completes and describes a context's command."""
         return self.loaded.make_context(*arguments, **options)
+
+
+def _end_with(text: str, command: Any) -> None:
+    """Set the end of a command's help, and of the commands of a group."""
+    command.epilog = text
+    for each in getattr(command, "commands", {}).values():
+        _end_with(text, each)

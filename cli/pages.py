@@ -15,6 +15,7 @@ _PAGES = {
     "preferences": "docs/preferences.md",
     "template": "docs/templates.md",
     "webhooks": "docs/webhooks.md",
+    "events": "docs/event-delivery.md",
     "devices": "docs/operations.md#devices",
     "suppressions": "docs/operations.md#suppressions",
     "keys": "docs/access.md#api-keys",

@@ -72,9 +72,9 @@ def invocations(page: str) -> list[list[str]]:
 def wrong_words(words: list[str]) -> list[str]:
     """Return the command's name if there is no such command, else its unknown options."""
     known = all_commands()
-    name = next((name for size in (2, 1) if (name := tuple(words[:size])) in known), None)
+    name = next((name for size in (3, 2, 1) if (name := tuple(words[:size])) in known), None)
     if name is None:
-        is_group = len(words) == 1 and any(names[0] == words[0] for names in known)
+        is_group = any(len(words) < len(names) and names[: len(words)] == tuple(words) for names in known)
         return [] if is_group else words[:2]
     options = {option for parameter in known[name].params for option in parameter.opts}
     return [word for word in words if word.startswith("-") and word.split("=")[0] not in options]
@@ -88,6 +88,7 @@ def test_commands_named_by_a_page_exist(page: str) -> None:
 def test_unknown_command_and_option_are_found() -> None:
     assert wrong_words(["senden", "--to", "1"]) == ["senden", "--to"]
     assert wrong_words(["send", "--too", "1"]) == ["--too"]
+    assert wrong_words(["events", "types", "lost"]) == ["events", "types"]
 
 
 def test_every_command_is_documented() -> None:
