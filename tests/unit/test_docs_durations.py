@@ -30,6 +30,8 @@ SENTENCES = {
         ("keeps it for {s} s (`DENIED_SCHEMA_RETRY_S`)", times.DENIED_SCHEMA_RETRY_S),
         ("is registered within {hours} hour (`LATE_SCHEMA_S`)", times.LATE_SCHEMA_S),
         ("has seen an id denied for {s} s", times.DENIED_SCHEMA_RETRY_S),
+        ("an event of the last {hours} hours is not produced again", times.EVENT_IDS_KEPT_S),
+        ("its attempts from the stream, of {s} s at most", times.EVENT_ATTEMPT_S),
     ],
     "docs/internals/glossary.md": [("the exclusive right to process a record for {s} s", times.LEASE_S)],
     "docs/decisions/030-delivery-ledger.md": [

@@ -264,7 +264,7 @@ def test_examples_of_the_clients_are_shown_in_each_language() -> None:
         str(file) for folder, suffix in client_examples.LANGUAGES.values() for file in folder.glob(f"*{suffix}")
     } == {str(file) for file in files}
     order = [kind.split("/")[1] for kind, _ in shown]
-    assert order == ["curl", "python", "typescript", "java"] * 5 + ["python", "typescript", "java"]
+    assert order == ["curl", "python", "typescript", "java"] * 6 + ["python", "typescript", "java"]
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
