@@ -481,7 +481,7 @@ def test_commands_of_the_pages_are_executed(stack: RunningStack, config: StackCo
         words = [resolved(word, command, config, ids) for word in shlex.split(command)]
         masscomm(config, *words)
         executed.add(" ".join(command.split()[:2]))
-    groups = ("audience", "dead-letters", "devices", "keys", "preferences", "sends", "template", "webhooks")
+    groups = ("audience", "dead-letters", "devices", "events", "keys", "preferences", "sends", "template", "webhooks")
     assert {name.split()[0] for name in executed} >= {*groups, "send", "inbox", "trace", "audit"}
     assert len(executed) > 25
 

@@ -10,6 +10,7 @@ import httpx
 
 from local.devstack.config import StackConfig
 from masscomm.domain.limits import LARGE_BODY
+from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS
 from masscomm.http.idempotency import REPLAYED
 from masscomm.http.problem import CONTENT_TYPE
 from masscomm_client import Client
@@ -149,6 +150,7 @@ def cause_problems(cause: Cause, api: Client, letter: str, device: int) -> None:
     _sends(cause, api)
     _keys(cause)
     _webhooks(cause)
+    _events(cause)
     discard = "/v1/dead-letters/{position}/discard"
     cause.ok("POST", discard.format(position=letter), json={"reason": "it is no record"})
     cause.problem(409, "POST", discard, path={"position": letter}, json={"reason": "again"})
@@ -229,6 +231,24 @@ def _webhooks(cause: Cause) -> None:
         cause.problem(409, "POST", f"{route}/test", path=path)
         cause.ok("DELETE", route.format(**path))
         cause.problem(409, "POST", "/v1/webhooks", json=fields, headers=key)
+
+
+def _events(cause: Cause) -> None:
+    types, subscriptions = "/v1/event-types/{event_type}", "/v1/subscriptions/{subscription_id}"
+    cause.problem(404, "GET", types, path={"event_type": "problem.unknown"})
+    cause.problem(404, "DELETE", subscriptions, path={"subscription_id": "sub_1_unknown"})
+    path = {"event_type": "problem.caused"}
+    cause.ok("PUT", types.format(**path), json={"description": "A problem", "example": {}})
+    event = {"event_id": str(uuid4()), "type": path["event_type"], "club_id": 1, "data": {}}
+    cause.ok("POST", "/v1/events", json={"events": [event]})
+    cause.problem(422, "POST", "/v1/events", json={"events": [event | {"data": {"other": 1}}]})
+    cause.ok("DELETE", types.format(**path))
+    fields = {"club_id": 1, "url": "https://events.example.org/"}
+    endpoint = cause.ok("POST", "/v1/webhooks", json=fields)["endpoint"]["id"]
+    for number in range(MAX_SUBSCRIPTIONS):
+        cause.ok("POST", "/v1/subscriptions", json={"endpoint_id": endpoint, "types": [f"problem.t{number}"]})
+    cause.problem(409, "POST", "/v1/subscriptions", json={"endpoint_id": endpoint, "types": ["*"]})
+    cause.ok("DELETE", f"/v1/webhooks/{endpoint}")
 
 
 def _new_key(cause: Cause, **fields: Any) -> tuple[str, str]:
