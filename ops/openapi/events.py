@@ -74,6 +74,7 @@ OPERATIONS = {
         response=event_types.EventTypeBody,
         success="The type is stored",
         example={"name": "match.finished", **_TYPE},
+        problems={404: "The name contains a control character"},
     ),
     ("DELETE", "/v1/event-types/{event_type}"): Operation(
         description="Further events of the type are refused; subscriptions that name it stay.",

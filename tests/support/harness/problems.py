@@ -237,6 +237,7 @@ def _events(cause: Cause) -> None:
     types, subscriptions = "/v1/event-types/{event_type}", "/v1/subscriptions/{subscription_id}"
     cause.problem(404, "GET", types, path={"event_type": "problem.unknown"})
     cause.problem(404, "DELETE", subscriptions, path={"subscription_id": "sub_1_unknown"})
+    cause.problem(404, "PUT", types, path={"event_type": "%10"}, json={"description": "A problem", "example": {}})
     path = {"event_type": "problem.caused"}
     cause.ok("PUT", types.format(**path), json={"description": "A problem", "example": {}})
     event = {"event_id": str(uuid4()), "type": path["event_type"], "club_id": 1, "data": {}}
