@@ -193,6 +193,9 @@ EVENT_TYPES_CACHED_S = 10.0
 SUBSCRIPTIONS_SWEPT_AFTER_S = 60.0
 # The time that this sweep reserves for a change: its flush, and the writes to the store.
 SUBSCRIPTIONS_SWEEP_RESERVE_S = 20.0
+# How long after its last look event_matcher reads only what is new of its subscriptions. A compacted topic keeps the
+# record of a deletion for a day (Kafka's delete.retention.ms).
+SUBSCRIPTIONS_FOLLOWED_S = _DAY_S / 2
 # The time limit of an attempt for an event, name resolution included. What takes longer is repeated as other webhooks
 # are, with WEBHOOK_ATTEMPT_S: a partition has one batch in flight, and a slow endpoint must not delay the others.
 EVENT_ATTEMPT_S = 3.0
@@ -421,6 +424,7 @@ RULES: Mapping[str, str] = {
         "a sweep ends in time, and publishes no change whose request still runs"
     ),
     "SUBSCRIPTIONS_SWEPT_AFTER_S < 3 * timeout_s('events_api')": "a change that a crash left out is soon published",
+    "3_600 < SUBSCRIPTIONS_FOLLOWED_S < 86_400": "no deletion is missed, and few batches read every subscription",
     "0.5 <= ENDPOINTS_CACHED_S <= 1": "a disabled endpoint gets nothing a second later, and few batches read endpoints",
     "2 <= EVENT_ATTEMPT_S < WEBHOOK_ATTEMPT_S / 3": "a slow endpoint delays the others of its partition for seconds",
     "3 * EVENT_ATTEMPT_S < EVENT_SENDER_RESERVE_S < timeout_s('webhook_sender') / 4": "an attempt is recorded in time",

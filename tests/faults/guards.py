@@ -1397,6 +1397,11 @@ MUTANTS = (
         "The last record of a subscription is its stored state.",
         Always(),
     ),
+    Mutant(
+        "subscriptions.idle_matcher",
+        "A matcher that was idle for long reads every subscription again.",
+        Becomes("False"),
+    ),
     Mutant("dynamodb.unwritten_item", "Items that DynamoDB leaves unwritten are an error.", Removed()),
     Mutant("registry.bundled_schema", "A record of another version of its schema waits."),
     Mutant("kept_alive_http.idle_connections", "Idle connections are bounded."),

@@ -1,0 +1,51 @@
+"""event_matcher keeps the subscriptions of a compacted topic in memory."""
+
+from typing import cast
+
+import pytest
+
+from functions.event_matcher.subscriptions_topic import SubscriptionTopic
+from masscomm.clock import FixedClock
+from masscomm.domain.records import SubscriptionChanged
+from masscomm.domain.subscriptions import Subscription
+from masscomm.domain.time_limits import SUBSCRIPTIONS_FOLLOWED_S
+from masscomm.kafka import topics
+from masscomm.kafka.topic_reading import TopicReader
+from tests.support.harness.events import EventMatcher, ScriptedReader, occurred, subscribed
+
+
+def record(source: SubscriptionTopic, subscription: Subscription) -> tuple[bytes | None, bytes | None]:
+    value = source.codec.encode(topics.SUBSCRIPTION, SubscriptionChanged.__name__, subscription.to_record().to_avro())
+    return subscription.id.encode(), value
+
+
+@pytest.fixture
+def reader() -> ScriptedReader:
+    return ScriptedReader([])
+
+
+@pytest.fixture
+def source(reader: ScriptedReader) -> SubscriptionTopic:
+    topic = cast(TopicReader, reader)
+    return SubscriptionTopic(bootstrap="", codec=EventMatcher().codec, clock=FixedClock(), _reader=topic)
+
+
+def test_each_look_reads_what_is_new(source: SubscriptionTopic, reader: ScriptedReader) -> None:
+    first, second = subscribed(1), subscribed(2)
+    reader.records = [record(source, first)]
+    assert len(source.current()) == 1
+    reader.records += [record(source, second), (first.id.encode(), None)]
+    assert len(source.current()) == 1
+    reader.records.append((second.id.encode(), None))
+    assert source.current().match(occurred()) == []
+
+
+@pytest.mark.kills(guard="subscriptions.idle_matcher")
+def test_deletion_whose_record_is_gone_is_seen(source: SubscriptionTopic, reader: ScriptedReader) -> None:
+    """Kafka removes the record of a deletion after a day. A function that slept meanwhile must not miss it."""
+    gone, left = subscribed(1), subscribed(2)
+    reader.records = [record(source, gone), record(source, left)]
+    assert len(source.current()) == 2
+    reader.records = [record(source, left), record(source, left)]
+    cast(FixedClock, source.clock).advance(SUBSCRIPTIONS_FOLLOWED_S + 1)
+    assert len(source.current()) == 1
