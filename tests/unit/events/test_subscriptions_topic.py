@@ -30,7 +30,7 @@ def source(reader: ScriptedReader) -> SubscriptionTopic:
     return SubscriptionTopic(bootstrap="", codec=EventMatcher().codec, clock=FixedClock(), _reader=topic)
 
 
-def test_each_look_reads_what_is_new(source: SubscriptionTopic, reader: ScriptedReader) -> None:
+def test_later_changes_are_added_to_those_in_memory(source: SubscriptionTopic, reader: ScriptedReader) -> None:
     first, second = subscribed(1), subscribed(2)
     reader.records = [record(source, first)]
     assert len(source.current()) == 1
@@ -41,7 +41,7 @@ def test_each_look_reads_what_is_new(source: SubscriptionTopic, reader: Scripted
 
 
 @pytest.mark.kills(guard="subscriptions.idle_matcher")
-def test_deletion_whose_record_is_gone_is_seen(source: SubscriptionTopic, reader: ScriptedReader) -> None:
+def test_idle_matcher_learns_of_an_older_deletion(source: SubscriptionTopic, reader: ScriptedReader) -> None:
     """Kafka removes the record of a deletion after a day. A function that slept meanwhile must not miss it."""
     gone, left = subscribed(1), subscribed(2)
     reader.records = [record(source, gone), record(source, left)]
