@@ -113,3 +113,10 @@ def webhook_record_id(partition: int, start: int, end: int, bucket: int) -> str:
     offset in [start, end).
     """
     return _uuid5(f"webhook/{partition}/{start}-{end}/{bucket}")
+
+
+def webhook_outcome_id(record_id: str, attempt: int, start: int, end: int) -> str:
+    """Return the id of the record with the results of an attempt, for the messages [start, end) of the record that
+    requested them.
+    """
+    return _uuid5(f"{record_id}/outcome/{attempt}/{start}-{end}")

@@ -509,6 +509,37 @@ class WebhookRequested(AvroRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WebhookOutcome(AvroRecord):
+    """The results of attempts to send messages with events, in columns: the message `n` is for the endpoint
+    endpoints[endpoint_index[n]].
+
+    A message is identified by its endpoint, its id and its attempt, which a repetition after a crash shares.
+    """
+
+    record_id: str
+    # The time at which the record was made.
+    timestamp: int
+    endpoints: list[str]
+    types: list[str]
+    endpoint_index: list[int]
+    type_index: list[int]
+    message_id: list[str]
+    event_id: list[str]
+    club_id: list[int]
+    # Values of masscomm.domain.webhooks.AttemptResult.
+    status: list[str]
+    # The number of the attempt, from 1.
+    attempt: list[int]
+    # The status of the response; None: there was none.
+    http_status: list[int | None]
+    duration_ms: list[int]
+    # The time of the attempt in milliseconds since the epoch.
+    at_ms: list[int]
+    # Why there was no response, or no attempt; "" otherwise.
+    error: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class SubscriptionChanged(AvroRecord):
     """A subscription as it is now. A deleted one is a record without a value."""
 

@@ -223,6 +223,14 @@ class DeliveryStatus(StrEnum):
     FAILED = "failed"  # All attempts failed, or the endpoint is disabled or deleted.
 
 
+class AttemptResult(StrEnum):
+    """The result of an attempt to send a message with an event."""
+
+    DELIVERED = "delivered"
+    RETRIED = "retried"  # The attempt failed, and another follows.
+    GIVEN_UP = "given_up"  # No attempt follows.
+
+
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
     """One attempt of a delivery."""

@@ -38,7 +38,7 @@ def releasable() -> frozenset[str]:
     names = (
         *(topics.RECHECK, topics.BUILD, topics.DELIVERY, topics.AUDIENCE),
         *(topics.OUTCOME, topics.RECEIPT, topics.DEVICE_STATUS, topics.ON_FAILURE),
-        *(topics.EVENT, topics.WEBHOOK),
+        *(topics.EVENT, topics.WEBHOOK, topics.WEBHOOK_OUTCOME),
     )
     return frozenset(topics.in_lane(name, lane) for name in names for lane in Lane)
 

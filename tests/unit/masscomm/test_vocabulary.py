@@ -157,6 +157,7 @@ def test_every_topic_of_the_code_is_in_the_file_once_a_lane() -> None:
         topics.EVENT,
         topics.SUBSCRIPTION,
         topics.WEBHOOK,
+        topics.WEBHOOK_OUTCOME,
     }
     assert {topics.base_of(name) for name in names} == constants
 
