@@ -56,6 +56,8 @@ class Group(NamedTuple):
     partition: int
     range_start: int
     bucket: int
+    # Whether the endpoints get requests with several messages.
+    is_batched: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,15 +94,17 @@ class MatchEvents:
             found = index.match(item.value.about)
             start = item.record.offset - item.record.offset % RANGE_SIZE
             for endpoint in found:
-                group = Group(item.record.partition, start, bucket_of(endpoint.id))
+                is_batched = endpoint in index.batched
+                group = Group(item.record.partition, start, bucket_of(endpoint.id), is_batched)
                 groups[group].append(Message(item, endpoint))
             metrics.add(EVENT_MESSAGES, len(found))
             metrics.add(EVENTS_WITHOUT_ENDPOINT, not found)
         for group, messages in groups.items():
+            topic = topics.WEBHOOK_BATCHED if group.is_batched else topics.WEBHOOK
             for part in parts_of(messages):
                 record = self._record(group, part)
                 items = list({id(each.item): each.item for each in part}.values())
-                batch.produce_for(items, topics.WEBHOOK, str(group.bucket), record, [schema_header(WebhookRequested)])
+                batch.produce_for(items, topic, str(group.bucket), record, [schema_header(WebhookRequested)])
 
     def dead_lettered(self, batch: Batch[Occurred], item: Item[Occurred], why: DeadLetter) -> None:
         """Do nothing: an event has no recipients."""

@@ -79,7 +79,9 @@ def use_cases(
     clock: Clock,
 ) -> UseCases:
     """Return the use cases over these adapters."""
-    publishing = PublishSubscriptions(store=subscriptions, codec=codec, producer=producer, clock=clock)
+    publishing = PublishSubscriptions(
+        store=subscriptions, endpoints=endpoints, codec=codec, producer=producer, clock=clock
+    )
     return UseCases(
         events=EventsRoute(
             types=KnownTypes(store=types, clock=clock),

@@ -84,6 +84,7 @@ def bootstrap() -> UseCases:
     from masscomm.operations.health import KafkaHealth
     from masscomm.stores.metrics.postgres import PostgresMetricsStore
     from masscomm.stores.sends.dynamodb import DynamoDbSends
+    from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
     from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
     from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 
@@ -95,6 +96,7 @@ def bootstrap() -> UseCases:
     webhooks = WebhooksRoute(
         endpoints=DynamoDbWebhookEndpoints.from_environment(),
         deliveries=DynamoDbWebhookDeliveries.from_environment(),
+        subscriptions=DynamoDbSubscriptions.from_environment(),
         keys=SigningKeys.from_environment("WEBHOOK_KEYS", clock),
         clock=clock,
         loopback=loopback_permitted(os.environ),

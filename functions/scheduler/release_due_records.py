@@ -19,6 +19,7 @@ from masscomm.domain.time_limits import CONTROL_SWEPT_S, SWEEP_FLUSH_S, SWEEP_RE
 from masscomm.errors import MasscommError, Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
+from masscomm.kafka.bundled_schema import with_schema_id
 from masscomm.kafka.producer import Producer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import BACKLOG, NOT_RELEASED, OLDEST_DUE, RELEASED
@@ -178,6 +179,17 @@ class ReleaseDueRecords:
                 ids |= {name: value[name] for name in logs.IDS if value.get(name) is not None}
         return ids
 
+    def _encoded(self, item: DelayedRecord) -> bytes | None:
+        """Return the value with the id of its schema; None if it cannot have one now, so that it is released later."""
+        if self.codec is None:
+            return item.value
+        try:
+            return with_schema_id(item.value, item.headers, item.topic, self.codec)
+        except MasscommError as error:  # An error of one record must not delay the others.
+            with logs.about(self._ids(item)):
+                self.logger.warning("not released", topic=item.topic, error=str(error))
+            return None
+
     def _produce(self, items: list[DelayedRecord]) -> list[DelayedRecord]:
         """Produce the records, and return those that Kafka acknowledged. The others are released again when their
         claim has expired.
@@ -197,13 +209,17 @@ class ReleaseDueRecords:
             return report
 
         for item in items:
+            value = self._encoded(item)
+            if value is None:
+                continue
             above = traces.of_headers(item.headers)
             span = None if above is None else traces.begin("scheduler", above, record_id=item.id, why=item.delay_reason)
             carried = item.headers if span is None else traces.replaced(item.headers, span.trace)
             headers = [*carried, (DELAY_REASON_HEADER, item.delay_reason.encode())]
             if item.delay_reason == PAUSED:
                 headers.append((RESUMED_AT_HEADER, str(self.clock.now_ms()).encode()))
-            self.producer.produce(item.topic, item.id.encode(), item.value, headers, report_for(item, span))
+            key = item.id if item.record_key is None else item.record_key
+            self.producer.produce(item.topic, key.encode(), value, headers, report_for(item, span))
         self.producer.flush(SWEEP_FLUSH_S)
         return released_records
 

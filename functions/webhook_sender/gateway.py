@@ -1,7 +1,7 @@
 """Posts the messages of a batch from one event loop, as a sliding window: a slow endpoint delays no other.
 
-An endpoint has at most ENDPOINT_CALLS concurrent calls. After its first failure its other messages are not attempted:
-they wait with the failed one.
+An endpoint has its own limits of concurrent requests and of messages a second. Messages that it cannot take within the
+time of the batch stay pending, and so do those after it has not answered or has refused FAILURES_IN_A_ROW requests.
 """
 
 import asyncio
@@ -11,44 +11,111 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from functions.webhook_sender.messages import Post
 from masscomm.channels.gateway import event_loop
 from masscomm.channels.guarded_http import Answer, NoAnswer
 from masscomm.channels.public_urls import UrlRefused
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.channels.webhook_requests import attempt_of, signed_headers
 from masscomm.clock import Clock
-from masscomm.domain.time_limits import EVENT_ATTEMPT_S, EVENT_SENDER_RESERVE_S
-from masscomm.domain.webhooks import Attempt, Endpoint, Event
+from masscomm.domain.time_limits import (
+    EVENT_ATTEMPT_S,
+    EVENT_BATCH_S,
+    EVENT_RETRIES_BATCH_S,
+    EVENT_SENDER_RESERVE_S,
+    WEBHOOK_ATTEMPT_S,
+)
+from masscomm.domain.webhooks import GONE, Attempt, Endpoint, EndpointKey
 
-# The concurrent calls of an environment, and of one endpoint.
-CALLS, ENDPOINT_CALLS = 128, 8
+# The concurrent requests of an environment.
+CALLS = 128
+# An endpoint that refuses as many requests one after the other is failing, even if it answers.
+FAILURES_IN_A_ROW = 3
 
 
 class Http(Protocol):
-    async def post(self, url: str, *, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, url: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
         """Post a body and return the answer. Raises UrlRefused or NoAnswer."""
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class BatchTime:
+    """The times of a batch in seconds."""
+
+    # The limit of an attempt.
+    attempt_s: float
+    # How long attempts begin.
+    begins_s: float
+    # Whether the messages beyond the rate of an endpoint wait within the batch.
+    waits: bool
+
+
+FIRST_ATTEMPTS = BatchTime(attempt_s=EVENT_ATTEMPT_S, begins_s=EVENT_BATCH_S, waits=False)
+RETRIES = BatchTime(attempt_s=WEBHOOK_ATTEMPT_S, begins_s=EVENT_RETRIES_BATCH_S, waits=True)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The rates of endpoints, for one environment: an endpoint is in one partition, of which one batch is in flight."""
+
+    # Endpoint → the time at which the messages sent so far are within its rate.
+    _until: dict[EndpointKey, float] = field(default_factory=dict)
+
+    def wait_s(self, endpoint: Endpoint, count: int, now: float) -> float:
+        """Return after how many seconds an endpoint may get messages; 0 counts them as sent. Up to a second's messages
+        may come at once.
+        """
+        if endpoint.rate_per_s is None:
+            return 0.0
+        until = max(self._until.get(endpoint.key, 0.0), now - 1)
+        if until > now:
+            return until - now
+        self._until[endpoint.key] = until + count / endpoint.rate_per_s
+        return 0.0
+
+
 @dataclass(kw_only=True)
 class Lane:
-    """The messages for one endpoint."""
+    """The requests for one endpoint."""
 
     endpoint: Endpoint
-    pending: deque[Event]
+    pending: deque[Post]
+    # Whether the first request probes a failing endpoint; the others follow if it succeeds.
+    is_probe: bool = False
     calls: int = 0
-    # Whether a worker may take its next message.
+    # Whether a worker may take its next request.
     is_ready: bool = False
-    # The messages whose attempt failed, each with the attempt, and the accepted ones.
-    failed: list[tuple[Event, Attempt]] = field(default_factory=list)
-    accepted: int = 0
+    # The attempted requests with their attempts.
+    results: list[tuple[Post, Attempt]] = field(default_factory=list)
+    # The failures since the last success.
+    failures_in_a_row: int = 0
+    # Whether it has stopped to answer, or answers that it wants no more: until a later request succeeds.
+    has_stopped: bool = False
     # An error that concerns every endpoint, such as signing keys that cannot be read.
     error: Exception | None = None
 
     @property
+    def concurrency(self) -> int:
+        """Return the number of requests that may run at the same time."""
+        is_probing = self.is_probe and not any(attempt.succeeded for _, attempt in self.results)
+        return 1 if is_probing else self.endpoint.max_concurrency
+
+    @property
     def is_failing(self) -> bool:
-        """Return whether an attempt of this batch has failed."""
-        return bool(self.failed or self.error)  # guard: events.after_a_failure
+        """Return whether no further request is attempted now."""
+        # guard: events.after_a_failure
+        return self.error is not None or self.has_stopped or self.failures_in_a_row >= FAILURES_IN_A_ROW
+
+    def add(self, post: Post, attempt: Attempt) -> None:
+        """Store the result of an attempt."""
+        self.results.append((post, attempt))
+        if attempt.succeeded:
+            self.failures_in_a_row, self.has_stopped = 0, False
+        else:
+            self.failures_in_a_row += 1
+            is_refusal = attempt.status is None or attempt.retry_after_s is not None
+            self.has_stopped = is_refusal or self.is_probe or attempt.status == GONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,61 +125,87 @@ class WebhookGateway:
     http: Http
     keys: SigningKeys
     clock: Clock
+    rates: Rates = field(default_factory=Rates)
     # A function that runs a coroutine in the event loop.
     run: Callable[[Coroutine[Any, Any, Any]], Any] = field(default_factory=event_loop)
 
-    def send(self, lanes: Sequence[Lane], remaining_s: Callable[[], float]) -> None:
-        """Attempt the messages of each lane, and store the results there. The messages that are not attempted stay
+    def send(self, lanes: Sequence[Lane], remaining_s: Callable[[], float], times: BatchTime) -> None:
+        """Attempt the requests of each lane, and store the results there. The requests that are not attempted stay
         `pending`: those after a failure, and those without enough time.
         """
-        self.run(self._send(lanes, remaining_s))
+        self.run(self._send(lanes, remaining_s, times))
 
-    async def _send(self, lanes: Sequence[Lane], remaining_s: Callable[[], float]) -> None:
+    async def _send(self, lanes: Sequence[Lane], remaining_s: Callable[[], float], times: BatchTime) -> None:
         ready: deque[Lane] = deque()
+        workers: set[asyncio.Task[None]] = set()
+        began = self.clock.monotonic()
 
-        def offer(lane: Lane) -> None:
-            """Let the next worker take a message of an endpoint, if it may have one more call."""
-            if lane.pending and lane.calls < ENDPOINT_CALLS and not lane.is_failing and not lane.is_ready:
+        def has_time() -> bool:
+            """Return whether an attempt that begins now ends, and is recorded, before the function is stopped, and
+            delays the following batch of the partition by its own duration at most.
+            """
+            # guard: events.time_of_a_batch
+            if self.clock.monotonic() - began >= times.begins_s:
+                return False
+            # guard: events.time_for_an_attempt
+            return remaining_s() > times.attempt_s + EVENT_SENDER_RESERVE_S
+
+        def offer(lane: Lane, *, to_another: bool = True) -> None:
+            """Let a worker take a request of an endpoint, if it may have one more: this worker, or another one."""
+            if lane.pending and lane.calls < lane.concurrency and not lane.is_failing and not lane.is_ready:
                 lane.is_ready = True
                 ready.append(lane)
+                if to_another and len(workers) < CALLS:
+                    task = asyncio.create_task(work())
+                    workers.add(task)
+                    task.add_done_callback(workers.discard)
 
         async def work() -> None:
             while ready:
-                # An attempt that begins now ends, and is recorded, before the function is stopped.
-                # guard: events.time_for_an_attempt
-                if remaining_s() <= EVENT_ATTEMPT_S + EVENT_SENDER_RESERVE_S:
-                    return
                 lane = ready.popleft()
                 lane.is_ready = False
-                if lane.is_failing:
+                if lane.is_failing or not has_time():
                     continue
-                event = lane.pending.popleft()
+                post = lane.pending.popleft()
                 lane.calls += 1
-                offer(lane)
-                await self._attempt(lane, event)
-                lane.calls -= 1
-                offer(lane)
+                # One request of an endpoint waits for its turn, and the following ones for this one.
+                if await self._has_turn(lane.endpoint, post, has_time, waits=times.waits):
+                    offer(lane)
+                    await self._attempt(lane, post, times.attempt_s)
+                    lane.calls -= 1
+                    offer(lane, to_another=False)
+                else:
+                    lane.pending.appendleft(post)
+                    lane.calls -= 1
 
         for lane in lanes:
             offer(lane)
-        count = min(CALLS, sum(min(len(lane.pending), ENDPOINT_CALLS) for lane in lanes))
-        await asyncio.gather(*(asyncio.create_task(work()) for _ in range(count)))
+        while workers:
+            done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()  # An error of the code ends the batch.
 
-    async def _attempt(self, lane: Lane, event: Event) -> None:
+    async def _has_turn(self, endpoint: Endpoint, post: Post, has_time: Callable[[], bool], *, waits: bool) -> bool:
+        """Return whether an endpoint may get a request by its rate, for which the request waits if it may."""
+        while wait_s := self.rates.wait_s(endpoint, len(post.messages), self.clock.monotonic()):
+            if not waits:
+                return False  # guard: events.rate_of_an_endpoint
+            await asyncio.sleep(wait_s)
+            if not has_time():
+                return False
+        return True
+
+    async def _attempt(self, lane: Lane, post: Post, timeout_s: float) -> None:
         at_ms, began = self.clock.now_ms(), time.monotonic()
-        body = event.body.encode()
         result: Answer | UrlRefused | NoAnswer
         try:
-            headers = signed_headers(self.keys.now(), lane.endpoint, message_id=event.id, at_ms=at_ms, body=body)
-            result = await self.http.post(lane.endpoint.url, body=body, headers=headers)
+            body = post.body
+            headers = signed_headers(self.keys.now(), lane.endpoint, message_id=post.id, at_ms=at_ms, body=body)
+            result = await self.http.post(lane.endpoint.url, body=body, headers=headers, timeout_s=timeout_s)
         except (UrlRefused, NoAnswer) as refused:
             result = refused
         except Exception as error:
             lane.error = error
-            lane.pending.appendleft(event)
+            lane.pending.appendleft(post)
             return
-        attempt = attempt_of(result, at_ms=at_ms, duration_ms=round((time.monotonic() - began) * 1000))
-        if attempt.succeeded:
-            lane.accepted += 1
-        else:
-            lane.failed.append((event, attempt))
+        lane.add(post, attempt_of(result, at_ms=at_ms, duration_ms=round((time.monotonic() - began) * 1000)))

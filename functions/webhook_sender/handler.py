@@ -1,6 +1,7 @@
-"""The webhook_sender function: it posts messages with events to the endpoints that subscribe to them.
+"""The functions webhook_sender, webhook_batch_sender and webhook_retry_sender: they post messages with events to the
+endpoints that subscribe to them, each from a topic of its own.
 
-It is outside the VPC: it calls servers of tenants, and reaches none of the installation's.
+They are outside the VPC: they call servers of tenants, and reach none of the installation's.
 """
 
 import os
@@ -11,7 +12,6 @@ from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, offline_batch_driver
 from masscomm.clock import SystemClock
 from masscomm.domain.records import WebhookRequested
-from masscomm.domain.time_limits import EVENT_ATTEMPT_S
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
@@ -26,12 +26,14 @@ logger = logs.logger("webhook_sender")
 def bootstrap() -> "tuple[BatchDriver, SendMessages]":
     from functions.webhook_sender.gateway import WebhookGateway
     from functions.webhook_sender.send_messages import KnownEndpoints, SendMessages
+    from functions.webhook_sender.storing import Storing
     from masscomm.channels.kept_alive_http import KeptAliveHttp
     from masscomm.channels.public_urls import loopback_permitted
     from masscomm.channels.signing_keys import SigningKeys
     from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
     from masscomm.stores.audit_log.port import PrincipalAudit
-    from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
+    from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
+    from masscomm.stores.webhook_dead_letters.dynamodb import DynamoDbWebhookDeadLetters
     from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
     from masscomm.stores.webhook_endpoints.results import EndpointResults
 
@@ -42,9 +44,9 @@ def bootstrap() -> "tuple[BatchDriver, SendMessages]":
     return offline_batch_driver("webhook_sender", logger, WebhookRequested), SendMessages(
         endpoints=KnownEndpoints(store=endpoints, clock=clock),
         results=EndpointResults(endpoints=endpoints, audit=audit),
-        deliveries=DynamoDbWebhookDeliveries.from_environment(),
+        storing=Storing.of(DynamoDbDelayStore.from_environment(), DynamoDbWebhookDeadLetters.from_environment(), clock),
         gateway=WebhookGateway(
-            http=KeptAliveHttp(timeout_s=EVENT_ATTEMPT_S, loopback=loopback_permitted(os.environ)),
+            http=KeptAliveHttp(loopback=loopback_permitted(os.environ)),
             keys=SigningKeys.from_environment("WEBHOOK_KEYS", clock),
             clock=clock,
         ),

@@ -1,30 +1,35 @@
 """Sends the messages of a batch of webhook records to their endpoints.
 
-A message that an endpoint accepts needs no write. One that it does not accept becomes a delivery of the store that the
-sweep of webhook_delivery reads, with its attempt: retries, their schedule, the list of deliveries and the end of an
-endpoint are those of every webhook. An endpoint that is failing gets no attempt from here, so that it delays no other.
+Three topics have such records: `webhook` and `webhook.batched` those of event_matcher, whose attempts end after
+seconds, and `webhook.slow` those that are attempted again or later. Messages that are not delivered now wait for it:
 
-The records of a batch succeed together with these writes: after a crash in between, the messages are sent again under
-the same ids.
+- A failed message is due by the published schedule.
+- An endpoint that fails is open: one message probes it by the same schedule, and the others are due when the probe is.
+  Its state is in the endpoint's item, so that all environments share it. It delays no other.
+- Messages beyond the limits of an endpoint, or the time of the batch, are due in the next minutes.
+
+Every message that was attempted or is dead-lettered has a result for the metrics job. Dead letters are kept for the
+tenant. The records of a batch succeed together with these writes: after a crash in between, the messages
+are sent again under the same ids.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
-from functions.webhook_sender.gateway import Lane, WebhookGateway
+from functions.webhook_sender.gateway import FIRST_ATTEMPTS, RETRIES, Lane, WebhookGateway
+from functions.webhook_sender.messages import Message, Post, messages_of, posts_of
+from functions.webhook_sender.storing import Result, Storing, Waiting, repeated
 from masscomm.chain.batch import Batch, Item
 from masscomm.clock import Clock
-from masscomm.domain.events import faults, webhook_body
-from masscomm.domain.ids import event_message_id
+from masscomm.domain.events import faults
 from masscomm.domain.records import WebhookRequested
 from masscomm.domain.time_limits import ENDPOINTS_CACHED_S
-from masscomm.domain.webhooks import Attempt, Delivery, Endpoint, EndpointKey, Event
-from masscomm.errors import DeadLetter, Retry
-from masscomm.http.parameters import time_of_ms
+from masscomm.domain.webhooks import GONE, Attempt, AttemptResult, Endpoint, EndpointKey
+from masscomm.errors import DeadLetter
+from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.bundled_schema import check_schema
 from masscomm.kafka.event import KafkaRecord
@@ -33,23 +38,19 @@ from masscomm.observability.metric_names import (
     WEBHOOK_FAILURES,
     WEBHOOKS_DEFERRED,
     WEBHOOKS_DELIVERED,
+    WEBHOOKS_GIVEN_UP,
     WEBHOOKS_WITHOUT_ENDPOINT,
 )
-from masscomm.stores.webhook_deliveries.port import WebhookDeliveries
+from masscomm.stores.delayed_records.port import MINUTE_MS
 from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
 from masscomm.stores.webhook_endpoints.results import EndpointResults
 
 logger = logs.logger("webhook_sender")
 
-# The concurrent writes of deliveries.
+# The concurrent writes of the endpoints of a batch.
 _THREADS = 16
-
-
-class Message(NamedTuple):
-    """A message of a record, for one endpoint."""
-
-    item: Item[WebhookRequested]
-    event: Event
+# Reasons of dead letters: before an attempt, or after the last one.
+_DISABLED, _GONE, _ATTEMPTS_FAILED = "the endpoint is disabled", "the endpoint answered 410", "all attempts failed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +77,11 @@ class KnownEndpoints:
 
 @dataclass(frozen=True, kw_only=True)
 class SendMessages:
-    """The use case of the webhook_sender function. Each function environment has one instance."""
+    """The use case of webhook_sender and of the other two functions with its package."""
 
     endpoints: KnownEndpoints
     results: EndpointResults
-    deliveries: WebhookDeliveries
+    storing: Storing
     gateway: WebhookGateway
     clock: Clock
     pool: Executor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS))
@@ -93,7 +94,7 @@ class SendMessages:
         of_events = len(request.events) == len(request.offsets) == len(request.produced_at)
         in_range = all(0 <= each < len(request.events) for each in request.event_index)
         in_range = in_range and all(0 <= each < len(request.endpoints) for each in request.endpoint_index)
-        if not (columns and of_events and in_range):
+        if not (columns and of_events and in_range and request.attempt >= 0):
             raise DeadLetter("invalid", "no webhook record: its columns do not fit together")
         if any(EndpointKey.of_id(each) is None for each in request.endpoints):
             raise DeadLetter("invalid", "no webhook record: an endpoint's id is none")
@@ -104,97 +105,152 @@ class SendMessages:
 
     def handle(self, batch: Batch[WebhookRequested]) -> None:
         items = batch.active()
-        waiting: defaultdict[EndpointKey, list[Message]] = defaultdict(list)
+        received: defaultdict[EndpointKey, list[Message]] = defaultdict(list)
         for item in items:
-            batch.attempt(item, partial(_read, item, waiting))
-        if not waiting:
+            batch.attempt(item, partial(_read, item, received))
+        if not received:
             return
-        found = self.endpoints.find(waiting)
+        is_repeated = items[0].record.topic == topics.WEBHOOK_SLOW
+        found = self.endpoints.find(received)
         lanes: list[Lane] = []
-        for key, messages in waiting.items():
-            endpoint = found[key]
-            if endpoint is None or not endpoint.enabled:
+        for key, messages in received.items():
+            if (endpoint := found[key]) is None:
                 metrics.add(WEBHOOKS_WITHOUT_ENDPOINT, len(messages))
                 continue
-            lanes.append(Lane(endpoint=endpoint, pending=deque(each.event for each in messages)))
-        # guard: events.failing_endpoint
-        healthy = [each for each in lanes if each.endpoint.failing_since_ms is None]
-        self.gateway.send(healthy, batch.remaining_s)
-        self._settle(lanes, waiting)
+            lanes.append(Lane(endpoint=endpoint, pending=deque(posts_of(endpoint, messages))))
+        attempted = [lane for lane in lanes if self._may_attempt(lane, is_repeated=is_repeated)]
+        self.gateway.send(attempted, batch.remaining_s, RETRIES if is_repeated else FIRST_ATTEMPTS)
+        self._settle(lanes, is_repeated=is_repeated)
 
     def dead_lettered(self, batch: Batch[WebhookRequested], item: Item[WebhookRequested], why: DeadLetter) -> None:
         """Do nothing: the messages of a record that cannot be read are unknown."""
 
-    def _settle(
-        self,
-        lanes: Iterable[Lane],
-        waiting: Mapping[EndpointKey, list[Message]],
-    ) -> None:
-        """Store the messages that were not accepted. An error fails the records of the endpoint's messages."""
-        settled = [(lane, self.pool.submit(self._settle_lane, lane)) for lane in lanes]
+    def _may_attempt(self, lane: Lane, *, is_repeated: bool) -> bool:
+        """Return whether an endpoint gets requests now. Raises Retry or Stop."""
+        endpoint = lane.endpoint
+        if not endpoint.enabled:
+            return False
+        if not is_repeated:
+            # guard: events.failing_endpoint
+            return endpoint.failing_since_ms is None and not endpoint.is_slow
+        if endpoint.failing_since_ms is None:
+            return True
+        lane.is_probe = self.results.claim_probe(endpoint, self.clock.now_ms())
+        return lane.is_probe
+
+    def _settle(self, lanes: Sequence[Lane], *, is_repeated: bool) -> None:
+        """Store the results of the batch. An error fails the records whose messages it concerns. Raises Stop."""
+        settled = [(lane, self.pool.submit(self._settle_lane, lane, is_repeated=is_repeated)) for lane in lanes]
+        results: list[Result] = []
         for lane, future in settled:
-            metrics.add(WEBHOOKS_DELIVERED, lane.accepted)
-            metrics.add(WEBHOOK_FAILURES, len(lane.failed))
-            metrics.add(WEBHOOKS_DEFERRED, len(lane.failed) + len(lane.pending))
             error = lane.error or future.exception()
             if error is None:
-                continue
-            if not isinstance(error, Exception):
+                results += future.result()
+            elif isinstance(error, Exception):
+                _fail(_messages(lane), error)
+            else:
                 raise error
-            for message in waiting[lane.endpoint.key]:
-                message.item.error = message.item.error or error
+        try:
+            self.storing.put_results(results)
+        except Exception as error:  # The records are redelivered: a result is never missing.
+            _fail((each.message for each in results), error)
 
-    def _settle_lane(self, lane: Lane) -> None:
-        """Store the messages of an endpoint that were not accepted, and that it fails. Raises Retry or Stop."""
+    def _settle_lane(self, lane: Lane, *, is_repeated: bool) -> list[Result]:
+        """Store the messages of an endpoint that were not accepted, and the state of the endpoint. Return the results
+        of its messages. Raises Retry or Stop.
+        """
         if lane.error is not None:
-            return
-        for event, attempt in lane.failed:
-            self._defer(lane.endpoint, event, attempt)
-        now_ms = self.clock.now_ms()
-        for event in lane.pending:
-            self._defer(lane.endpoint, event, None, now_ms)
-        if lane.failed:
-            _, attempt = lane.failed[-1]
-            self.endpoints.forget(lane.endpoint.key)
-            self.results.record(lane.endpoint, attempt, tried_since_ms=attempt.at_ms)
+            return []
+        endpoint = lane.endpoint
+        if not endpoint.enabled:
+            return self._give_up(_messages(lane), Attempt(at_ms=self.clock.now_ms(), duration_ms=0), _DISABLED)
+        endpoint = self._record_state(lane, is_repeated=is_repeated)
+        results: list[Result] = []
+        waiting: list[Waiting] = []
+        for post, attempt in lane.results:
+            if attempt.succeeded:
+                metrics.add(WEBHOOKS_DELIVERED, len(post.messages))
+                results += [Result(message, AttemptResult.DELIVERED, attempt) for message in post.messages]
+                continue
+            metrics.add(WEBHOOK_FAILURES, len(post.messages))
+            later = None if attempt.status == GONE else repeated(endpoint, post, attempt)
+            if later is None:
+                results += self._give_up(post.messages, attempt, _GONE if attempt.status == GONE else _ATTEMPTS_FAILED)
+            else:
+                waiting.append(later)
+                results += [Result(message, AttemptResult.RETRIED, attempt) for message in post.messages]
+        waiting += _excess(endpoint, lane.pending, self.clock.now_ms())
+        metrics.add(WEBHOOKS_DEFERRED, sum(len(each.post.messages) for each in waiting))
+        self.storing.put_waiting(endpoint, waiting)
+        return results
+
+    def _record_state(self, lane: Lane, *, is_repeated: bool) -> Endpoint:
+        """Store on the endpoint that it fails, or works again, and return it. Raises Retry or Stop."""
+        endpoint = lane.endpoint
+        if not lane.results:
+            return endpoint
+        failures = [each for each in lane.results if not each[1].succeeded]
+        accepted = [each for each in lane.results if each[1].succeeded]
+        if lane.is_failing or (is_repeated and not accepted):
+            post, attempt = failures[-1]
+        elif not accepted:
+            return endpoint
+        else:
+            post, attempt = max(accepted, key=lambda each: each[1].duration_ms)
+            # guard: events.slow_endpoint
+            if endpoint.failing_since_ms is None and endpoint.is_slow == attempt.is_slow:
+                return endpoint
+        tried_since_ms = min(each.item.value.first_tried_at or attempt.at_ms for each in post.messages)
+        self.endpoints.forget(endpoint.key)
+        after = self.results.record(endpoint, attempt, tried_since_ms=tried_since_ms, is_probe=lane.is_probe)
+        if not attempt.succeeded:
             logger.info(
-                "an event was not accepted",
-                club_id=lane.endpoint.key.club_id,
-                endpoint=lane.endpoint.key.id,
-                messages=len(lane.failed),
+                "an endpoint fails",
+                club_id=endpoint.key.club_id,
+                endpoint=endpoint.key.id,
+                messages=len(failures),
                 status=attempt.status,
                 error=attempt.error,
             )
+        return after
 
-    def _defer(self, endpoint: Endpoint, event: Event, attempt: Attempt | None, now_ms: int = 0) -> None:
-        stored = self.deliveries.record(event)
-        new = Delivery(
-            endpoint=endpoint.key, event_id=stored.id, event_type=stored.type, at_ms=stored.at_ms, due_ms=now_ms
-        )
-        # A delivery that exists is of an earlier invocation with the same record: its attempts count.
-        self.deliveries.add(new if attempt is None else replace(new.after(attempt), revision=1))
+    def _give_up(self, messages: Iterable[Message], attempt: Attempt, reason: str) -> list[Result]:
+        """Store messages as dead letters, and return their results. Raises Retry or Stop."""
+        error = attempt.error or ("" if attempt.status else reason)
+        given_up = Attempt(at_ms=attempt.at_ms, duration_ms=attempt.duration_ms, status=attempt.status, error=error)
+        results = [Result(message, AttemptResult.GIVEN_UP, given_up) for message in messages]
+        self.storing.put_dead_letters(results, reason)
+        metrics.add(WEBHOOKS_GIVEN_UP, len(results))
+        return results
 
 
-def _read(item: Item[WebhookRequested], waiting: defaultdict[EndpointKey, list[Message]]) -> None:
+def _excess(endpoint: Endpoint, posts: Iterable[Post], now_ms: int) -> Iterator[Waiting]:
+    """Yield the requests that were not made: those of a failing endpoint are due with its probe, the others in the next
+    minutes, as many a minute as its rate permits.
+    """
+    if endpoint.failing_since_ms is not None:
+        due_ms = max(now_ms, endpoint.probe_at_ms or 0)
+        yield from (Waiting(post, post.attempt, due_ms) for post in posts)
+        return
+    count = 0
+    for post in posts:
+        minute = 0 if endpoint.rate_per_s is None else count // round(RETRIES.begins_s * endpoint.rate_per_s)
+        yield Waiting(post, post.attempt, now_ms + minute * MINUTE_MS)
+        count += len(post.messages)
+
+
+def _read(item: Item[WebhookRequested], received: defaultdict[EndpointKey, list[Message]]) -> None:
     """Append the messages of a record to those of their endpoints."""
-    for key, event in _messages(item.value):
-        waiting[key].append(Message(item, event))
+    for message in messages_of(item):
+        received[message.endpoint].append(message)
 
 
-def _messages(request: WebhookRequested) -> Iterator[tuple[EndpointKey, Event]]:
-    times = [time_of_ms(event.occurred_at) for event in request.events]
-    for place, endpoint_place in zip(request.event_index, request.endpoint_index, strict=True):
-        event, endpoint_id = request.events[place], request.endpoints[endpoint_place]
-        key = EndpointKey.of_id(endpoint_id)
-        if key is None:
-            raise Retry(f"the endpoint {endpoint_id} was checked before")
-        yield (
-            key,
-            Event(
-                id=event_message_id(event.club_id, event.event_id, endpoint_id),
-                type=event.type,
-                club_id=event.club_id,
-                at_ms=request.produced_at[place],
-                body=webhook_body(event, endpoint_id, times[place]),
-            ),
-        )
+def _messages(lane: Lane) -> list[Message]:
+    """Return the messages of an endpoint in the batch."""
+    posts = [*(post for post, _ in lane.results), *lane.pending]
+    return [message for post in posts for message in post.messages]
+
+
+def _fail(messages: Iterable[Message], error: Exception) -> None:
+    for message in messages:
+        message.item.error = message.item.error or error

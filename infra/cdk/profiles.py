@@ -113,7 +113,7 @@ CONNECT_OFFSETS_TOPIC = "connect.offsets"
 LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
 QUEUES, POLLS, KEYS = "broadcast_queues", "open_polls", "idempotency_keys"
 SENDS, USAGE, AUDIT = "sends", "key_usage", "audit_log"
-ENDPOINTS, WEBHOOKS = "webhook_endpoints", "webhook_deliveries"
+ENDPOINTS, WEBHOOKS, UNDELIVERED = "webhook_endpoints", "webhook_deliveries", "webhook_dead_letters"
 EVENT_TYPES, SUBSCRIPTIONS, EVENT_IDS = "event_types", "subscriptions", "event_ids"
 # The index of the delayed records by their sends.
 BY_SEND = "by_send"
@@ -173,6 +173,14 @@ class Profile:
     # The user of the metrics database with which the function signs in; None if it does not use the database.
     database: str | None = None
 
+
+# The functions with the package of webhook_sender.
+_SENDER = Profile(
+    warmth=Warmth.SNAPSTART,
+    tables=(ENDPOINTS, WAITING, UNDELIVERED, AUDIT),
+    webhook_keys=True,
+    calls_internet=True,
+)
 
 PROFILES = {
     "preference_checker": Profile(
@@ -290,7 +298,7 @@ PROFILES = {
         written=("suppressions",),
         requests=(*_SUPPRESSIONS, *_DISABLED_DEVICES),
         database=METRICS_READER,
-        tables=(API_KEYS, KEYS, AUDIT, USAGE, ENDPOINTS, WEBHOOKS, POLLS),
+        tables=(API_KEYS, KEYS, AUDIT, USAGE, ENDPOINTS, WEBHOOKS, SUBSCRIPTIONS, POLLS),
         tables_read=(SENDS,),
         table_indices=((API_KEYS, BY_CREATION), (SENDS, LISTED)),
         operates=True,
@@ -303,12 +311,9 @@ PROFILES = {
         tables_read=(ENDPOINTS,),
     ),
     "event_matcher": Profile(warmth=Warmth.SNAPSTART, tables_read=(EVENT_TYPES,), reads=(SUBSCRIPTION,)),
-    "webhook_sender": Profile(
-        warmth=Warmth.SNAPSTART,
-        tables=(ENDPOINTS, WEBHOOKS, AUDIT),
-        webhook_keys=True,
-        calls_internet=True,
-    ),
+    "webhook_sender": _SENDER,
+    "webhook_batch_sender": _SENDER,
+    "webhook_retry_sender": _SENDER,
     "webhook_events": Profile(
         warmth=Warmth.NOTHING,
         tables=(WEBHOOKS, SENDS),

@@ -38,8 +38,6 @@ class _Kept:
 class KeptAliveHttp:
     """Posts to checked servers. An instance belongs to one event loop."""
 
-    # The time limit of one request, name resolution included.
-    timeout_s: float
     # Whether servers on this machine are permitted, even without TLS.
     loopback: bool = False
     resolve: Resolve | None = None
@@ -49,28 +47,34 @@ class KeptAliveHttp:
     _idle: OrderedDict[tuple[str, str, int], list[_Kept]] = field(default_factory=OrderedDict)
     _idle_count: int = 0
 
-    async def post(self, url: str, *, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, url: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
         """Post a body and return the answer, whatever its status is.
+
+        Args:
+            url: The address.
+            body: The body.
+            headers: The headers.
+            timeout_s: The time limit of the request, name resolution included.
 
         Raises:
             UrlRefused: The URL must not be called.
             NoAnswer: There was no answer in time, or none that is HTTP.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.timeout_s
+        deadline = loop.time() + timeout_s
         target = checked(url, loopback=self.loopback)
         request = request_of(target, body, headers, connection="keep-alive")
         kept = await self._taken(target)
         if kept is not None:
             reader = AnswerReader(MAX_RESPONSE_BYTES)
             try:
-                return await self._exchanged(target, kept, request, deadline, reader)
+                return await self._exchanged(target, kept, request, deadline, reader, timeout_s)
             except NoAnswer:
                 # The server ended the idle connection meanwhile. The receiver recognises a repetition by its id.
                 if reader.status or loop.time() >= deadline:
                     raise
-        made = await self._connected(loop, target, deadline)
-        return await self._exchanged(target, made, request, deadline, AnswerReader(MAX_RESPONSE_BYTES))
+        made = await self._connected(loop, target, deadline, timeout_s)
+        return await self._exchanged(target, made, request, deadline, AnswerReader(MAX_RESPONSE_BYTES), timeout_s)
 
     async def close(self) -> None:
         """Close the idle connections."""
@@ -82,14 +86,14 @@ class KeptAliveHttp:
         await asyncio.sleep(0)  # One turn of the event loop closes the sockets.
 
     async def _exchanged(
-        self, target: Target, kept: _Kept, request: bytes, deadline: float, reader: AnswerReader
+        self, target: Target, kept: _Kept, request: bytes, deadline: float, reader: AnswerReader, timeout_s: float
     ) -> Answer:
         try:
             await kept.connection.exchange(request, deadline, reader)
         except AnswerLost as error:
             if not reader.head:
                 late = asyncio.get_running_loop().time() >= deadline
-                raise NoAnswer(f"no answer within {self.timeout_s:g} s" if late else "the connection failed") from error
+                raise NoAnswer(_late(timeout_s) if late else "the connection failed") from error
             # The status is known, and decides; the rest of the body is too large, late or malformed.
         if kept.connection.is_usable:
             self._keep(target, kept)
@@ -132,7 +136,9 @@ class KeptAliveHttp:
             if not several:
                 del self._idle[oldest]
 
-    async def _connected(self, loop: asyncio.AbstractEventLoop, target: Target, deadline: float) -> _Kept:
+    async def _connected(
+        self, loop: asyncio.AbstractEventLoop, target: Target, deadline: float, timeout_s: float
+    ) -> _Kept:
         """Return a connection to the first address that accepts one, with TLS for the host's name. Raises UrlRefused or
         NoAnswer.
         """
@@ -141,7 +147,7 @@ class KeptAliveHttp:
                 addresses = await self._addresses(loop, target)
                 return _Kept(await self._first(loop, target, addresses), time.time())
         except TimeoutError as error:
-            raise NoAnswer(f"no answer within {self.timeout_s:g} s") from error
+            raise NoAnswer(_late(timeout_s)) from error
         except ssl.SSLCertVerificationError as error:
             raise NoAnswer(f"the certificate is not valid: {error.verify_message}") from error
         except ssl.SSLError as error:
@@ -186,3 +192,7 @@ class KeptAliveHttp:
         if self.authorities is not None:
             context.load_verify_locations(self.authorities)
         return context
+
+
+def _late(timeout_s: float) -> str:
+    return f"no answer within {timeout_s:g} s"

@@ -32,6 +32,8 @@ class SubscriptionIndex:
         self._by_club: dict[int, dict[str, _Entry]] = {}
         # Equal keys are one object: a subscription of a hundred clubs has the same key in each of them.
         self._keys: dict[str, str] = {}
+        # The endpoints whose requests may have several messages.
+        self.batched: set[EndpointKey] = set()
         for subscription in subscriptions:
             self.put(subscription)
 
@@ -42,6 +44,10 @@ class SubscriptionIndex:
         """Add a subscription, in the place of an earlier one with its id."""
         self.remove(subscription.id)
         self._subscriptions[subscription.id] = subscription
+        if subscription.batched:
+            self.batched.add(subscription.endpoint)
+        else:
+            self.batched.discard(subscription.endpoint)
         for club_id in _clubs(subscription):
             entries = self._by_club.setdefault(club_id, {})
             for key in _keys(subscription):

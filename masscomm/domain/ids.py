@@ -115,8 +115,17 @@ def webhook_record_id(partition: int, start: int, end: int, bucket: int) -> str:
     return _uuid5(f"webhook/{partition}/{start}-{end}/{bucket}")
 
 
-def webhook_outcome_id(record_id: str, attempt: int, start: int, end: int) -> str:
-    """Return the id of the record with the results of an attempt, for the messages [start, end) of the record that
-    requested them.
+def webhook_batch_id(message_ids: Sequence[str]) -> str:
+    """Return the webhook-id of a request with several messages, derived from their ids: a repeated one has the same."""
+    return f"bat_{_uuid5(f'webhook/batch/{",".join(message_ids)}').replace('-', '')}"
+
+
+def webhook_part_id(purpose: str, attempt: int, messages: Sequence[str]) -> str:
+    """Return the id of a record of repeated messages, or of results: it is the same if a batch is processed again.
+
+    Args:
+        purpose: What the record is for.
+        attempt: The number of attempts.
+        messages: The messages, each by its endpoint and its id.
     """
-    return _uuid5(f"{record_id}/outcome/{attempt}/{start}-{end}")
+    return _uuid5(f"webhook/{purpose}/{attempt}/{','.join(messages)}")

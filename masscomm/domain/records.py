@@ -502,6 +502,10 @@ class WebhookRequested(AvroRecord):
     endpoints: list[str]
     event_index: list[int]
     endpoint_index: list[int]
+    # The number of attempts that have been made.
+    attempt: int = 0
+    # The time since which the messages are attempted or wait; 0: none was attempted.
+    first_tried_at: int = 0
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
@@ -554,3 +558,5 @@ class SubscriptionChanged(AvroRecord):
     # The filter on data as JSON: path → values; None: every event matches.
     filter: str | None = None
     revision: int
+    # Whether requests to the endpoint may have several messages.
+    batched: bool = False

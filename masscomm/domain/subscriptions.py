@@ -63,6 +63,8 @@ class Subscription:
     filter: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     # The number of changes.
     revision: int = 1
+    # Whether requests to the endpoint may have several messages: as its item says when the subscription is published.
+    batched: bool = False
 
     @property
     def combinations(self) -> int:
@@ -77,6 +79,7 @@ class Subscription:
             units=list(self.units),
             filter=json.dumps(self.filter) if self.filter else None,
             revision=self.revision,
+            batched=self.batched,
         )
 
     @classmethod
@@ -98,4 +101,5 @@ class Subscription:
             units=tuple(record.units),
             filter=found,
             revision=record.revision,
+            batched=record.batched,
         )

@@ -180,6 +180,10 @@ WEBHOOK_FAILING_DELIVERY_S = 12 * _HOUR_S
 WEBHOOK_EVENTS_RESERVE_S = 15.0
 # How long events and deliveries are kept.
 WEBHOOK_DELIVERIES_KEPT_S = 30 * _DAY_S
+# How long messages with events that were given up are kept for the tenant of their endpoint. One is listed after it has
+# settled: others that were given up at the same time are stored by then, and none appears before one that was listed.
+WEBHOOK_DEAD_LETTERS_KEPT_S = 14 * _DAY_S
+WEBHOOK_DEAD_LETTERS_SETTLED_S = 60
 # How long after it an event is found: an older one may have been recorded, and its record have expired.
 WEBHOOK_EVENTS_FOUND_S = 29 * _DAY_S
 
@@ -201,6 +205,9 @@ SUBSCRIPTIONS_FOLLOWED_S = _DAY_S / 2
 EVENT_ATTEMPT_S = 3.0
 # How long webhook_sender uses an endpoint that it has read: a control is read again before publishing after a second.
 ENDPOINTS_CACHED_S = 1.0
+# How long webhook_sender begins attempts of a batch; later messages are stored, so that they delay no other endpoint.
+# The second is that of repeated messages, whose attempts may take WEBHOOK_ATTEMPT_S.
+EVENT_BATCH_S, EVENT_RETRIES_BATCH_S = 5.0, 20.0
 # The time that webhook_sender reserves for the writes after its last attempt.
 EVENT_SENDER_RESERVE_S = 10.0
 # How long webhook_sender uses a connection: the addresses of a host are then resolved again.
@@ -407,6 +414,10 @@ RULES: Mapping[str, str] = {
         "an endpoint has more time than one delivery, and its deliveries can be requested again"
     ),
     "WEBHOOK_FAILING_DELIVERY_S < sum(WEBHOOK_RETRY_DELAYS_S[:-1])": "a delivery reaches it while it is tried",
+    "timeout_s('webhook_retry_sender') <= WEBHOOK_DEAD_LETTERS_SETTLED_S < WEBHOOK_DEAD_LETTERS_KEPT_S": (
+        "a dead letter is stored by the invocation that gave it up, before a later one is listed"
+    ),
+    "WEBHOOK_DISABLED_AFTER_S < WEBHOOK_DEAD_LETTERS_KEPT_S": "what an outage has ended can be sent again after it",
     "WEBHOOK_EVENTS_FOUND_S < WEBHOOK_DELIVERIES_KEPT_S": "no event is recorded twice",
     "86_400 < ANNOUNCEMENTS_KEPT_S <= REGISTERED_SENDS_KEPT_S": "an outage loses no change",
     "timeout_s('webhook_delivery') < WEBHOOK_SECRET_OVERLAP_S < WEBHOOK_DISABLED_AFTER_S": (
@@ -419,6 +430,9 @@ RULES: Mapping[str, str] = {
     ),
     "7 * 86_400 <= kept_s('event')": "an outage of a week loses no event",
     "timeout_s('webhook_sender') < kept_s('webhook')": "a message outlives the attempts of its record",
+    "timeout_s('webhook_batch_sender') < kept_s('webhook.batched')": "and so does one of a batch",
+    "timeout_s('webhook_retry_sender') < kept_s('webhook.slow')": "and so does one that is attempted again",
+    "WEBHOOK_DISABLED_AFTER_S < kept_s('webhook_outcome')": "an outage of the metrics job loses no result",
     "SUBSCRIPTIONS_SWEPT_AFTER_S < kept_s('subscription')": "a deletion is published before its record is removed",
     "API_FLUSH_S < SUBSCRIPTIONS_SWEEP_RESERVE_S < timeout_s('events_api') < SUBSCRIPTIONS_SWEPT_AFTER_S": (
         "a sweep ends in time, and publishes no change whose request still runs"
@@ -428,6 +442,10 @@ RULES: Mapping[str, str] = {
     "0.5 <= ENDPOINTS_CACHED_S <= 1": "a disabled endpoint gets nothing a second later, and few batches read endpoints",
     "2 <= EVENT_ATTEMPT_S < WEBHOOK_ATTEMPT_S / 3": "a slow endpoint delays the others of its partition for seconds",
     "3 * EVENT_ATTEMPT_S < EVENT_SENDER_RESERVE_S < timeout_s('webhook_sender') / 4": "an attempt is recorded in time",
+    "EVENT_ATTEMPT_S < EVENT_BATCH_S < EVENT_RETRIES_BATCH_S": "a batch of first attempts ends in seconds",
+    "EVENT_RETRIES_BATCH_S + WEBHOOK_ATTEMPT_S + EVENT_SENDER_RESERVE_S < timeout_s('webhook_retry_sender')": (
+        "the last attempt of a batch is recorded in time"
+    ),
     "10 * EVENT_ATTEMPT_S < EVENT_CONNECTION_S <= timeout_s('webhook_sender')": (
         "connections are shared by many messages, and follow a change of addresses"
     ),

@@ -12,6 +12,8 @@ from uuid import UUID, uuid5
 
 from masscomm.domain.ids import NAMESPACE
 from masscomm.domain.time_limits import (
+    EVENT_ATTEMPT_S,
+    WEBHOOK_ATTEMPT_S,
     WEBHOOK_DISABLED_AFTER_S,
     WEBHOOK_FAILING_DELIVERY_S,
     WEBHOOK_RETRY_AFTER_LIMIT_S,
@@ -26,11 +28,18 @@ MAX_ENDPOINTS = 16
 # The parts of all endpoints, by which the topic `webhook` is keyed: an endpoint's messages are in one partition.
 BUCKETS = 64
 MAX_DESCRIPTION = 200
+# The limits of the settings of an endpoint for events: the messages and the bytes of a request, its concurrent requests
+# and the messages a second.
+MAX_COUNT, MAX_CONCURRENCY, MAX_RATE = 1_000, 32, 10_000
+LEAST_BYTES, MAX_BYTES = 1_000, 1_000_000
+DEFAULT_BYTES, DEFAULT_CONCURRENCY = 256_000, 8
+# The maximum number of attempts of a message or a delivery.
+MAX_ATTEMPTS = len(WEBHOOK_RETRY_DELAYS_S) + 1
 # The attempts of a delivery that are listed.
 LISTED_ATTEMPTS = 10
 # The part of a delay that is added to it, so that deliveries that failed together are not repeated together.
 _JITTER = 0.1
-_GONE = 410
+GONE = 410
 _ID_LETTERS = 20
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _KEY = re.compile(r"ep_(?P<club>[0-9]{1,19})_[0-9a-z]{20}", re.ASCII)
@@ -114,6 +123,17 @@ class Endpoint:
     previous_until_ms: int | None = None
     # The first failed attempt since the last successful one; None: the last attempt succeeded.
     failing_since_ms: int | None = None
+    # The time from which one message probes a failing endpoint, and the number of failed probes.
+    probe_at_ms: int | None = None
+    failed_probes: int | None = None
+    # Whether its last answers needed more than EVENT_ATTEMPT_S.
+    is_slow: bool = False
+    # The most messages and bytes of a request with events; one message: each has a request of its own.
+    max_count: int = 1
+    max_bytes: int = DEFAULT_BYTES
+    # The concurrent requests, and the messages a second (None: no limit): for first attempts, and again for the others.
+    max_concurrency: int = DEFAULT_CONCURRENCY
+    rate_per_s: int | None = None
     # The last time at which a request enabled it again; None: it is as it was created.
     enabled_at_ms: int | None = None
     # The digests of the Idempotency-Keys of the requests that made the current secret and the previous one; "": none.
@@ -124,6 +144,11 @@ class Endpoint:
     previous_rotation_request: str = ""
     # The number of changes.
     revision: int = 1
+
+    @property
+    def is_batched(self) -> bool:
+        """Return whether a request may have several messages: they wait for each other up to a second."""
+        return self.max_count > 1
 
     def receives(self, event_type: str, at_ms: int) -> bool:
         """Return whether the endpoint receives events of a type that occurred at a time."""
@@ -165,18 +190,19 @@ class Endpoint:
             previous_until_ms=now_ms + WEBHOOK_SECRET_OVERLAP_S * 1000,
         )
 
-    def after(self, attempt: "Attempt", *, tried_since_ms: int) -> "Endpoint":
+    def after(self, attempt: "Attempt", *, tried_since_ms: int, is_probe: bool = False) -> "Endpoint":
         """Return the endpoint after an attempt, which may disable it.
 
         Args:
             attempt: The attempt.
             tried_since_ms: The time of the first attempt of the same delivery.
+            is_probe: Whether it is the probe of a failing endpoint: the next one then has a longer delay.
         """
         if attempt.succeeded:
-            return replace(self, failing_since_ms=None)
+            return replace(self, failing_since_ms=None, probe_at_ms=None, failed_probes=None, is_slow=attempt.is_slow)
         since_ms = self.failing_since_ms or attempt.at_ms
         reason = ""
-        if attempt.status == _GONE:  # guard: webhooks.gone
+        if attempt.status == GONE:  # guard: webhooks.gone
             reason = "The endpoint answered 410 Gone."
         elif (
             attempt.at_ms - since_ms >= WEBHOOK_DISABLED_AFTER_S * 1000  # guard: webhooks.failing_for_days
@@ -184,12 +210,24 @@ class Endpoint:
             and attempt.at_ms - tried_since_ms >= WEBHOOK_FAILING_DELIVERY_S * 1000
         ):
             reason = f"No attempt succeeded for {WEBHOOK_DISABLED_AFTER_S // 86_400} days."
+        failed, probe_at_ms = self.failed_probes or 0, self.probe_at_ms
+        # guard: events.schedule_of_probes
+        if is_probe or self.failing_since_ms is None:
+            failed = min(failed + 1, MAX_ATTEMPTS - 1)
+            probe_at_ms = attempt.at_ms + retry_delay_ms(self.key.id, failed, attempt)
         return replace(
             self,
             failing_since_ms=since_ms,
+            failed_probes=failed,
+            probe_at_ms=probe_at_ms,
+            is_slow=self.is_slow or attempt.is_slow,
             enabled=self.enabled and not reason,
             disabled_reason=self.disabled_reason or reason,
         )
+
+    def probed(self, now_ms: int) -> "Endpoint":
+        """Return the endpoint while one message probes it: another one does so only if this one has no result."""
+        return replace(self, probe_at_ms=now_ms + 2 * round(WEBHOOK_ATTEMPT_S * 1000))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,6 +288,11 @@ class Attempt:
     def succeeded(self) -> bool:
         return self.status is not None and 200 <= self.status < 300
 
+    @property
+    def is_slow(self) -> bool:
+        """Return whether it needed the time that a first attempt has, with an answer or without."""
+        return self.duration_ms >= EVENT_ATTEMPT_S * 1000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
@@ -296,9 +339,10 @@ class Delivery:
         )
         if attempt.succeeded:
             return replace(common, status=DeliveryStatus.SUCCEEDED)
-        if tries > len(WEBHOOK_RETRY_DELAYS_S):
+        if tries >= MAX_ATTEMPTS:
             return replace(common, status=DeliveryStatus.FAILED)
-        return replace(common, status=DeliveryStatus.PENDING, due_ms=attempt.at_ms + self._delay_ms(tries, attempt))
+        due_ms = attempt.at_ms + retry_delay_ms(self.event_id, tries, attempt)
+        return replace(common, status=DeliveryStatus.PENDING, due_ms=due_ms)
 
     def given_up(self, reason: str, now_ms: int) -> "Delivery":
         """Return the delivery without further attempts."""
@@ -322,14 +366,22 @@ class Delivery:
             revision=self.revision + 1,
         )
 
-    def _delay_ms(self, tries: int, attempt: Attempt) -> int:
-        delay_s = WEBHOOK_RETRY_DELAYS_S[tries - 1]
-        asked_s = min(
-            attempt.retry_after_s or 0,
-            WEBHOOK_RETRY_AFTER_LIMIT_S,  # guard: webhooks.retry_after
-        )
-        share = int.from_bytes(blake2b(f"{self.event_id}{tries}".encode(), digest_size=8).digest()) / 2**64
-        return round(max(delay_s * (1 + _JITTER * share), asked_s) * 1000)
+
+def retry_delay_ms(seed: str, tries: int, attempt: Attempt) -> int:
+    """Return the delay after a failed attempt, as the endpoint asked for or by the published schedule.
+
+    Args:
+        seed: From it the jitter is derived, such as the id of the message.
+        tries: The number of attempts so far, from 1 to MAX_ATTEMPTS - 1.
+        attempt: The last of them.
+    """
+    delay_s = WEBHOOK_RETRY_DELAYS_S[tries - 1]
+    asked_s = min(
+        attempt.retry_after_s or 0,
+        WEBHOOK_RETRY_AFTER_LIMIT_S,  # guard: webhooks.retry_after
+    )
+    share = int.from_bytes(blake2b(f"{seed}{tries}".encode(), digest_size=8).digest()) / 2**64
+    return round(max(delay_s * (1 + _JITTER * share), asked_s) * 1000)
 
 
 def retry_after_s(text: str | None, now_ms: int) -> int | None:

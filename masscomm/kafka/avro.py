@@ -259,17 +259,21 @@ class Codec:
         """
         import fastavro
 
-        header = self._headers.get((topic, schema))
-        if header is None:
-            schema_id = self._registry.id_of(f"{topic}-value", own_schema(schema))
-            header = self._headers[topic, schema] = bytes([_MAGIC]) + schema_id.to_bytes(4, "big")
         buffer = io.BytesIO()
-        buffer.write(header)
+        buffer.write(self.prefix(topic, schema))
         try:
             fastavro.schemaless_writer(buffer, _reader_schema(schema), value)
         except _MISMATCHES as error:
             raise ValueError(f"the value does not match {schema}.avsc: {error}") from error
         return buffer.getvalue()
+
+    def prefix(self, topic: str, schema: str) -> bytes:
+        """Return the first bytes of each value: a zero byte and the schema's id. Raises Stop or Retry."""
+        found = self._headers.get((topic, schema))
+        if found is None:
+            schema_id = self._registry.id_of(f"{topic}-value", own_schema(schema))
+            found = self._headers[topic, schema] = bytes([_MAGIC]) + schema_id.to_bytes(4, "big")
+        return found
 
     def decode(self, schema: str, data: bytes | None) -> dict[str, Any]:
         """Decode a record and resolve it from its writer's schema to schemas/<schema>.avsc.

@@ -2,20 +2,26 @@
 
 The producer names the writer's schema in a header, by a digest. The consumer has the schema in its package: a record
 with another digest was produced by another version, and is retried until the consumer is deployed.
+
+Such a function encodes records with the id 0, which no registry has, and puts them into the delay store; the scheduler
+sets the id when it releases them.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from hashlib import sha256
 from typing import Any
 
 from masscomm.domain.records import AvroRecord
-from masscomm.errors import DeadLetter, Retry, Stop
-from masscomm.kafka.avro import own_schema
+from masscomm.errors import DeadLetter, Retry
+from masscomm.kafka.avro import Codec, own_schema
 from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.topics import chain_topics
 
 HEADER = "masscomm.schema"
+# The bytes before a value whose schema has no id yet.
+_NO_ID = bytes(5)
 
 
 def schema_header(kind: type[AvroRecord]) -> tuple[str, bytes]:
@@ -44,6 +50,21 @@ def check_schema(record: KafkaRecord, kind: type[AvroRecord]) -> None:
         raise Retry(f"the record has another version of {kind.__name__}: deploy all functions")
 
 
+def with_schema_id(value: bytes, headers: Iterable[tuple[str, bytes]], topic: str, codec: Codec) -> bytes:
+    """Return a value that a function without a registry has encoded, with the id of its schema; others unchanged.
+
+    Raises:
+        Retry: Another version of the code has encoded it, or the registry does not answer.
+        Stop: The schema is not deployed.
+    """
+    schema = next((each.schema for each in chain_topics() if each.name == topic), None)
+    if not value.startswith(_NO_ID) or schema is None:
+        return value
+    if (HEADER, _digest(schema)) not in headers:  # guard: registry.schema_of_released_record
+        raise Retry(f"the record has another version of {schema}: deploy all functions")
+    return codec.prefix(topic, schema) + value[len(_NO_ID) :]
+
+
 class BundledSchema:
     """The registry of a function that decodes one class of records, after `check_schema`."""
 
@@ -53,5 +74,5 @@ class BundledSchema:
     def schema_by_id(self, schema_id: int) -> dict[str, Any]:  # noqa: ARG002 - the header names the schema
         return own_schema(self._name)
 
-    def id_of(self, subject: str, schema: Mapping[str, Any]) -> int:  # noqa: ARG002
-        raise Stop(f"a function without a schema registry cannot produce to {subject}")
+    def id_of(self, subject: str, schema: Mapping[str, Any]) -> int:  # noqa: ARG002 - `with_schema_id` sets it
+        return 0

@@ -235,7 +235,7 @@ UNREADABLE_ITEMS = _counter(
 _OF_WEBHOOKS = ("webhook_delivery", "webhook_sender")
 WEBHOOKS_DELIVERED = _counter("WebhooksDelivered", "webhooks that an endpoint accepted", *_OF_WEBHOOKS)
 WEBHOOK_FAILURES = _counter("WebhookFailures", "attempts that failed; most are repeated later", *_OF_WEBHOOKS)
-WEBHOOKS_GIVEN_UP = _counter("WebhooksGivenUp", "webhooks whose attempts have all failed", "webhook_delivery")
+WEBHOOKS_GIVEN_UP = _counter("WebhooksGivenUp", "webhooks that get no further attempt", *_OF_WEBHOOKS)
 WEBHOOK_ENDPOINTS_DISABLED = _counter(
     "WebhookEndpointsDisabled",
     "endpoints disabled because they failed for days or answered 410",

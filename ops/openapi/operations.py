@@ -96,6 +96,10 @@ _ENDPOINT = {
     "url": "https://hooks.example.org/masscomm",
     "event_types": ["send.completed", "send.cancelled"],
     "description": "shop",
+    "max_count": 1,
+    "max_bytes": 256_000,
+    "max_concurrency": 8,
+    "rate_per_s": None,
     "enabled": True,
 }
 _NEW_ENDPOINT = {"secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo=", "endpoint": _ENDPOINT}

@@ -1365,9 +1365,34 @@ MUTANTS = (
     Mutant("events.unknown_type", "An event of an unknown type is dead-lettered.", Removed()),
     Mutant("events.misfit", "An event whose data does not fit its type is dead-lettered."),
     Mutant("events.faults_of_messages", "A message with an invalid field is dead-lettered."),
-    Mutant("events.after_a_failure", "Messages after a failure of their endpoint wait with it.", Returns("False")),
+    Mutant(
+        "events.after_a_failure",
+        "Messages wait once their endpoint does not answer.",
+        Returns("self.error is not None"),
+    ),
     Mutant("events.time_for_an_attempt", "An attempt ends before the function is stopped."),
-    Mutant("events.failing_endpoint", "A failing endpoint delays no other.", Becomes("lanes")),
+    Mutant("events.time_of_a_batch", "A busy endpoint delays the others of its partition for seconds."),
+    Mutant("events.failing_endpoint", "A failing or slow endpoint delays no other.", Returns("True")),
+    Mutant(
+        "events.slow_endpoint", "An endpoint that accepts slowly is slow.", Becomes("endpoint.failing_since_ms is None")
+    ),
+    Mutant(
+        "events.one_probe",
+        "One message probes a failing endpoint, by its schedule.",
+        Becomes("stored is None or not stored.enabled"),
+    ),
+    Mutant("events.schedule_of_probes", "Only a probe makes the delay of the next one longer.", Always()),
+    Mutant("events.end_of_the_schedule", "A message has a bounded number of attempts."),
+    Mutant("events.rate_of_an_endpoint", "Messages beyond the rate of an endpoint are stored.", Returns("True")),
+    Mutant("events.size_of_batch", "A request has at most max_bytes.", Becomes("len(some) == endpoint.max_count")),
+    Mutant("events.repeated_batch", "A repeated request has the same messages.", Becomes("False")),
+    Mutant("events.size_of_waiting_record", "A record of waiting messages fits into an item."),
+    Mutant(
+        "registry.schema_of_released_record", "A record of another version does not get the id of this one's schema."
+    ),
+    Mutant(
+        "subscriptions.batched_endpoint", "A subscription is published as its endpoint is.", Returns("subscription")
+    ),
     Mutant("events.other_event_of_an_id", "Two events have two ids."),
     Mutant(
         "events.recorded_after_kafka",

@@ -24,8 +24,13 @@ from masscomm.domain.audit import Action
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import (
+    LEAST_BYTES,
+    MAX_BYTES,
+    MAX_CONCURRENCY,
+    MAX_COUNT,
     MAX_DESCRIPTION,
     MAX_ENDPOINTS,
+    MAX_RATE,
     Attempt,
     Delivery,
     DeliveryStatus,
@@ -46,6 +51,7 @@ from masscomm.http.problem import FieldError, Problem, unusable
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.stores.audit_log.port import Audit
+from masscomm.stores.subscriptions.port import Subscriptions
 from masscomm.stores.webhook_deliveries.port import WebhookDeliveries
 from masscomm.stores.webhook_endpoints.port import CreationRequest, TooManyEndpoints, WebhookEndpoints
 from masscomm.texts import Text
@@ -57,6 +63,13 @@ PARAMETERS = ("club_id", "cursor")
 DELIVERY_PARAMETERS = ("limit", "cursor")
 _DELIVERY_ID = re.compile(r"[0-9]{13}-evt_[0-9a-f]{32}", re.ASCII)
 _CHANGE_ATTEMPTS = 5
+# The settings for events that are whole numbers, each with its limits.
+_SETTINGS = {
+    "max_count": (1, MAX_COUNT),
+    "max_bytes": (LEAST_BYTES, MAX_BYTES),
+    "max_concurrency": (1, MAX_CONCURRENCY),
+    "rate_per_s": (1, MAX_RATE),
+}
 
 
 class WebhookBody(TypedDict):
@@ -68,6 +81,14 @@ class WebhookBody(TypedDict):
     event_types: list[EventType]
     """Empty: every type."""
     description: str
+    max_count: int
+    """The most messages with events of a request: 1 to 1,000. With more than one, the body is a list of them."""
+    max_bytes: int
+    """The most bytes of a request with several messages: 1,000 to 1,000,000. A larger message goes alone."""
+    max_concurrency: int
+    """The most concurrent requests with events: 1 to 32."""
+    rate_per_s: int | None
+    """The most messages with events a second: 1 to 10,000; null: no limit."""
     enabled: bool
     disabled_reason: str | None
     """Why masscomm disabled it; null if it is enabled, or disabled by a request."""
@@ -104,6 +125,14 @@ class CreateWebhookRequest(TypedDict):
     event_types: NotRequired[list[EventType]]
     """Empty or missing: every type."""
     description: NotRequired[str]
+    max_count: NotRequired[int]
+    """The most messages with events of a request: 1 (the default) to 1,000."""
+    max_bytes: NotRequired[int]
+    """The most bytes of a request with several messages: 1,000 to 1,000,000, by default 256,000."""
+    max_concurrency: NotRequired[int]
+    """The most concurrent requests with events: 1 to 32, by default 8."""
+    rate_per_s: NotRequired[int | None]
+    """The most messages with events a second: 1 to 10,000; null or missing: no limit."""
 
 
 class ChangeWebhookRequest(TypedDict):
@@ -112,6 +141,11 @@ class ChangeWebhookRequest(TypedDict):
     url: NotRequired[str]
     event_types: NotRequired[list[EventType]]
     description: NotRequired[str]
+    max_count: NotRequired[int]
+    max_bytes: NotRequired[int]
+    max_concurrency: NotRequired[int]
+    rate_per_s: NotRequired[int | None]
+    """Null: no limit."""
     enabled: NotRequired[bool]
 
 
@@ -164,6 +198,7 @@ class DeliveriesBody(TypedDict):
 class WebhooksRoute:
     endpoints: WebhookEndpoints
     deliveries: WebhookDeliveries
+    subscriptions: Subscriptions
     keys: SigningKeys
     clock: Clock
     # Whether servers on this machine are permitted, for the local stack.
@@ -223,6 +258,7 @@ class WebhooksRoute:
             url=fields["url"],
             event_types=_types(fields.get("event_types", [])),
             description=fields.get("description", ""),
+            **{name: fields[name] for name in _SETTINGS if name in fields},
             created_at_ms=self.clock.now_ms(),
             key_id=self.keys.now().current,
         )
@@ -265,6 +301,7 @@ class WebhooksRoute:
                 url=fields.get("url", endpoint.url),
                 event_types=_types(fields["event_types"]) if "event_types" in fields else endpoint.event_types,
                 description=fields.get("description", endpoint.description),
+                **{name: fields[name] for name in _SETTINGS if name in fields},
             )
             if new.url != endpoint.url:
                 new = replace(new, failing_since_ms=None)
@@ -273,6 +310,9 @@ class WebhooksRoute:
                 new = replace(new, enabled_at_ms=self.clock.now_ms()) if new.enabled else new
             return new
 
+        if "max_count" in fields:
+            # The marks precede the change: a sweep publishes it after this request, even if the request is killed.
+            self.subscriptions.mark(self._visible(endpoint_id, clubs).key, self.clock.now_ms())
         endpoint, _ = self._changed(endpoint_id, clubs, changed)
         detail = f"{', '.join(sorted(fields))}: {_host(endpoint.url)}, {'enabled' if endpoint.enabled else 'disabled'}"
         audit(Action.WEBHOOK_CHANGED, subject=endpoint_id, clubs=[endpoint.key.club_id], detail=detail)
@@ -445,6 +485,11 @@ class WebhooksRoute:
         if not isinstance(description, str) or len(description) > MAX_DESCRIPTION or not description.isprintable():
             message = Text.MUST_BE_PRINTABLE_OR_EMPTY.filled(maximum=MAX_DESCRIPTION)
             errors.append(FieldError("description", message))
+        for name, (least, most) in _SETTINGS.items():
+            value = fields.get(name, least)
+            is_number = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+            if not is_number and not (name == "rate_per_s" and value is None):
+                errors.append(FieldError(name, Text.FORM_NUMBER.filled(lowest=least, highest=most)))
         return errors
 
 
@@ -493,6 +538,10 @@ def _row(endpoint: Endpoint) -> WebhookBody:
         "url": endpoint.url,
         "event_types": [EventType(each) for each in endpoint.event_types],
         "description": endpoint.description,
+        "max_count": endpoint.max_count,
+        "max_bytes": endpoint.max_bytes,
+        "max_concurrency": endpoint.max_concurrency,
+        "rate_per_s": endpoint.rate_per_s,
         "enabled": endpoint.enabled,
         "disabled_reason": endpoint.disabled_reason or None,
         "failing_since": _time(endpoint.failing_since_ms),

@@ -91,6 +91,7 @@ class DynamoDbDelayStore:
                         "copy": {"S": copy},
                         "why": {"S": item.delay_reason},
                         **_send(item),
+                        **({} if item.record_key is None else {"record_key": {"S": item.record_key}}),
                         "expires_at": expires,
                     },
                     ConditionExpression="attribute_not_exists(id)",
@@ -315,6 +316,7 @@ def _unpacked(row: dict[str, Any], packed: bytes, key: StoreKey) -> DelayedRecor
         value=value,
         delay_reason=row["why"]["S"],
         headers=tuple((name, bytes.fromhex(each)) for name, each, *_ in json.loads(headers)),
+        record_key=row["record_key"]["S"] if "record_key" in row else None,
         send=SendKey.of_text(row["send"]["S"]) if "send" in row else None,
         key=key,
     )

@@ -38,7 +38,7 @@ def releasable() -> frozenset[str]:
     names = (
         *(topics.RECHECK, topics.BUILD, topics.DELIVERY, topics.AUDIENCE),
         *(topics.OUTCOME, topics.RECEIPT, topics.DEVICE_STATUS, topics.ON_FAILURE),
-        *(topics.EVENT, topics.WEBHOOK, topics.WEBHOOK_OUTCOME),
+        *(topics.EVENT, topics.WEBHOOK, topics.WEBHOOK_BATCHED, topics.WEBHOOK_SLOW, topics.WEBHOOK_OUTCOME),
     )
     return frozenset(topics.in_lane(name, lane) for name in names for lane in Lane)
 
@@ -53,6 +53,7 @@ class DelayedRecord:
         topic: The topic's name with the suffix of its lane.
         value: The value as it is produced.
         delay_reason: The reason of the delay, which becomes a header of the released record.
+        record_key: The key with which it is produced; None: its id.
         send: The send of the record, by which its copies are found when the send is controlled.
         key: The store's key of this copy; the store sets it when it reads the copy.
 
@@ -66,6 +67,7 @@ class DelayedRecord:
     value: bytes
     delay_reason: str
     headers: tuple[tuple[str, bytes], ...] = ()
+    record_key: str | None = None
     send: SendKey | None = None
     key: StoreKey | None = field(default=None, compare=False, repr=False)
 

@@ -53,6 +53,12 @@ class DynamoDbSubscriptions(TableAdapter):
             return None
         return mark
 
+    def mark(self, endpoint: EndpointKey, at_ms: int) -> None:
+        for subscription in self.of_endpoint(endpoint):
+            mark = _mark(SubscriptionKey(endpoint, subscription.id), at_ms)
+            with answering(_WHAT):
+                self._client.put_item(**self._marking(mark)["Put"])
+
     def unpublished(self) -> Iterator[Unpublished]:
         for item in self._items(_UNPUBLISHED):
             endpoint_id, _, id_ = item["id"]["S"].partition("/")

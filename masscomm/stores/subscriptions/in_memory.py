@@ -35,6 +35,11 @@ class InMemorySubscriptions(InMemoryStore):
         with self._lock:
             return None if self.stored.pop(key, None) is None else self._marked(key, at_ms)
 
+    def mark(self, endpoint: EndpointKey, at_ms: int) -> None:
+        with self._lock:
+            for subscription in self.of_endpoint(endpoint):
+                self._marked(SubscriptionKey(endpoint, subscription.id), at_ms)
+
     def unpublished(self) -> Iterator[Unpublished]:
         yield from list(self.marks.values())
 

@@ -44,6 +44,10 @@ class Subscriptions(Protocol):
         """Delete a subscription, and mark that this is not published. Return None if there was none."""
         ...
 
+    def mark(self, endpoint: EndpointKey, at_ms: int) -> None:
+        """Mark that the subscriptions of an endpoint are not published, because it changes."""
+        ...
+
     def unpublished(self) -> Iterator[Unpublished]:
         """Yield the marks of changes that are not published."""
         ...

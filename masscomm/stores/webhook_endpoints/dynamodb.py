@@ -18,7 +18,10 @@ _TEXTS = (
     *("url", "description", "disabled_reason", "key_id", "previous_key_id"),
     *("rotation_digest", "previous_rotation_digest", "rotation_request", "previous_rotation_request"),
 )
-_NUMBERS = ("created_at_ms", "secret_version", "previous_until_ms", "failing_since_ms", "enabled_at_ms", "revision")
+_NUMBERS = (
+    *("created_at_ms", "secret_version", "previous_until_ms", "failing_since_ms", "enabled_at_ms", "revision"),
+    *("probe_at_ms", "failed_probes", "max_count", "max_bytes", "max_concurrency", "rate_per_s"),
+)
 
 
 class DynamoDbWebhookEndpoints(TableAdapter):
@@ -168,7 +171,8 @@ def _item(endpoint: Endpoint) -> dict[str, Any]:
     texts = {name: {"S": value} for name in _TEXTS if (value := getattr(endpoint, name))}
     numbers = {name: {"N": str(value)} for name in _NUMBERS if (value := getattr(endpoint, name)) is not None}
     types = {"event_types": {"SS": list(endpoint.event_types)}} if endpoint.event_types else {}
-    return {**_key(endpoint.key), **texts, **numbers, **types, "enabled": {"BOOL": endpoint.enabled}}
+    flags = {"enabled": {"BOOL": endpoint.enabled}, "is_slow": {"BOOL": endpoint.is_slow}}
+    return {**_key(endpoint.key), **texts, **numbers, **types, **flags}
 
 
 def _endpoint(item: Mapping[str, Any]) -> Endpoint:
@@ -180,6 +184,7 @@ def _endpoint(item: Mapping[str, Any]) -> Endpoint:
             key=EndpointKey(int(item["club"]["S"]), item["id"]["S"]),
             event_types=tuple(sorted(item["event_types"]["SS"])) if "event_types" in item else (),
             enabled=bool(item["enabled"]["BOOL"]),
+            is_slow="is_slow" in item and bool(item["is_slow"]["BOOL"]),
             **fields,
         )
     except (KeyError, ValueError, TypeError) as error:

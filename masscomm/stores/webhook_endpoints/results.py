@@ -20,13 +20,22 @@ class EndpointResults:
     # Records that masscomm disabled an endpoint.
     audit: Audit
 
-    def record(self, endpoint: Endpoint, attempt: Attempt, *, tried_since_ms: int) -> None:
+    def claim_probe(self, endpoint: Endpoint, now_ms: int) -> bool:
+        """Claim the probe of a failing endpoint: return whether this caller may attempt one message. Raises Retry."""
+        stored = self.endpoints.find(endpoint.key)
+        if stored is None or not stored.enabled or now_ms < (stored.probe_at_ms or 0):  # guard: events.one_probe
+            return False
+        return self.endpoints.replace(replace(stored.probed(now_ms), revision=stored.revision + 1))
+
+    def record(self, endpoint: Endpoint, attempt: Attempt, *, tried_since_ms: int, is_probe: bool = False) -> Endpoint:
         """Store on the endpoint that an attempt failed, or succeeded after failures. It may disable the endpoint.
+        Return the endpoint as it is then.
 
         Args:
             endpoint: The endpoint as it was when the attempt was made.
             attempt: The attempt.
             tried_since_ms: The time of the first attempt of the same delivery.
+            is_probe: Whether the attempt is the probe of a failing endpoint.
 
         Raises:
             Retry: Other requests change the endpoint at the same time, or the store does not answer.
@@ -36,10 +45,10 @@ class EndpointResults:
             # The attempt says nothing about the server of another URL, nor about one that was enabled meanwhile.
             # guard: webhooks.result_of_the_present_endpoint
             if stored is None or (stored.url, stored.enabled_at_ms) != (endpoint.url, endpoint.enabled_at_ms):
-                return
-            after = stored.after(attempt, tried_since_ms=tried_since_ms)
+                return stored or endpoint
+            after = stored.after(attempt, tried_since_ms=tried_since_ms, is_probe=is_probe)
             if after == stored:
-                return
+                return stored
             if self.endpoints.replace(replace(after, revision=stored.revision + 1)):
                 if stored.enabled and not after.enabled:
                     metrics.add(WEBHOOK_ENDPOINTS_DISABLED)
@@ -49,5 +58,5 @@ class EndpointResults:
                         clubs=[endpoint.key.club_id],
                         detail=after.disabled_reason,
                     )
-                return
+                return after
         raise Retry(f"endpoint {endpoint.key.id} is changed by other requests at the same time")

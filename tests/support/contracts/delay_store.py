@@ -47,7 +47,11 @@ class DelayStoreContract(ABC):
 
     def test_stored_record_is_due_at_its_time_and_whole(self, store: DelayStore) -> None:
         now = delayed_record(
-            NOW, headers=(("a", b"\xff"), ("a", b""), ("\n", b"\n")), topic="delivery.critical", value=b"\n1"
+            NOW,
+            record_key="17",
+            headers=(("a", b"\xff"), ("a", b""), ("\n", b"\n")),
+            topic="delivery.critical",
+            value=b"\n1",
         )
         later = delayed_record(NOW + 1)
         store.put(now, NOW - HOUR)

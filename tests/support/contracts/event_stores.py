@@ -95,6 +95,13 @@ class SubscriptionsContract:
         assert subscriptions.delete(KEY, AT_MS + 2) is None
         assert list(subscriptions.unpublished()) == [deletion]
 
+    def test_a_changed_endpoint_marks_its_subscriptions(self, subscriptions: Subscriptions) -> None:
+        for each in (subscription(), subscription(2), subscription(3, OTHER)):
+            subscriptions.published(subscriptions.put(each, AT_MS))
+        subscriptions.mark(ENDPOINT, AT_MS + 1)
+        marks = sorted((mark.key.id, mark.at_ms) for mark in subscriptions.unpublished())
+        assert marks == [("sub_0001", AT_MS + 1), ("sub_0002", AT_MS + 1)]
+
     def test_an_endpoint_has_a_maximum_of_subscriptions(self, subscriptions: Subscriptions) -> None:
         for number in range(MAX_SUBSCRIPTIONS):
             subscriptions.put(subscription(number), AT_MS)

@@ -54,6 +54,13 @@ class WebhookEndpointsContract:
             rotation_request="f",
             previous_rotation_request="g",
             secret_version=3,
+            probe_at_ms=NOW + 3,
+            failed_probes=2,
+            is_slow=True,
+            max_count=100,
+            max_bytes=5_000,
+            max_concurrency=3,
+            rate_per_s=7,
         )
         endpoints.create(full)
         assert endpoints.find(KEY) == full

@@ -9,21 +9,25 @@ from typing import Any
 from functions.event_matcher.match_events import MatchEvents
 from functions.webhook_sender.gateway import WebhookGateway
 from functions.webhook_sender.send_messages import KnownEndpoints, SendMessages
+from functions.webhook_sender.storing import Storing
 from masscomm.channels.guarded_http import Answer
 from masscomm.channels.signing_keys import SigningKeys
+from masscomm.clock import FixedClock
 from masscomm.decisions.event_matching import SubscriptionIndex
 from masscomm.domain.events import EventType
-from masscomm.domain.records import EventOccurred, WebhookRequested
+from masscomm.domain.records import EventOccurred, WebhookOutcome, WebhookRequested
 from masscomm.domain.subscriptions import Subscription
-from masscomm.domain.webhooks import Delivery, Endpoint, EndpointKey
+from masscomm.domain.webhooks import Endpoint, EndpointKey
 from masscomm.kafka import topics
-from masscomm.kafka.bundled_schema import schema_header
+from masscomm.kafka.bundled_schema import schema_header, with_schema_id
 from masscomm.observability import logs
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.audit_log.port import PrincipalAudit
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.event_types.checks import KnownTypes
 from masscomm.stores.event_types.in_memory import InMemoryEventTypes
-from masscomm.stores.webhook_deliveries.in_memory import InMemoryWebhookDeliveries
+from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from masscomm.stores.webhook_endpoints.results import EndpointResults
 from tests.support.harness.chain import NOW, Chain, entry
@@ -133,12 +137,19 @@ class ScriptedAsyncHttp:
     # The concurrent requests by URL, and their maximum.
     running: dict[str, int] = field(default_factory=dict)
     most: dict[str, int] = field(default_factory=dict)
+    timeouts: set[float] = field(default_factory=set)
+    # The clock, and by how much an answer advances it.
+    clock: FixedClock | None = None
+    takes_s: float = 0.0
 
-    async def post(self, url: str, *, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, url: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
+        self.timeouts.add(timeout_s)
         self.requests.append((url, headers, body))
         self.running[url] = self.running.get(url, 0) + 1
         self.most[url] = max(self.most.get(url, 0), self.running[url])
         await asyncio.sleep(0)
+        if self.clock is not None:
+            self.clock.advance(self.takes_s)
         self.running[url] -= 1
         script = self.answers.get(url, [answer(200)])
         found = script.pop(0) if len(script) > 1 else script[0]
@@ -157,7 +168,8 @@ class WebhookSender(Chain):
     def __init__(self) -> None:
         super().__init__()
         self.endpoints = InMemoryWebhookEndpoints()
-        self.stored = InMemoryWebhookDeliveries()
+        self.delayed = InMemoryDelayStore()
+        self.given_up = InMemoryWebhookDeadLetters()
         self.audit_log = InMemoryAuditLog()
         self.http = ScriptedAsyncHttp()
         audit = PrincipalAudit(
@@ -169,7 +181,7 @@ class WebhookSender(Chain):
         self.use_case = SendMessages(
             endpoints=KnownEndpoints(store=self.endpoints, clock=self.clock),
             results=EndpointResults(endpoints=self.endpoints, audit=audit),
-            deliveries=self.stored,
+            storing=Storing.of(self.delayed, self.given_up, self.clock),
             gateway=WebhookGateway(
                 http=self.http,
                 keys=SigningKeys(read=lambda: KEYS_TEXT, clock=self.clock),
@@ -206,19 +218,49 @@ class WebhookSender(Chain):
         }
         return WebhookRequested(**given | fields)
 
-    def send(self, *requests: WebhookRequested, seconds: float = 60.0) -> list[int]:
+    def send(self, *requests: WebhookRequested, seconds: float = 60.0, topic: str = topics.WEBHOOK) -> list[int]:
         """Process records at offsets 0, 1, …; return the offsets to be redelivered."""
         headers = [schema_header(WebhookRequested)]
-        entries = [
-            self.encoded(each, topics.WEBHOOK, offset=offset, headers=headers) for offset, each in enumerate(requests)
-        ]
+        entries = [self.encoded(each, topic, offset=offset, headers=headers) for offset, each in enumerate(requests)]
         return self.run(self.use_case, *entries, seconds=seconds)
+
+    def retry(self) -> list[int]:
+        """Wait until every waiting message is due, and process the records of webhook.slow as the scheduler releases
+        them; return the offsets to be redelivered.
+        """
+        waiting = self._delayed(topics.WEBHOOK_SLOW)
+        self.clock.advance(max(0.0, max(each.due_ms for each in waiting) - self.clock.now_ms()) / 1000 + 1)
+        for each in waiting:
+            self.delayed.done(each)
+        return self.send(*map(self._requested, waiting), topic=topics.WEBHOOK_SLOW)
 
     def hostile(self, value: bytes) -> list[int]:
         return self.run(self.use_case, entry(value, topic=topics.WEBHOOK))
 
-    def pending(self) -> list[Delivery]:
-        return sorted(self.stored.stored.values(), key=lambda each: each.id)
+    def waiting(self) -> list[WebhookRequested]:
+        """Return the records that wait for webhook.slow, in the order in which they are due."""
+        return [self._requested(each) for each in self._delayed(topics.WEBHOOK_SLOW)]
+
+    def due_ms(self) -> list[int]:
+        return [each.due_ms for each in self._delayed(topics.WEBHOOK_SLOW)]
+
+    def results(self) -> list[tuple[str, str, int, int | None]]:
+        """Return (event, status, attempt, HTTP status) of each result, in the order of the events' ids."""
+        found = []
+        for each in self._delayed(topics.WEBHOOK_OUTCOME):
+            record = WebhookOutcome.from_avro(self.codec.decode("WebhookOutcome", self._value(each)))
+            found += list(zip(record.event_id, record.status, record.attempt, record.http_status, strict=True))
+        return sorted(found)
+
+    def _delayed(self, topic: str) -> list[DelayedRecord]:
+        found = [each for each in self.delayed.items.values() if each.topic == topic]
+        return sorted(found, key=lambda each: (each.due_ms, each.id))
+
+    def _requested(self, item: DelayedRecord) -> WebhookRequested:
+        return WebhookRequested.from_avro(self.codec.decode("WebhookRequested", self._value(item)))
+
+    def _value(self, item: DelayedRecord) -> bytes:
+        return with_schema_id(item.value, item.headers, item.topic, self.codec)
 
     def bodies(self) -> list[Any]:
         return [json.loads(body) for _, _, body in self.http.requests]

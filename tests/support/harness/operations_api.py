@@ -36,6 +36,7 @@ from masscomm.stores.api_keys.port import ApiKey
 from masscomm.stores.audit_log.port import AuditLog
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.sends.in_memory import InMemorySends
+from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
 from masscomm.stores.webhook_deliveries.in_memory import InMemoryWebhookDeliveries
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from tests.support.harness.chain import NOW, send
@@ -149,7 +150,9 @@ def webhooks_route(clock: Clock, club_id: int) -> WebhooksRoute:
     keys = SigningKeys(
         read=lambda: json.dumps({"current": "1", "1": "a key of at least thirty-two bytes"}), clock=clock
     )
-    return WebhooksRoute(endpoints=endpoints, deliveries=deliveries, keys=keys, clock=clock)
+    return WebhooksRoute(
+        endpoints=endpoints, deliveries=deliveries, subscriptions=InMemorySubscriptions(), keys=keys, clock=clock
+    )
 
 
 def registry() -> InMemorySchemaRegistry:

@@ -169,6 +169,19 @@ def test_a_sweep_publishes_changes_after_a_crash(api: EventsApi) -> None:
     assert len(api.published()) == 1
 
 
+@pytest.mark.kills(guard="subscriptions.batched_endpoint")
+def test_a_subscription_is_published_as_its_endpoint_is(api: EventsApi) -> None:
+    store: Any = api.cases.publishing.store
+    endpoints: Any = api.cases.publishing.endpoints
+    for max_count in (100, 1):
+        endpoint = endpoints.find(endpoint_key())
+        endpoints.replace(replace(endpoint, max_count=max_count, revision=endpoint.revision + 1))
+        store.mark(endpoint_key(), api.clock.now_ms())
+        api.clock.sleep(SUBSCRIPTIONS_SWEPT_AFTER_S)
+        assert api.cases.publishing.publish_missing(lambda: 60) == 1
+    assert [record.batched for _, record in api.published() if record is not None] == [True, False]
+
+
 @pytest.mark.kills(guard="subscriptions.changed_while_published")
 def test_the_last_record_is_the_stored_state(api: EventsApi) -> None:
     """Another request deletes the subscription while this one publishes it: its record may follow the deletion's."""

@@ -7,6 +7,7 @@ import pytest
 
 from functions.event_matcher.match_events import MAX_BYTES, MAX_MESSAGES, RANGE_SIZE
 from masscomm.domain.events import EventType
+from masscomm.domain.records import WebhookRequested
 from masscomm.domain.webhooks import EndpointKey, bucket_of
 from masscomm.errors import Retry
 from masscomm.kafka import topics
@@ -26,6 +27,21 @@ def test_each_subscribed_endpoint_gets_a_message() -> None:
         assert {bucket_of(each) for each in request.endpoints} == {request.bucket}
     keys = {name: key for name, key, _ in matcher.produced()}
     assert keys.keys() == {topics.WEBHOOK}
+
+
+def test_messages_of_a_batched_endpoint_have_their_own_topic() -> None:
+    matcher = EventMatcher()
+    matcher.subscribe(subscribed(1), subscribed(2, MANY[1], batched=True))
+    matcher.match(occurred("e1"))
+    found = {name: matcher._decoded(WebhookRequested, name) for name in (topics.WEBHOOK, topics.WEBHOOK_BATCHED)}
+    assert {name: [each.endpoints for each in records] for name, records in found.items()} == {
+        topics.WEBHOOK: [[KEY.id]],
+        topics.WEBHOOK_BATCHED: [[MANY[1].id]],
+    }
+    matcher.forget()
+    matcher.subscribe(subscribed(2, MANY[1]))
+    matcher.match(occurred("e2"))
+    assert {name for name, _, _ in matcher.produced()} == {topics.WEBHOOK}
 
 
 @pytest.mark.guarantee("events.record_ids_are_derived")

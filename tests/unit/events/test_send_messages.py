@@ -1,15 +1,23 @@
-"""webhook_sender: messages are posted to their endpoints, and what is not accepted becomes a pending delivery."""
+"""webhook_sender: messages are posted to their endpoints, and the others wait or become dead letters."""
 
+import json
 from typing import Any
 
 import pytest
 
 from masscomm.channels.guarded_http import NoAnswer
 from masscomm.domain.ids import event_message_id
-from masscomm.domain.time_limits import EVENT_ATTEMPT_S, EVENT_SENDER_RESERVE_S, WEBHOOK_RETRY_DELAYS_S
+from masscomm.domain.time_limits import (
+    EVENT_ATTEMPT_S,
+    EVENT_BATCH_S,
+    EVENT_SENDER_RESERVE_S,
+    WEBHOOK_ATTEMPT_S,
+    WEBHOOK_RETRY_DELAYS_S,
+)
 from masscomm.domain.webhook_signatures import secret_of
-from masscomm.domain.webhooks import DeliveryStatus
+from masscomm.domain.webhooks import MAX_ATTEMPTS, Attempt, Endpoint, bucket_of
 from masscomm.errors import Retry
+from masscomm.kafka import topics
 from tests.support.harness.chain import NOW
 from tests.support.harness.events import WebhookSender, occurred
 from tests.support.harness.webhook_receiver import Received
@@ -39,7 +47,8 @@ def test_an_accepted_message_is_signed_and_not_stored() -> None:
     }
     assert headers["webhook-id"] == message_id()
     assert headers["webhook-signature"] == _signature(secret, content)
-    assert (sender.pending(), sender.stored.calls) == ([], 0)
+    assert sender.waiting() == []
+    assert sender.results() == [("e1", "delivered", 1, 200)]
 
 
 def _signature(secret: str, content: bytes) -> str:
@@ -56,57 +65,166 @@ def test_ids_differ_by_endpoint_event_and_club() -> None:
     assert len(ids) == 8
 
 
-@pytest.mark.parametrize("refusal", [answer(500, body="no"), NoAnswer("no answer within 3 s")])
-def test_a_refused_message_becomes_a_pending_delivery(refusal: Exception) -> None:
-    """The sweep of webhook_delivery goes on with the published schedule, under the same id and with the same body."""
+@pytest.mark.parametrize(
+    ("refusal", "status"), [(answer(500, body="no"), 500), (NoAnswer("no answer within 3 s"), None)]
+)
+def test_a_refused_message_waits_for_its_schedule(refusal: Exception, status: int | None) -> None:
     sender = WebhookSender()
-    sender.http.answers[url_of(KEY)] = [refusal]
+    sender.http.answers[url_of(KEY)] = [refusal, answer(200)]
     assert sender.send(sender.request([occurred()])) == []
-    (delivery,) = sender.pending()
-    assert (delivery.status, delivery.attempts, delivery.event_id) == (DeliveryStatus.PENDING, 1, message_id())
-    assert delivery.due_ms is not None
-    assert 0 <= delivery.due_ms - NOW - WEBHOOK_RETRY_DELAYS_S[0] * 1000 <= WEBHOOK_RETRY_DELAYS_S[0] * 100
-    event = sender.stored.event(message_id())
-    assert event is not None
-    assert event.body.encode() == sender.http.requests[0][2]
-    assert [queue.endpoint for queue in sender.stored.queues()] == [KEY]
-    assert sender.endpoints.stored[KEY].failing_since_ms == NOW
+    (waiting,), (due_ms,) = sender.waiting(), sender.due_ms()
+    assert (waiting.attempt, waiting.endpoints, waiting.first_tried_at) == (1, [KEY.id], NOW)
+    assert 0 <= due_ms - NOW - WEBHOOK_RETRY_DELAYS_S[0] * 1000 <= WEBHOOK_RETRY_DELAYS_S[0] * 100
+    assert sender.results() == [("e1", "retried", 1, status)]
+    assert sender.retry() == []
+    assert sender.http.ids() == [message_id()] * 2
+    assert sender.http.requests[0][2] == sender.http.requests[1][2]
+    assert sender.http.timeouts == {EVENT_ATTEMPT_S, WEBHOOK_ATTEMPT_S}
+    assert sender.results() == [("e1", "delivered", 2, 200), ("e1", "retried", 1, status)]
+    assert sender.waiting() == []
+
+
+@pytest.mark.kills(guard="events.end_of_the_schedule")
+def test_a_message_is_given_up_after_its_schedule() -> None:
+    sender = WebhookSender()
+    sender.http.answers[url_of(KEY)] = [answer(404)]
+    sender.send(sender.request([occurred()]))
+    while sender.waiting():
+        sender.retry()
+    assert len(sender.http.requests) == MAX_ATTEMPTS
+    assert sender.results()[-1] == ("e1", "retried", 7, 404)
+    assert ("e1", "given_up", 8, 404) in sender.results()
+    (letter,) = sender.given_up.stored.values()
+    assert (letter.message_id, letter.attempts, letter.status) == (message_id(), MAX_ATTEMPTS, 404)
+    assert sender.clock.now_ms() - NOW >= sum(WEBHOOK_RETRY_DELAYS_S) * 1000
+
+
+def test_retry_after_is_honoured() -> None:
+    sender = WebhookSender()
+    sender.http.answers[url_of(KEY)] = [answer(429, retry_after="7200")]
+    sender.send(sender.request([occurred("e1"), occurred("e2")]))
+    assert all(due >= NOW + 7_200_000 for due in sender.due_ms())
+    assert sum(len(each.event_index) for each in sender.waiting()) == 2
 
 
 @pytest.mark.guarantee("events.failing_endpoint_delays_no_other")
 @pytest.mark.kills(guard="events.after_a_failure")
-def test_messages_after_a_failure_wait_with_it() -> None:
+def test_messages_after_no_answer_wait_for_the_probe() -> None:
     sender = WebhookSender()
     other = sender.endpoint(key(8))
-    sender.http.answers[url_of(KEY)] = [answer(503)]
+    sender.http.answers[url_of(KEY)] = [NoAnswer("no answer within 3 s")]
     events = [occurred(f"e{number}") for number in range(40)]
     assert sender.send(sender.request(events, [KEY, other.key])) == []
     assert 1 <= len(sender.http.ids()) <= 8
     assert len(sender.http.ids(other.key)) == 40
-    assert len(sender.pending()) == 40
-    assert {each.attempts for each in sender.pending()} == {0, 1}
+    waiting = sender.waiting()
+    assert sum(len(each.event_index) for each in waiting) == 40
+    assert {each.attempt for each in waiting} == {0, 1}
+    stored = sender.endpoints.stored[KEY]
+    assert stored.failing_since_ms == NOW
+    assert stored.probe_at_ms is not None
+    unattempted = next(due for due, each in zip(sender.due_ms(), waiting, strict=True) if each.attempt == 0)
+    assert unattempted == stored.probe_at_ms
+
+
+def test_a_single_refused_message_does_not_stop_the_others() -> None:
+    """A message that its receiver cannot process says nothing about the following ones."""
+    sender = WebhookSender()
+    sender.endpoint(max_concurrency=1)
+    sender.http.answers[url_of(KEY)] = [answer(500), answer(500), answer(200)]
+    sender.send(sender.request([occurred(f"e{number}") for number in range(10)]))
+    assert len(sender.http.ids()) == 10
+    assert sender.endpoints.stored[KEY].failing_since_ms is None
+    assert sum(len(each.event_index) for each in sender.waiting()) == 2
 
 
 @pytest.mark.guarantee("events.failing_endpoint_delays_no_other")
 @pytest.mark.kills(guard="events.failing_endpoint")
-def test_a_failing_endpoint_gets_no_attempt() -> None:
+@pytest.mark.parametrize("fields", [{"failing_since_ms": NOW - 1, "probe_at_ms": NOW + 60_000}, {"is_slow": True}])
+def test_a_failing_or_slow_endpoint_gets_no_first_attempt(fields: dict[str, Any]) -> None:
     sender = WebhookSender()
-    sender.endpoint(failing_since_ms=NOW - 1)
+    sender.endpoint(**fields)
     assert sender.send(sender.request([occurred()])) == []
     assert sender.http.requests == []
-    (delivery,) = sender.pending()
-    assert (delivery.attempts, delivery.due_ms) == (0, NOW)
+    assert [each.attempt for each in sender.waiting()] == [0]
+    assert sender.due_ms() == [fields.get("probe_at_ms", NOW)]
+    assert sender.results() == []
 
 
-@pytest.mark.parametrize("state", ["disabled", "deleted"])
-def test_a_message_without_its_endpoint_is_dropped(state: str) -> None:
+@pytest.mark.kills(guard="events.one_probe")
+def test_one_message_probes_a_failing_endpoint() -> None:
+    """The others wait without an attempt, until it succeeds."""
     sender = WebhookSender()
-    if state == "disabled":
-        sender.endpoint(enabled=False)
-    else:
-        sender.endpoints.delete(KEY)
+    sender.endpoint(failing_since_ms=NOW - 1, probe_at_ms=NOW, failed_probes=1)
+    sender.http.answers[url_of(KEY)] = [answer(500), answer(200)]
+    sender.send(sender.request([occurred(f"e{number}") for number in range(30)]))
+    assert sender.retry() == []
+    assert len(sender.http.requests) == 1
+    assert sum(len(each.event_index) for each in sender.waiting()) == 30
+    stored = sender.endpoints.stored[KEY]
+    assert stored.failed_probes == 2
+    assert stored.probe_at_ms is not None
+    # Another environment finds that the next probe is not due.
+    early = [each for each in sender.waiting() if each.attempt == 0]
+    assert sender.send(*early, topic=topics.WEBHOOK_SLOW) == []
+    assert len(sender.http.requests) == 1
+    assert sender.retry() == []
+    assert len(set(sender.http.ids())) == 30
+    assert sender.waiting() == []
+    assert sender.endpoints.stored[KEY].failing_since_ms is None
+
+
+@pytest.mark.kills(guard="events.schedule_of_probes")
+def test_the_probes_of_an_endpoint_have_the_schedule() -> None:
+    """A failure that is no probe, such as one that was under way, makes no delay longer."""
+    failing = Endpoint(key=KEY, url=url_of(KEY), created_at_ms=1, key_id="1")
+    delays = []
+    for _ in range(MAX_ATTEMPTS):
+        at_ms = failing.probe_at_ms or NOW
+        failing = failing.after(Attempt(at_ms=at_ms, duration_ms=1, status=500), tried_since_ms=at_ms, is_probe=True)
+        other = failing.after(Attempt(at_ms=at_ms + 1, duration_ms=1, status=500), tried_since_ms=at_ms)
+        assert other.probe_at_ms == failing.probe_at_ms
+        delays.append(((failing.probe_at_ms or 0) - at_ms) / 1000)
+    expected = [*WEBHOOK_RETRY_DELAYS_S, WEBHOOK_RETRY_DELAYS_S[-1]]
+    assert all(usual <= delay <= 1.1 * usual for usual, delay in zip(expected, delays, strict=True))
+
+
+def test_an_endpoint_that_answers_late_is_slow_until_it_is_fast() -> None:
+    late = Attempt(at_ms=NOW, duration_ms=3000, error="no answer within 3 s")
+    slow = Endpoint(key=KEY, url=url_of(KEY), created_at_ms=1, key_id="1").after(late, tried_since_ms=NOW)
+    assert slow.is_slow
+    still = slow.after(Attempt(at_ms=NOW, duration_ms=5000, status=200), tried_since_ms=NOW)
+    assert (still.is_slow, still.failing_since_ms) == (True, None)
+    assert not still.after(Attempt(at_ms=NOW, duration_ms=100, status=200), tried_since_ms=NOW).is_slow
+
+
+@pytest.mark.kills(guard="events.slow_endpoint")
+def test_an_endpoint_that_accepts_slowly_becomes_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may answer 200 at once, and then byte by byte."""
+    sender = WebhookSender()
+    sender.http.takes_s, sender.http.clock = EVENT_ATTEMPT_S, sender.clock
+    monkeypatch.setattr("functions.webhook_sender.gateway.time.monotonic", sender.clock.monotonic)
+    sender.send(sender.request([occurred()]))
+    assert sender.endpoints.stored[KEY].is_slow
+    assert sender.results() == [("e1", "delivered", 1, 200)]
+
+
+def test_a_message_of_a_deleted_endpoint_is_dropped() -> None:
+    sender = WebhookSender()
+    sender.endpoints.delete(KEY)
     assert sender.send(sender.request([occurred()])) == []
-    assert (sender.http.requests, sender.pending()) == ([], [])
+    assert (sender.http.requests, sender.waiting(), sender.given_up.stored) == ([], [], {})
+
+
+@pytest.mark.parametrize("topic", [topics.WEBHOOK, topics.WEBHOOK_SLOW])
+def test_a_message_of_a_disabled_endpoint_is_a_dead_letter(topic: str) -> None:
+    sender = WebhookSender()
+    sender.endpoint(enabled=False)
+    assert sender.send(sender.request([occurred()]), topic=topic) == []
+    assert (sender.http.requests, sender.waiting()) == ([], [])
+    (letter,) = sender.given_up.stored.values()
+    assert (letter.event, letter.attempts, letter.reason) == (occurred(), 0, "the endpoint is disabled")
+    assert sender.results() == [("e1", "given_up", 1, None)]
 
 
 def test_a_gone_endpoint_is_disabled() -> None:
@@ -114,34 +232,59 @@ def test_a_gone_endpoint_is_disabled() -> None:
     sender.http.answers[url_of(KEY)] = [answer(410)]
     sender.send(sender.request([occurred()]))
     assert not sender.endpoints.stored[KEY].enabled
+    (letter,) = sender.given_up.stored.values()
+    assert (letter.status, letter.attempts, letter.reason) == (410, 1, "the endpoint answered 410")
+    assert sender.results() == [("e1", "given_up", 1, 410)]
 
 
-def test_a_redelivered_record_keeps_the_attempts() -> None:
-    """The function was killed after the first write: the second invocation counts from the stored delivery."""
+def test_a_redelivered_record_has_results_of_the_same_ids() -> None:
     sender = WebhookSender()
-    sender.http.answers[url_of(KEY)] = [answer(500)]
-    sender.send(sender.request([occurred()]))
-    (first,) = sender.pending()
-    sender.endpoint()
-    sender.clock.sleep(2)
-    sender.send(sender.request([occurred()]))
-    assert sender.pending() == [first]
-    assert sender.http.ids() == [message_id()] * 2
+    request = sender.request([occurred(f"e{number}") for number in range(5)])
+    sender.send(request)
+    first = set(sender.delayed.items)
+    sender.send(request)
+    assert set(sender.delayed.items) == first
+    assert len(sender.results()) == 5
 
 
-def test_an_endpoint_has_few_concurrent_calls() -> None:
+@pytest.mark.parametrize("limit", [1, 3, 8])
+def test_an_endpoint_has_its_concurrent_calls(limit: int) -> None:
     sender = WebhookSender()
+    sender.endpoint(max_concurrency=limit)
     sender.send(sender.request([occurred(f"e{number}") for number in range(100)]))
-    assert sender.http.most == {url_of(KEY): 8}
+    assert sender.http.most == {url_of(KEY): limit}
     assert sorted(sender.http.ids()) == sorted(message_id(f"e{number}") for number in range(100))
 
 
+@pytest.mark.kills(guard="events.rate_of_an_endpoint")
+def test_messages_beyond_the_rate_wait_for_the_next_minutes() -> None:
+    sender = WebhookSender()
+    sender.endpoint(rate_per_s=1)
+    sender.send(sender.request([occurred(f"e{number}") for number in range(50)]))
+    sent = len(sender.http.requests)
+    assert 1 <= sent <= 2
+    assert sum(len(each.event_index) for each in sender.waiting()) == 50 - sent
+    assert len(sender.due_ms()) == 3
+    assert sender.due_ms()[0] == NOW
+    assert sender.endpoints.stored[KEY].failing_since_ms is None
+
+
 @pytest.mark.kills(guard="events.time_for_an_attempt")
-def test_messages_without_time_become_pending() -> None:
+def test_messages_without_time_wait() -> None:
     sender = WebhookSender()
     assert sender.send(sender.request([occurred()]), seconds=EVENT_ATTEMPT_S + EVENT_SENDER_RESERVE_S) == []
     assert sender.http.requests == []
-    assert [each.attempts for each in sender.pending()] == [0]
+    assert [each.attempt for each in sender.waiting()] == [0]
+
+
+@pytest.mark.kills(guard="events.time_of_a_batch")
+def test_a_busy_endpoint_delays_the_others_for_seconds() -> None:
+    sender = WebhookSender()
+    sender.endpoint(max_concurrency=1)
+    sender.http.takes_s, sender.http.clock = 1.0, sender.clock
+    assert sender.send(sender.request([occurred(f"e{number}") for number in range(20)])) == []
+    assert len(sender.http.requests) == EVENT_BATCH_S
+    assert sum(len(each.event_index) for each in sender.waiting()) == 20 - EVENT_BATCH_S
 
 
 def test_records_wait_while_the_endpoints_cannot_be_read() -> None:
@@ -151,12 +294,63 @@ def test_records_wait_while_the_endpoints_cannot_be_read() -> None:
     assert sender.http.requests == []
 
 
-def test_a_failed_write_redelivers_the_records_of_the_endpoint() -> None:
+def test_a_failed_write_redelivers_the_records() -> None:
     sender = WebhookSender()
     other = sender.endpoint(key(8))
     sender.http.answers[url_of(KEY)] = [answer(500)]
-    sender.stored.failing = Retry("down")
-    assert sender.send(sender.request([occurred()]), sender.request([occurred()], [other.key])) == [0]
+    sender.delayed.failing = Retry("down")
+    assert sender.send(sender.request([occurred()]), sender.request([occurred()], [other.key])) == [0, 1]
+
+
+def test_a_batch_has_its_messages_in_one_request() -> None:
+    sender = WebhookSender()
+    sender.endpoint(max_count=100)
+    sender.send(sender.request([occurred(f"e{number}") for number in range(250)]), topic=topics.WEBHOOK_BATCHED)
+    assert [len(body) for body in sender.bodies()] == [100, 100, 50]
+    assert [each["id"] for body in sender.bodies() for each in body] == [message_id(f"e{n}") for n in range(250)]
+    assert all(id_.startswith("bat_") for id_ in sender.http.ids())
+    assert len(sender.results()) == 250
+
+
+@pytest.mark.kills(guard="events.size_of_batch")
+def test_a_batch_has_at_most_max_bytes() -> None:
+    """A larger message goes alone."""
+    sender = WebhookSender()
+    sender.endpoint(max_count=1_000, max_bytes=5_000)
+    data = json.dumps({"text": "x" * 1_000})
+    large = json.dumps({"text": "x" * 9_000})
+    events = [occurred(f"e{number}", data=large if number == 5 else data) for number in range(20)]
+    sender.send(sender.request(events), topic=topics.WEBHOOK_BATCHED)
+    sizes = [(len(body), len(json.loads(body))) for _, _, body in sender.http.requests]
+    assert sum(count for _, count in sizes) == 20
+    assert all(size <= 5_000 or count == 1 for size, count in sizes)
+    assert max(count for _, count in sizes) == 4
+
+
+@pytest.mark.kills(guard="events.repeated_batch")
+def test_a_repeated_batch_keeps_its_id_and_body() -> None:
+    sender = WebhookSender()
+    sender.endpoint(max_count=100)
+    sender.http.answers[url_of(KEY)] = [answer(500), answer(500), answer(200)]
+    for first in (0, 30):
+        events = [occurred(f"e{number}") for number in range(first, first + 30)]
+        sender.send(sender.request(events), topic=topics.WEBHOOK_BATCHED)
+    sender.retry()
+    first, repeated = sender.http.requests[:2], sender.http.requests[2:]
+    assert sorted(body for _, _, body in first) == sorted(body for _, _, body in repeated)
+    assert sorted(sender.http.ids()[:2]) == sorted(sender.http.ids()[2:])
+
+
+@pytest.mark.kills(guard="events.size_of_waiting_record")
+def test_waiting_messages_are_packed_into_bounded_records() -> None:
+    sender = WebhookSender()
+    sender.endpoint(failing_since_ms=NOW - 1, probe_at_ms=NOW + 60_000)
+    data = json.dumps({"text": "x" * 20_000})
+    sender.send(sender.request([occurred(f"e{number}", data=data) for number in range(30)]))
+    assert [len(each.event_index) for each in sender.waiting()] != []
+    assert sum(len(each.event_index) for each in sender.waiting()) == 30
+    assert len(sender.waiting()) == 3
+    assert all(item.record_key == str(bucket_of(KEY.id)) for item in sender.delayed.items.values())
 
 
 @pytest.mark.kills(guard="events.faults_of_messages")

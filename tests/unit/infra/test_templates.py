@@ -196,8 +196,9 @@ def test_each_mapping_reports_item_failures_and_has_on_failure(
         assert properties["StartingPosition"] == "TRIM_HORIZON", mapping
         assert "FilterCriteria" not in properties, mapping
         (topic,) = properties["Topics"]
-        # A batching window would delay notifications; outcomes and receipts are not urgent.
-        assert properties["MaximumBatchingWindowInSeconds"] == (1 if topic in ("outcome", "receipt") else 0), mapping
+        # A batching window would delay notifications and events; these records are not urgent, or wait for each other.
+        gathered = ("outcome", "receipt", "webhook.batched", "webhook.slow")
+        assert properties["MaximumBatchingWindowInSeconds"] == int(topic in gathered), mapping
         groups[properties["AmazonManagedKafkaEventSourceConfig"]["ConsumerGroupId"]] += 1
         destination = properties.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination")
         if destination is None:

@@ -36,6 +36,7 @@ from masscomm.stores.request_slots.port import Kind
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 from masscomm.stores.sends.port import Position, Progress
 from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
+from masscomm.stores.webhook_dead_letters.dynamodb import DynamoDbWebhookDeadLetters
 from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from tests.support.contracts import (
@@ -48,6 +49,7 @@ from tests.support.contracts import (
     queue_leases,
     request_slots,
     sends,
+    webhook_dead_letters,
     webhook_stores,
 )
 from tests.support.contracts.delay_store import HOUR, delayed_record, due, incompressible
@@ -306,6 +308,12 @@ STORED = (
         write=_deliveries,
         read=_read_deliveries,
         nested=_where("last", _later_attempts),
+    ),
+    Stored(
+        tables=("webhook_dead_letters",),
+        store=DynamoDbWebhookDeadLetters,
+        write=lambda letters: letters.put([webhook_dead_letters.letter()]),
+        read=lambda letters: letters.page(webhook_dead_letters.KEY, limit=9, before_ms=webhook_dead_letters.LATER_MS),
     ),
     Stored(
         tables=("webhook_endpoints",),

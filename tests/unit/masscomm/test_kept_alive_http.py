@@ -41,10 +41,8 @@ def replying(content: bytes, times: int = 1) -> Callable[[ssl.SSLSocket, bytes],
     return answer
 
 
-def posting(authority: Authority, timeout_s: float = 10) -> KeptAliveHttp:
-    return KeptAliveHttp(
-        timeout_s=timeout_s, loopback=True, resolve=lambda *_: ["127.0.0.1"], authorities=str(authority.path)
-    )
+def posting(authority: Authority) -> KeptAliveHttp:
+    return KeptAliveHttp(loopback=True, resolve=lambda *_: ["127.0.0.1"], authorities=str(authority.path))
 
 
 def run[R](http: KeptAliveHttp, work: Callable[[], Awaitable[R]]) -> R:
@@ -57,10 +55,15 @@ def run[R](http: KeptAliveHttp, work: Callable[[], Awaitable[R]]) -> R:
     return asyncio.run(closing())
 
 
-def post(http: KeptAliveHttp, server: TlsServer, times: int = 1, *, host: str = "localhost") -> list[Answer]:
+def post(
+    http: KeptAliveHttp, server: TlsServer, times: int = 1, *, host: str = "localhost", timeout_s: float = 10
+) -> list[Answer]:
     async def work() -> list[Answer]:
         url = f"https://{host}:{server.port}/hook?club=7"
-        return [await http.post(url, body=b'{"a":1}', headers={"webhook-id": "evt_1"}) for _ in range(times)]
+        return [
+            await http.post(url, body=b'{"a":1}', headers={"webhook-id": "evt_1"}, timeout_s=timeout_s)
+            for _ in range(times)
+        ]
 
     return run(http, work)
 
@@ -98,7 +101,7 @@ def test_idle_connections_are_bounded(
 
     async def work() -> int:
         for server in servers:
-            await http.post(f"https://localhost:{server.port}/", body=b"", headers={})
+            await http.post(f"https://localhost:{server.port}/", body=b"", headers={}, timeout_s=10)
         return sum(len(each) for each in http._idle.values())
 
     assert run(http, work) == 2
@@ -117,7 +120,7 @@ def test_redirects_are_not_followed(serving: Callable[..., TlsServer], authority
 @pytest.mark.guarantee("webhooks.public_servers_only")
 def test_a_server_that_is_not_public_is_not_connected(serving: Callable[..., TlsServer], authority: Authority) -> None:
     server = serving(answer=replying(OK))
-    http = KeptAliveHttp(timeout_s=10, resolve=lambda *_: ["127.0.0.1"], authorities=str(authority.path))
+    http = KeptAliveHttp(resolve=lambda *_: ["127.0.0.1"], authorities=str(authority.path))
     with pytest.raises(UrlRefused):
         post(http, server)
     assert server.handshakes == 0
@@ -134,7 +137,7 @@ def test_a_silent_server_ends_with_the_time_limit(serving: Callable[..., TlsServ
     ended = threading.Event()
     server = serving(answer=lambda *_: ended.wait(30))
     with pytest.raises(NoAnswer, match=r"within 0\.5 s"):
-        post(posting(authority, 0.5), server)
+        post(posting(authority), server, timeout_s=0.5)
     ended.set()
 
 
@@ -159,4 +162,4 @@ def test_refused_connection_counts_as_unanswered(authority: Authority) -> None:
     free.close()
     http = posting(authority)
     with pytest.raises(NoAnswer, match="connection failed"):
-        run(http, lambda: http.post(f"http://127.0.0.1:{port}/", body=b"", headers={}))
+        run(http, lambda: http.post(f"http://127.0.0.1:{port}/", body=b"", headers={}, timeout_s=10))

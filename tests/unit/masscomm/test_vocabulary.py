@@ -157,6 +157,8 @@ def test_every_topic_of_the_code_is_in_the_file_once_a_lane() -> None:
         topics.EVENT,
         topics.SUBSCRIPTION,
         topics.WEBHOOK,
+        topics.WEBHOOK_BATCHED,
+        topics.WEBHOOK_SLOW,
         topics.WEBHOOK_OUTCOME,
     }
     assert {topics.base_of(name) for name in names} == constants

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,12 +10,14 @@ import pytest
 from functions.operations_handler import handler as operations_handler
 from functions.operations_handler.routes.webhooks import WebhooksRoute
 from masscomm.clock import FixedClock
+from masscomm.domain.subscriptions import Subscription
 from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S, WEBHOOK_SECRET_OVERLAP_S
 from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import MAX_ENDPOINTS, DeliveryStatus, EndpointKey
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
+from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
 from tests.support.harness.webhooks import Webhooks
 
 SEVEN, EIGHT = Clubs(frozenset({7})), Clubs(frozenset({8}))
@@ -30,9 +33,11 @@ class Setting:
         self.clock: FixedClock = self.webhooks.clock
         self.audit_log = InMemoryAuditLog()
         self.audit = operations_handler.audits(self.audit_log, self.clock)("k7")
+        self.subscriptions = InMemorySubscriptions()
         self.route = WebhooksRoute(
             endpoints=self.webhooks.endpoints,
             deliveries=self.webhooks.deliveries,
+            subscriptions=self.subscriptions,
             keys=self.webhooks.keys,
             clock=self.clock,
         )
@@ -78,6 +83,50 @@ def test_a_created_endpoint_is_listed_without_its_secret(setting: Setting) -> No
     (entry,) = setting.audit_log.entries
     assert (entry.action, entry.club_id, entry.principal) == ("webhook.created", 7, "k7")
     assert (entry.subject, entry.detail) == (endpoint["id"], "hooks.example.org")
+
+
+def test_the_settings_for_events_have_defaults_and_change(setting: Setting) -> None:
+    id_ = setting.create(max_count=500, rate_per_s=100)["endpoint"]["id"]
+    settings = ("max_count", "max_bytes", "max_concurrency", "rate_per_s")
+    created: Any = setting.route.show(id_, SEVEN)
+    assert [created[name] for name in settings] == [500, 256_000, 8, 100]
+    changed = setting.change(id_, max_bytes=1_000_000, max_concurrency=32, rate_per_s=None)
+    assert [changed[name] for name in settings] == [500, 1_000_000, 32, None]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "limits"),
+    [
+        ("max_count", 0, "1 to 1,000"),
+        ("max_count", 1_001, "1 to 1,000"),
+        ("max_count", True, "1 to 1,000"),
+        ("max_bytes", 999, "1,000 to 1,000,000"),
+        ("max_bytes", None, "1,000 to 1,000,000"),
+        ("max_concurrency", "8", "1 to 32"),
+        ("max_concurrency", 33, "1 to 32"),
+        ("rate_per_s", 0, "1 to 10,000"),
+        ("rate_per_s", 1.5, "1 to 10,000"),
+    ],
+)
+def test_a_setting_beyond_its_limits_is_refused(setting: Setting, field: str, value: Any, limits: str) -> None:
+    for call in (partial(setting.create), partial(setting.change, "x")):
+        with pytest.raises(Problem) as raised:
+            call(**{field: value})
+        assert raised.value.status == 400
+        ((name, text),) = [(each.field, str(each.message)) for each in raised.value.errors]
+        assert (name, text) == (field, f"a whole number from {limits}".replace(",", ""))
+
+
+def test_a_change_of_max_count_marks_the_subscriptions(setting: Setting) -> None:
+    """They are published again, so that event_matcher learns that the endpoint is batched."""
+    key = EndpointKey.of_id(setting.create()["endpoint"]["id"])
+    assert key is not None
+    subscription = Subscription(id="sub_1", endpoint=key, types=("*",), club_ids=(7,))
+    setting.subscriptions.published(setting.subscriptions.put(subscription, setting.clock.now_ms()))
+    setting.change(key.id, description="shop")
+    assert list(setting.subscriptions.unpublished()) == []
+    setting.change(key.id, max_count=100)
+    assert [mark.key.id for mark in setting.subscriptions.unpublished()] == ["sub_1"]
 
 
 @pytest.mark.kills(guard="tenancy.created_webhook")

@@ -20,6 +20,8 @@ DIRECT = {
     "event_matcher": _CHAIN | {"jsonschema-rs"},
     "events_api": _CHAIN | {"jsonschema-rs"},
     "webhook_sender": _CHAIN,
+    "webhook_batch_sender": _CHAIN,
+    "webhook_retry_sender": _CHAIN,
     "key_revocation": _CHAIN | {"boto3", "psycopg", "psycopg-pool"},
     "operations_handler": _CHAIN | {"boto3", "psycopg", "psycopg-pool"},
     "preference_checker": _CHAIN | {"tzdata"},

@@ -12,10 +12,13 @@ from functions.scheduler.release_due_records import ReleaseDueRecords, SweepResu
 from masscomm.clock import FixedClock
 from masscomm.domain.delays import PAUSED, jittered
 from masscomm.domain.lanes import Lane
+from masscomm.domain.records import WebhookOutcome
 from masscomm.domain.sends import SendKey
 from masscomm.domain.time_limits import CLAIM_S
 from masscomm.errors import Retry
 from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.bundled_schema import BundledSchema, schema_header
 from masscomm.kafka.producer import InMemoryProducer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.unreadable_items import UnreadableItem
@@ -29,6 +32,7 @@ from masscomm.stores.delayed_records.port import (
     unreadable,
 )
 from masscomm.stores.sends.in_memory import InMemorySends
+from schemas import read_text
 from tests.support.contracts.delay_store import DelayStoreContract, delayed_record
 from tests.support.harness.chain import NOW, Chain, delivery
 
@@ -296,6 +300,35 @@ def test_sweep_measures_the_backlog_and_its_age() -> None:
         "WaitingBacklog": 2,
         "WaitingOldestDue": 90,
     }
+
+
+def _offline(**fields: object) -> DelayedRecord:
+    """Return a delayed record that a function without a registry has encoded."""
+    record = WebhookOutcome.from_avro(json.loads(read_text("examples/WebhookOutcome.three_results.json")))
+    topic = "webhook_outcome"
+    value = Codec(BundledSchema(WebhookOutcome)).encode(topic, "WebhookOutcome", record.to_avro())
+    item = delayed_record(topic=topic, value=value, headers=(schema_header(WebhookOutcome),))
+    return replace(item, **fields)  # type: ignore[arg-type]
+
+
+def test_a_record_encoded_without_a_registry_gets_its_schema() -> None:
+    chain, scheduler = Chain(), Scheduler()
+    scheduler.put(_offline(record_key="17"))
+    scheduler.clock.advance(60)
+    assert replace(scheduler.use_case, codec=chain.codec).sweep(lambda: 60).released == 1
+    ((_, key, value, _),) = scheduler.producer.produced
+    assert key == b"17"
+    assert chain.codec.decode("WebhookOutcome", value)["attempt"] == [1, 1, 8]
+
+
+@pytest.mark.kills(guard="registry.schema_of_released_record")
+def test_a_record_of_another_version_waits_and_delays_no_other() -> None:
+    chain, scheduler = Chain(), Scheduler()
+    scheduler.put(_offline(headers=(("masscomm.schema", b"another"),)), delayed_record(topic="delivery"))
+    scheduler.clock.advance(60)
+    result = replace(scheduler.use_case, codec=chain.codec).sweep(lambda: 60)
+    assert (result.released, result.failed) == (1, 1)
+    assert [topic for topic, *_ in scheduler.producer.produced] == ["delivery"]
 
 
 def test_unreleased_record_is_logged_with_its_own_ids(capsys: pytest.CaptureFixture[str]) -> None:

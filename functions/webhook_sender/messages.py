@@ -1,0 +1,124 @@
+"""The messages of webhook records, and the requests in which they are sent."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from masscomm.chain.batch import Item
+from masscomm.domain.events import webhook_body
+from masscomm.domain.ids import event_message_id, webhook_batch_id
+from masscomm.domain.records import EventOccurred, WebhookRequested
+from masscomm.domain.webhooks import Endpoint, EndpointKey
+from masscomm.errors import Retry
+from masscomm.http.parameters import time_of_ms
+
+# The most bytes of an event in a record, its data excluded.
+EVENT_BYTES = 700
+# The bytes around the messages of a batch, and those between two.
+_BRACKETS, _COMMA = 2, 1
+
+
+@dataclass(frozen=True)
+class Message:
+    """An event for one endpoint."""
+
+    item: Item[WebhookRequested]
+    # The index of the event in the record.
+    place: int
+    endpoint: EndpointKey
+
+    @property
+    def event(self) -> EventOccurred:
+        return self.item.value.events[self.place]
+
+    @property
+    def attempt(self) -> int:
+        """Return the number of attempts that have been made."""
+        return self.item.value.attempt
+
+    @cached_property
+    def id(self) -> str:
+        return event_message_id(self.event.club_id, self.event.event_id, self.endpoint.id)
+
+    @cached_property
+    def body(self) -> bytes:
+        return webhook_body(self.event, self.endpoint.id, time_of_ms(self.event.occurred_at)).encode()
+
+    @property
+    def record_bytes(self) -> int:
+        """Return the bytes of the event in a record, at most."""
+        return EVENT_BYTES + len(self.event.data.encode())
+
+
+@dataclass(frozen=True)
+class Post:
+    """A request to an endpoint: one message, or a JSON array of several."""
+
+    messages: Sequence[Message]
+    is_batch: bool
+
+    @property
+    def attempt(self) -> int:
+        """Return the number of attempts that have been made."""
+        return self.messages[0].attempt
+
+    @property
+    def id(self) -> str:
+        """Return the webhook-id: that of the message, or one that is derived from those of all."""
+        if not self.is_batch:
+            return self.messages[0].id
+        return webhook_batch_id([message.id for message in self.messages])
+
+    @property
+    def body(self) -> bytes:
+        """Return the body."""
+        if not self.is_batch:
+            return self.messages[0].body
+        return b"[" + b",".join(message.body for message in self.messages) + b"]"
+
+
+def messages_of(item: Item[WebhookRequested]) -> Iterator[Message]:
+    """Yield the messages of a record, in their order."""
+    request = item.value
+    keys = [EndpointKey.of_id(each) for each in request.endpoints]
+    for place, endpoint in zip(request.event_index, request.endpoint_index, strict=True):
+        key = keys[endpoint]
+        if key is None:
+            raise Retry(f"the endpoint {request.endpoints[endpoint]} was checked before")
+        yield Message(item, place, key)
+
+
+def posts_of(endpoint: Endpoint, messages: Iterable[Message]) -> list[Post]:
+    """Return the requests with messages for an endpoint, those with the fewest attempts first.
+
+    A request has at most `max_count` messages and `max_bytes`; a larger message goes alone. One that was attempted is
+    repeated as it was: a record of repeated messages has those of one request.
+    """
+    if not endpoint.is_batched:
+        posts = [Post((message,), is_batch=False) for message in messages]
+    else:
+        posts = list(_batches(endpoint, messages))
+    posts.sort(key=lambda post: post.attempt)
+    return posts
+
+
+def _batches(endpoint: Endpoint, messages: Iterable[Message]) -> Iterator[Post]:
+    some: list[Message] = []
+    size = _BRACKETS
+    for message in messages:
+        added = len(message.body) + _COMMA
+        is_full = len(some) == endpoint.max_count or size + added > endpoint.max_bytes  # guard: events.size_of_batch
+        # guard: events.repeated_batch
+        is_other = bool(some) and _batch_of(some[-1]) != _batch_of(message)
+        if some and (is_full or is_other):
+            yield Post(some, is_batch=True)
+            some, size = [], _BRACKETS
+        some.append(message)
+        size += added
+    if some:
+        yield Post(some, is_batch=True)
+
+
+def _batch_of(message: Message) -> object:
+    """Return what the messages of a request share: nothing before the first attempt, and then their record."""
+    return None if message.attempt == 0 else id(message.item)

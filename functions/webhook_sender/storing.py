@@ -1,0 +1,190 @@
+"""Stores the waiting messages, the results and the dead letters of a batch.
+
+Every record is put before the batch is answered. A record's id is derived from its messages, so that a batch that is
+processed again stores the same records.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import batched
+from typing import NamedTuple
+
+from functions.webhook_sender.messages import Message, Post
+from masscomm.clock import Clock
+from masscomm.domain.ids import webhook_part_id
+from masscomm.domain.records import WebhookOutcome, WebhookRequested
+from masscomm.domain.webhooks import MAX_ATTEMPTS, Attempt, AttemptResult, Endpoint, bucket_of, retry_delay_ms
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.bundled_schema import BundledSchema, schema_header
+from masscomm.stores.delayed_records.port import MINUTE_MS, DelayedRecord, DelayStore
+from masscomm.stores.webhook_dead_letters.port import WebhookDeadLetter, WebhookDeadLetters
+
+# The limits of a record of repeated messages. The item of the delay store has at most 400 kB.
+MAX_MESSAGES, MAX_RECORD_BYTES = 500, 300_000
+# The results of a record: each has at most 400 bytes.
+MAX_RESULTS = 500
+_MAX_ERROR = 200
+
+
+class Waiting(NamedTuple):
+    """A request that is made later."""
+
+    post: Post
+    # The number of attempts that have been made.
+    attempt: int
+    due_ms: int
+
+
+class Result(NamedTuple):
+    """The result of an attempt to send a message, or the reason for which there is none."""
+
+    message: Message
+    status: AttemptResult
+    attempt: Attempt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storing:
+    """Puts records and dead letters. Methods raise Retry or Stop."""
+
+    store: DelayStore
+    dead_letters: WebhookDeadLetters
+    clock: Clock
+    codec: Codec
+
+    @classmethod
+    def of(cls, store: DelayStore, dead_letters: WebhookDeadLetters, clock: Clock) -> "Storing":
+        return cls(store=store, dead_letters=dead_letters, clock=clock, codec=Codec(BundledSchema(WebhookRequested)))
+
+    def put_waiting(self, endpoint: Endpoint, waiting: Iterable[Waiting]) -> None:
+        """Put requests for an endpoint, packed by the number of their attempts and the minute in which they are due."""
+        groups: defaultdict[tuple[int, int], list[Waiting]] = defaultdict(list)
+        for each in waiting:
+            groups[each.attempt, each.due_ms // MINUTE_MS].append(each)
+        for (attempt, _), some in groups.items():
+            due_ms = max(each.due_ms for each in some)
+            for messages in _packed(endpoint, attempt, [each.post for each in some]):
+                self._put_messages(endpoint, messages, attempt, due_ms)
+
+    def put_results(self, results: Sequence[Result]) -> None:
+        """Put results, at most MAX_RESULTS a record. They are due now."""
+        ordered = sorted(results, key=lambda each: (each.message.endpoint.id, each.message.id, each.message.attempt))
+        for some in batched(ordered, MAX_RESULTS, strict=False):
+            record = self._outcome(some)
+            self._put(topics.WEBHOOK_OUTCOME, record, self.clock.now_ms(), why="webhook_outcome")
+
+    def put_dead_letters(self, results: Iterable[Result], reason: str) -> None:
+        """Store messages as dead letters for the tenant of their endpoint."""
+        self.dead_letters.put(
+            [
+                WebhookDeadLetter(
+                    endpoint=message.endpoint,
+                    message_id=message.id,
+                    event=message.event,
+                    produced_at_ms=message.item.value.produced_at[message.place],
+                    at_ms=attempt.at_ms,
+                    reason=reason,
+                    attempts=message.attempt + int(attempt.status is not None or attempt.duration_ms > 0),
+                    status=attempt.status,
+                )
+                for message, _, attempt in results
+            ]
+        )
+
+    def _put_messages(self, endpoint: Endpoint, messages: Sequence[Message], attempt: int, due_ms: int) -> None:
+        first = messages[0].item.value
+        tried = [each.item.value.first_tried_at for each in messages if each.item.value.first_tried_at]
+        record = WebhookRequested(
+            record_id=webhook_part_id("waiting", attempt, [f"{endpoint.key.id}/{each.id}" for each in messages]),
+            bucket=bucket_of(endpoint.key.id),
+            partition=first.partition,
+            range_start=first.range_start,
+            range_end=first.range_end,
+            timestamp=self.clock.now_ms(),
+            events=[each.event for each in messages],
+            offsets=[each.item.value.offsets[each.place] for each in messages],
+            produced_at=[each.item.value.produced_at[each.place] for each in messages],
+            endpoints=[endpoint.key.id],
+            event_index=list(range(len(messages))),
+            endpoint_index=[0] * len(messages),
+            attempt=attempt,
+            first_tried_at=min(tried, default=self.clock.now_ms()),
+        )
+        self._put(topics.WEBHOOK_SLOW, record, due_ms, why="webhook", key=str(record.bucket))
+
+    def _outcome(self, results: Sequence[Result]) -> WebhookOutcome:
+        endpoints = _places(row.message.endpoint.id for row in results)
+        types = _places(row.message.event.type for row in results)
+        names = [f"{row.message.endpoint.id}/{row.message.id}/{row.message.attempt}" for row in results]
+        return WebhookOutcome(
+            record_id=webhook_part_id("outcome", 0, names),
+            timestamp=self.clock.now_ms(),
+            endpoints=list(endpoints),
+            types=list(types),
+            endpoint_index=[endpoints[row.message.endpoint.id] for row in results],
+            type_index=[types[row.message.event.type] for row in results],
+            message_id=[row.message.id for row in results],
+            event_id=[row.message.event.event_id for row in results],
+            club_id=[row.message.event.club_id for row in results],
+            status=[str(row.status) for row in results],
+            attempt=[row.message.attempt + 1 for row in results],
+            http_status=[row.attempt.status for row in results],
+            duration_ms=[row.attempt.duration_ms for row in results],
+            at_ms=[row.attempt.at_ms for row in results],
+            error=[row.attempt.error[:_MAX_ERROR] for row in results],
+        )
+
+    def _put(
+        self, topic: str, record: WebhookRequested | WebhookOutcome, due_ms: int, *, why: str, key: str | None = None
+    ) -> None:
+        kind = type(record)
+        self.store.put(
+            DelayedRecord(
+                id=record.record_id,
+                due_ms=due_ms,
+                topic=topic,
+                value=self.codec.encode(topic, kind.__name__, record.to_avro()),
+                delay_reason=why,
+                headers=(schema_header(kind),),
+                record_key=key,
+            ),
+            self.clock.now_ms(),
+        )
+
+
+def repeated(endpoint: Endpoint, post: Post, attempt: Attempt) -> Waiting | None:
+    """Return a request after a failed attempt; None if no attempt follows."""
+    tries = post.attempt + 1
+    # guard: events.end_of_the_schedule
+    if tries >= MAX_ATTEMPTS:
+        return None
+    return Waiting(post, tries, attempt.at_ms + retry_delay_ms(f"{endpoint.key.id}{post.id}", tries, attempt))
+
+
+def _places(values: Iterable[str]) -> dict[str, int]:
+    """Return the index of each distinct value."""
+    return {each: place for place, each in enumerate(dict.fromkeys(values))}
+
+
+def _packed(endpoint: Endpoint, attempt: int, posts: Sequence[Post]) -> Iterator[list[Message]]:
+    """Yield the messages of each record. A request that was attempted has a record of its own, so that it is repeated
+    under the same webhook-id, unless it is too large.
+    """
+    is_alone = endpoint.is_batched and attempt > 0
+    some: list[Message] = []
+    size = 0
+    for post in posts:
+        if is_alone and some:
+            yield some
+            some, size = [], 0
+        for message in post.messages:
+            # guard: events.size_of_waiting_record
+            if some and (len(some) == MAX_MESSAGES or size + message.record_bytes > MAX_RECORD_BYTES):
+                yield some
+                some, size = [], 0
+            some.append(message)
+            size += message.record_bytes
+    if some:
+        yield some
