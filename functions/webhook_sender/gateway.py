@@ -138,6 +138,7 @@ class WebhookGateway:
     async def _send(self, lanes: Sequence[Lane], remaining_s: Callable[[], float], times: BatchTime) -> None:
         ready: deque[Lane] = deque()
         workers: set[asyncio.Task[None]] = set()
+        busy = 0
         began = self.clock.monotonic()
 
         def has_time() -> bool:
@@ -155,12 +156,14 @@ class WebhookGateway:
             if lane.pending and lane.calls < lane.concurrency and not lane.is_failing and not lane.is_ready:
                 lane.is_ready = True
                 ready.append(lane)
-                if to_another and len(workers) < CALLS:
+                if to_another and busy < CALLS:
                     task = asyncio.create_task(work())
                     workers.add(task)
                     task.add_done_callback(workers.discard)
 
         async def work() -> None:
+            nonlocal busy
+            busy += 1
             while ready:
                 lane = ready.popleft()
                 lane.is_ready = False
@@ -177,6 +180,7 @@ class WebhookGateway:
                 else:
                     lane.pending.appendleft(post)
                     lane.calls -= 1
+            busy -= 1
 
         for lane in lanes:
             offer(lane)

@@ -1,10 +1,15 @@
 """Measures event delivery.
 
     python -m lab.benchmarks.events --match
+    python -m lab.benchmarks.events --send
 
 --match: the index of subscriptions in memory, for 10,000 endpoints, 500 types, 30,000 tenants and 50,000 subscriptions
 of all kinds. It prints the processor time of a match, the memory of the index and the processor time to build it from
 records, and exits with 1 if one is above its limit.
+
+--send: messages a second of one environment of webhook_sender, and the processor time of both functions, to servers in
+another process, without Kafka and DynamoDB (lab/benchmarks/event_sending.py); then the time from event to receipt at a
+constant rate, with endpoints that hang or answer 500 and without.
 """
 
 import argparse
@@ -18,6 +23,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from lab.benchmarks.event_sending import Case, latencies, quantile, throughput
 from masscomm.decisions.event_matching import SubscriptionIndex
 from masscomm.domain.records import EventOccurred, SubscriptionChanged
 from masscomm.domain.subscriptions import Subscription
@@ -27,12 +33,51 @@ EVENTS = 20_000
 MOST_US, MOST_MB, MOST_BUILD_S = 15.0, 80.0, 2.0
 # The type of number n has the parts area, subject and action; 25 areas have 20 types each.
 AREAS = 25
+THROUGHPUT = (
+    Case("streaming to 1 endpoint", 1),
+    Case("streaming to 16", 16),
+    Case("streaming to 1,000", 1_000),
+    Case("batched to 16", 16, max_count=1_000),
+    Case("batched to 1,000", 1_000, max_count=1_000),
+)
+LATENCIES = (
+    Case("500 endpoints", 500),
+    Case("1 % hang, 1 % answer 500", 500, hanging=5, failing=5),
+)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m lab.benchmarks.events", description="Measure event delivery.")
-    parser.add_argument("--match", action="store_true", required=True, help="measure the index of subscriptions")
-    parser.parse_args()
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--match", action="store_true", help="measure the index of subscriptions")
+    chosen.add_argument("--send", action="store_true", help="measure the sending of messages")
+    parser.add_argument("--messages", type=int, default=20_000, help="the messages of a measurement (default: 20000)")
+    parser.add_argument("--rate", type=int, default=400, help="messages a second for latencies (default: 400)")
+    parser.add_argument("--seconds", type=float, default=60, help="of which the second half counts (default: 60)")
+    arguments = parser.parse_args()
+    return match() if arguments.match else send(arguments.messages, arguments.rate, arguments.seconds)
+
+
+def send(messages: int, rate: int, seconds: float) -> int:
+    console = Console()
+    table = Table(
+        "", "messages/s", "event_matcher", "webhook_sender", "requests", "writes", title=f"{messages:,} messages"
+    )
+    for case in THROUGHPUT:
+        found = throughput(case, messages)
+        times = (f"{found.matcher_us:.0f} µs", f"{found.sender_us:.0f} µs")
+        table.add_row(case.name, f"{found.messages_per_s:,.0f}", *times, f"{found.requests:,}", f"{found.writes:,}")
+    console.print(table)
+    table = Table("", "messages", "p50", "p99", title=f"event to receipt, {rate} a second, after {seconds / 2:.0f} s")
+    for case in LATENCIES:
+        seen = latencies(case, rate=rate, seconds=seconds)
+        p50, p99 = (f"{quantile(seen, share) * 1000:.1f} ms" for share in (0.5, 0.99))
+        table.add_row(case.name, f"{len(seen):,}", p50, p99)
+    console.print(table)
+    return 0
+
+
+def match() -> int:
     source = random.Random(7)
     records = list(subscription_records(source))
     occurred = list(events(source))

@@ -22,7 +22,7 @@ from masscomm.domain.time_limits import EVENT_CONNECTION_S
 from masscomm.errors import Retry
 
 # The idle connections that are kept. With those in use, they are far below Lambda's limit of 1,024 file descriptors.
-MAX_IDLE = 256
+MAX_IDLE = 640
 _RETRY_AFTER = re.compile(rb"\r\nretry-after[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
 
 
