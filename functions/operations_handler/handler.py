@@ -18,8 +18,10 @@ from functions.operations_handler.routes.health import HealthRoute
 from functions.operations_handler.routes.keys import Caller, KeysRoute, Made
 from functions.operations_handler.routes.overview import OverviewRoute
 from functions.operations_handler.routes.suppressions import SuppressionsRoute
+from functions.operations_handler.routes.webhook_dead_letters import WebhookDeadLettersRoute
 from functions.operations_handler.routes.webhooks import WebhooksRoute
 from masscomm import environment
+from masscomm.chain.waiting_messages import WaitingMessages
 from masscomm.channels.unsubscribe_links import is_offered
 from masscomm.clock import Clock, SystemClock
 from masscomm.domain.time_limits import COUNTS_WAIT_S
@@ -49,6 +51,7 @@ class UseCases:
     devices: DevicesRoute
     suppressions: SuppressionsRoute
     webhooks: WebhooksRoute
+    webhook_dead_letters: WebhookDeadLettersRoute
 
 
 @cache
@@ -82,9 +85,11 @@ def bootstrap() -> UseCases:
     from masscomm.operations.alarms import alarms_from_environment
     from masscomm.operations.dead_letter_store import KafkaDeadLetters
     from masscomm.operations.health import KafkaHealth
+    from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
     from masscomm.stores.metrics.postgres import PostgresMetricsStore
     from masscomm.stores.sends.dynamodb import DynamoDbSends
     from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
+    from masscomm.stores.webhook_dead_letters.dynamodb import DynamoDbWebhookDeadLetters
     from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
     from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 
@@ -118,6 +123,12 @@ def bootstrap() -> UseCases:
         devices=DevicesRoute(OpenSearchDisabledDevices(directory), codec, KafkaProducer.from_environment(), clock),
         suppressions=SuppressionsRoute(OpenSearchSuppressionList(directory)),
         webhooks=webhooks,
+        webhook_dead_letters=WebhookDeadLettersRoute(
+            endpoints=webhooks.endpoints,
+            dead_letters=DynamoDbWebhookDeadLetters.from_environment(),
+            waiting=WaitingMessages(store=DynamoDbDelayStore.from_environment(), codec=codec, clock=clock),
+            clock=clock,
+        ),
     )
 
 
@@ -307,6 +318,26 @@ def post_webhook_resend(asked: rest.Request, endpoint_id: str, delivery_id: str)
     key, route = idempotency.key_of(asked), bootstrap().webhooks
     body, replayed = route.resend(endpoint_id, delivery_id, asked.text(), asked.clubs, _audit(asked), key)
     return _executed(body, HTTPStatus.ACCEPTED, replayed=replayed)
+
+
+@api.get("/v1/webhooks/{endpoint_id}/dead-letters")
+def get_webhook_dead_letters(asked: rest.Request, endpoint_id: str) -> Response:
+    """The dead letters of a webhook endpoint in the last 14 days, the oldest first."""
+    return uncached(bootstrap().webhook_dead_letters.answer(endpoint_id, asked.parameters, asked.clubs))
+
+
+@api.post("/v1/webhooks/{endpoint_id}/dead-letters/ack")
+def post_webhook_dead_letters_ack(asked: rest.Request, endpoint_id: str) -> Response:
+    """Delete the dead letters of a webhook endpoint up to one of them."""
+    route = bootstrap().webhook_dead_letters
+    return uncached(route.acknowledge(endpoint_id, asked.text(), asked.clubs, _audit(asked)))
+
+
+@api.post("/v1/webhooks/{endpoint_id}/dead-letters/replay")
+def post_webhook_dead_letters_replay(asked: rest.Request, endpoint_id: str) -> Response:
+    """Send dead letters of a webhook endpoint again."""
+    route = bootstrap().webhook_dead_letters
+    return uncached(route.replay(endpoint_id, asked.text(), asked.clubs, _audit(asked)), HTTPStatus.ACCEPTED)
 
 
 def _made(made: Made) -> Response:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from masscomm.chain.batch import Item
+from masscomm.chain.waiting_messages import WaitingMessage
 from masscomm.domain.events import webhook_body
 from masscomm.domain.ids import event_message_id, webhook_batch_id
 from masscomm.domain.records import EventOccurred, WebhookRequested
@@ -12,8 +13,6 @@ from masscomm.domain.webhooks import Endpoint, EndpointKey
 from masscomm.errors import Retry
 from masscomm.http.parameters import time_of_ms
 
-# The most bytes of an event in a record, its data excluded.
-EVENT_BYTES = 700
 # The bytes around the messages of a batch, and those between two.
 _BRACKETS, _COMMA = 2, 1
 
@@ -45,9 +44,8 @@ class Message:
         return webhook_body(self.event, self.endpoint.id, time_of_ms(self.event.occurred_at)).encode()
 
     @property
-    def record_bytes(self) -> int:
-        """Return the bytes of the event in a record, at most."""
-        return EVENT_BYTES + len(self.event.data.encode())
+    def waiting(self) -> WaitingMessage:
+        return WaitingMessage(self.event, self.item.value.produced_at[self.place])
 
 
 @dataclass(frozen=True)

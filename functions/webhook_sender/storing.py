@@ -11,18 +11,17 @@ from itertools import batched
 from typing import NamedTuple
 
 from functions.webhook_sender.messages import Message, Post
+from masscomm.chain.waiting_messages import MAX_MESSAGES, MAX_RECORD_BYTES, WaitingMessages
 from masscomm.clock import Clock
 from masscomm.domain.ids import webhook_part_id
 from masscomm.domain.records import WebhookOutcome, WebhookRequested
-from masscomm.domain.webhooks import MAX_ATTEMPTS, Attempt, AttemptResult, Endpoint, bucket_of, retry_delay_ms
+from masscomm.domain.webhooks import MAX_ATTEMPTS, Attempt, AttemptResult, Endpoint, retry_delay_ms
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.bundled_schema import BundledSchema, schema_header
 from masscomm.stores.delayed_records.port import MINUTE_MS, DelayedRecord, DelayStore
 from masscomm.stores.webhook_dead_letters.port import WebhookDeadLetter, WebhookDeadLetters
 
-# The limits of a record of repeated messages. The item of the delay store has at most 400 kB.
-MAX_MESSAGES, MAX_RECORD_BYTES = 500, 300_000
 # The results of a record: each has at most 400 bytes.
 MAX_RESULTS = 500
 _MAX_ERROR = 200
@@ -50,13 +49,16 @@ class Storing:
     """Puts records and dead letters. Methods raise Retry or Stop."""
 
     store: DelayStore
+    waiting: WaitingMessages
     dead_letters: WebhookDeadLetters
     clock: Clock
     codec: Codec
 
     @classmethod
     def of(cls, store: DelayStore, dead_letters: WebhookDeadLetters, clock: Clock) -> "Storing":
-        return cls(store=store, dead_letters=dead_letters, clock=clock, codec=Codec(BundledSchema(WebhookRequested)))
+        codec = Codec(BundledSchema(WebhookRequested))
+        waiting = WaitingMessages(store=store, codec=codec, clock=clock)
+        return cls(store=store, waiting=waiting, dead_letters=dead_letters, clock=clock, codec=codec)
 
     def put_waiting(self, endpoint: Endpoint, waiting: Iterable[Waiting]) -> None:
         """Put requests for an endpoint, packed by the number of their attempts and the minute in which they are due."""
@@ -72,8 +74,19 @@ class Storing:
         """Put results, at most MAX_RESULTS a record. They are due now."""
         ordered = sorted(results, key=lambda each: (each.message.endpoint.id, each.message.id, each.message.attempt))
         for some in batched(ordered, MAX_RESULTS, strict=False):
-            record = self._outcome(some)
-            self._put(topics.WEBHOOK_OUTCOME, record, self.clock.now_ms(), why="webhook_outcome")
+            record, now_ms = self._outcome(some), self.clock.now_ms()
+            value = self.codec.encode(topics.WEBHOOK_OUTCOME, "WebhookOutcome", record.to_avro())
+            self.store.put(
+                DelayedRecord(
+                    id=record.record_id,
+                    due_ms=now_ms,
+                    topic=topics.WEBHOOK_OUTCOME,
+                    value=value,
+                    delay_reason="webhook_outcome",
+                    headers=(schema_header(WebhookOutcome),),
+                ),
+                now_ms,
+            )
 
     def put_dead_letters(self, results: Iterable[Result], reason: str) -> None:
         """Store messages as dead letters for the tenant of their endpoint."""
@@ -83,7 +96,7 @@ class Storing:
                     endpoint=message.endpoint,
                     message_id=message.id,
                     event=message.event,
-                    produced_at_ms=message.item.value.produced_at[message.place],
+                    produced_at_ms=message.waiting.produced_at_ms,
                     at_ms=attempt.at_ms,
                     reason=reason,
                     attempts=message.attempt + int(attempt.status is not None or attempt.duration_ms > 0),
@@ -94,25 +107,14 @@ class Storing:
         )
 
     def _put_messages(self, endpoint: Endpoint, messages: Sequence[Message], attempt: int, due_ms: int) -> None:
-        first = messages[0].item.value
         tried = [each.item.value.first_tried_at for each in messages if each.item.value.first_tried_at]
-        record = WebhookRequested(
-            record_id=webhook_part_id("waiting", attempt, [f"{endpoint.key.id}/{each.id}" for each in messages]),
-            bucket=bucket_of(endpoint.key.id),
-            partition=first.partition,
-            range_start=first.range_start,
-            range_end=first.range_end,
-            timestamp=self.clock.now_ms(),
-            events=[each.event for each in messages],
-            offsets=[each.item.value.offsets[each.place] for each in messages],
-            produced_at=[each.item.value.produced_at[each.place] for each in messages],
-            endpoints=[endpoint.key.id],
-            event_index=list(range(len(messages))),
-            endpoint_index=[0] * len(messages),
+        self.waiting.put(
+            endpoint.key,
+            [each.waiting for each in messages],
             attempt=attempt,
+            due_ms=due_ms,
             first_tried_at=min(tried, default=self.clock.now_ms()),
         )
-        self._put(topics.WEBHOOK_SLOW, record, due_ms, why="webhook", key=str(record.bucket))
 
     def _outcome(self, results: Sequence[Result]) -> WebhookOutcome:
         endpoints = _places(row.message.endpoint.id for row in results)
@@ -134,23 +136,6 @@ class Storing:
             duration_ms=[row.attempt.duration_ms for row in results],
             at_ms=[row.attempt.at_ms for row in results],
             error=[row.attempt.error[:_MAX_ERROR] for row in results],
-        )
-
-    def _put(
-        self, topic: str, record: WebhookRequested | WebhookOutcome, due_ms: int, *, why: str, key: str | None = None
-    ) -> None:
-        kind = type(record)
-        self.store.put(
-            DelayedRecord(
-                id=record.record_id,
-                due_ms=due_ms,
-                topic=topic,
-                value=self.codec.encode(topic, kind.__name__, record.to_avro()),
-                delay_reason=why,
-                headers=(schema_header(kind),),
-                record_key=key,
-            ),
-            self.clock.now_ms(),
         )
 
 
@@ -181,10 +166,10 @@ def _packed(endpoint: Endpoint, attempt: int, posts: Sequence[Post]) -> Iterator
             some, size = [], 0
         for message in post.messages:
             # guard: events.size_of_waiting_record
-            if some and (len(some) == MAX_MESSAGES or size + message.record_bytes > MAX_RECORD_BYTES):
+            if some and (len(some) == MAX_MESSAGES or size + message.waiting.record_bytes > MAX_RECORD_BYTES):
                 yield some
                 some, size = [], 0
             some.append(message)
-            size += message.record_bytes
+            size += message.waiting.record_bytes
     if some:
         yield some

@@ -14,6 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from threading import Event, Thread
 from typing import Any, NamedTuple
@@ -120,7 +121,7 @@ def _serve(case: Case, control: Connection) -> None:
             listener = socket.socket()
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((address_of(number), _PORT))
-            await loop.create_server(lambda answer=answer: _Server(answer, seen, counts), sock=listener, backlog=64)
+            await loop.create_server(partial(_Server, answer, seen, counts), sock=listener, backlog=64)
         control.send("ready")
         while True:
             asked = await loop.run_in_executor(None, control.recv)

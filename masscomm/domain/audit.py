@@ -30,6 +30,9 @@ class Action(StrEnum):
     WEBHOOK_ROTATED = "webhook.rotated"
     WEBHOOK_TESTED = "webhook.tested"
     WEBHOOK_RESENT = "webhook.resent"
+    # Dead letters of an endpoint were deleted, or sent again.
+    WEBHOOK_ACKNOWLEDGED = "webhook.acknowledged"
+    WEBHOOK_REPLAYED = "webhook.replayed"
     EVENT_TYPE_STORED = "event_type.stored"
     EVENT_TYPE_DELETED = "event_type.deleted"
     SUBSCRIPTION_CREATED = "subscription.created"

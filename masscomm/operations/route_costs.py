@@ -111,5 +111,8 @@ ROUTE_COSTS: Mapping[tuple[str, str], tuple[Cost, ...]] = MappingProxyType(
         ("POST", "/v1/webhooks/{endpoint_id}/test"): (_SMALL,),
         ("GET", "/v1/webhooks/{endpoint_id}/deliveries"): (_SMALL,),
         ("POST", "/v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend"): (_SMALL,),
+        ("GET", "/v1/webhooks/{endpoint_id}/dead-letters"): (_SMALL,),
+        ("POST", "/v1/webhooks/{endpoint_id}/dead-letters/ack"): (_SMALL,),
+        ("POST", "/v1/webhooks/{endpoint_id}/dead-letters/replay"): (_SMALL,),
     }
 )

@@ -14,6 +14,7 @@ from functions.operations_handler.routes import (
     suppressions,
     webhooks,
 )
+from functions.operations_handler.routes import webhook_dead_letters as undelivered
 from functions.operations_handler.routes.suppressions import sha256
 from masscomm.http.idempotency import KEY, REPLAYED
 from masscomm.http.tenant import parse_club_id
@@ -113,6 +114,19 @@ _DELIVERY = {
     "last_attempts": [{"duration_ms": 41, "status": 503, "body": "busy"}],
 }
 _NEW_DELIVERY = _DELIVERY | {"attempts": 0, "last_attempts": [], "next_attempt_at": NOON}
+_UNDELIVERED = {
+    "id": f"1600000000000-{EVENT_ID}",
+    "message_id": EVENT_ID,
+    "event_id": "match-4711-finished",
+    "type": "match.finished",
+    "club_id": 1,
+    "data": {"goals": [2, 1]},
+    "occurred_at": NOON,
+    "at": ONE,
+    "reason": "all attempts failed",
+    "attempts": 8,
+    "status": 503,
+}
 _UNKNOWN_ENDPOINT = {404: "The endpoint is unknown"}
 _DISABLED = {409: "The endpoint is disabled"}
 
@@ -479,5 +493,41 @@ OPERATIONS = {
         success="The event is sent again within a minute, under the same webhook-id",
         example=_NEW_DELIVERY,
         problems={404: "The endpoint or the delivery is unknown"} | _DISABLED,
+    ),
+    ("GET", "/v1/webhooks/{endpoint_id}/dead-letters"): Operation(
+        description=(
+            "Messages with events that are not attempted any more, in the order in which they became dead letters. One "
+            "is listed a minute later, so that `last` can be the `after` of the next request for ever."
+        ),
+        parameters=(
+            Parameter("after", "The id after which the page begins", TEXT, _UNDELIVERED["id"]),
+            page(undelivered.DEFAULT_LIMIT, undelivered.MAX_LIMIT)[0],
+            Parameter("type", "The type of the events", TEXT, "match.finished"),
+        ),
+        response=undelivered.WebhookDeadLettersBody,
+        example={"rows": [_UNDELIVERED], "last": _UNDELIVERED["id"]},
+        problems=_UNKNOWN_ENDPOINT,
+    ),
+    ("POST", "/v1/webhooks/{endpoint_id}/dead-letters/ack"): Operation(
+        description="Those up to `up_to` are deleted, at most 500 a request.",
+        request=undelivered.AcknowledgeRequest,
+        requests={"processed": {"up_to": _UNDELIVERED["id"]}},
+        response=undelivered.AcknowledgedBody,
+        success="The dead letters are deleted",
+        example={"acknowledged": 1},
+        problems=_UNKNOWN_ENDPOINT,
+    ),
+    ("POST", "/v1/webhooks/{endpoint_id}/dead-letters/replay"): Operation(
+        description=(
+            "They are attempted again within a minute or two, under the same `webhook-id`, with a new schedule of "
+            "repetitions. At most 500 a request."
+        ),
+        request=undelivered.ReplayRequest,
+        requests={"one": {"ids": [_UNDELIVERED["id"]]}, "type": {"type": "match.finished"}},
+        response=undelivered.ReplayedBody,
+        status=202,
+        success="The messages wait for their attempts",
+        example={"replayed": 1},
+        problems=_UNKNOWN_ENDPOINT | _DISABLED,
     ),
 }

@@ -1370,7 +1370,7 @@ MUTANTS = (
         "Messages wait once their endpoint does not answer.",
         Returns("self.error is not None"),
     ),
-    Mutant("events.time_for_an_attempt", "An attempt ends before the function is stopped."),
+    Mutant("events.time_for_an_attempt", "An attempt ends before the function is stopped.", Returns("True")),
     Mutant("events.time_of_a_batch", "A busy endpoint delays the others of its partition for seconds."),
     Mutant("events.failing_endpoint", "A failing or slow endpoint delays no other.", Returns("True")),
     Mutant(
@@ -1387,6 +1387,11 @@ MUTANTS = (
     Mutant("events.size_of_batch", "A request has at most max_bytes.", Becomes("len(some) == endpoint.max_count")),
     Mutant("events.repeated_batch", "A repeated request has the same messages.", Becomes("False")),
     Mutant("events.size_of_waiting_record", "A record of waiting messages fits into an item."),
+    Mutant(
+        "tenancy.webhook_dead_letters",
+        "The dead letters of another tenant's endpoint are as unknown ones.",
+        Becomes("None if key is None else self.endpoints.find(key)"),
+    ),
     Mutant(
         "registry.schema_of_released_record", "A record of another version does not get the id of this one's schema."
     ),

@@ -167,6 +167,12 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         ("POST", "/v1/dead-letters/0@17/discard"): {"reason": "over"},
         ("POST", "/v1/webhooks"): {"club_id": CLUB, "url": "https://hooks.example.org/"},
         ("PATCH", f"/v1/webhooks/{operations_api.endpoint_id(CLUB)}"): {"enabled": True},
+        ("POST", f"/v1/webhooks/{operations_api.endpoint_id(CLUB)}/dead-letters/ack"): {
+            "up_to": operations_api.UNDELIVERED_ID
+        },
+        ("POST", f"/v1/webhooks/{operations_api.endpoint_id(CLUB)}/dead-letters/replay"): {
+            "ids": [operations_api.UNDELIVERED_ID]
+        },
         ("POST", "/v1/keys"): {"name": "shop", "clubs": [CLUB], "scopes": ["admin"]},
         ("POST", "/v1/events"): {
             "events": [{"event_id": "e1", "type": "match.finished", "club_id": CLUB, "data": {"goals": []}}]

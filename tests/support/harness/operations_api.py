@@ -16,12 +16,15 @@ from functions.operations_handler.routes.health import HealthRoute
 from functions.operations_handler.routes.keys import KeysRoute
 from functions.operations_handler.routes.overview import OverviewRoute
 from functions.operations_handler.routes.suppressions import SuppressionsRoute
+from functions.operations_handler.routes.webhook_dead_letters import WebhookDeadLettersRoute
 from functions.operations_handler.routes.webhooks import WebhooksRoute
+from masscomm.chain.waiting_messages import WaitingMessages
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import Clock
 from masscomm.directory.disabled_devices import DisabledDevice, InMemoryDisabledDevices
 from masscomm.directory.suppression_list import InMemorySuppressionList, StoredSuppression
 from masscomm.domain.ids import address_id
+from masscomm.domain.records import EventOccurred
 from masscomm.domain.webhooks import Attempt, Delivery, DeliveryStatus, Endpoint, EndpointKey, Event
 from masscomm.kafka import topics
 from masscomm.kafka.avro import KNOWN_SUBJECT, Codec, InMemorySchemaRegistry, own_schema
@@ -34,9 +37,12 @@ from masscomm.operations.send_lists import SendLists
 from masscomm.stores.api_keys.in_memory import InMemoryApiKeys
 from masscomm.stores.api_keys.port import ApiKey
 from masscomm.stores.audit_log.port import AuditLog
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.sends.in_memory import InMemorySends
 from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
+from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
+from masscomm.stores.webhook_dead_letters.port import WebhookDeadLetter
 from masscomm.stores.webhook_deliveries.in_memory import InMemoryWebhookDeliveries
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from tests.support.harness.chain import NOW, send
@@ -44,6 +50,9 @@ from tests.support.harness.slots import use_slots
 
 EVENT_ID, EVENT_MS = "evt_5b0f6c7d8e9f4a1b8c2d3e4f5a6b7c8d", 1_763_726_400_000
 DELIVERY_ID = f"{EVENT_MS}-{EVENT_ID}"
+# The time of the dead letter of a webhook, before that of any clock.
+UNDELIVERED_MS = 1_600_000_000_000
+UNDELIVERED_ID = f"{UNDELIVERED_MS}-{EVENT_ID}"
 KEY_ID = "7d793037a0760186"
 ADDRESS_ID = address_id("ada@example.org")
 
@@ -113,6 +122,7 @@ def build(
         devices=DevicesRoute(InMemoryDisabledDevices([device]), codec, InMemoryProducer(), clock),
         suppressions=SuppressionsRoute(InMemorySuppressionList([suppression])),
         webhooks=webhooks,
+        webhook_dead_letters=webhook_dead_letters_route(webhooks, codec, club_id),
     )
     keys_route, audit = KeysRoute(keys, clock), operations_handler.audits(audit_log, clock)
     monkeypatch.setattr(operations_handler, "bootstrap", lambda: cases)
@@ -155,11 +165,42 @@ def webhooks_route(clock: Clock, club_id: int) -> WebhooksRoute:
     )
 
 
+def webhook_dead_letters_route(webhooks: WebhooksRoute, codec: Codec, club_id: int) -> WebhookDeadLettersRoute:
+    """Return the routes of the dead letters of webhooks, with one of the endpoint."""
+    letters = InMemoryWebhookDeadLetters()
+    event = EventOccurred(
+        event_id="match-4711-finished",
+        type="match.finished",
+        club_id=club_id,
+        occurred_at=EVENT_MS,
+        data='{"goals":[2]}',
+    )
+    letters.put(
+        [
+            WebhookDeadLetter(
+                endpoint=EndpointKey(club_id, endpoint_id(club_id)),
+                message_id=EVENT_ID,
+                event=event,
+                produced_at_ms=UNDELIVERED_MS,
+                at_ms=UNDELIVERED_MS,
+                reason="all attempts failed",
+                attempts=8,
+                status=503,
+            )
+        ]
+    )
+    waiting = WaitingMessages(store=InMemoryDelayStore(), codec=codec, clock=webhooks.clock)
+    return WebhookDeadLettersRoute(
+        endpoints=webhooks.endpoints, dead_letters=letters, waiting=waiting, clock=webhooks.clock
+    )
+
+
 def registry() -> InMemorySchemaRegistry:
     found = InMemorySchemaRegistry()
     found.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
     found.register(f"{topics.DEVICE_STATUS}-value", own_schema("DeviceStatusChanged"))
     found.register(f"{topics.SEND_API}-value", own_schema("SendRequested"))
+    found.register(f"{topics.WEBHOOK_SLOW}-value", own_schema("WebhookRequested"))
     return found
 
 

@@ -332,8 +332,8 @@ def test_a_repeated_batch_keeps_its_id_and_body() -> None:
     sender = WebhookSender()
     sender.endpoint(max_count=100)
     sender.http.answers[url_of(KEY)] = [answer(500), answer(500), answer(200)]
-    for first in (0, 30):
-        events = [occurred(f"e{number}") for number in range(first, first + 30)]
+    for start in (0, 30):
+        events = [occurred(f"e{number}") for number in range(start, start + 30)]
         sender.send(sender.request(events), topic=topics.WEBHOOK_BATCHED)
     sender.retry()
     first, repeated = sender.http.requests[:2], sender.http.requests[2:]
