@@ -84,6 +84,7 @@ def test_a_refused_message_waits_for_its_schedule(refusal: Exception, status: in
     assert sender.waiting() == []
 
 
+@pytest.mark.guarantee("events.dead_letter_after_the_schedule")
 @pytest.mark.kills(guard="events.end_of_the_schedule")
 def test_a_message_is_given_up_after_its_schedule() -> None:
     sender = WebhookSender()
