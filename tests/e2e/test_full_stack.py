@@ -34,6 +34,7 @@ from infra.grafana.dashboard import PANELS, RATE
 from local.devstack import process
 from local.devstack.commands import FIRST_COMMAND
 from local.devstack.config import ROOT, StackConfig
+from local.devstack.demo.records import TopicReader
 from local.devstack.demo.run import run_demo
 from local.devstack.handle import RunningStack
 from local.devstack.loopback import exposed
@@ -43,6 +44,8 @@ from local.devstack.services.spark import run_module
 from local.devstack.state import RunState
 from masscomm.domain.time_limits import GATEWAY_TIMEOUT_S
 from masscomm.http.rest import JSON
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.topics import WEBHOOK_OUTCOME
 from masscomm_client import ApiError, AsyncClient, Client
 from masscomm_client.types import DeadLetterRow
 from tests.support.harness import client_examples
@@ -53,6 +56,7 @@ from tests.support.harness.problems import NOT_CAUSED, Cause, cause_problems, do
 from tests.support.harness.webhook_receiver import receiving
 from tests.support.runbooks import RUNBOOKS, commands, spans
 from tests.support.schemathesis_run import check_responses
+from tests.support.servers.http_server import Asked, http_server
 from tests.support.servers.prometheus import scraping, values
 from tests.support.until import WaitTimeoutError, until
 
@@ -285,6 +289,55 @@ def test_event_reaches_its_subscriber_signed(stack: RunningStack, config: StackC
         assert other.received == []
         for each in (created, elsewhere):
             client.delete_webhook(each["endpoint"]["id"])
+
+
+def test_refused_event_is_repeated_and_a_batch_arrives(stack: RunningStack, config: StackConfig) -> None:
+    """The delay store, the scheduler and webhook.slow repeat the message; a batched endpoint gets a list."""
+    asked: list[tuple[str, bytes]] = []
+
+    def refuses_first(request: Asked) -> tuple[int, dict[str, str], bytes]:
+        asked.append((request.headers["webhook-id"], request.body))
+        return (500 if len(asked) == 1 else 204), {"Connection": "close"}, b""
+
+    codec = Codec(HttpSchemaRegistry(config.registry_url))
+    with (
+        closing(TopicReader(config.kafka_bootstrap, [WEBHOOK_OUTCOME], from_beginning=False)) as reader,
+        Client(config.gateway_url, key=config.api_key) as client,
+        httpx.Client(base_url=config.gateway_url, headers={"x-api-key": config.api_key}, timeout=30) as api,
+        http_server(refuses_first) as url,
+        receiving() as batched,
+    ):
+        created = [
+            client.create_webhook(club_id=1, url=f"{url}/hook", event_types=["send.failed"]),
+            client.create_webhook(club_id=1, url=batched.url, event_types=["send.failed"], max_count=100),
+        ]
+        assert api.put("/v1/event-types/e2e.batched", json={"description": "d", "example": {}}).status_code == 200
+        ids = [each["endpoint"]["id"] for each in created]
+        for id_ in ids:
+            assert api.post("/v1/subscriptions", json={"endpoint_id": id_, "types": ["e2e.batched"]}).status_code == 201
+        events = [{"event_id": f"e2e-b{n}", "type": "e2e.batched", "club_id": 1, "data": {}} for n in range(3)]
+        assert api.post("/v1/events", json={"events": events}).status_code == 202
+        until("the batch has arrived", lambda: sum(len(each.event) for each in batched.received) == 3, 60)
+        assert all(each.headers["webhook-id"].startswith("bat_") for each in batched.received)
+        until("the refused message has arrived again", lambda: len(asked) == 4, 240)
+        assert len({id_ for id_, _ in asked}) == 3
+        refused = asked[0]
+        assert refused in asked[1:]
+        results: list[tuple[str, str, int]] = []
+
+        def all_results() -> bool:
+            for message in reader.poll():
+                row = codec.decode("WebhookOutcome", message.value())
+                results.extend(zip(row["message_id"], row["status"], row["attempt"], strict=True))
+            return len(set(results)) == 7
+
+        until("the results are in their topic", all_results, 180)
+        assert {(id_, status, attempt) for id_, status, attempt in results if id_ == refused[0]} == {
+            (refused[0], "retried", 1),
+            (refused[0], "delivered", 2),
+        }
+        for id_ in ids:
+            client.delete_webhook(id_)
 
 
 @pytest.mark.nightly
