@@ -232,7 +232,8 @@ UNREADABLE_ITEMS = _counter(
 )
 
 # --- webhooks ---------------------------------------------------------------------------------------------------------
-_OF_WEBHOOKS = ("webhook_delivery", "webhook_sender")
+_OF_EVENTS = ("webhook_sender", "webhook_batch_sender", "webhook_retry_sender")
+_OF_WEBHOOKS = ("webhook_delivery", *_OF_EVENTS)
 WEBHOOKS_DELIVERED = _counter("WebhooksDelivered", "webhooks that an endpoint accepted", *_OF_WEBHOOKS)
 WEBHOOK_FAILURES = _counter("WebhookFailures", "attempts that failed; most are repeated later", *_OF_WEBHOOKS)
 WEBHOOKS_GIVEN_UP = _counter("WebhooksGivenUp", "webhooks that get no further attempt", *_OF_WEBHOOKS)
@@ -242,10 +243,10 @@ WEBHOOK_ENDPOINTS_DISABLED = _counter(
     *_OF_WEBHOOKS,
 )
 WEBHOOKS_DEFERRED = _counter(
-    "WebhooksDeferred", "messages with events that are stored and attempted later", "webhook_sender"
+    "WebhooksDeferred", "messages with events that are stored and attempted later", *_OF_EVENTS
 )
 WEBHOOKS_WITHOUT_ENDPOINT = _counter(
-    "WebhooksWithoutEndpoint", "messages with events for an endpoint that is disabled or deleted", "webhook_sender"
+    "WebhooksWithoutEndpoint", "messages with events for a deleted endpoint", *_OF_EVENTS
 )
 EVENT_MESSAGES = _counter("EventMessages", "messages with events, one for each endpoint", "event_matcher")
 EVENTS_WITHOUT_ENDPOINT = _counter("EventsWithoutEndpoint", "events to which no endpoint subscribes", "event_matcher")

@@ -225,8 +225,10 @@ def _of_freshness(of: Installation) -> Iterator[Rule]:
     webhooks = ours(environment, WEBHOOK_OLDEST_DUE, "webhook_delivery", "Maximum")
     description = f"Webhooks are attempted more than {_OVERDUE_S} s late."
     yield Rule("webhooks-overdue", "webhooks", description, webhooks, _OVERDUE_S, missing_data_alarms=True)
-    disabled = ours(environment, WEBHOOK_ENDPOINTS_DISABLED, "webhook_delivery")
-    yield Rule("webhooks-disabled", "webhooks", "An endpoint of webhooks was disabled.", disabled, 1)
+    for function in WEBHOOK_ENDPOINTS_DISABLED.emitted_by:
+        disabled = ours(environment, WEBHOOK_ENDPOINTS_DISABLED, function)
+        name = "webhooks-disabled" if function == "webhook_delivery" else f"{function}-disabled"
+        yield Rule(name, "webhooks", f"{function} disabled an endpoint of webhooks.", disabled, 1)
     for function in UNREADABLE_ITEMS.emitted_by:
         items = ours(environment, UNREADABLE_ITEMS, function)
         description = f"Sweeps of {function} skip stored items that they cannot read."
