@@ -510,9 +510,9 @@ OPERATIONS = {
     ),
     ("POST", "/v1/webhooks/{endpoint_id}/dead-letters/ack"): Operation(
         description="Those up to `up_to` are deleted, at most 500 a request.",
-        request=undelivered.AcknowledgeRequest,
+        request=undelivered.AcknowledgeWebhooksRequest,
         requests={"processed": {"up_to": _UNDELIVERED["id"]}},
-        response=undelivered.AcknowledgedBody,
+        response=undelivered.AcknowledgedWebhooksBody,
         success="The dead letters are deleted",
         example={"acknowledged": 1},
         problems=_UNKNOWN_ENDPOINT,
@@ -522,9 +522,9 @@ OPERATIONS = {
             "They are attempted again within a minute or two, under the same `webhook-id`, with a new schedule of "
             "repetitions. At most 500 a request."
         ),
-        request=undelivered.ReplayRequest,
+        request=undelivered.ReplayWebhooksRequest,
         requests={"one": {"ids": [_UNDELIVERED["id"]]}, "type": {"type": "match.finished"}},
-        response=undelivered.ReplayedBody,
+        response=undelivered.ReplayedWebhooksBody,
         status=202,
         success="The messages wait for their attempts",
         example={"replayed": 1},

@@ -66,14 +66,14 @@ class WebhookDeadLettersBody(TypedDict):
     """The value of `after` for the next page; null if nothing was read."""
 
 
-class AcknowledgeRequest(TypedDict):
+class AcknowledgeWebhooksRequest(TypedDict):
     """Which dead letters the caller has processed."""
 
     up_to: str
     """The id of the last one."""
 
 
-class AcknowledgedBody(TypedDict):
+class AcknowledgedWebhooksBody(TypedDict):
     """Acknowledged dead letters, which are deleted."""
 
     acknowledged: int
@@ -81,7 +81,7 @@ class AcknowledgedBody(TypedDict):
     """Whether there are more up to this one: repeat the request."""
 
 
-class ReplayRequest(TypedDict):
+class ReplayWebhooksRequest(TypedDict):
     """Which dead letters are sent again: those with these ids, or those of a span and a type."""
 
     ids: NotRequired[list[str]]
@@ -92,7 +92,7 @@ class ReplayRequest(TypedDict):
     type: NotRequired[str]
 
 
-class ReplayedBody(TypedDict):
+class ReplayedWebhooksBody(TypedDict):
     """Dead letters that are sent again, and deleted."""
 
     replayed: int
@@ -119,10 +119,12 @@ class WebhookDeadLettersRoute:
         )
         return {"rows": [_row(each) for each in page.letters], "truncated": page.more, "last": page.last}
 
-    def acknowledge(self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit) -> AcknowledgedBody:
+    def acknowledge(
+        self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit
+    ) -> AcknowledgedWebhooksBody:
         """Delete the dead letters up to one. Raises Problem (400, 404) or Retry."""
         fields = read_object(content)
-        _check(fields, AcknowledgeRequest, required=("up_to",))
+        _check(fields, AcknowledgeWebhooksRequest, required=("up_to",))
         endpoint = self._visible(endpoint_id, clubs)
         found, more = self._span(endpoint.key, None, fields["up_to"], None)
         self.dead_letters.delete(endpoint.key, [each.id for each in found])
@@ -130,12 +132,12 @@ class WebhookDeadLettersRoute:
         audit(Action.WEBHOOK_ACKNOWLEDGED, subject=endpoint_id, clubs=[endpoint.key.club_id], detail=detail)
         return {"acknowledged": len(found), "truncated": more}
 
-    def replay(self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit) -> ReplayedBody:
+    def replay(self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit) -> ReplayedWebhooksBody:
         """Send dead letters again, and delete them. Raises Problem (400, 404, 409 if the endpoint is disabled) or
         Retry.
         """
         fields = read_object(content)
-        _check(fields, ReplayRequest)
+        _check(fields, ReplayWebhooksRequest)
         endpoint = self._visible(endpoint_id, clubs)
         if not endpoint.enabled:
             raise Problem(409, Text.ENDPOINT_DISABLED.filled())
