@@ -199,7 +199,7 @@ class Endpoint:
             is_probe: Whether it is the probe of a failing endpoint: the next one then has a longer delay.
         """
         if attempt.succeeded:
-            return replace(self, failing_since_ms=None, probe_at_ms=None, failed_probes=None, is_slow=attempt.is_slow)
+            return replace(self.without_failures(), is_slow=attempt.is_slow)
         since_ms = self.failing_since_ms or attempt.at_ms
         reason = ""
         if attempt.status == GONE:  # guard: webhooks.gone
@@ -224,6 +224,10 @@ class Endpoint:
             enabled=self.enabled and not reason,
             disabled_reason=self.disabled_reason or reason,
         )
+
+    def without_failures(self) -> "Endpoint":
+        """Return the endpoint as if no attempt had failed: its server, or its state, is another one."""
+        return replace(self, failing_since_ms=None, probe_at_ms=None, failed_probes=None, is_slow=False)
 
     def probed(self, now_ms: int) -> "Endpoint":
         """Return the endpoint while one message probes it: another one does so only if this one has no result."""

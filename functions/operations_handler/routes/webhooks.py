@@ -304,9 +304,9 @@ class WebhooksRoute:
                 **{name: fields[name] for name in _SETTINGS if name in fields},
             )
             if new.url != endpoint.url:
-                new = replace(new, failing_since_ms=None)
+                new = new.without_failures()
             if "enabled" in fields and fields["enabled"] != endpoint.enabled:
-                new = replace(new, enabled=fields["enabled"], disabled_reason="", failing_since_ms=None)
+                new = replace(new.without_failures(), enabled=fields["enabled"], disabled_reason="")
                 new = replace(new, enabled_at_ms=self.clock.now_ms()) if new.enabled else new
             return new
 

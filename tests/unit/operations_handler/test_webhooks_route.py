@@ -117,6 +117,18 @@ def test_a_setting_beyond_its_limits_is_refused(setting: Setting, field: str, va
         assert (name, text) == (field, f"a whole number from {limits}".replace(",", ""))
 
 
+@pytest.mark.parametrize("fields", [{"url": "https://other.example.org/"}, {"enabled": False}])
+def test_a_changed_endpoint_has_not_failed(setting: Setting, fields: dict[str, Any]) -> None:
+    key = EndpointKey.of_id(setting.create()["endpoint"]["id"])
+    assert key is not None
+    stored = setting.webhooks.endpoints.stored
+    stored[key] = replace(stored[key], failing_since_ms=1, probe_at_ms=2, failed_probes=3, is_slow=True)
+    setting.change(key.id, **fields)
+    changed = stored[key]
+    assert (changed.failing_since_ms, changed.probe_at_ms, changed.failed_probes) == (None, None, None)
+    assert not changed.is_slow
+
+
 def test_a_change_of_max_count_marks_the_subscriptions(setting: Setting) -> None:
     """They are published again, so that event_matcher learns that the endpoint is batched."""
     key = EndpointKey.of_id(setting.create()["endpoint"]["id"])
