@@ -118,7 +118,10 @@ class SendMessages:
                 metrics.add(WEBHOOKS_WITHOUT_ENDPOINT, len(messages))
                 continue
             lanes.append(Lane(endpoint=endpoint, pending=deque(posts_of(endpoint, messages))))
-        attempted = [lane for lane in lanes if self._may_attempt(lane, is_repeated=is_repeated)]
+        # The probes of failing endpoints are claimed together: each takes two round trips.
+        apply = self.pool.map if is_repeated else map
+        allowed = apply(partial(self._may_attempt, is_repeated=is_repeated), lanes)
+        attempted = [lane for lane, may_attempt in zip(lanes, allowed, strict=True) if may_attempt]
         self.gateway.send(attempted, batch.remaining_s, RETRIES if is_repeated else FIRST_ATTEMPTS)
         self._settle(lanes, is_repeated=is_repeated)
 
