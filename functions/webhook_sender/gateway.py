@@ -81,7 +81,7 @@ class Lane:
 
     endpoint: Endpoint
     pending: deque[Post]
-    # Whether the first request probes a failing endpoint; the others follow if it succeeds.
+    # Whether the next request probes a failing endpoint; the others follow once it has succeeded.
     is_probe: bool = False
     calls: int = 0
     # Whether a worker may take its next request.
@@ -98,8 +98,7 @@ class Lane:
     @property
     def concurrency(self) -> int:
         """Return the number of requests that may run at the same time."""
-        is_probing = self.is_probe and not any(attempt.succeeded for _, attempt in self.results)
-        return 1 if is_probing else self.endpoint.max_concurrency
+        return 1 if self.is_probe else self.endpoint.max_concurrency
 
     @property
     def is_failing(self) -> bool:
@@ -111,7 +110,7 @@ class Lane:
         """Store the result of an attempt."""
         self.results.append((post, attempt))
         if attempt.succeeded:
-            self.failures_in_a_row, self.has_stopped = 0, False
+            self.failures_in_a_row, self.has_stopped, self.is_probe = 0, False, False
         else:
             self.failures_in_a_row += 1
             is_refusal = attempt.status is None or attempt.retry_after_s is not None

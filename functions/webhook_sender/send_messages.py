@@ -176,13 +176,17 @@ class SendMessages:
                 results += [Result(message, AttemptResult.DELIVERED, attempt) for message in post.messages]
                 continue
             metrics.add(WEBHOOK_FAILURES, len(post.messages))
-            later = None if attempt.status == GONE else repeated(endpoint, post, attempt)
+            later = repeated(endpoint, post, attempt) if endpoint.enabled else None
             if later is None:
-                results += self._give_up(post.messages, attempt, _GONE if attempt.status == GONE else _ATTEMPTS_FAILED)
+                results += self._give_up(post.messages, attempt, _reason(endpoint, attempt))
             else:
                 waiting.append(later)
                 results += [Result(message, AttemptResult.RETRIED, attempt) for message in post.messages]
-        waiting += _excess(endpoint, lane.pending, self.clock.now_ms())
+        if endpoint.enabled:
+            waiting += _excess(endpoint, lane.pending, self.clock.now_ms())
+        else:
+            left = [message for post in lane.pending for message in post.messages]
+            results += self._give_up(left, Attempt(at_ms=self.clock.now_ms(), duration_ms=0), _DISABLED)
         metrics.add(WEBHOOKS_DEFERRED, sum(len(each.post.messages) for each in waiting))
         self.storing.put_waiting(endpoint, waiting)
         return results
@@ -192,30 +196,30 @@ class SendMessages:
         endpoint = lane.endpoint
         if not lane.results:
             return endpoint
-        failures = [each for each in lane.results if not each[1].succeeded]
+        failed = [each for each in lane.results if not each[1].succeeded]
         accepted = [each for each in lane.results if each[1].succeeded]
-        if lane.is_failing or (is_repeated and not accepted):
-            post, attempt = failures[-1]
-        elif not accepted:
-            return endpoint
-        else:
-            post, attempt = max(accepted, key=lambda each: each[1].duration_ms)
+        if accepted:
+            slowest = max(accepted, key=lambda each: each[1].duration_ms)
             # guard: events.slow_endpoint
-            if endpoint.failing_since_ms is None and endpoint.is_slow == attempt.is_slow:
-                return endpoint
-        tried_since_ms = min(each.item.value.first_tried_at or attempt.at_ms for each in post.messages)
-        self.endpoints.forget(endpoint.key)
-        after = self.results.record(endpoint, attempt, tried_since_ms=tried_since_ms, is_probe=lane.is_probe)
-        if not attempt.succeeded:
+            if endpoint.failing_since_ms is not None or endpoint.is_slow != slowest[1].is_slow:
+                endpoint = self._record(endpoint, *slowest)
+        # A message that its receiver cannot process says nothing about the others.
+        if lane.is_failing or (is_repeated and not accepted):
+            endpoint = self._record(endpoint, *failed[-1], is_probe=lane.is_probe)
             logger.info(
                 "an endpoint fails",
                 club_id=endpoint.key.club_id,
                 endpoint=endpoint.key.id,
-                messages=len(failures),
-                status=attempt.status,
-                error=attempt.error,
+                requests=len(failed),
+                status=failed[-1][1].status,
+                error=failed[-1][1].error,
             )
-        return after
+        return endpoint
+
+    def _record(self, endpoint: Endpoint, post: Post, attempt: Attempt, *, is_probe: bool = False) -> Endpoint:
+        self.endpoints.forget(endpoint.key)
+        tried_since_ms = min(each.item.value.first_tried_at or attempt.at_ms for each in post.messages)
+        return self.results.record(endpoint, attempt, tried_since_ms=tried_since_ms, is_probe=is_probe)
 
     def _give_up(self, messages: Iterable[Message], attempt: Attempt, reason: str) -> list[Result]:
         """Store messages as dead letters, and return their results. Raises Retry or Stop."""
@@ -225,6 +229,13 @@ class SendMessages:
         self.storing.put_dead_letters(results, reason)
         metrics.add(WEBHOOKS_GIVEN_UP, len(results))
         return results
+
+
+def _reason(endpoint: Endpoint, attempt: Attempt) -> str:
+    """Return why no attempt follows a failed one."""
+    if attempt.status == GONE:
+        return _GONE
+    return _ATTEMPTS_FAILED if endpoint.enabled else _DISABLED
 
 
 def _excess(endpoint: Endpoint, posts: Iterable[Post], now_ms: int) -> Iterator[Waiting]:

@@ -1374,7 +1374,9 @@ MUTANTS = (
     Mutant("events.time_of_a_batch", "A busy endpoint delays the others of its partition for seconds."),
     Mutant("events.failing_endpoint", "A failing or slow endpoint delays no other.", Returns("True")),
     Mutant(
-        "events.slow_endpoint", "An endpoint that accepts slowly is slow.", Becomes("endpoint.failing_since_ms is None")
+        "events.slow_endpoint",
+        "An endpoint that accepts slowly is slow.",
+        Becomes("endpoint.failing_since_ms is not None"),
     ),
     Mutant(
         "events.one_probe",

@@ -12,6 +12,7 @@ from masscomm.domain.time_limits import (
     EVENT_BATCH_S,
     EVENT_SENDER_RESERVE_S,
     WEBHOOK_ATTEMPT_S,
+    WEBHOOK_DISABLED_AFTER_S,
     WEBHOOK_RETRY_DELAYS_S,
 )
 from masscomm.domain.webhook_signatures import secret_of
@@ -173,6 +174,29 @@ def test_one_message_probes_a_failing_endpoint() -> None:
     assert len(set(sender.http.ids())) == 30
     assert sender.waiting() == []
     assert sender.endpoints.stored[KEY].failing_since_ms is None
+
+
+def test_an_endpoint_that_fails_after_its_probe_fails_anew() -> None:
+    """Its outage has ended: the days after which it is disabled count from the new failure."""
+    sender = WebhookSender()
+    sender.endpoint(failing_since_ms=NOW - 86_400_000, probe_at_ms=NOW, failed_probes=5, max_concurrency=1)
+    sender.http.answers[url_of(KEY)] = [answer(200), NoAnswer("no answer within 15 s")]
+    sender.send(sender.request([occurred(f"e{number}") for number in range(5)]), topic=topics.WEBHOOK_SLOW)
+    stored = sender.endpoints.stored[KEY]
+    assert (stored.failing_since_ms, stored.failed_probes) == (NOW, 1)
+    assert sum(len(each.event_index) for each in sender.waiting()) == 4
+
+
+def test_an_endpoint_that_is_disabled_leaves_dead_letters() -> None:
+    sender = WebhookSender()
+    sender.endpoint(failing_since_ms=NOW - WEBHOOK_DISABLED_AFTER_S * 1000, probe_at_ms=NOW)
+    sender.http.answers[url_of(KEY)] = [answer(500)]
+    waited = sender.request([occurred(f"e{number}") for number in range(5)], first_tried_at=NOW - 86_400_000)
+    sender.send(waited, topic=topics.WEBHOOK_SLOW)
+    assert not sender.endpoints.stored[KEY].enabled
+    assert len(sender.given_up.stored) == 5
+    assert sorted(each.attempts for each in sender.given_up.stored.values()) == [0, 0, 0, 0, 1]
+    assert sender.waiting() == []
 
 
 @pytest.mark.kills(guard="events.schedule_of_probes")
