@@ -37,6 +37,7 @@ from spark_metrics.common.session import kafka_records, spark_session, topic_nam
 from spark_metrics.common.settings import Settings, settings_from
 from spark_metrics.common.starting import check_topics, start_of
 from spark_metrics.common.waiting import DependencyWaiter
+from spark_metrics.counting import webhook_results
 from spark_metrics.counting.batches import BatchCounter, NewWriters
 from spark_metrics.counting.facts import facts
 from spark_metrics.counting.lanes import Lanes
@@ -49,9 +50,9 @@ from spark_metrics.counting.writers import KnownWriters, no_writers, registered_
 _log = logging.getLogger("spark_metrics")
 
 _TABLES = (
-    *(grain.table for grain in Grain),
+    *(table for grain in Grain for table in (grain.table, grain.webhook_table)),
     *("sends", "send_totals", "send_states", "stream_status"),
-    *("stream_views", "recipient_log", "lane_offsets", "counted_id_tables", "stream_topics"),
+    *("stream_views", "recipient_log", "lane_offsets", "counted_id_tables", "stream_topics", webhook_results.LOG),
 )
 _PROGRESS_EVERY_S = 1.0
 _FINISH_BATCH_S = 15.0
@@ -69,6 +70,7 @@ class Job:
             window_s=settings.redelivery_window_s,
             views=load_views(settings.views),
             recipients=settings.recipient_log,
+            webhook_successes=settings.webhook_successes,
         )
         # Batches are counted and the progress is stored on two threads, each with its own connection.
         self._status_sink = PostgresSink(settings.database_url)

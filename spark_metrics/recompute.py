@@ -44,8 +44,8 @@ from spark_metrics.archive.topic_check import topics_differ
 from spark_metrics.common.command import exit_status_with_spark
 from spark_metrics.common.database import connect, postgres_errors
 from spark_metrics.common.settings import Settings
-from spark_metrics.common.sources import kinds_of_topics
-from spark_metrics.common.span import AHEAD, CLOCKS, Span, instant
+from spark_metrics.common.sources import WEBHOOK_OUTCOME, kinds_of_topics
+from spark_metrics.common.span import AHEAD, CLOCKS, RESULTS_APART, Span, instant
 from spark_metrics.counting import recipient_log
 from spark_metrics.counting.lane_merge import Plan
 from spark_metrics.counting.lanes import Lanes
@@ -181,7 +181,7 @@ class Recompute:
 
     def _read_span(self, served: Served) -> Span:
         """Return the span of the archive that is read."""
-        first = served.touched().first
+        first = _with_results(served.touched()).first
         return Span(first and min(first, self._span.first - self._slack) if self._span.first else None)
 
     def _await_archive(self, offsets: Sequence[tuple[str, int, int]], wait_s: float) -> Appended:
@@ -221,7 +221,9 @@ class Recompute:
         chunks = counted.where((F.col("source") == "send") & _within(self._span))
         sends = chunks.select("send_id").distinct().persist()
         others = counted.where(~_within(touched)).join(sends, "send_id", "left_semi")
-        return counted.where(_within(touched)).unionByName(others)
+        # guard: recompute.results_of_webhooks
+        results = (F.col("source") == WEBHOOK_OUTCOME.kind) & _within(_with_results(touched))
+        return counted.where(_within(touched) | results).unionByName(others)
 
     def _parts(self, end: Appended, read: Span) -> list[Span]:
         """Return spans of whole hours that together are all time."""
@@ -246,6 +248,7 @@ class Recompute:
                 kinds=kinds_of_topics(),
                 views=tuple(view.merge_statement() for view in self._views),
                 recipients=logged,
+                webhook_successes=self._settings.webhook_successes,
             )
             with postgres_errors():
                 results = lanes.merge(lanes.rows(counted.where(_within(part))), plan)
@@ -276,6 +279,11 @@ def counted_twice(counted: DataFrame, window_s: int) -> DataFrame:
     before = F.lag("timestamp_ms").over(Window.partitionBy("source", "record_id").orderBy("timestamp_ms"))
     apart = counted.withColumn("apart_ms", F.col("timestamp_ms") - before)
     return apart.where(F.col("apart_ms") < window_s * 1000).select("source", "record_id").distinct()
+
+
+def _with_results(span: Span) -> Span:
+    """Return the span with the records whose results of webhooks may be in it."""
+    return Span(span.first and span.first - RESULTS_APART, span.end and span.end + RESULTS_APART)
 
 
 def _within(span: Span) -> Column:

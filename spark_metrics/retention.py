@@ -29,6 +29,7 @@ from masscomm.integers import integer
 from spark_metrics.common.command import exit_status
 from spark_metrics.common.database import connect
 from spark_metrics.common.settings import view_names
+from spark_metrics.counting import webhook_results
 from spark_metrics.counting.partitions import LOG, TABLES, drop_before, keep_since
 from spark_metrics.counting.problems import Problem
 from spark_metrics.counting.views import View, load_views
@@ -39,16 +40,22 @@ _log = logging.getLogger("spark_metrics.retention")
 _LOCK_TIMEOUT = b"set lock_timeout = '10s'"
 # The number of sends that one transaction deletes.
 _SLICE = 1_000
+# Option without -days → the tables that have this retention.
 _PARTITIONED = {
-    "recipient_log": LOG,
-    "minutes": TABLES[Grain.MINUTE.table],
-    "hours": TABLES[Grain.HOUR.table],
-    "days": TABLES[Grain.DAY.table],
-    "revised": TABLES["revised_minutes"],
-    "redelivered": TABLES["redelivered"],
+    "recipient_log": (LOG,),
+    "minutes": (TABLES[Grain.MINUTE.table],),
+    "hours": (TABLES[Grain.HOUR.table], TABLES[Grain.HOUR.webhook_table]),
+    "days": (TABLES[Grain.DAY.table], TABLES[Grain.DAY.webhook_table]),
+    "revised": (TABLES["revised_minutes"],),
+    "redelivered": (TABLES["redelivered"],),
+    "webhook_minutes": (TABLES[Grain.MINUTE.webhook_table],),
+    "webhook_log": (TABLES[webhook_results.LOG],),
 }
 # Option without -days → the rows that it keeps, and the default number of days.
-_OPTIONS = {name.replace("_", "-"): (table.table, table.keep_days) for name, table in _PARTITIONED.items()} | {
+_OPTIONS = {
+    name.replace("_", "-"): (" and ".join(table.table for table in tables), tables[0].keep_days)
+    for name, tables in _PARTITIONED.items()
+} | {
     "quarantine": ("quarantined positions", QUARANTINE_KEPT_DAYS),
     "sends": ("sends", SENDS_KEPT_DAYS),
 }
@@ -118,9 +125,11 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         with connect(url, "spark_metrics retention") as connection:
             connection.execute(_LOCK_TIMEOUT)
             now = datetime.now(UTC)
-            for name, table in _PARTITIONED.items():
-                dropped = drop_before(connection, table, now - timedelta(days=chosen[name]))
-                _log.info("dropped %d partitions of %s: %s", len(dropped), table.table, ", ".join(dropped) or "none")
+            for name, tables in _PARTITIONED.items():
+                for table in tables:
+                    dropped = drop_before(connection, table, now - timedelta(days=chosen[name]))
+                    names = ", ".join(dropped) or "none"
+                    _log.info("dropped %d partitions of %s: %s", len(dropped), table.table, names)
             sends = delete_sends(connection, now - timedelta(days=chosen["sends"]))
             _log.info("deleted %d sends", sends)
             for view in views:

@@ -28,6 +28,11 @@ class Grain(StrEnum):
         """Return the name of the table with the counts, as in schemas/tables."""
         return f"counts_{self}"
 
+    @property
+    def webhook_table(self) -> str:
+        """Return the name of the table with the counts of webhook messages."""
+        return f"webhook_counts_{self}"
+
 
 _LENGTHS = {
     Grain.MINUTE: timedelta(minutes=1),

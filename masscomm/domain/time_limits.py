@@ -308,6 +308,9 @@ MINUTES_KEPT_DAYS = 92
 HOURS_KEPT_DAYS = 800
 DAYS_KEPT_DAYS = 3_660
 REDELIVERED_KEPT_DAYS = 440
+# The log of webhook messages, and their counts by minute, of which an endpoint has up to one per event type.
+WEBHOOK_LOG_KEPT_DAYS = 30
+WEBHOOK_MINUTES_KEPT_DAYS = 7
 SENDS_KEPT_DAYS = 450
 
 # The rules between these durations, each with its reason. timeout_s and every_s are read from functions/functions.yaml,
@@ -527,6 +530,11 @@ RULES: Mapping[str, str] = {
     "RECIPIENT_LOG_KEPT_DAYS < MINUTES_KEPT_DAYS < HOURS_KEPT_DAYS < DAYS_KEPT_DAYS < 11 * 366": (
         "coarser counts are kept for longer, and none for ever"
     ),
+    "LATE_SCHEMA_S + 86_400 <= kept_s('webhook_outcome')": "a result whose schema is late is still in the topic",
+    "kept_s('webhook_outcome') <= WEBHOOK_MINUTES_KEPT_DAYS * 86_400 < WEBHOOK_LOG_KEPT_DAYS * 86_400": (
+        "a result is found in the counts and in the log for as long as in the topic"
+    ),
+    "WEBHOOK_LOG_KEPT_DAYS < ARCHIVE_KEPT_DAYS": "the log of webhook messages can be compared with the archive",
     "ARCHIVE_KEPT_DAYS + 31 < REDELIVERED_KEPT_DAYS < 2 * 366": (
         "an archived record that was refused is not counted again, even if it was produced before its time"
     ),

@@ -82,7 +82,7 @@ create table if not exists lane_offsets (
 );
 
 -- The tables with the deterministic ids of counted records: a redelivering function produces the same id at another offset. The job
--- creates and drops them (spark_metrics.counting.counted_ids), each with the columns record_id and source (send, delivery or outcome).
+-- creates and drops them (spark_metrics.counting.counted_ids), each with the columns record_id and source (the kind of the record).
 -- since: when the first id was stored; new ids are stored in the latest table
 create table if not exists counted_id_tables (
     name  text        primary key,

@@ -14,6 +14,8 @@ from masscomm.integers import integer_or
 JDBC, GLUE = "jdbc", "glue"
 # The value of SPARK_MASTER if EMR submits the job: EMR then configures the session's resources.
 EMR = "emr"
+# How many messages of an endpoint and hour that succeeded at the first attempt the log of webhooks has.
+WEBHOOK_SUCCESSES = 60
 # A small JVM, because the broker, OpenSearch and the other servers run on the same machine. A cluster has its own
 # options.
 DEFAULT_JAVA_OPTIONS = (
@@ -39,6 +41,8 @@ class Settings:
         views: Further tables, each as module:VARIABLE of a spark_metrics.counting.views.View. SPARK_VIEWS separates
             them by commas; `none` means no view, as does the variable's absence.
         recipient_log: Whether a row per recipient is stored (spark_metrics.counting.recipient_log).
+        webhook_successes: How many messages of an endpoint and hour that succeeded at the first attempt the log of
+            webhooks has (spark_metrics.counting.webhook_results).
         lanes: The number of lanes, each one transaction of an executor; 0: spark.sql.shuffle.partitions.
         archive_dir: The folder or URL (s3://…) of the archive; empty: no archive.
         archive_trigger_ms: The time between two appends to the archive.
@@ -59,6 +63,7 @@ class Settings:
     redelivery_window_s: int = COUNTED_IDS_KEPT_S
     views: tuple[str, ...] = ()
     recipient_log: bool = True
+    webhook_successes: int = WEBHOOK_SUCCESSES
     lanes: int = 0
     archive_dir: str = ""
     archive_trigger_ms: int = 60_000

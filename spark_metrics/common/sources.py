@@ -35,10 +35,11 @@ class Source:
         topic_names: Names in schemas/topics.yaml; the topics of every lane are read.
         fields: The fields that are counted.
         facts: Returns, for the decoded record, record_id, club_id, type, at_ms and counts (COUNTS). It may return
-            chunk_index and chunk_count, and for results by position run and listed (spark_metrics.common.states).
+            chunk_index and chunk_count, for results by position run and listed (spark_metrics.common.states), and for
+            results of webhooks listed (spark_metrics.counting.webhook_results).
         send_id: Returns the id of the record's send; null if the record could not be decoded.
         labels: Those of `fields` that a view can have as dimensions (spark_metrics.counting.views); texts.
-        texts: Further fields that are decoded only to check that they are UTF-8. All other fields are skipped.
+        texts: Fields, also beyond `fields`, that are checked to be UTF-8. All other fields are skipped.
     """
 
     kind: str
@@ -106,6 +107,10 @@ def _facts_of_outcome(outcome: Column) -> dict[str, Column]:
     }
 
 
+def _facts_of_webhook_outcome(outcome: Column) -> dict[str, Column]:
+    return {"record_id": outcome["record_id"], "at_ms": outcome["timestamp"], "listed": listed_results(outcome)}
+
+
 _LABELS = ("template", "locale")
 SEND = Source(
     "send",
@@ -139,6 +144,22 @@ OUTCOME = Source(
     _facts_of_outcome,
     labels=_LABELS,
 )
+_TEXT_COLUMNS = ("endpoints", "types", "message_id", "event_id", "error")
+# The columns of a record with results of webhook messages.
+RESULT_COLUMNS = (
+    *_TEXT_COLUMNS,
+    *("endpoint_index", "type_index", "club_id", "status", "attempt", "http_status", "duration_ms", "at_ms"),
+)
+WEBHOOK_OUTCOME = Source(
+    "webhook_outcome",
+    "WebhookOutcome",
+    (topics.WEBHOOK_OUTCOME,),
+    names("record_id", "timestamp", *RESULT_COLUMNS),
+    _facts_of_webhook_outcome,
+    # The messages of a record belong to no send: its id chooses the lane.
+    lambda outcome: outcome["record_id"],
+    texts=_TEXT_COLUMNS,
+)
 
 
 # The fields of a result that the log of recipients keeps as its decision.
@@ -153,7 +174,13 @@ def all_sources() -> tuple[Source, ...]:
     Raises Stop for a name without a source.
     """
     named = filter(None, os.environ.get("SPARK_SOURCES", "").split(","))
-    return (SEND, DELIVERY, OUTCOME, *[imported("SPARK_SOURCES", name.strip(), Source) for name in named])
+    return (
+        SEND,
+        DELIVERY,
+        OUTCOME,
+        WEBHOOK_OUTCOME,
+        *[imported("SPARK_SOURCES", name.strip(), Source) for name in named],
+    )
 
 
 def kinds_of_topics() -> dict[str, str]:
@@ -277,3 +304,9 @@ def listed(outcome: Column) -> Column:
         ),
         {"ignoreNullFields": "false"},
     )
+
+
+def listed_results(outcome: Column) -> Column:
+    """Return the results of webhook messages as a line of JSON: an object with the record's columns."""
+    columns = [outcome[name].alias(name) for name in RESULT_COLUMNS]
+    return F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})

@@ -9,6 +9,8 @@ from masscomm.domain.limits import FAR_FUTURE_MS
 AHEAD = timedelta(milliseconds=FAR_FUTURE_MS)
 # The clocks of producers may differ by this much.
 CLOCKS = timedelta(days=1)
+# The time of a result of a webhook message is at most this far from that of its record.
+RESULTS_APART = timedelta(hours=1)
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 

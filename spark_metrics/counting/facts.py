@@ -8,9 +8,9 @@ from pyspark.sql import functions as F
 from masscomm.domain.categories import DEFAULT, Categories, category_table
 from masscomm.domain.limits import FAR_FUTURE_MS
 from spark_metrics.common import identifiers
-from spark_metrics.common.sources import Source, decisions, sources
+from spark_metrics.common.sources import WEBHOOK_OUTCOME, Source, decisions, sources
 from spark_metrics.counting.decode import Writers, decoded
-from spark_metrics.counting.problems import joined_texts, problem_of, storable
+from spark_metrics.counting.problems import joined_texts, problem_of, problem_of_results, storable
 
 _POSITION = ("topic", "partition", "kafka_offset", "timestamp_ms", "source", "schema_id")
 _OF_SOURCES = ("record_id", "club_id", "type", "at_ms", "chunk_index", "chunk_count", "counts", "run", "listed")
@@ -74,6 +74,9 @@ def _facts(of: Sequence[Source], *, recipients: bool) -> list[Column]:
         (F.col("known") & (F.spark_partition_id() >= 0)).alias("known"),
         F.col("accepted"),
         F.size(F.col("send")["channels"]).alias("channels_asked"),
+        F.when(F.col("source") == WEBHOOK_OUTCOME.kind, problem_of_results(F.col(WEBHOOK_OUTCOME.kind))).alias(
+            "problem_of_results"
+        ),
         F.when(F.col("accepted"), F.col("send_id")).alias("send_id"),
         *map(fact, _OF_SOURCES),
         *[

@@ -21,11 +21,14 @@ import psycopg
 from masscomm.domain.grains import Grain
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from spark_metrics.common.database import STREAM, connect, first_line, is_permanent
+from spark_metrics.common.settings import WEBHOOK_SUCCESSES
 from spark_metrics.common.states import StateEntry
 from spark_metrics.counting import send_states
 from spark_metrics.counting.counted_ids import IdTables, store_new
 from spark_metrics.counting.problems import Problem
 from spark_metrics.counting.recipient_log import decisions_of
+from spark_metrics.counting.webhook_results import KIND as WEBHOOKS
+from spark_metrics.counting.webhook_results import WebhookResults
 from spark_metrics.sql import read_sql
 
 _SLICE = 20_000
@@ -49,7 +52,8 @@ class LaneRow(NamedTuple):
         labels: JSON with further texts for views.
         channel, measure, reason, total: The count of a record that has exactly one.
         several: Channels, measures, reasons and totals of the counts of a record that has several, all as texts.
-        run, listed: The results by position (spark_metrics.common.states).
+        run, listed: The results by position (spark_metrics.common.states); listed: those of webhooks, too
+            (sources.listed_results).
         users: The users of an outcome with one result as numbers separated by commas; `only` is the index of its count.
         user_ids, result_index: The users of all other outcomes, each with the index of its count.
         decisions: The decisions of the counts (sources.decisions).
@@ -84,7 +88,9 @@ class LaneRow(NamedTuple):
     decisions: str | None = None
 
 
-_RECORD_ID, _SEND_ID, _COUNT, _USERS = map(LaneRow._fields.index, ("record_id", "send_id", "channel", "users"))
+_RECORD_ID, _SEND_ID, _COUNT, _LISTED, _USERS = map(
+    LaneRow._fields.index, ("record_id", "send_id", "channel", "listed", "users")
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +105,7 @@ class Plan:
         kinds: The kind of the records in each topic.
         views: The statements that merge into further tables.
         recipients: Whether to write the log of recipients.
+        webhook_successes: How many first successes of an endpoint's hour the log of webhooks has.
         denied: (kind, schema id) that the registry does not have; their records are quarantined.
         find_unstorable: Whether to find the records that Postgres rejects, and to quarantine them.
         schema: The schema with the tables to merge into; None: that of the stream.
@@ -112,6 +119,7 @@ class Plan:
     kinds: Mapping[str, str]
     views: tuple[bytes, ...] = ()
     recipients: bool = False
+    webhook_successes: int = WEBHOOK_SUCCESSES
     denied: frozenset[tuple[str, int]] = frozenset()
     find_unstorable: bool = False
     schema: str | None = None
@@ -241,6 +249,7 @@ class _Lane:
         self._chunks: defaultdict[send_states.Chunk, list[StateEntry]] = defaultdict(list)
         self._recipients: list[tuple[Any, ...]] = []
         self._bytes = 0
+        self._webhooks = WebhookResults(self._plan.webhook_successes)
         self._quarantined: list[tuple[str, int, int, str, int | None]] = []
 
     def begin(self) -> bool:
@@ -271,7 +280,7 @@ class _Lane:
                 self.add(rows)
                 if not self.result.unknown:
                     self.merge()
-                    self._connection.execute("truncate batch_counts, batch_recipients")
+                    self._connection.execute(_EMPTY)
         except psycopg.Error as error:
             row = LaneRow(*rows[0])
             if not is_permanent(error) or row.problem == Problem.UNSTORABLE:
@@ -326,7 +335,11 @@ class _Lane:
             if refused:
                 self._refuse(source, [new[number] for number in refused])
             for number, row in enumerate(new):
-                if number not in refused:
+                if number in refused:
+                    continue
+                if source == WEBHOOKS:
+                    self._webhooks.add(row[_LISTED])
+                else:
                     self._count(source, row)
         self._send(_MOST_SUMS, _MOST_CHUNKS, _MOST_BYTES)
 
@@ -388,6 +401,8 @@ class _Lane:
         if len(self._sums) > sums:
             self._copy("batch_counts", ((*key, *values) for key, values in self._sums.items()))
             self._sums.clear()
+        if self._webhooks.size > sums:
+            self._webhooks.send(self._copy)
         if len(self._chunks) > chunks or self._bytes > size:
             send_states.merge(self._connection, self._chunks)
             self._chunks.clear()
@@ -421,6 +436,7 @@ class _Lane:
             connection.execute(statement)
         for statement in _COUNTS:
             connection.execute(statement)
+        self._webhooks.merge(connection)
         ends = self.result.ends
         topics, partitions = zip(*ends, strict=True)
         connection.execute(
@@ -437,6 +453,7 @@ def counts_of(several: Sequence[Sequence[Any]]) -> list[Count]:
     ]
 
 
+_EMPTY = b"truncate batch_counts, batch_recipients, batch_webhooks, batch_webhook_log"
 _EPOCH = b"select epoch from stream_status where stream = %s for key share"
 # The advisory lock of a lane. The lanes of a recompute, in another schema, have locks of their own.
 # guard: metrics.one_task_a_lane

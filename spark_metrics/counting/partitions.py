@@ -20,8 +20,10 @@ from masscomm.domain.time_limits import (
     MINUTES_KEPT_DAYS,
     RECIPIENT_LOG_KEPT_DAYS,
     REDELIVERED_KEPT_DAYS,
+    WEBHOOK_LOG_KEPT_DAYS,
+    WEBHOOK_MINUTES_KEPT_DAYS,
 )
-from spark_metrics.counting import recipient_log
+from spark_metrics.counting import recipient_log, webhook_results
 from spark_metrics.sql import read_sql
 
 
@@ -61,6 +63,10 @@ TABLES: Mapping[str, Partitioned] = {
         Partitioned(Grain.DAY.table, "bucket", "year", DAYS_KEPT_DAYS, fillfactor=50),
         Partitioned("revised_minutes", "minute", "month", DAYS_KEPT_DAYS),
         Partitioned("redelivered", "refused_at", "month", REDELIVERED_KEPT_DAYS),
+        Partitioned(Grain.MINUTE.webhook_table, "bucket", "day", WEBHOOK_MINUTES_KEPT_DAYS),
+        Partitioned(Grain.HOUR.webhook_table, "bucket", "month", HOURS_KEPT_DAYS, fillfactor=50),
+        Partitioned(Grain.DAY.webhook_table, "bucket", "year", DAYS_KEPT_DAYS, fillfactor=50),
+        Partitioned(webhook_results.LOG, "at", "day", WEBHOOK_LOG_KEPT_DAYS),
     )
 }
 LOG = Partitioned(recipient_log.NAME, "counted_at", "day", RECIPIENT_LOG_KEPT_DAYS, other=False)

@@ -12,7 +12,7 @@ from masscomm.domain.grains import Grain
 from masscomm.errors import Retry
 from spark_metrics.common.database import STREAM, lock
 from spark_metrics.common.span import AHEAD, Span
-from spark_metrics.counting import recipient_log
+from spark_metrics.counting import recipient_log, webhook_results
 from spark_metrics.counting.views import View
 from spark_metrics.sql import read_sql
 
@@ -72,6 +72,22 @@ TABLES = {
     ),
     "send_channels": Table(("send_id", "channel"), ("requested", "duplicates", "queued"), _OF_SENDS),
     "send_totals": Table(("send_id", "channel", "status", "reason"), ("count_total",), _OF_SENDS),
+    **{
+        grain.webhook_table: Table(
+            ("bucket", "endpoint_id", "club_id", "type", "status"),
+            ("count_total", "duration_ms_total"),
+            _BUCKETS,
+            step_s=grain.seconds,
+        )
+        for grain in Grain
+    },
+    webhook_results.LOG: Table(
+        ("hour", "club_id", "endpoint_id", "type", "status"),
+        ("rows", "checksum"),
+        "true",
+        step_s=Grain.HOUR.seconds,
+        query=read_sql("webhook_log_compared").decode(),
+    ),
     "send_states": Table(("send_id", "chunk_index", "channel", "block"), (), _OF_SENDS, ("codes",)),
 }
 

@@ -30,6 +30,7 @@ from masscomm.errors import Retry, Stop
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECORDS_QUARANTINED
 from spark_metrics.common.database import STREAM, connect, lock
+from spark_metrics.common.settings import WEBHOOK_SUCCESSES
 from spark_metrics.common.sources import kinds_of_topics
 from spark_metrics.counting import counted_ids, partitions, recipient_log
 from spark_metrics.counting.lane_merge import LaneResult, Plan
@@ -103,6 +104,7 @@ class PostgresSink:
         window_s: int = 7 * 86_400,
         views: Sequence[View] = (),
         recipients: bool = False,
+        webhook_successes: int = WEBHOOK_SUCCESSES,
     ) -> None:
         """Create the sink; it connects at the first call that needs the database.
 
@@ -111,9 +113,11 @@ class PostgresSink:
             window_s: How long the ids of counted records are stored at least (the redelivery window).
             views: Further tables to merge into.
             recipients: Whether to write the log of recipients.
+            webhook_successes: How many first successes of an endpoint's hour the log of webhooks has.
         """
         self.views = tuple(views)
         self.recipients = recipients
+        self._webhook_successes = webhook_successes
         self.epoch = 0
         self.database_url = database_url
         self._window_s = window_s
@@ -196,6 +200,7 @@ class PostgresSink:
             kinds=kinds_of_topics(),
             views=tuple(view.merge_statement() for view in self.views),
             recipients=self.recipients,
+            webhook_successes=self._webhook_successes,
         )
 
     def complete(self, results: Collection[LaneResult], *, batch_id: int, batch_ms: int = 0) -> Merged:

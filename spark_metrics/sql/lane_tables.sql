@@ -14,6 +14,28 @@ create temporary table if not exists batch_counts (
     first_ms    bigint  not null,
     chunk_count integer
 ) on commit delete rows;
+create temporary table if not exists batch_webhooks (
+    minute_s    bigint not null,
+    club_id     bigint not null,
+    endpoint_id text   not null,
+    type        text   not null,
+    status      text   not null,
+    count_total bigint not null,
+    duration_ms bigint not null
+) on commit delete rows;
+create temporary table if not exists batch_webhook_log (
+    endpoint_id text             not null,
+    at_ms       bigint           not null,
+    message_id  text collate "C" not null,
+    attempt     integer          not null,
+    club_id     bigint           not null,
+    type        text             not null,
+    status      text             not null,
+    duration_ms integer          not null,
+    event_id    text             not null,
+    http_status integer,
+    error       text             not null
+) on commit delete rows;
 create temporary table if not exists batch_recipients (
     send_id  text     not null,
     club_id  bigint   not null,

@@ -581,6 +581,31 @@ MUTANTS = (
         Removed(),
         cell="a topic is made again while the metrics job runs",
     ),
+    Mutant(
+        "metrics.columns_of_results",
+        "A record whose results of webhooks are in columns that do not fit is quarantined.",
+        Replaced("do_not_fit = F.lit(False)"),
+    ),
+    Mutant(
+        "metrics.texts_of_results",
+        "A result of a webhook with a text that Postgres cannot store, or that is too long, is quarantined.",
+        Replaced("bad_texts = F.lit(False)"),
+    ),
+    Mutant(
+        "metrics.time_of_results",
+        "Results far from the time of their record are quarantined: recompute would not find them.",
+        Replaced("is_apart = F.lit(False)"),
+    ),
+    Mutant(
+        "metrics.sample_of_several_lanes",
+        "Lanes that merge at the same time list no more successes of an endpoint than one lane.",
+        Removed(),
+    ),
+    Mutant(
+        "recompute.results_of_webhooks",
+        "A result counts in the day of its attempt, even if its record is of the next day.",
+        Replaced("results = F.lit(False)"),
+    ),
     Mutant("metrics.replaced_driver", "A driver that was replaced by another one stores no watermark."),
     Mutant(
         "metrics.redelivery_window",

@@ -330,6 +330,24 @@ def _avro(chance: random.Random, schema: str) -> dict[str, Any]:
             }
         case "ReceiptReceived":
             return {"record_id": record_id, "body": _receipt(chance), "received_at": NOW, "tries": 0}
+        case "WebhookOutcome":
+            return {
+                "record_id": record_id,
+                "timestamp": NOW,
+                "endpoints": ["ep_7_a"],
+                "types": ["match.finished"],
+                "endpoint_index": [0, 0],
+                "type_index": [0, 0],
+                "message_id": ["evt_1", "evt_2"],
+                "event_id": ["1", "2"],
+                "club_id": [7, 7],
+                "status": ["delivered", "retried"],
+                "attempt": [1, 1],
+                "http_status": [200, None],
+                "duration_ms": [12, 3_000],
+                "at_ms": [NOW - 20, NOW - 3_010],
+                "error": ["", "no answer"],
+            }
         case "DeviceStatusChanged":
             device = {
                 "device_id": 1,

@@ -39,7 +39,9 @@ class CountedStream:
         for view in self.sink.views:
             view.prepare_table(self.sink.connected())
         self.sink.take_over()
-        claim_table(self.sink.connected(), self.table, {("send.api", 0): 0, ("outcome", 0): 0})
+        claim_table(
+            self.sink.connected(), self.table, {("send.api", 0): 0, ("outcome", 0): 0, ("webhook_outcome", 0): 0}
+        )
         self.batches = 0
 
     def count(self, *records: Record) -> None:
