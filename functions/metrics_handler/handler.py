@@ -1,4 +1,4 @@
-"""The metrics_handler function: it serves metrics, trends and the stream of changes over HTTP."""
+"""The metrics_handler function: it serves metrics, trends, the stream of changes and results of webhooks over HTTP."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -8,6 +8,7 @@ from typing import Any
 from functions.metrics_handler.routes.metrics import MetricsRoute
 from functions.metrics_handler.routes.stream import StreamRoute
 from functions.metrics_handler.routes.trending import TrendingRoute
+from functions.metrics_handler.routes.webhooks import WebhooksRoute
 from masscomm import environment
 from masscomm.clock import Clock, SystemClock
 from masscomm.http import rest
@@ -31,6 +32,7 @@ class UseCases:
     metrics_route: MetricsRoute
     trending_route: TrendingRoute
     stream_route: StreamRoute
+    webhooks_route: WebhooksRoute
 
 
 @cache
@@ -53,6 +55,7 @@ def use_cases(store: MetricsStore, clock: Clock, grace: timedelta, waiting: Wait
         metrics_route,
         TrendingRoute(store, clock, grace),
         StreamRoute(store, clock, metrics_route, waiting),
+        WebhooksRoute(store, clock),
     )
 
 
@@ -79,6 +82,20 @@ def get_stream(asked: rest.Request) -> Response:
     remaining_s = asked.remaining_s()
     watch = bootstrap().stream_route
     return uncached(watch.answer(request.parameters, request.clubs, caller=asked.caller, remaining_s=remaining_s))
+
+
+@api.get("/v1/webhooks/{endpoint_id}/log")
+def get_webhook_log(asked: rest.Request, endpoint_id: str) -> Response:
+    """Attempts to send events to an endpoint."""
+    request = ReadRequest.of(asked, JSON)
+    return request.answer(bootstrap().webhooks_route.log(endpoint_id, request.parameters, request.clubs))
+
+
+@api.get("/v1/webhooks/{endpoint_id}/metrics")
+def get_webhook_metrics(asked: rest.Request, endpoint_id: str) -> Response:
+    """Counts of the attempts to send events to an endpoint."""
+    request = ReadRequest.of(asked, JSON)
+    return request.answer(bootstrap().webhooks_route.metrics(endpoint_id, request.parameters, request.clubs))
 
 
 @observed(logger, ahead=("masscomm.stores.metrics.postgres",))

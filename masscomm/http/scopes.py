@@ -118,6 +118,8 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("GET", "/v1/webhooks/{endpoint_id}/dead-letters"): Scope.WEBHOOKS,
         ("POST", "/v1/webhooks/{endpoint_id}/dead-letters/ack"): Scope.WEBHOOKS,
         ("POST", "/v1/webhooks/{endpoint_id}/dead-letters/replay"): Scope.WEBHOOKS,
+        ("GET", "/v1/webhooks/{endpoint_id}/log"): Scope.WEBHOOKS,
+        ("GET", "/v1/webhooks/{endpoint_id}/metrics"): Scope.WEBHOOKS,
         ("POST", "/v1/events"): Scope.EVENTS,
         ("GET", "/v1/event-types"): Scope.READ,
         ("GET", "/v1/event-types/{event_type}"): Scope.READ,

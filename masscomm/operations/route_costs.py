@@ -114,5 +114,7 @@ ROUTE_COSTS: Mapping[tuple[str, str], tuple[Cost, ...]] = MappingProxyType(
         ("GET", "/v1/webhooks/{endpoint_id}/dead-letters"): (_SMALL,),
         ("POST", "/v1/webhooks/{endpoint_id}/dead-letters/ack"): (_SMALL,),
         ("POST", "/v1/webhooks/{endpoint_id}/dead-letters/replay"): (_SMALL,),
+        ("GET", "/v1/webhooks/{endpoint_id}/log"): (_SMALL,),
+        ("GET", "/v1/webhooks/{endpoint_id}/metrics"): (_SMALL,),
     }
 )

@@ -37,7 +37,7 @@ _READ = frozenset(
             "suppressions",
             "templates",
         ),
-        *("user_notifications", "webhook_deliveries", "webhooks"),
+        *("user_notifications", "webhook_deliveries", "webhook_log", "webhook_metrics", "webhooks"),
     )
 )
 # The maximum length of a line.

@@ -51,6 +51,8 @@ METHODS = {
     "get_user_notifications": "user_notifications",
     "get_webhook": "webhook",
     "get_webhook_deliveries": "webhook_deliveries",
+    "get_webhook_log": "webhook_log",
+    "get_webhook_metrics": "webhook_metrics",
     "get_webhooks": "webhooks",
     "patch_send": "reschedule",
     "patch_webhook": "change_webhook",

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 from functions.metrics_handler import buckets
 from functions.metrics_handler.measures import parse_measure, parse_measures
-from functions.metrics_handler.routes import metrics, stream, trending
+from functions.metrics_handler.routes import metrics, stream, trending, webhooks
 from masscomm.domain.grains import EVERY_GRAIN, Grain
 from masscomm.domain.measures import MEASURES
+from masscomm.domain.webhooks import AttemptResult
 from masscomm.stores.metrics.port import Dimension, Order
 from ops.openapi.examples import NOON
 from ops.openapi.operation import TEXT, Operation, Parameter, number, several
-from ops.openapi.parameters import CHANNEL, CLUB_ID, END, START, TYPE, WAIT, WAITING, WATERMARK, page
+from ops.openapi.parameters import CHANNEL, CLUB_ID, END, EVENT_ID, START, TYPE, WAIT, WAITING, WATERMARK, page
 
 _CSV = {"text/csv": TEXT}
 _MEASURE = {"enum": list(MEASURES)}
@@ -43,6 +44,12 @@ _METRICS_EXAMPLE = {
     "rows": [{"bucket": NOON, "club_id": 1, "type": "news", "measure": "sent", "count_total": 12}],
     "revised": [],
 }
+
+_EVENT_TYPE = replace(TYPE, example=["match.finished"])
+_STATUS = Parameter(
+    "status", f"one of {', '.join(AttemptResult)}", several(TEXT | {"enum": list(AttemptResult)}), ["retried"]
+)
+_NO_ENDPOINT = {404: "The endpoint belongs to another tenant, or its id is malformed"}
 
 OPERATIONS = {
     ("GET", "/v1/metrics"): Operation(
@@ -97,5 +104,57 @@ OPERATIONS = {
             "complete": True,
         },
         problems=WAITING,
+    ),
+    ("GET", "/v1/webhooks/{endpoint_id}/log"): Operation(
+        description=(
+            "Each row is an attempt to send a message with an event. The log has every attempt that failed, every one "
+            "after the first, and of each hour the first messages that arrived at once. It has none of the events of "
+            "sends, which `/v1/webhooks/{endpoint_id}/deliveries` has."
+        ),
+        parameters=(START, END, _EVENT_TYPE, _STATUS, *page(webhooks.DEFAULT_LIMIT, webhooks.MAX_LIMIT)),
+        response=webhooks.WebhookLogBody,
+        example={
+            "rows": [
+                {
+                    "message_id": EVENT_ID,
+                    "event_id": "match-4711-finished",
+                    "type": "match.finished",
+                    "status": "retried",
+                    "attempt": 1,
+                    "http_status": 503,
+                    "duration_ms": 20,
+                    "error": None,
+                }
+            ],
+        },
+        problems=_NO_ENDPOINT,
+        revalidated=True,
+    ),
+    ("GET", "/v1/webhooks/{endpoint_id}/metrics"): Operation(
+        description=(
+            "Counts of the attempts to send messages with events, by minute, hour or day, tenant, event type and "
+            "status. An attempt is counted a minute or two after its time."
+        ),
+        parameters=(
+            *_QUERY[:3],
+            _EVENT_TYPE,
+            _STATUS,
+            *page(webhooks.DEFAULT_COUNTS, webhooks.MAX_COUNTS),
+        ),
+        response=webhooks.WebhookMetricsBody,
+        example={
+            "granularity": "hour",
+            "rows": [
+                {
+                    "bucket": NOON,
+                    "type": "match.finished",
+                    "status": "delivered",
+                    "count_total": 12,
+                    "duration_ms_mean": 20,
+                }
+            ],
+        },
+        problems=_NO_ENDPOINT,
+        revalidated=True,
     ),
 }

@@ -23,6 +23,12 @@ class Mutant:
 
 MUTANTS = (
     Mutant("tenancy.caller_without_tenant", "Every route refuses a caller without a tenant."),
+    Mutant("tenancy.webhook_results", "The results of webhooks of another tenant's endpoint are not found."),
+    Mutant(
+        "tenancy.events_of_an_endpoint",
+        "A tenant does not see another tenant's events in the results of its own endpoint.",
+        Returns("()"),
+    ),
     Mutant("tokens.size", "A token above the maximum size is not parsed."),
     Mutant("tokens.expired", "A token is refused after its end."),
     Mutant(

@@ -35,6 +35,7 @@ from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
 from masscomm.stores.metrics.port import ChannelTotals, LogKey, LogRow, SendTotals
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.sends.in_memory import InMemorySends
+from tests.support.contracts.webhook_results import results_of
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
 from tests.support.harness.events_api import endpoint_key, events_use_cases, subscription_id
@@ -66,6 +67,7 @@ SENT_AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 COUNTED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T13:00:00Z"]}
 PARAMETERS = {
     ("GET", "/v1/metrics"): COUNTED,
+    ("GET", f"/v1/webhooks/{operations_api.endpoint_id(CLUB)}/metrics"): COUNTED,
     ("GET", "/v1/sends"): {"club_id": [str(CLUB)]},
     ("GET", "/v1/webhooks"): {"club_id": [str(CLUB)]},
     ("GET", "/v1/subscriptions"): {"endpoint_id": [endpoint_key(CLUB).id]},
@@ -99,7 +101,7 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
         watermark=None,
     )
     rows = [(7, LogRow(LogKey(SENT_AT, "s", "push"), CLUB, "canary", "suppressed", "unknown_user"))]
-    store = InMemoryMetricsStore([count], sends={"s": send}, watermark=SENT_AT, recipients=rows)
+    store = InMemoryMetricsStore([count], sends={"s": send}, watermark=SENT_AT, recipients=rows, **results_of(CLUB))
     audit_log = InMemoryAuditLog()
     for club_id in (CLUB, None):
         audit_log.record(

@@ -34,6 +34,12 @@ from masscomm.stores.metrics.port import (
     StreamPosition,
     Trend,
     Trends,
+    WebhookCount,
+    WebhookCounts,
+    WebhookCountsQuery,
+    WebhookLog,
+    WebhookLogQuery,
+    WebhookLogRow,
     check_filled,
     check_read,
 )
@@ -52,6 +58,15 @@ class StoredCount:
     count_total: int
 
 
+@dataclass(frozen=True)
+class StoredWebhookCount:
+    """A row of one of the three tables of webhook counts."""
+
+    granularity: Grain
+    endpoint_id: str
+    count: WebhookCount
+
+
 @dataclass
 class InMemoryMetricsStore:
     """Implements port.MetricsStore over lists, and over sends by their id."""
@@ -67,6 +82,8 @@ class InMemoryMetricsStore:
     revised_minutes: list[tuple[datetime, int, datetime]] = field(default_factory=list)
     # The time since which rows are kept, of a grain's table or of `sends`.
     kept_since: dict[str, datetime] = field(default_factory=dict)
+    webhook_rows: list[WebhookLogRow] = field(default_factory=list)
+    stored_webhooks: list[StoredWebhookCount] = field(default_factory=list)
 
     def counts(self, query: MetricsQuery) -> Counts:
         kept = self.kept_since.get(query.granularity.table)
@@ -181,6 +198,36 @@ class InMemoryMetricsStore:
         rows = [_send_row(send, send.requested_at) for send in self.sends.values() if send.requested_at is not None]
         rows = sorted((row for row in rows if _in_list(row, query)), key=lambda row: row.key, reverse=True)
         return SendList(rows[: query.limit], len(rows) > query.limit, self.watermark, self.kept_since.get("sends"))
+
+    def webhook_log(self, query: WebhookLogQuery) -> WebhookLog:
+        rows = [
+            row
+            for row in self.webhook_rows
+            if row.endpoint_id == query.endpoint_id
+            and (query.start is None or row.key.at >= query.start)
+            and (query.end is None or row.key.at < query.end)
+            and row.club_id in (query.club_id or [row.club_id])
+            and row.type in (query.type or [row.type])
+            and row.status in (query.status or [row.status])
+            and (query.after is None or row.key < query.after)
+        ]
+        rows.sort(key=lambda row: row.key, reverse=True)
+        return WebhookLog(rows[: query.limit], len(rows) > query.limit, self.kept_since.get("webhook_log"))
+
+    def webhook_counts(self, query: WebhookCountsQuery) -> WebhookCounts:
+        rows = [
+            each.count
+            for each in self.stored_webhooks
+            if (each.granularity, each.endpoint_id) == (query.granularity, query.endpoint_id)
+            and query.start <= each.count.key.bucket < query.end
+            and each.count.key.club_id in (query.club_id or [each.count.key.club_id])
+            and each.count.key.type in (query.type or [each.count.key.type])
+            and each.count.key.status in (query.status or [each.count.key.status])
+            and (query.after is None or each.count.key > query.after)
+        ]
+        rows.sort(key=lambda row: row.key)
+        kept = self.kept_since.get(query.granularity.webhook_table)
+        return WebhookCounts(rows[: query.limit], len(rows) > query.limit, kept)
 
 
 def _send_row(send: SendTotals, requested_at: datetime) -> SendRow:

@@ -362,6 +362,106 @@ class Recipients:
     since: datetime | None = None
 
 
+@dataclass(frozen=True, order=True)
+class WebhookLogKey:
+    """The sort key of a row in the log of webhook messages."""
+
+    # The time of the attempt.
+    at: datetime
+    message_id: str
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhookLogRow:
+    """An attempt to send a message to an endpoint."""
+
+    key: WebhookLogKey
+    endpoint_id: str
+    # The club (tenant) of the event.
+    club_id: int
+    type: str
+    # A value of masscomm.domain.webhooks.AttemptResult.
+    status: str
+    duration_ms: int
+    event_id: str
+    # None: there was no response.
+    http_status: int | None
+    # Why there was no response, or no attempt; "" otherwise.
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhookLogQuery:
+    """Attempts for an endpoint in [start, end), the latest first. A `start` or `end` of None is open; an empty filter
+    matches everything.
+    """
+
+    endpoint_id: str
+    start: datetime | None = None
+    end: datetime | None = None
+    club_id: tuple[int, ...] = ()
+    type: tuple[str, ...] = ()
+    status: tuple[str, ...] = ()
+    after: WebhookLogKey | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True)
+class WebhookLog:
+    rows: Sequence[WebhookLogRow]
+    # Whether the log has more rows than these.
+    more: bool
+    # Earlier rows are deleted; None: none is.
+    kept_since: datetime | None = None
+
+
+@dataclass(frozen=True, order=True)
+class WebhookCountKey:
+    """The sort key of a count of webhook messages."""
+
+    bucket: datetime
+    club_id: int
+    type: str
+    status: str
+
+
+@dataclass(frozen=True)
+class WebhookCount:
+    """The attempts of one time bucket."""
+
+    key: WebhookCountKey
+    count_total: int
+    # The sum of the durations.
+    duration_ms_total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhookCountsQuery:
+    """Counts of an endpoint's attempts in the buckets that begin in [start, end), in the order of their keys. An empty
+    filter matches everything.
+    """
+
+    granularity: Grain
+    endpoint_id: str
+    start: datetime
+    end: datetime
+    club_id: tuple[int, ...] = ()
+    type: tuple[str, ...] = ()
+    status: tuple[str, ...] = ()
+    after: WebhookCountKey | None = None
+    limit: int = 1000
+
+
+@dataclass(frozen=True)
+class WebhookCounts:
+    rows: Sequence[WebhookCount]
+    # Whether there are more rows.
+    more: bool
+    # Rows of earlier buckets of the grain are deleted; None: none is.
+    kept_since: datetime | None = None
+
+
 class MetricsStore(Protocol):
     """The interface that reads the tables written by spark_metrics. Every method raises Retry if the store is
     unavailable.
@@ -409,4 +509,12 @@ class MetricsStore(Protocol):
         """Return the first sends of a query, from one consistent state of the database. A send without a counted
         chunk is omitted.
         """
+        ...
+
+    def webhook_log(self, query: WebhookLogQuery) -> WebhookLog:
+        """Return attempts to send messages to an endpoint."""
+        ...
+
+    def webhook_counts(self, query: WebhookCountsQuery) -> WebhookCounts:
+        """Return the counts of an endpoint's attempts."""
         ...

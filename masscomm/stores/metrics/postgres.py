@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from math import prod
 from typing import Any, Self
 
-from psycopg.sql import Composed
+from psycopg.sql import SQL, Composed, Identifier
 
 from masscomm import environment
 from masscomm.aws.authentication import database_url
@@ -36,6 +36,14 @@ from masscomm.stores.metrics.port import (
     StreamPosition,
     Trend,
     Trends,
+    WebhookCount,
+    WebhookCountKey,
+    WebhookCounts,
+    WebhookCountsQuery,
+    WebhookLog,
+    WebhookLogKey,
+    WebhookLogQuery,
+    WebhookLogRow,
     check_filled,
     check_read,
 )
@@ -219,6 +227,56 @@ class PostgresMetricsStore:
         rows = [_send_row(row) for row in found]
         return SendList(rows[: query.limit], len(rows) > query.limit, watermark, kept)
 
+    def webhook_log(self, query: WebhookLogQuery) -> WebhookLog:
+        key = query.after
+        values = {
+            "endpoint_id": query.endpoint_id,
+            # Without conditions on null, a page reads no earlier row of the index.
+            "start": query.start or "-infinity",
+            "end": query.end or "infinity",
+            **_filters(query),
+            "at": key.at if key else "infinity",
+            "message_id": key.message_id if key else "",
+            "attempt": key.attempt if key else 0,
+        }
+        with self._connection() as connection:
+            found = connection.execute(_WEBHOOK_LOG, values).fetchall()
+            kept = _kept_since(connection, "webhook_log")
+        rows = [
+            WebhookLogRow(
+                key=WebhookLogKey(at, message_id, attempt),
+                endpoint_id=query.endpoint_id,
+                club_id=club_id,
+                type=event_type,
+                status=status,
+                duration_ms=duration_ms,
+                event_id=event_id,
+                http_status=http_status,
+                error=error,
+            )
+            for at, message_id, attempt, club_id, event_type, status, duration_ms, event_id, http_status, error in found
+        ]
+        return WebhookLog(rows[: query.limit], len(rows) > query.limit, kept)
+
+    def webhook_counts(self, query: WebhookCountsQuery) -> WebhookCounts:
+        key = query.after
+        values = {
+            "endpoint_id": query.endpoint_id,
+            "start": query.start,
+            "end": query.end,
+            **_filters(query),
+            "bucket": key.bucket if key else "-infinity",
+            "after_club": key.club_id if key else 0,
+            "after_type": key.type if key else "",
+            "after_status": key.status if key else "",
+        }
+        table = Identifier(query.granularity.webhook_table)
+        with self._connection() as connection:
+            found = connection.execute(SQL(_WEBHOOK_COUNTS).format(table=table), values).fetchall()
+            kept = _kept_since(connection, query.granularity.webhook_table)
+        rows = [WebhookCount(WebhookCountKey(*row[:4]), row[4], row[5]) for row in found]
+        return WebhookCounts(rows[: query.limit], len(rows) > query.limit, kept)
+
     def _combinations(self, connection: Connection, query: MetricsQuery, values: dict[str, Any]) -> int:
         if query.named_combinations:
             return prod(len(getattr(query, dimension)) for dimension in query.dimensions)
@@ -244,6 +302,16 @@ def _send_row(row: Sequence[Any]) -> SendRow:
         suppressed=suppressed,
         failed=failed,
     )
+
+
+def _filters(query: WebhookLogQuery | WebhookCountsQuery) -> dict[str, Any]:
+    """Return the parameters of the filters of both queries, and the number of rows to read."""
+    return {
+        "club_id": list(query.club_id) or None,
+        "type": list(query.type) or None,
+        "status": list(query.status) or None,
+        "limit": query.limit + 1,
+    }
 
 
 def _number(connection: Connection, statement: Composed, values: dict[str, Any]) -> int:
@@ -322,6 +390,33 @@ from recipient_log
 where send_id = %(send_id)s and user_id = %(user_id)s and club_id = %(club_id)s and channel = %(channel)s
 order by at, status, reason
 """
+
+_OF_WEBHOOKS = """endpoint_id = %(endpoint_id)s
+    and (%(club_id)s::bigint[] is null or club_id = any(%(club_id)s))
+    and (%(type)s::text[] is null or type = any(%(type)s))
+    and (%(status)s::text[] is null or status = any(%(status)s))"""
+
+# In the order of the key, backwards.
+_WEBHOOK_LOG = """
+select at, message_id, attempt, club_id, type, status, duration_ms, event_id, http_status, error
+from webhook_log
+where {filters}
+    and at >= %(start)s::timestamptz and at < %(end)s::timestamptz
+    and (at, message_id, attempt) < (%(at)s::timestamptz, %(message_id)s::text, %(attempt)s::int)
+order by at desc, message_id desc, attempt desc
+limit %(limit)s
+""".replace("{filters}", _OF_WEBHOOKS)
+
+_WEBHOOK_COUNTS = """
+select bucket, club_id, type, status, count_total, duration_ms_total
+from {table}
+where {filters}
+    and bucket >= %(start)s and bucket < %(end)s and bucket >= %(bucket)s::timestamptz
+    and (bucket, club_id, type collate "C", status collate "C")
+        > (%(bucket)s::timestamptz, %(after_club)s::bigint, %(after_type)s::text, %(after_status)s::text)
+order by bucket, club_id, type collate "C", status collate "C"
+limit %(limit)s
+""".replace("{filters}", _OF_WEBHOOKS)
 
 # The parameters of the statements below.
 _STATUSES = {

@@ -78,6 +78,7 @@ def test_rows_and_watermark_come_from_the_tables(handler: pytest.MonkeyPatch, po
 def test_a_database_without_tables_is_503(handler: pytest.MonkeyPatch, postgres: StackConfig) -> None:
     handler.setenv("METRICS_DATABASE_URL", postgres.database_url("postgres"))
     assert ask(get("/v1/metrics", **ASKED))[0] == 503
+    assert ask(get("/v1/webhooks/ep_7_aaaaaaaaaaaaaaaaaaaa/log"))[0] == 503
 
 
 def test_database_down_is_503_until_it_restarts(handler: pytest.MonkeyPatch, tmp_path: Path) -> None:

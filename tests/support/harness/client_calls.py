@@ -188,6 +188,10 @@ def _webhooks(api: Client, url: str) -> None:
     assert api.webhook(id_)["description"] == "called"
     tested = api.test_webhook(id_)
     assert tested["id"] in {each["id"] for each in api.webhook_deliveries(id_)}
+    # No event was delivered.
+    assert list(api.webhook_log(id_, status=["retried"])) == []
+    hours: dict[str, Any] = {"granularity": "hour", "start": "2026-11-21T12:00:00Z", "end": "2026-11-21T13:00:00Z"}
+    assert list(api.webhook_metrics(id_, **hours)) == []
     assert api.resend_webhook(id_, tested["id"])["id"] == tested["id"]
     assert api.rotate_webhook(id_)["secret"] != created["secret"]
     assert api.delete_webhook(id_)["status"] == "deleted"

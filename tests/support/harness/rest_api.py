@@ -48,6 +48,7 @@ from masscomm.stores.metrics.port import ChannelTotals, LogKey, LogRow, SendTota
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.sends.in_memory import InMemorySends
 from ops.openapi.document import APIS
+from tests.support.contracts.webhook_results import results_of
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
 from tests.support.harness.events_api import events_use_cases
@@ -92,7 +93,7 @@ def build(
         for grain in Grain
     ]
     row = LogRow(LogKey(NOON, send_id, "push"), 1, "news", "sent", "")
-    store = InMemoryMetricsStore(counts, sends={send_id: send}, watermark=NOON, recipients=[(42, row)])
+    store = InMemoryMetricsStore(counts, sends={send_id: send}, watermark=NOON, recipients=[(42, row)], **results_of(1))
     clock = SleepingClock(int(NOON.timestamp() * 1000))
     audit_log = InMemoryAuditLog()
     audit_log.record(

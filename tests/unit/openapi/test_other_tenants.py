@@ -129,6 +129,11 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     ((send_id, send),) = store.sends.items()
     store.sends["second"] = replace(send, send_id="second")
     store.stored += [replace(row, type="offer") for row in store.stored]
+    (attempt,) = store.webhook_rows
+    store.webhook_rows.append(replace(attempt, key=replace(attempt.key, attempt=2)))
+    for each in list(store.stored_webhooks):
+        other = replace(each.count, key=replace(each.count.key, type="offer"))
+        store.stored_webhooks.append(replace(each, count=other))
     ((user_id, row),) = store.recipients
     store.recipients += [(user_id, replace(row, key=replace(row.key, send_id="second")))]
     store.recipients += [(43, row)]
