@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from spark_metrics.common.database import connect
 from spark_metrics.counting.partitions import LOG, drop_before, make_partitions, partitions_of
@@ -103,6 +104,20 @@ def test_positions_that_the_archive_may_have_are_kept(connection: Connection, re
     """Else recompute would count their records."""
     connection.execute("insert into quarantine values ('outcome', 0, 1, %s, 9, now() - %s)", [reason, 11 * DAY])
     assert delete_quarantined(connection, 10) == 0
+
+
+def test_old_results_of_webhooks_are_deleted(connection: Connection, database: str) -> None:
+    """Of the minutes, seven days are kept, of the log 30, of the hours more."""
+    counted = "insert into {} values (%s, 7, 'ep_7_a', 'match.finished', 'delivered', 1, 9)"
+    listed = "insert into {} values ('ep_7_a', %s, 'm', 1, 7, 'match.finished', 'delivered', 9, 'e', 200, '')"
+    tables = {"webhook_counts_minute": counted, "webhook_counts_hour": counted, "webhook_log": listed}
+    for n in (40, 8, 0):
+        for table, statement in tables.items():
+            connection.execute(SQL(statement).format(Identifier(table)), [NOW - n * DAY])
+    assert main([], {"METRICS_DATABASE_URL": database}) == 0
+    kept = {table: connection.execute(SQL("select from {}").format(Identifier(table))).rowcount for table in tables}
+    assert kept == {"webhook_counts_minute": 1, "webhook_counts_hour": 3, "webhook_log": 2}
+    assert {"webhook_counts_minute", "webhook_log"} <= kept_since(connection).keys()
 
 
 def test_retention_command_deletes_old_rows(connection: Connection, database: str) -> None:
