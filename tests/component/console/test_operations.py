@@ -9,7 +9,7 @@ from playwright.sync_api import Route, expect
 
 from functions.operations_handler import handler as operations_handler
 from tests.support.harness.console import Console, open_console
-from tests.support.harness.operations_api import KEY_ID
+from tests.support.harness.operations_api import KEY_ID, endpoint_id
 
 pytestmark = pytest.mark.nightly
 SECTIONS = ("health", "alarms", "letters", "devices", "suppressions", "webhooks", "keys", "audit")
@@ -232,6 +232,23 @@ def test_a_failed_webhook_is_sent_again(console: Console) -> None:
     expect(page.get_by_role("button", name="Create an endpoint")).to_be_visible()
     section(console, "audit")
     expect(page.get_by_role("row").filter(has_text="webhook.resent")).to_be_visible()
+
+
+def test_attempts_for_events_are_counted_and_filtered(url: str) -> None:
+    with open_console(url, "admin") as console:
+        page = console.page
+        section(console, "webhooks")
+        page.get_by_role("button", name=f"Deliveries {endpoint_id(1)}").click()
+        expect(page.get_by_text("Delivered 4,711 · Repeated later 12 · Given up 1")).to_be_visible()
+        log = page.get_by_role("region", name="Attempts for events")
+        expect(log.get_by_role("row").filter(has_text="match-1")).to_contain_text("no answer within 3 s")
+        assert console.violations() == []
+        page.get_by_label("Status").select_option("given_up")
+        expect(log.get_by_role("row").filter(has_text="match-1")).to_have_count(0)
+        expect(log.get_by_role("row").filter(has_text="match-2")).to_contain_text("410")
+        page.get_by_label("Event type").fill("match.started")
+        page.get_by_label("Event type").press("Enter")
+        expect(log).to_contain_text("No attempt matches.")
 
 
 @pytest.mark.parametrize("name", SECTIONS)

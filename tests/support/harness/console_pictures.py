@@ -30,8 +30,17 @@ from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.operations.send_lists import SendLists
 from masscomm.operations.waiting import Waiting
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
-from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
-from masscomm.stores.metrics.port import ChannelTotals, LogKey, LogRow, SendTotals
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount, StoredWebhookCount
+from masscomm.stores.metrics.port import (
+    ChannelTotals,
+    LogKey,
+    LogRow,
+    SendTotals,
+    WebhookCount,
+    WebhookCountKey,
+    WebhookLogKey,
+    WebhookLogRow,
+)
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness import rest_api
@@ -175,6 +184,31 @@ def _registered(send_id: str, **fields: Any) -> Send:
     return Send(key=SendKey(1, send_id), source=Source.REST, **fields)
 
 
+def _attempts(now: datetime) -> Iterator[WebhookLogRow]:
+    """Yield the attempts to send events to the endpoint of club 1."""
+    for number, (status, http_status, error) in enumerate(
+        [("delivered", 200, ""), ("retried", None, "no answer within 3 s"), ("given_up", 410, "")]
+    ):
+        yield WebhookLogRow(
+            key=WebhookLogKey(now - timedelta(minutes=number), f"evt_{number}", 1 + number),
+            endpoint_id=endpoint_id(1),
+            club_id=1,
+            type="match.finished",
+            status=status,
+            duration_ms=12 + 1_000 * number,
+            event_id=f"match-{number}",
+            http_status=http_status,
+            error=error,
+        )
+
+
+def _attempt_counts(now: datetime) -> Iterator[StoredWebhookCount]:
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    for status, count in (("delivered", 4_711), ("retried", 12), ("given_up", 1)):
+        key = WebhookCountKey(hour, 1, "match.finished", status)
+        yield StoredWebhookCount(Grain.HOUR, endpoint_id(1), WebhookCount(key, count, 20 * count))
+
+
 def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
     """Build the functions in memory, with a morning's sends. Returns their metrics store."""
     rest_api.build(monkeypatch)
@@ -187,6 +221,8 @@ def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
         finished_at=now,
         recipients=list(_recipients(now)),
         revised_minutes=[(now.replace(second=0, microsecond=0) - timedelta(minutes=21), 1, now)],
+        webhook_rows=list(_attempts(now)),
+        stored_webhooks=list(_attempt_counts(now)),
     )
     register = InMemorySends()
     tomorrow = now.replace(hour=9, minute=30, second=0, microsecond=0) + timedelta(days=1)

@@ -1,6 +1,6 @@
 import { ApiError, Client, ConnectionError, readJson, type Answer, type Arguments, type CallOptions, type Id, type Method, type PathOf } from "masscomm-client";
 import { endSession, session } from "./session";
-import type { KeyRequest, Metrics, PreviewRequest, SendRequest, Template, WebhookRequest } from "./types";
+import type { AttemptResult, KeyRequest, Metrics, PreviewRequest, SendRequest, Template, WebhookRequest } from "./types";
 
 export const EVENT_STREAM = "text/event-stream";
 /** The longest wait of a long poll, in seconds. */
@@ -9,6 +9,7 @@ const WAIT_S = 20;
 const ANSWER_S = 60;
 /** The longest time until the answer to a long poll. A connection that a network change broke has none. */
 const POLL_S = WAIT_S + 15;
+const DAY_MS = 24 * 3_600_000;
 
 /** Values as a form has them: the API refuses one that is not valid. Empty ones are left out. */
 export type Query = Record<string, string | Id | readonly (string | Id)[] | null | undefined>;
@@ -161,6 +162,21 @@ export const listWebhookDeliveries = (endpoint_id: string, query: Query, signal?
   listed("/v1/webhooks/{endpoint_id}/deliveries", query, { path: { endpoint_id }, signal });
 export const resendWebhook = (endpoint_id: string, delivery_id: string) =>
   api.request("POST", "/v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend", { path: { endpoint_id, delivery_id } });
+
+export const listWebhookLog = (endpoint_id: string, query: Query, signal?: AbortSignal) =>
+  listed("/v1/webhooks/{endpoint_id}/log", query, { path: { endpoint_id }, signal });
+
+/** Count the attempts to send events to an endpoint in the last 24 hours, in whole hours. */
+export async function countWebhookAttempts(endpoint_id: string, signal: AbortSignal): Promise<Record<AttemptResult, bigint>> {
+  const now = Date.now();
+  const [start, end] = [now - DAY_MS, now].map((moment) => new Date(moment).toISOString()) as [string, string];
+  const counts: Record<AttemptResult, bigint> = { delivered: 0n, retried: 0n, given_up: 0n };
+  const query = { granularity: "hour" as const, start, end };
+  for await (const row of api.rows("/v1/webhooks/{endpoint_id}/metrics", { path: { endpoint_id }, query, signal })) {
+    counts[row.status] += BigInt(row.count_total);
+  }
+  return counts;
+}
 
 export const listAudit = (query: Query, signal?: AbortSignal) => listed("/v1/audit", query, { signal });
 

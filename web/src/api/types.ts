@@ -53,6 +53,7 @@ export type WebhookRequest = Schemas["CreateWebhookRequest"];
 export type NewWebhook = Schemas["NewWebhookBody"];
 export type WebhookDeliveries = Schemas["DeliveriesBody"];
 export type WebhookDelivery = Schemas["DeliveryBody"];
+export type AttemptResult = Schemas["AttemptResult"];
 export type EventType = Schemas["EventType"];
 export type ProblemBody = Schemas["ProblemBody"];
 export type FieldError = Schemas["FieldErrorBody"];

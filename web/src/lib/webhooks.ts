@@ -1,4 +1,4 @@
-import type { EventType, WebhookDelivery, WebhookEndpoint, WebhookRequest } from "../api/types";
+import type { AttemptResult, EventType, WebhookDelivery, WebhookEndpoint, WebhookRequest } from "../api/types";
 import { idOf } from "./ids";
 
 // Each type once: the type checker refuses a list that lacks one, or has another.
@@ -13,6 +13,10 @@ const TYPES: Record<Exclude<EventType, "webhook.test">, true> = {
 };
 /** The types of events that an endpoint can be limited to. */
 export const EVENT_TYPES = Object.keys(TYPES) as (keyof typeof TYPES)[];
+
+const RESULTS: Record<AttemptResult, true> = { delivered: true, retried: true, given_up: true };
+/** The results of an attempt to send an event. */
+export const ATTEMPT_RESULTS = Object.keys(RESULTS) as AttemptResult[];
 
 export type EndpointState = "enabled" | "failing" | "disabled";
 
