@@ -234,6 +234,18 @@ class Client:
             once(path_of("webhooks", endpoint_id, "deliveries", delivery_id, "resend"), {}, idempotency_key)
         )
 
+    def webhook_log(
+        self, endpoint_id: str, **filters: Unpack[types.WebhookLogFilters]
+    ) -> Iterator[types.WebhookLogBodyRow]:
+        """Yield the attempts to send events to a webhook endpoint, the latest first, from all pages."""
+        return self._rows(path_of("webhooks", endpoint_id, "log"), filters)
+
+    def webhook_metrics(
+        self, endpoint_id: str, **filters: Unpack[types.WebhookMetricsFilters]
+    ) -> Iterator[types.WebhookCountRow]:
+        """Yield the counts of the attempts to send events to a webhook endpoint, from all pages."""
+        return self._rows(path_of("webhooks", endpoint_id, "metrics"), filters)
+
     def report_events(self, events: Iterable[types.EventFields]) -> types.AcceptedEvents:
         """Report up to 100 events, with a status for each. An event that was accepted in the last 24 hours is
         `repeated`.

@@ -37,6 +37,21 @@ class AcceptedEvents(TypedDict):
     events: list[AcceptedEvent]
 
 
+class AcknowledgeWebhooksRequest(TypedDict):
+    """Which dead letters the caller has processed."""
+
+    up_to: str
+    """The id of the last one."""
+
+
+class AcknowledgedWebhooksBody(TypedDict):
+    """Acknowledged dead letters, which are deleted."""
+
+    acknowledged: int
+    truncated: bool
+    """Whether there are more up to this one: repeat the request."""
+
+
 class AlarmRow(TypedDict):
     """An alarm."""
 
@@ -71,6 +86,9 @@ class AttemptBody(TypedDict):
     """Why there was no response, or no attempt."""
     body: str
     """The beginning of the response's body."""
+
+
+type AttemptResult = Literal["delivered", "retried", "given_up"]
 
 
 class AuditBody(TypedDict):
@@ -181,6 +199,11 @@ class ChangeWebhookRequest(TypedDict):
     url: NotRequired[str]
     event_types: NotRequired[list[EventType]]
     description: NotRequired[str]
+    max_count: NotRequired[int]
+    max_bytes: NotRequired[int]
+    max_concurrency: NotRequired[int]
+    rate_per_s: NotRequired[int | None]
+    """Null: no limit."""
     enabled: NotRequired[bool]
 
 
@@ -294,6 +317,14 @@ class CreateWebhookRequest(TypedDict):
     event_types: NotRequired[list[EventType]]
     """Empty or missing: every type."""
     description: NotRequired[str]
+    max_count: NotRequired[int]
+    """The most messages with events of a request: 1 (the default) to 1,000."""
+    max_bytes: NotRequired[int]
+    """The most bytes of a request with several messages: 1,000 to 1,000,000, by default 256,000."""
+    max_concurrency: NotRequired[int]
+    """The most concurrent requests with events: 1 to 32, by default 8."""
+    rate_per_s: NotRequired[int | None]
+    """The most messages with events a second: 1 to 10,000; null or missing: no limit."""
 
 
 class DeadLetterAction(TypedDict):
@@ -1064,6 +1095,17 @@ class RemovedSuppressionBody(TypedDict):
     status: Literal["removed"]
 
 
+class ReplayWebhooksRequest(TypedDict):
+    """Which dead letters are sent again: those with these ids, or those of a span and a type."""
+
+    ids: NotRequired[list[str]]
+    after: NotRequired[str]
+    """The id after which the span begins."""
+    up_to: NotRequired[str]
+    """The id of the last one of the span."""
+    type: NotRequired[str]
+
+
 class ReplayedBody(TypedDict):
     """A replayed dead letter."""
 
@@ -1071,6 +1113,14 @@ class ReplayedBody(TypedDict):
     status: Literal["replayed"]
     topic: str
     """The topic to which the record was produced again."""
+
+
+class ReplayedWebhooksBody(TypedDict):
+    """Dead letters that are sent again, and deleted."""
+
+    replayed: int
+    truncated: bool
+    """Whether the span may have more: repeat the request."""
 
 
 class RescheduleBody(TypedDict):
@@ -1535,6 +1585,14 @@ class WebhookBody(TypedDict):
     event_types: list[EventType]
     """Empty: every type."""
     description: str
+    max_count: int
+    """The most messages with events of a request: 1 to 1,000. With more than one, the body is a list of them."""
+    max_bytes: int
+    """The most bytes of a request with several messages: 1,000 to 1,000,000. A larger message goes alone."""
+    max_concurrency: int
+    """The most concurrent requests with events: 1 to 32."""
+    rate_per_s: int | None
+    """The most messages with events a second: 1 to 10,000; null: no limit."""
     enabled: bool
     disabled_reason: str | None
     """Why masscomm disabled it; null if it is enabled, or disabled by a request."""
@@ -1543,6 +1601,94 @@ class WebhookBody(TypedDict):
     previous_secret_until: str | None
     """The time until which the previous secret also signs."""
     created_at: str
+
+
+class WebhookCountRow(TypedDict):
+    """Attempts of a bucket."""
+
+    bucket: str
+    club_id: int
+    """The tenant of the events."""
+    type: str
+    status: AttemptResult
+    count_total: int
+    duration_ms_mean: int
+    """The mean duration of the attempts."""
+
+
+class WebhookDeadLetterBody(TypedDict):
+    """A message that is not attempted any more."""
+
+    id: str
+    message_id: str
+    """The value of the header webhook-id of a request with this message only."""
+    event_id: str
+    type: str
+    club_id: int
+    data: dict[str, Any]
+    """The data of the event."""
+    occurred_at: str
+    at: str
+    """The time at which it became a dead letter."""
+    reason: str
+    attempts: int
+    status: int | None
+    """The status of the last response; null if there was none."""
+
+
+class WebhookDeadLettersBody(TypedDict):
+    """Dead letters, the oldest first."""
+
+    rows: list[WebhookDeadLetterBody]
+    truncated: bool
+    """Whether there may be more. A page may have fewer rows than its limit."""
+    last: str | None
+    """The value of `after` for the next page; null if nothing was read."""
+
+
+class WebhookLogBody(TypedDict):
+    """Attempts to send messages to an endpoint, the latest first."""
+
+    rows: list[WebhookLogBodyRow]
+    truncated: bool
+    """Whether there are more rows."""
+    next_cursor: str | None
+    kept_since: str | None
+    """Earlier attempts are deleted; null: none is."""
+    generated_at: str
+
+
+class WebhookLogBodyRow(TypedDict):
+    """An attempt to send a message."""
+
+    at: str
+    message_id: str
+    """The `webhook-id` of a request with this message only."""
+    event_id: str
+    type: str
+    club_id: int
+    """The tenant of the event."""
+    status: AttemptResult
+    attempt: int
+    """The number of the attempt, from 1."""
+    http_status: int | None
+    """The status of the response; null if there was none."""
+    duration_ms: int
+    error: str | None
+    """Why there was no response, or no attempt."""
+
+
+class WebhookMetricsBody(TypedDict):
+    """Counts of the attempts to send messages to an endpoint."""
+
+    granularity: Grain
+    rows: list[WebhookCountRow]
+    truncated: bool
+    """Whether there are more rows."""
+    next_cursor: str | None
+    kept_since: str | None
+    """Counts of earlier buckets are deleted; null: none is."""
+    generated_at: str
 
 
 class WebhooksBody(TypedDict):
@@ -1693,6 +1839,27 @@ class UserNotificationsFilters(TypedDict):
 class WebhookDeliveriesFilters(TypedDict):
     """The deliveries of a webhook endpoint in the last 30 days, the latest first."""
 
+    limit: NotRequired[int]
+
+
+class WebhookLogFilters(TypedDict):
+    """Attempts to send events to an endpoint."""
+
+    start: NotRequired[str]
+    end: NotRequired[str]
+    type: NotRequired[str | list[str]]
+    status: NotRequired[AttemptResult | list[AttemptResult]]
+    limit: NotRequired[int]
+
+
+class WebhookMetricsFilters(TypedDict):
+    """Counts of the attempts to send events to an endpoint."""
+
+    granularity: Grain
+    start: str
+    end: str
+    type: NotRequired[str | list[str]]
+    status: NotRequired[AttemptResult | list[AttemptResult]]
     limit: NotRequired[int]
 
 

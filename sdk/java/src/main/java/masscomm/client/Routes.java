@@ -402,6 +402,38 @@ abstract class Routes {
     }
 
     /**
+     * Return the attempts to send events to a webhook endpoint, the latest first, from all pages.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @return the body of the response
+     */
+    public Results<WebhookLogBodyRow> webhookLog(String endpointId) {
+        return webhookLog(endpointId, new WebhookLogFilters());
+    }
+
+    /**
+     * Return the attempts to send events to a webhook endpoint, the latest first, from all pages.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public Results<WebhookLogBodyRow> webhookLog(String endpointId, WebhookLogFilters filters) {
+        return rows(Call.path("webhooks", endpointId, "log"), filters, WebhookLogBodyRow::new);
+    }
+
+    /**
+     * Return the counts of the attempts to send events to a webhook endpoint, from all pages.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public Results<WebhookCountRow> webhookMetrics(String endpointId, WebhookMetricsFilters filters) {
+        return rows(Call.path("webhooks", endpointId, "metrics"), filters, WebhookCountRow::new);
+    }
+
+    /**
      * Return the webhook endpoints of the caller's clubs. An operator, who sees every club, names them.
      *
      * @return the body of the response

@@ -54,6 +54,26 @@ public final class Types {
         public List<AcceptedEvent> events() { return required("events", listOf(body(AcceptedEvent::new))); }
     }
 
+    /** Which dead letters the caller has processed. */
+    public static final class AcknowledgeWebhooksRequest extends Body {
+        public AcknowledgeWebhooksRequest() { this(Map.of()); }
+
+        AcknowledgeWebhooksRequest(Map<String, ?> members) { super(members); }
+
+        /** The id of the last one. */
+        public AcknowledgeWebhooksRequest upTo(String value) { set("up_to", value); return this; }
+    }
+
+    /** Acknowledged dead letters, which are deleted. */
+    public static final class AcknowledgedWebhooksBody extends Body {
+        AcknowledgedWebhooksBody(Map<String, ?> members) { super(members); }
+
+        public long acknowledged() { return required("acknowledged", INTEGER); }
+
+        /** Whether there are more up to this one: repeat the request. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+    }
+
     /** An alarm. */
     public static final class AlarmRow extends Body {
         AlarmRow(Map<String, ?> members) { super(members); }
@@ -103,6 +123,15 @@ public final class Types {
 
         /** The beginning of the response's body. */
         public String body() { return required("body", TEXT); }
+    }
+
+    /** The result of an attempt to send a message with an event. A later version of the API may have further ones. */
+    public static final class AttemptResult {
+        public static final String DELIVERED = "delivered";
+        public static final String RETRIED = "retried";
+        public static final String GIVEN_UP = "given_up";
+
+        private AttemptResult() {}
     }
 
     /** Entries of the audit log, the latest first. */
@@ -258,6 +287,15 @@ public final class Types {
         public ChangeWebhookRequest eventTypes(List<String> value) { set("event_types", value); return this; }
 
         public ChangeWebhookRequest description(String value) { set("description", value); return this; }
+
+        public ChangeWebhookRequest maxCount(long value) { set("max_count", value); return this; }
+
+        public ChangeWebhookRequest maxBytes(long value) { set("max_bytes", value); return this; }
+
+        public ChangeWebhookRequest maxConcurrency(long value) { set("max_concurrency", value); return this; }
+
+        /** Null: no limit. */
+        public ChangeWebhookRequest ratePerS(Long value) { set("rate_per_s", value); return this; }
 
         public ChangeWebhookRequest enabled(boolean value) { set("enabled", value); return this; }
     }
@@ -421,6 +459,18 @@ public final class Types {
         public CreateWebhookRequest eventTypes(List<String> value) { set("event_types", value); return this; }
 
         public CreateWebhookRequest description(String value) { set("description", value); return this; }
+
+        /** The most messages with events of a request: 1 (the default) to 1,000. */
+        public CreateWebhookRequest maxCount(long value) { set("max_count", value); return this; }
+
+        /** The most bytes of a request with several messages: 1,000 to 1,000,000, by default 256,000. */
+        public CreateWebhookRequest maxBytes(long value) { set("max_bytes", value); return this; }
+
+        /** The most concurrent requests with events: 1 to 32, by default 8. */
+        public CreateWebhookRequest maxConcurrency(long value) { set("max_concurrency", value); return this; }
+
+        /** The most messages with events a second: 1 to 10,000; null or missing: no limit. */
+        public CreateWebhookRequest ratePerS(Long value) { set("rate_per_s", value); return this; }
     }
 
     /** An earlier operation on a dead letter. */
@@ -1723,6 +1773,23 @@ public final class Types {
         public String status() { return required("status", TEXT); }
     }
 
+    /** Which dead letters are sent again: those with these ids, or those of a span and a type. */
+    public static final class ReplayWebhooksRequest extends Body {
+        public ReplayWebhooksRequest() { this(Map.of()); }
+
+        ReplayWebhooksRequest(Map<String, ?> members) { super(members); }
+
+        public ReplayWebhooksRequest ids(List<String> value) { set("ids", value); return this; }
+
+        /** The id after which the span begins. */
+        public ReplayWebhooksRequest after(String value) { set("after", value); return this; }
+
+        /** The id of the last one of the span. */
+        public ReplayWebhooksRequest upTo(String value) { set("up_to", value); return this; }
+
+        public ReplayWebhooksRequest type(String value) { set("type", value); return this; }
+    }
+
     /** A replayed dead letter. */
     public static final class ReplayedBody extends Body {
         ReplayedBody(Map<String, ?> members) { super(members); }
@@ -1733,6 +1800,16 @@ public final class Types {
 
         /** The topic to which the record was produced again. */
         public String topic() { return required("topic", TEXT); }
+    }
+
+    /** Dead letters that are sent again, and deleted. */
+    public static final class ReplayedWebhooksBody extends Body {
+        ReplayedWebhooksBody(Map<String, ?> members) { super(members); }
+
+        public long replayed() { return required("replayed", INTEGER); }
+
+        /** Whether the span may have more: repeat the request. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
     }
 
     /** A scheduled send after its move. */
@@ -2535,6 +2612,18 @@ public final class Types {
 
         public String description() { return required("description", TEXT); }
 
+        /** The most messages with events of a request: 1 to 1,000. With more than one, the body is a list of them. */
+        public long maxCount() { return required("max_count", INTEGER); }
+
+        /** The most bytes of a request with several messages: 1,000 to 1,000,000. A larger message goes alone. */
+        public long maxBytes() { return required("max_bytes", INTEGER); }
+
+        /** The most concurrent requests with events: 1 to 32. */
+        public long maxConcurrency() { return required("max_concurrency", INTEGER); }
+
+        /** The most messages with events a second: 1 to 10,000; null: no limit. */
+        public Long ratePerS() { return optional("rate_per_s", INTEGER); }
+
         public boolean enabled() { return required("enabled", BOOLEAN); }
 
         /** Why masscomm disabled it; null if it is enabled, or disabled by a request. */
@@ -2549,6 +2638,69 @@ public final class Types {
         public String createdAt() { return required("created_at", TEXT); }
     }
 
+    /** Attempts of a bucket. */
+    public static final class WebhookCountRow extends Body {
+        WebhookCountRow(Map<String, ?> members) { super(members); }
+
+        public String bucket() { return required("bucket", TEXT); }
+
+        /** The tenant of the events. */
+        public long clubId() { return required("club_id", INTEGER); }
+
+        public String type() { return required("type", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+
+        public long countTotal() { return required("count_total", INTEGER); }
+
+        /** The mean duration of the attempts. */
+        public long durationMsMean() { return required("duration_ms_mean", INTEGER); }
+    }
+
+    /** A message that is not attempted any more. */
+    public static final class WebhookDeadLetterBody extends Body {
+        WebhookDeadLetterBody(Map<String, ?> members) { super(members); }
+
+        public String id() { return required("id", TEXT); }
+
+        /** The value of the header webhook-id of a request with this message only. */
+        public String messageId() { return required("message_id", TEXT); }
+
+        public String eventId() { return required("event_id", TEXT); }
+
+        public String type() { return required("type", TEXT); }
+
+        public long clubId() { return required("club_id", INTEGER); }
+
+        /** The data of the event. */
+        public Map<String, Object> data() { return required("data", mapOf(ANY)); }
+
+        public String occurredAt() { return required("occurred_at", TEXT); }
+
+        /** The time at which it became a dead letter. */
+        public String at() { return required("at", TEXT); }
+
+        public String reason() { return required("reason", TEXT); }
+
+        public long attempts() { return required("attempts", INTEGER); }
+
+        /** The status of the last response; null if there was none. */
+        public Long status() { return optional("status", INTEGER); }
+    }
+
+    /** Dead letters, the oldest first. */
+    public static final class WebhookDeadLettersBody extends Body {
+        WebhookDeadLettersBody(Map<String, ?> members) { super(members); }
+
+        public List<WebhookDeadLetterBody> rows() { return required("rows", listOf(body(WebhookDeadLetterBody::new))); }
+
+        /** Whether there may be more. A page may have fewer rows than its limit. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        /** The value of {@code after} for the next page; null if nothing was read. */
+        public String last() { return optional("last", TEXT); }
+    }
+
     /** The parameters of {@link Client#webhookDeliveries}. */
     public static final class WebhookDeliveriesFilters extends Body {
         public WebhookDeliveriesFilters() { this(Map.of()); }
@@ -2557,6 +2709,119 @@ public final class Types {
 
         /** The maximum number of rows. */
         public WebhookDeliveriesFilters limit(long value) { set("limit", value); return this; }
+    }
+
+    /** Attempts to send messages to an endpoint, the latest first. */
+    public static final class WebhookLogBody extends Body {
+        WebhookLogBody(Map<String, ?> members) { super(members); }
+
+        public List<WebhookLogBodyRow> rows() { return required("rows", listOf(body(WebhookLogBodyRow::new))); }
+
+        /** Whether there are more rows. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        public String nextCursor() { return optional("next_cursor", TEXT); }
+
+        /** Earlier attempts are deleted; null: none is. */
+        public String keptSince() { return optional("kept_since", TEXT); }
+
+        public String generatedAt() { return required("generated_at", TEXT); }
+    }
+
+    /** An attempt to send a message. */
+    public static final class WebhookLogBodyRow extends Body {
+        WebhookLogBodyRow(Map<String, ?> members) { super(members); }
+
+        public String at() { return required("at", TEXT); }
+
+        /** The {@code webhook-id} of a request with this message only. */
+        public String messageId() { return required("message_id", TEXT); }
+
+        public String eventId() { return required("event_id", TEXT); }
+
+        public String type() { return required("type", TEXT); }
+
+        /** The tenant of the event. */
+        public long clubId() { return required("club_id", INTEGER); }
+
+        public String status() { return required("status", TEXT); }
+
+        /** The number of the attempt, from 1. */
+        public long attempt() { return required("attempt", INTEGER); }
+
+        /** The status of the response; null if there was none. */
+        public Long httpStatus() { return optional("http_status", INTEGER); }
+
+        public long durationMs() { return required("duration_ms", INTEGER); }
+
+        /** Why there was no response, or no attempt. */
+        public String error() { return optional("error", TEXT); }
+    }
+
+    /** The parameters of {@link Client#webhookLog}. */
+    public static final class WebhookLogFilters extends Body {
+        public WebhookLogFilters() { this(Map.of()); }
+
+        WebhookLogFilters(Map<String, ?> members) { super(members); }
+
+        /** an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B). */
+        public WebhookLogFilters start(String value) { set("start", value); return this; }
+
+        /** an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B). */
+        public WebhookLogFilters end(String value) { set("end", value); return this; }
+
+        /** 1 to 200 characters, no NUL. */
+        public WebhookLogFilters type(String... values) { set("type", values); return this; }
+
+        /** one of delivered, retried, given_up. */
+        public WebhookLogFilters status(String... values) { set("status", values); return this; }
+
+        /** The maximum number of rows. */
+        public WebhookLogFilters limit(long value) { set("limit", value); return this; }
+    }
+
+    /** Counts of the attempts to send messages to an endpoint. */
+    public static final class WebhookMetricsBody extends Body {
+        WebhookMetricsBody(Map<String, ?> members) { super(members); }
+
+        public String granularity() { return required("granularity", TEXT); }
+
+        public List<WebhookCountRow> rows() { return required("rows", listOf(body(WebhookCountRow::new))); }
+
+        /** Whether there are more rows. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        public String nextCursor() { return optional("next_cursor", TEXT); }
+
+        /** Counts of earlier buckets are deleted; null: none is. */
+        public String keptSince() { return optional("kept_since", TEXT); }
+
+        public String generatedAt() { return required("generated_at", TEXT); }
+    }
+
+    /** The parameters of {@link Client#webhookMetrics}. */
+    public static final class WebhookMetricsFilters extends Body {
+        public WebhookMetricsFilters() { this(Map.of()); }
+
+        WebhookMetricsFilters(Map<String, ?> members) { super(members); }
+
+        /** one of minute, hour, day. */
+        public WebhookMetricsFilters granularity(String value) { set("granularity", value); return this; }
+
+        /** an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B). */
+        public WebhookMetricsFilters start(String value) { set("start", value); return this; }
+
+        /** an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B). */
+        public WebhookMetricsFilters end(String value) { set("end", value); return this; }
+
+        /** 1 to 200 characters, no NUL. */
+        public WebhookMetricsFilters type(String... values) { set("type", values); return this; }
+
+        /** one of delivered, retried, given_up. */
+        public WebhookMetricsFilters status(String... values) { set("status", values); return this; }
+
+        /** The maximum number of rows. */
+        public WebhookMetricsFilters limit(long value) { set("limit", value); return this; }
     }
 
     /** Endpoints by club, in the order of their creation. */
