@@ -8,6 +8,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+# The one character of ASCII that json.dumps escapes and orjson does not.
+_DEL = b"\x7f"
+
 
 def parsed(text: bytes) -> Any:
     """Return the value of a JSON text in UTF-8; an integer beyond 64 bits becomes a float. Raises ValueError."""
@@ -34,9 +37,9 @@ def encoded(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
 
 
 def ascii_text(value: Any) -> str:
-    """Return the compact JSON text of a value. Every character beyond ASCII is escaped, as by json.dumps."""
+    """Return the compact JSON text of a value. Each character beyond ASCII and DEL is escaped, as by json.dumps."""
     text = encoded(value)
-    return text.decode() if text.isascii() else _compact(value)
+    return text.decode() if text.isascii() and _DEL not in text else _compact(value)
 
 
 def _compact(value: Any, default: Callable[[Any], Any] | None = None) -> str:

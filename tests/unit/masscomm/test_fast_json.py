@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from masscomm import fast_json
@@ -28,6 +28,7 @@ def test_json_of_pythons_module_is_parsed_to_the_same_value(value: Any) -> None:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | TEXTS, st.lists, max_leaves=20))
+@example("\x7f")
 def test_ascii_text_is_that_of_pythons_module(value: Any) -> None:
     """The delivery ledger compares stored texts, which another version may have written."""
     assert fast_json.ascii_text(value) == json.dumps(value, separators=(",", ":"))
