@@ -50,6 +50,8 @@ class FunctionEntry:
     memory_mb: int
     # The number of execution environments in the local stack.
     concurrency: int
+    # The number of those that the local stack starts before they are needed.
+    warm: int
     environment: Mapping[str, str]
     event_source: EventSource | None
     # The routes of the REST API that the function serves, such as `GET /v1/metrics`.
@@ -93,6 +95,7 @@ def _entry(name: str, entry: Mapping[str, Any], lane: Lane, generation: str) -> 
         timeout_s=entry["timeout_s"],
         memory_mb=entry["memory_mb"],
         concurrency=entry["concurrency"],
+        warm=entry.get("warm", 1),
         environment=entry.get("environment", {}),
         event_source=None if source is None else _event_source(source, lane, generation),
         routes=tuple(entry.get("routes", ())),

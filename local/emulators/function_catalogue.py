@@ -83,7 +83,7 @@ def _deployment(
         init_timeout_s=INIT_TIMEOUT_S,
         memory_mb=entry.memory_mb,
         concurrency=entry.concurrency,
-        warm=1,
+        warm=entry.warm,
         nice=nice,
         environment={
             "POWERTOOLS_SERVICE_NAME": entry.package,
