@@ -258,8 +258,9 @@ class Bench:
             process.send_signal(signal.SIGCONT)
 
     def functions(self) -> list[str]:
+        """Return the functions that have a process now."""
         status = httpx.get(f"{self.stack.config.gateway_url}/-/status", trust_env=False).json()
-        return list(status["functions"])
+        return [name for name, found in status["functions"].items() if found["pids"]]
 
     def failures(self) -> int:
         """Return how many records event source mappings have passed to their functions again."""
