@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from functions.event_matcher.subscriptions_topic import SubscriptionSource
 from masscomm.chain.batch import Batch, Item
+from masscomm.chain.waiting_messages import EVENT_BYTES
 from masscomm.clock import Clock
 from masscomm.domain.events import EventType, faults
 from masscomm.domain.ids import webhook_record_id
@@ -31,8 +32,8 @@ from masscomm.stores.event_types.checks import KnownTypes, misfit
 RANGE_SIZE = 256
 # The limits of a record. The size is that of data, texts and columns, before Avro and compression.
 MAX_MESSAGES, MAX_BYTES = 500, 700_000
-# The bytes of an event beside its data, and those of a message in the columns.
-_EVENT_BYTES, _MESSAGE_BYTES = 700, 8
+# The bytes of a message in the columns.
+_MESSAGE_BYTES = 8
 
 
 class Occurred(NamedTuple):
@@ -135,14 +136,15 @@ class MatchEvents:
 def parts_of(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
     """Divide messages into parts of at most MAX_MESSAGES and MAX_BYTES. A part has each event once."""
     part: list[Message] = []
-    size, last = 0, None
+    size, event_bytes, last = 0, 0, None
     for message in messages:
-        event = message.item.value.about
-        added = _MESSAGE_BYTES + (0 if message.item is last else _EVENT_BYTES + len(event.data.encode()))
+        if message.item is not last:
+            event_bytes = EVENT_BYTES + len(message.item.value.about.data.encode())
+        added = _MESSAGE_BYTES + (0 if message.item is last else event_bytes)
         if part and (len(part) == MAX_MESSAGES or size + added > MAX_BYTES):  # guard: events.size_of_record
             yield part
             part, size = [], 0
-            added = _MESSAGE_BYTES + _EVENT_BYTES + len(event.data.encode())
+            added = _MESSAGE_BYTES + event_bytes
         part.append(message)
         size, last = size + added, message.item
     if part:

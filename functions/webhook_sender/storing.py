@@ -8,10 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import batched
+from operator import attrgetter
 from typing import NamedTuple
 
 from functions.webhook_sender.messages import Message, Post
-from masscomm.chain.waiting_messages import MAX_MESSAGES, MAX_RECORD_BYTES, WaitingMessages
+from masscomm.chain.waiting_messages import WaitingMessages, records_of
 from masscomm.clock import Clock
 from masscomm.domain.ids import webhook_part_id
 from masscomm.domain.records import WebhookOutcome, WebhookRequested
@@ -157,19 +158,9 @@ def _packed(endpoint: Endpoint, attempt: int, posts: Sequence[Post]) -> Iterator
     """Yield the messages of each record. A request that was attempted has a record of its own, so that it is repeated
     under the same webhook-id, unless it is too large.
     """
-    is_alone = endpoint.is_batched and attempt > 0
-    some: list[Message] = []
-    size = 0
-    for post in posts:
-        if is_alone and some:
-            yield some
-            some, size = [], 0
-        for message in post.messages:
-            # guard: events.size_of_waiting_record
-            if some and (len(some) == MAX_MESSAGES or size + message.waiting.record_bytes > MAX_RECORD_BYTES):
-                yield some
-                some, size = [], 0
-            some.append(message)
-            size += message.waiting.record_bytes
-    if some:
-        yield some
+    if endpoint.is_batched and attempt > 0:
+        together: Iterable[Sequence[Message]] = (post.messages for post in posts)
+    else:
+        together = [[message for post in posts for message in post.messages]]
+    for messages in together:
+        yield from records_of(messages, attrgetter("waiting"))

@@ -1,6 +1,6 @@
 """Puts messages with events for one endpoint into the delay store, from which they reach the topic `webhook.slow`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,6 +30,22 @@ class WaitingMessage(NamedTuple):
     def record_bytes(self) -> int:
         """Return the bytes of the event in a record, at most."""
         return EVENT_BYTES + len(self.event.data.encode())
+
+
+def records_of[T](messages: Iterable[T], waiting_of: Callable[[T], WaitingMessage]) -> Iterator[list[T]]:
+    """Yield the messages of each record: at most MAX_MESSAGES and MAX_RECORD_BYTES, unless one message is larger."""
+    some: list[T] = []
+    size = 0
+    for message in messages:
+        added = waiting_of(message).record_bytes
+        # guard: events.size_of_waiting_record
+        if some and (len(some) == MAX_MESSAGES or size + added > MAX_RECORD_BYTES):
+            yield some
+            some, size = [], 0
+        some.append(message)
+        size += added
+    if some:
+        yield some
 
 
 @dataclass(frozen=True, kw_only=True)
