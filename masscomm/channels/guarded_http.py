@@ -69,14 +69,10 @@ class GuardedHttp:
                 return self._answer(connection, deadline)
         except TimeoutError as error:
             raise NoAnswer(f"no answer within {self.timeout_s:g} s") from error
-        except ssl.SSLCertVerificationError as error:
-            raise NoAnswer(f"the certificate is not valid: {error.verify_message}") from error
-        except ssl.SSLError as error:
-            raise NoAnswer("TLS failed") from error
         except http.client.HTTPException as error:
             raise NoAnswer("the answer is no HTTP response, or too large") from error
         except OSError as error:
-            raise NoAnswer("the connection failed") from error
+            raise failed_connection(error) from error
 
     def _addresses(self, target: Target, deadline: float) -> Sequence[str]:
         """Return the checked addresses. The resolver of the operating system has no time limit, so that its thread may
@@ -145,11 +141,7 @@ class GuardedHttp:
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        context = ssl.create_default_context()
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if self.authorities is not None:
-            context.load_verify_locations(self.authorities)
-        return context
+        return tls_context(self.authorities)
 
 
 class _Reading(io.RawIOBase):
@@ -191,6 +183,27 @@ def _begun(reading: _Reading) -> http.client.HTTPResponse:
     response = http.client.HTTPResponse(cast("socket.socket", reading), method="POST")
     response.begin()
     return response
+
+
+def tls_context(authorities: str | None) -> ssl.SSLContext:
+    """Return the settings of TLS to a server that a tenant named. `authorities` is a file with further certificate
+    authorities.
+    """
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if authorities is not None:
+        context.load_verify_locations(authorities)
+    return context
+
+
+def failed_connection(error: OSError) -> NoAnswer:
+    """Return the reason for the tenant why a connection failed."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return NoAnswer(f"the certificate is not valid: {error.verify_message}")
+        case ssl.SSLError():
+            return NoAnswer("TLS failed")
+    return NoAnswer("the connection failed")
 
 
 def request_of(target: Target, body: bytes, headers: Mapping[str, str], *, connection: str) -> bytes:

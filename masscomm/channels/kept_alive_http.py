@@ -16,7 +16,15 @@ from functools import cached_property
 
 from masscomm.aws.async_http import FRESH_S, Connection
 from masscomm.aws.http_answer import AnswerLost, AnswerReader
-from masscomm.channels.guarded_http import MAX_BODY_BYTES, MAX_RESPONSE_BYTES, Answer, NoAnswer, request_of
+from masscomm.channels.guarded_http import (
+    MAX_BODY_BYTES,
+    MAX_RESPONSE_BYTES,
+    Answer,
+    NoAnswer,
+    failed_connection,
+    request_of,
+    tls_context,
+)
 from masscomm.channels.public_urls import Resolve, Target, checked, public_addresses
 from masscomm.domain.time_limits import EVENT_CONNECTION_S
 from masscomm.errors import Retry
@@ -148,12 +156,8 @@ class KeptAliveHttp:
                 return _Kept(await self._first(loop, target, addresses), time.time())
         except TimeoutError as error:
             raise NoAnswer(_late(timeout_s)) from error
-        except ssl.SSLCertVerificationError as error:
-            raise NoAnswer(f"the certificate is not valid: {error.verify_message}") from error
-        except ssl.SSLError as error:
-            raise NoAnswer("TLS failed") from error
         except OSError as error:
-            raise NoAnswer("the connection failed") from error
+            raise failed_connection(error) from error
 
     async def _addresses(self, loop: asyncio.AbstractEventLoop, target: Target) -> Sequence[str]:
         """Return the checked addresses. The resolver of the operating system has no time limit: it runs in a thread."""
@@ -187,11 +191,7 @@ class KeptAliveHttp:
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        context = ssl.create_default_context()
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if self.authorities is not None:
-            context.load_verify_locations(self.authorities)
-        return context
+        return tls_context(self.authorities)
 
 
 def _late(timeout_s: float) -> str:
