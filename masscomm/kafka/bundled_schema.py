@@ -57,8 +57,10 @@ def with_schema_id(value: bytes, headers: Iterable[tuple[str, bytes]], topic: st
         Retry: Another version of the code has encoded it, or the registry does not answer.
         Stop: The schema is not deployed.
     """
+    if not value.startswith(_NO_ID):
+        return value
     schema = next((each.schema for each in chain_topics() if each.name == topic), None)
-    if not value.startswith(_NO_ID) or schema is None:
+    if schema is None:
         return value
     if (HEADER, _digest(schema)) not in headers:  # guard: registry.schema_of_released_record
         raise Retry(f"the record has another version of {schema}: deploy all functions")
