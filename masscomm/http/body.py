@@ -12,6 +12,8 @@ from masscomm.texts import Text, text_of
 _NO_OBJECT = FieldError("", Text.MUST_BE_JSON_OBJECT.filled())
 # The numbers of fields that a problem lists and of the characters of each, so that its size is limited.
 _LISTED, _LONGEST_PLACE = 100, 200
+# The characters of the name of a field that a request does not have.
+_LONGEST_NAME = 100
 
 
 def read_fields(content: str | None) -> Any:
@@ -49,6 +51,12 @@ def unknown_fields(document: Mapping[str, Any], field: str) -> list[FieldError]:
     # guard: problems.unknown_fields
     unknown = sorted(document.keys() - {field})[:_LISTED]
     return [FieldError(name[:_LONGEST_PLACE], Text.ONLY_FIELD.filled(field=field)) for name in unknown]
+
+
+def undefined_fields(fields: Mapping[str, Any], request: Any) -> list[FieldError]:
+    """Return an error for each field that a request (a TypedDict) does not have."""
+    known = request.__required_keys__ | request.__optional_keys__
+    return [FieldError(name[:_LONGEST_NAME], Text.FIELD_UNKNOWN.filled()) for name in fields if name not in known]
 
 
 def _check_utf8(content: str | None) -> None:

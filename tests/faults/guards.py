@@ -23,7 +23,6 @@ class Mutant:
 
 MUTANTS = (
     Mutant("tenancy.caller_without_tenant", "Every route refuses a caller without a tenant."),
-    Mutant("tenancy.webhook_results", "The results of webhooks of another tenant's endpoint are not found."),
     Mutant(
         "tenancy.events_of_an_endpoint",
         "A tenant does not see another tenant's events in the results of its own endpoint.",
@@ -1421,11 +1420,6 @@ MUTANTS = (
     Mutant("events.repeated_batch", "A repeated request has the same messages.", Becomes("False")),
     Mutant("events.size_of_waiting_record", "A record of waiting messages fits into an item."),
     Mutant(
-        "tenancy.webhook_dead_letters",
-        "The dead letters of another tenant's endpoint are as unknown ones.",
-        Becomes("None if key is None else self.endpoints.find(key)"),
-    ),
-    Mutant(
         "registry.schema_of_released_record", "A record of another version does not get the id of this one's schema."
     ),
     Mutant(
@@ -1439,11 +1433,6 @@ MUTANTS = (
     ),
     Mutant("tenancy.reported_events", "A caller reports events of its clubs only."),
     Mutant("tenancy.event_types", "Credentials for single clubs change no event type."),
-    Mutant(
-        "tenancy.subscribed_endpoint",
-        "A caller subscribes endpoints of its clubs only.",
-        Becomes("key is None or self.endpoints.find(key) is None"),
-    ),
     Mutant(
         "tenancy.subscription",
         "A subscription of another tenant is as unknown ones.",

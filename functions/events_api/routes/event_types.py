@@ -11,7 +11,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from masscomm.domain.audit import Action
 from masscomm.domain.events import OWN_TYPES, EventType, is_event_type, is_own_type
-from masscomm.http.body import read_object
+from masscomm.http.body import read_object, undefined_fields
 from masscomm.http.parameters import Reader
 from masscomm.http.problem import FieldError, Problem, unusable
 from masscomm.http.tenant import Clubs
@@ -106,8 +106,7 @@ def _check_operator(clubs: Clubs) -> None:
 def _read(name: str, content: str | None) -> EventType:
     """Return the type in a request. Raises Problem with status 400."""
     fields = read_object(content)
-    known = EventTypeFields.__required_keys__ | EventTypeFields.__optional_keys__
-    errors = [FieldError(each[:100], Text.FIELD_UNKNOWN.filled()) for each in fields if each not in known]
+    errors = undefined_fields(fields, EventTypeFields)
     if not is_event_type(name):
         errors.append(FieldError("event_type", Text.EVENT_TYPE_FORM.filled()))
     elif is_own_type(name):

@@ -29,7 +29,8 @@ from masscomm.domain.subscriptions import (
 )
 from masscomm.domain.webhooks import EndpointKey
 from masscomm.http import parameters as parse
-from masscomm.http.body import read_object
+from masscomm.http.body import read_object, undefined_fields
+from masscomm.http.endpoints import endpoint_key, unknown_endpoint
 from masscomm.http.parameters import Reader
 from masscomm.http.problem import FieldError, Problem, unusable
 from masscomm.http.tenant import Clubs
@@ -148,10 +149,9 @@ class SubscriptionsRoute:
 
     def _endpoint(self, endpoint_id: str, clubs: Clubs) -> EndpointKey:
         """Return the key of an endpoint of the caller's clubs. Raises Problem with status 404."""
-        key = EndpointKey.of_id(endpoint_id)
-        # guard: tenancy.subscribed_endpoint
-        if key is None or key.club_id not in clubs or self.endpoints.find(key) is None:
-            raise Problem(404, Text.ENDPOINT_UNKNOWN.filled())
+        key = endpoint_key(endpoint_id, clubs)
+        if self.endpoints.find(key) is None:
+            raise unknown_endpoint()
         return key
 
     def _visible(self, subscription_id: str, clubs: Clubs) -> Subscription:
@@ -179,8 +179,7 @@ def _clubs(asked: list[int] | None, clubs: Clubs) -> tuple[int, ...] | None:
 
 def _wrong(fields: Mapping[str, Any]) -> list[FieldError]:
     """Return an error for each field that cannot be used, without the endpoint's."""
-    known = SubscriptionFields.__required_keys__ | SubscriptionFields.__optional_keys__
-    errors = [FieldError(name[:100], Text.FIELD_UNKNOWN.filled()) for name in fields if name not in known]
+    errors = undefined_fields(fields, SubscriptionFields)
     if not isinstance(fields.get("endpoint_id"), str):
         errors.append(FieldError("endpoint_id", Text.TYPE_TEXT.filled()))
     types, units, club_ids = fields.get("types"), fields.get("units", []), fields.get("club_ids")

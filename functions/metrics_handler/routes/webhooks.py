@@ -21,11 +21,11 @@ from typing import Any, TypedDict
 
 from masscomm.clock import Clock
 from masscomm.domain.grains import Grain
-from masscomm.domain.webhooks import AttemptResult, EndpointKey
+from masscomm.domain.webhooks import AttemptResult
 from masscomm.http import parameters as parse
 from masscomm.http.cursor import checked_text, encode_cursor, position_in
+from masscomm.http.endpoints import endpoint_key
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
-from masscomm.http.problem import Problem
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs
 from masscomm.stores.metrics.port import (
@@ -168,7 +168,7 @@ class WebhooksRoute:
         granularity = read.single("granularity", parse.choice(Grain), required=True)
         start, end = _times(read, required=True)
         cursor = read.single("cursor", parse.cursor)
-        category, status = read.several("type", parse.words), read.several("status", _status)
+        event_type, status = read.several("type", parse.words), read.several("status", _status)
         limit = read.single("limit", _counts_limit) or DEFAULT_COUNTS
         visible = _visible(endpoint_id, clubs)
         if read.errors or granularity is None or start is None or end is None:
@@ -178,7 +178,7 @@ class WebhooksRoute:
             endpoint_id=endpoint_id,
             start=start,
             end=end,
-            type=category,
+            type=event_type,
             status=status,
             limit=limit,
             club_id=visible,
@@ -217,9 +217,7 @@ _counts_limit = parse.whole_number(1, MAX_COUNTS)
 def _visible(endpoint_id: str, clubs: Clubs) -> tuple[int, ...]:
     """Return the filter for the clubs of the events that the caller may see. Raises Problem with status 403 or 404."""
     visible = seen((), clubs)
-    key = EndpointKey.of_id(endpoint_id)
-    if key is None or key.club_id not in clubs:  # guard: tenancy.webhook_results
-        raise Problem(404, Text.ENDPOINT_UNKNOWN.filled())
+    endpoint_key(endpoint_id, clubs)
     return visible  # guard: tenancy.events_of_an_endpoint
 
 
@@ -248,6 +246,6 @@ def _log_key(key: list[Any]) -> WebhookLogKey:
 
 def _count_key(key: list[Any]) -> WebhookCountKey:
     match key:
-        case [int() as at_ms, int() as club_id, str() as category, str() as status] if abs(club_id) < 2**63:
-            return WebhookCountKey(_moment(at_ms), club_id, checked_text(category), checked_text(status))
+        case [int() as at_ms, int() as club_id, str() as event_type, str() as status] if abs(club_id) < 2**63:
+            return WebhookCountKey(_moment(at_ms), club_id, checked_text(event_type), checked_text(status))
     raise ValueError("not a row")

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 from masscomm.clock import Clock
 from masscomm.domain.key_limits import LIMITS
 from masscomm.http import parameters as parse
-from masscomm.http.body import as_object, check_empty, read_fields, unknown_fields
+from masscomm.http.body import as_object, check_empty, read_fields, undefined_fields, unknown_fields
 from masscomm.http.cursor import encode_cursor, position_in
 from masscomm.http.idempotency import digest_of, other_request
 from masscomm.http.parameters import Reader, rfc3339
@@ -280,8 +280,7 @@ def _beyond(key: ApiKey, caller: Caller, end: int | None) -> Iterable[FieldError
 def _parsed(fields: Any, now_s: int) -> ApiKey:
     """Return the key in a body, without a digest. Raises Problem with status 400 and each wrong field."""
     fields = as_object(fields)
-    allowed = (*CreateKeyRequest.__required_keys__, *CreateKeyRequest.__optional_keys__)
-    errors = [FieldError(name[:100], Text.FIELD_UNKNOWN.filled()) for name in fields if name not in allowed]
+    errors = undefined_fields(fields, CreateKeyRequest)
 
     def refuse(name: str, message: CodedText) -> None:
         errors.append(FieldError(name, message))

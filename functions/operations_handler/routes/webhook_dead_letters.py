@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
 from masscomm import fast_json
-from masscomm.chain.waiting_messages import MAX_MESSAGES, MAX_RECORD_BYTES, WaitingMessage, WaitingMessages
+from masscomm.chain.waiting_messages import WaitingMessage, WaitingMessages, records_of
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action
 from masscomm.domain.events import is_event_type
 from masscomm.domain.time_limits import WEBHOOK_DEAD_LETTERS_SETTLED_S
 from masscomm.domain.webhooks import Endpoint, EndpointKey
 from masscomm.http import parameters as parse
-from masscomm.http.body import read_object
+from masscomm.http.body import read_object, undefined_fields
+from masscomm.http.endpoints import endpoint_key, unknown_endpoint
 from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.problem import FieldError, Problem, unusable
 from masscomm.http.tenant import Clubs
@@ -146,10 +147,10 @@ class WebhookDeadLettersRoute:
         else:
             found, more = self._span(endpoint.key, fields.get("after"), fields.get("up_to"), fields.get("type"))
         now_ms = self.clock.now_ms()
-        for some in _parts(found):
+        for some in records_of(found, _waiting):
             self.waiting.put(
                 endpoint.key,
-                [WaitingMessage(each.event, each.produced_at_ms) for each in some],
+                [_waiting(each) for each in some],
                 attempt=0,
                 due_ms=now_ms,
                 first_tried_at=now_ms,
@@ -180,32 +181,19 @@ class WebhookDeadLettersRoute:
 
     def _visible(self, endpoint_id: str, clubs: Clubs) -> Endpoint:
         """Return an endpoint of the caller's clubs. Raises Problem with status 404."""
-        key = EndpointKey.of_id(endpoint_id)
-        # guard: tenancy.webhook_dead_letters
-        endpoint = None if key is None or key.club_id not in clubs else self.endpoints.find(key)
+        endpoint = self.endpoints.find(endpoint_key(endpoint_id, clubs))
         if endpoint is None:
-            raise Problem(404, Text.ENDPOINT_UNKNOWN.filled())
+            raise unknown_endpoint()
         return endpoint
 
 
-def _parts(letters: Sequence[WebhookDeadLetter]) -> list[list[WebhookDeadLetter]]:
-    """Divide dead letters into parts that fit into a record each."""
-    parts: list[list[WebhookDeadLetter]] = [[]]
-    size = 0
-    for letter in letters:
-        added = WaitingMessage(letter.event, letter.produced_at_ms).record_bytes
-        if parts[-1] and (len(parts[-1]) == MAX_MESSAGES or size + added > MAX_RECORD_BYTES):
-            parts.append([])
-            size = 0
-        parts[-1].append(letter)
-        size += added
-    return [part for part in parts if part]
+def _waiting(letter: WebhookDeadLetter) -> WaitingMessage:
+    return WaitingMessage(letter.event, letter.produced_at_ms)
 
 
 def _check(fields: Mapping[str, Any], request: Any, required: Sequence[str] = ()) -> None:
     """Check the fields of a request. Raises Problem with status 400."""
-    known = request.__required_keys__ | request.__optional_keys__
-    errors = [FieldError(name[:100], Text.FIELD_UNKNOWN.filled()) for name in fields if name not in known]
+    errors = undefined_fields(fields, request)
     errors += [FieldError(name, Text.MISSING.filled()) for name in required if name not in fields]
     errors += [
         FieldError(name, Text.WEBHOOK_DEAD_LETTER_ID.filled())

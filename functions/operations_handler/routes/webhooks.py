@@ -43,8 +43,9 @@ from masscomm.domain.webhooks import (
 )
 from masscomm.errors import Retry
 from masscomm.http import parameters as parse
-from masscomm.http.body import check_empty, read_object
+from masscomm.http.body import check_empty, read_object, undefined_fields
 from masscomm.http.cursor import encode_cursor, position_in
+from masscomm.http.endpoints import endpoint_key, unknown_endpoint
 from masscomm.http.idempotency import digest_of, key_digest, other_request
 from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.problem import FieldError, Problem, unusable
@@ -322,7 +323,7 @@ class WebhooksRoute:
         """Delete an endpoint. Raises Problem with status 404, or Retry."""
         endpoint = self._visible(endpoint_id, clubs)
         if not self.endpoints.delete(endpoint.key):
-            raise _unknown()
+            raise unknown_endpoint()
         audit(Action.WEBHOOK_DELETED, subject=endpoint_id, clubs=[endpoint.key.club_id], detail=_host(endpoint.url))
         return {"id": endpoint_id, "status": "deleted"}
 
@@ -435,12 +436,9 @@ class WebhooksRoute:
 
     def _visible(self, endpoint_id: str, clubs: Clubs) -> Endpoint:
         """Return an endpoint of the caller's clubs. Raises Problem with status 404."""
-        key = EndpointKey.of_id(endpoint_id)
-        if key is None or key.club_id not in clubs:  # guard: tenancy.webhook
-            raise _unknown()
-        endpoint = self.endpoints.find(key)
+        endpoint = self.endpoints.find(endpoint_key(endpoint_id, clubs))
         if endpoint is None:
-            raise _unknown()
+            raise unknown_endpoint()
         return endpoint
 
     def _enabled(self, endpoint_id: str, clubs: Clubs) -> Endpoint:
@@ -471,8 +469,7 @@ class WebhooksRoute:
 
     def _wrong(self, fields: Mapping[str, Any], request: Any) -> list[FieldError]:
         """Return an error for each field that cannot be used."""
-        known = request.__required_keys__ | request.__optional_keys__
-        errors = [FieldError(name[:100], Text.FIELD_UNKNOWN.filled()) for name in fields if name not in known]
+        errors = undefined_fields(fields, request)
         if "url" in fields:
             try:
                 checked(fields["url"] if isinstance(fields["url"], str) else "", loopback=self.loopback)
@@ -517,10 +514,6 @@ def _types(given: list[str]) -> tuple[str, ...]:
 def _host(url: str) -> str:
     """Return the host of a URL, for the audit log; path and query may contain a credential."""
     return checked(url, loopback=True).host
-
-
-def _unknown() -> Problem:
-    return Problem(404, Text.ENDPOINT_UNKNOWN.filled())
 
 
 def _busy() -> Retry:

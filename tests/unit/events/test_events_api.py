@@ -215,7 +215,7 @@ def test_subscriptions_of_another_club_read_as_unknown(api: EventsApi) -> None:
         assert api.request(method, f"/v1/subscriptions/{subscription_id()}", clubs="2")[0] == 404
 
 
-@pytest.mark.kills(guard="tenancy.subscribed_endpoint")
+@pytest.mark.kills(guard="tenancy.webhook")
 def test_an_endpoint_of_another_club_reads_as_unknown(api: EventsApi) -> None:
     assert api.request("POST", "/v1/subscriptions", SUBSCRIPTION, clubs="2")[0] == 404
 

@@ -109,7 +109,7 @@ def test_counts_have_the_mean_duration() -> None:
     ]
 
 
-@pytest.mark.kills(guard="tenancy.webhook_results")
+@pytest.mark.kills(guard="tenancy.webhook")
 @pytest.mark.kills(guard="tenancy.events_of_an_endpoint")
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(("what", "given"), [("log", {}), ("metrics", HOURS)])

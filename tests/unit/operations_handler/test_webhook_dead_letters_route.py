@@ -154,7 +154,7 @@ def test_letters_of_a_disabled_endpoint_are_not_replayed(setting: Setting) -> No
     assert len(setting.page()["rows"]) == 10
 
 
-@pytest.mark.kills(guard="tenancy.webhook_dead_letters")
+@pytest.mark.kills(guard="tenancy.webhook")
 def test_letters_of_another_clubs_endpoint_read_as_unknown(setting: Setting) -> None:
     calls: list[Callable[[], Any]] = [
         lambda: setting.page(EIGHT),
