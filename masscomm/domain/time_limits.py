@@ -197,7 +197,7 @@ EVENT_TYPES_CACHED_S = 10.0
 SUBSCRIPTIONS_SWEPT_AFTER_S = 60.0
 # The time that this sweep reserves for a change: its flush, and the writes to the store.
 SUBSCRIPTIONS_SWEEP_RESERVE_S = 20.0
-# How long after its last look event_matcher reads only what is new of its subscriptions. A compacted topic keeps the
+# How long after its last read event_matcher reads only the later records of subscriptions. A compacted topic keeps the
 # record of a deletion for a day (Kafka's delete.retention.ms).
 SUBSCRIPTIONS_FOLLOWED_S = _DAY_S / 2
 # The time limit of an attempt for an event, name resolution included. What takes longer is repeated as other webhooks

@@ -17,7 +17,7 @@ def dropped_records(mapping: str) -> Series:
 
 
 def of_cluster(cluster: str, name: str, statistic: str, further: Mapping[str, str] | None = None) -> Series:
-    """Return a metric of a Kafka cluster, or of what the further dimensions name in it."""
+    """Return a metric of a Kafka cluster, or of the part of it with the further dimensions."""
     dimensions = {"Cluster Name": cluster, **(further or {})}
     return Series(namespace="AWS/Kafka", name=name, statistic=statistic, dimensions=dimensions)
 

@@ -77,7 +77,7 @@ class WebhookResults:
             self.size += 1
 
     def send(self, copy: Copy) -> None:
-        """Copy what is held to the temporary tables of the lane."""
+        """Copy the collected rows to the temporary tables of the lane."""
         if not self.size:
             return
         self._any = True
@@ -88,7 +88,7 @@ class WebhookResults:
         self._hold_nothing()
 
     def merge(self, connection: psycopg.Connection[Any]) -> None:
-        """Merge what was sent into the served tables."""
+        """Merge the copied rows into the served tables."""
         if not self._any:
             return
         for statement in _COUNTS:

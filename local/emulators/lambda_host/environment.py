@@ -73,7 +73,7 @@ class ExecutionEnvironment:
 
     @property
     def alive(self) -> bool:
-        """Whether the environment can take an invocation: its process runs, and was not told to end."""
+        """Whether the environment can take an invocation: its process runs, and has not been killed."""
         return self.pid is not None and not self._killed
 
     async def start(self, host: str, port: int) -> None:

@@ -1,4 +1,4 @@
-"""`masscomm events` calls the routes of the API, and says what it did."""
+"""`masscomm events` calls the routes of the API, and prints the result."""
 
 import json
 from functools import partial
