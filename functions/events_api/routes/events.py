@@ -12,7 +12,7 @@ from masscomm.domain.records import EventOccurred
 from masscomm.domain.time_limits import API_FLUSH_S
 from masscomm.errors import Retry
 from masscomm.http import parameters as parse
-from masscomm.http.body import read_object
+from masscomm.http.body import read_object, undefined_fields
 from masscomm.http.problem import FieldError, Problem, unusable
 from masscomm.http.tenant import Clubs
 from masscomm.kafka import topics
@@ -143,7 +143,7 @@ class EventsRoute:
     def _read(self, content: str | None, clubs: Clubs) -> list[_Given]:
         """Return the events of a body. Raises Problem with status 400 or 403."""
         document = read_object(content)
-        errors = [FieldError(name[:100], Text.FIELD_UNKNOWN.filled()) for name in document if name != "events"]
+        errors = undefined_fields(document, EventsRequest)
         events = document.get("events")
         if not isinstance(events, list) or not 1 <= len(events) <= MAX_EVENTS_A_REQUEST:
             errors.append(FieldError("events", Text.EVENTS_LIST.filled(maximum=MAX_EVENTS_A_REQUEST)))
