@@ -9,7 +9,7 @@ the same ids.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +20,7 @@ from masscomm.chain.batch import Batch, Item
 from masscomm.clock import Clock
 from masscomm.domain.events import faults, webhook_body
 from masscomm.domain.ids import event_message_id
-from masscomm.domain.records import WebhookRequested
+from masscomm.domain.records import EventOccurred, WebhookRequested
 from masscomm.domain.time_limits import ENDPOINTS_CACHED_S
 from masscomm.domain.webhooks import Attempt, Delivery, Endpoint, EndpointKey, Event
 from masscomm.errors import DeadLetter, Retry
@@ -49,7 +49,21 @@ class Message(NamedTuple):
     """A message of a record, for one endpoint."""
 
     item: Item[WebhookRequested]
-    event: Event
+    occurred: EventOccurred
+    # The time of the event in RFC 3339, and that of its record in milliseconds since the epoch.
+    timestamp: str
+    produced_at_ms: int
+
+    def for_endpoint(self, endpoint: Endpoint) -> Event:
+        """Return the event that is sent to its endpoint."""
+        event = self.occurred
+        return Event(
+            id=event_message_id(event.club_id, event.event_id, endpoint.key.id),
+            type=event.type,
+            club_id=event.club_id,
+            at_ms=self.produced_at_ms,
+            body=webhook_body(event, endpoint.key.id, self.timestamp, endpoint.format),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +130,7 @@ class SendMessages:
             if endpoint is None or not endpoint.enabled:
                 metrics.add(WEBHOOKS_WITHOUT_ENDPOINT, len(messages))
                 continue
-            lanes.append(Lane(endpoint=endpoint, pending=deque(each.event for each in messages)))
+            lanes.append(Lane(endpoint=endpoint, pending=deque(each.for_endpoint(endpoint) for each in messages)))
         # guard: events.failing_endpoint
         healthy = [each for each in lanes if each.endpoint.failing_since_ms is None]
         self.gateway.send(healthy, batch.remaining_s)
@@ -177,24 +191,11 @@ class SendMessages:
 
 def _read(item: Item[WebhookRequested], waiting: defaultdict[EndpointKey, list[Message]]) -> None:
     """Append the messages of a record to those of their endpoints."""
-    for key, event in _messages(item.value):
-        waiting[key].append(Message(item, event))
-
-
-def _messages(request: WebhookRequested) -> Iterator[tuple[EndpointKey, Event]]:
+    request = item.value
     times = [time_of_ms(event.occurred_at) for event in request.events]
     for place, endpoint_place in zip(request.event_index, request.endpoint_index, strict=True):
         event, endpoint_id = request.events[place], request.endpoints[endpoint_place]
         key = EndpointKey.of_id(endpoint_id)
         if key is None:
             raise Retry(f"the endpoint {endpoint_id} was checked before")
-        yield (
-            key,
-            Event(
-                id=event_message_id(event.club_id, event.event_id, endpoint_id),
-                type=event.type,
-                club_id=event.club_id,
-                at_ms=request.produced_at[place],
-                body=webhook_body(event, endpoint_id, times[place]),
-            ),
-        )
+        waiting[key].append(Message(item, event, times[place], request.produced_at[place]))

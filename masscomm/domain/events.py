@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from masscomm.domain.cloud_events import cloud_event
 from masscomm.domain.ids import event_message_id
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.records import EventOccurred
 from masscomm.domain.units import unit_problem
-from masscomm.domain.webhooks import API_VERSION
+from masscomm.domain.webhooks import API_VERSION, BodyFormat
 from masscomm.texts import CodedText, Text
 
 # The largest data of an event in UTF-8. The design point is 1 kB.
@@ -109,14 +110,19 @@ def value_at(data: Any, path: str) -> Any:
     return data
 
 
-def webhook_body(event: EventOccurred, endpoint_id: str, timestamp: str) -> str:
+def webhook_body(
+    event: EventOccurred, endpoint_id: str, timestamp: str, body_format: BodyFormat = BodyFormat.MASSCOMM
+) -> str:
     """Return the body of the webhook with an event for one endpoint.
 
     Args:
         event: The event, whose data is written as its producer wrote it.
         endpoint_id: The endpoint, from which the message's id is derived.
         timestamp: The time of the event in RFC 3339.
+        body_format: The form that the endpoint wants.
     """
+    if body_format is BodyFormat.CLOUD_EVENTS:
+        return cloud_event(event, timestamp, event.data)
     head: dict[str, Any] = {
         "id": event_message_id(event.club_id, event.event_id, endpoint_id),
         "type": event.type,

@@ -27,6 +27,7 @@ from masscomm.domain.webhooks import (
     MAX_DESCRIPTION,
     MAX_ENDPOINTS,
     Attempt,
+    BodyFormat,
     Delivery,
     DeliveryStatus,
     Endpoint,
@@ -68,6 +69,8 @@ class WebhookBody(TypedDict):
     event_types: list[EventType]
     """Empty: every type."""
     description: str
+    format: BodyFormat
+    """The form of events of systems; those of sends have the form `masscomm`."""
     enabled: bool
     disabled_reason: str | None
     """Why masscomm disabled it; null if it is enabled, or disabled by a request."""
@@ -104,6 +107,8 @@ class CreateWebhookRequest(TypedDict):
     event_types: NotRequired[list[EventType]]
     """Empty or missing: every type."""
     description: NotRequired[str]
+    format: NotRequired[BodyFormat]
+    """The form of events of systems: `masscomm` (the default), or CloudEvents 1.0 in the structured form."""
 
 
 class ChangeWebhookRequest(TypedDict):
@@ -112,6 +117,7 @@ class ChangeWebhookRequest(TypedDict):
     url: NotRequired[str]
     event_types: NotRequired[list[EventType]]
     description: NotRequired[str]
+    format: NotRequired[BodyFormat]
     enabled: NotRequired[bool]
 
 
@@ -223,6 +229,7 @@ class WebhooksRoute:
             url=fields["url"],
             event_types=_types(fields.get("event_types", [])),
             description=fields.get("description", ""),
+            format=BodyFormat(fields.get("format", BodyFormat.MASSCOMM)),
             created_at_ms=self.clock.now_ms(),
             key_id=self.keys.now().current,
         )
@@ -265,6 +272,7 @@ class WebhooksRoute:
                 url=fields.get("url", endpoint.url),
                 event_types=_types(fields["event_types"]) if "event_types" in fields else endpoint.event_types,
                 description=fields.get("description", endpoint.description),
+                format=BodyFormat(fields.get("format", endpoint.format)),
             )
             if new.url != endpoint.url:
                 new = replace(new, failing_since_ms=None)
@@ -441,6 +449,8 @@ class WebhooksRoute:
         types = fields.get("event_types", [])
         if not isinstance(types, list) or not all(isinstance(each, str) and each in set(EventType) for each in types):
             errors.append(FieldError("event_types", Text.MUST_BE_LIST_OF.filled(choices=", ".join(EventType))))
+        if fields.get("format", BodyFormat.MASSCOMM) not in list(BodyFormat):
+            errors.append(FieldError("format", Text.MUST_BE.filled(form=" or ".join(BodyFormat))))
         description = fields.get("description", "")
         if not isinstance(description, str) or len(description) > MAX_DESCRIPTION or not description.isprintable():
             message = Text.MUST_BE_PRINTABLE_OR_EMPTY.filled(maximum=MAX_DESCRIPTION)
@@ -493,6 +503,7 @@ def _row(endpoint: Endpoint) -> WebhookBody:
         "url": endpoint.url,
         "event_types": [EventType(each) for each in endpoint.event_types],
         "description": endpoint.description,
+        "format": endpoint.format,
         "enabled": endpoint.enabled,
         "disabled_reason": endpoint.disabled_reason or None,
         "failing_since": _time(endpoint.failing_since_ms),

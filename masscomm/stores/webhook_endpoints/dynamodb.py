@@ -7,7 +7,7 @@ from uuid import uuid4
 from masscomm.aws.dynamodb import ConditionFailed, answering, read_items, transact
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
-from masscomm.domain.webhooks import MAX_ENDPOINTS, Endpoint, EndpointKey
+from masscomm.domain.webhooks import MAX_ENDPOINTS, BodyFormat, Endpoint, EndpointKey
 from masscomm.errors import Retry
 from masscomm.stores.webhook_endpoints.port import CreatedBefore, CreationRequest, TooManyEndpoints
 
@@ -168,7 +168,8 @@ def _item(endpoint: Endpoint) -> dict[str, Any]:
     texts = {name: {"S": value} for name in _TEXTS if (value := getattr(endpoint, name))}
     numbers = {name: {"N": str(value)} for name in _NUMBERS if (value := getattr(endpoint, name)) is not None}
     types = {"event_types": {"SS": list(endpoint.event_types)}} if endpoint.event_types else {}
-    return {**_key(endpoint.key), **texts, **numbers, **types, "enabled": {"BOOL": endpoint.enabled}}
+    other = {} if endpoint.format is BodyFormat.MASSCOMM else {"format": {"S": endpoint.format}}
+    return {**_key(endpoint.key), **texts, **numbers, **types, **other, "enabled": {"BOOL": endpoint.enabled}}
 
 
 def _endpoint(item: Mapping[str, Any]) -> Endpoint:
@@ -179,6 +180,8 @@ def _endpoint(item: Mapping[str, Any]) -> Endpoint:
         return Endpoint(
             key=EndpointKey(int(item["club"]["S"]), item["id"]["S"]),
             event_types=tuple(sorted(item["event_types"]["SS"])) if "event_types" in item else (),
+            # An item of before formats has none.
+            format=BodyFormat(item["format"]["S"]) if "format" in item else BodyFormat.MASSCOMM,
             enabled=bool(item["enabled"]["BOOL"]),
             **fields,
         )

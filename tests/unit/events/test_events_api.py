@@ -6,63 +6,18 @@ from typing import Any
 
 import pytest
 
-from functions.events_api import handler as events_api
-from functions.events_api.handler import UseCases
-from masscomm.domain.records import EventOccurred, SubscriptionChanged
 from masscomm.domain.subscriptions import SubscriptionKey
 from masscomm.domain.time_limits import SUBSCRIPTIONS_SWEPT_AFTER_S
 from masscomm.errors import Retry
-from masscomm.http.scopes import ALL_SCOPES
-from masscomm.kafka import topics
-from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
-from tests.support.harness.chain import Chain
-from tests.support.harness.events_api import endpoint_key, events_use_cases, subscription_id
-from tests.support.inputs.api_gateway_events import lambda_context
+from tests.support.harness.events_api import EventsApi, endpoint_key, in_memory_api, subscription_id
 
 EVENT: dict[str, Any] = {"event_id": "e1", "type": "match.finished", "club_id": 1, "data": {"goals": [2, 1]}}
 SUBSCRIPTION: dict[str, Any] = {"endpoint_id": endpoint_key().id, "types": ["match.*"]}
 
 
-class EventsApi(Chain):
-    def __init__(self) -> None:
-        super().__init__()
-        self.cases: UseCases = events_use_cases(self, self.clock, InMemoryAuditLog())
-
-    def request(self, method: str, path: str, body: Any = None, *, clubs: str = "1") -> tuple[int, Any]:
-        event = {
-            "httpMethod": method,
-            "path": path,
-            "requestContext": {"authorizer": {"club_ids": clubs, "scopes": " ".join(ALL_SCOPES), "principalId": "k"}},
-            "body": None if body is None else json.dumps(body),
-        }
-        answered = events_api.api.answer(event, lambda_context())
-        return answered["statusCode"], json.loads(answered["body"])
-
-    def report(self, *events: Any, clubs: str = "1") -> tuple[int, Any]:
-        return self.request("POST", "/v1/events", {"events": list(events)}, clubs=clubs)
-
-    def events(self) -> list[EventOccurred]:
-        return self._decoded(EventOccurred, topics.EVENT)
-
-    def published(self) -> list[tuple[str, SubscriptionChanged | None]]:
-        """Return (id, subscription) of each record of the topic; None for a deletion."""
-        return [
-            (
-                (key or b"").decode(),
-                None
-                if value is None
-                else SubscriptionChanged.from_avro(self.codec.decode("SubscriptionChanged", value)),
-            )
-            for topic, key, value in self.produced()
-            if topic == topics.SUBSCRIPTION
-        ]
-
-
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> EventsApi:
-    made = EventsApi()
-    monkeypatch.setattr(events_api, "bootstrap", lambda: made.cases)
-    return made
+    return in_memory_api(monkeypatch)
 
 
 def statuses(answered: tuple[int, Any]) -> list[str]:
