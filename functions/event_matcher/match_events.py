@@ -48,6 +48,8 @@ class Message(NamedTuple):
 
     item: Item[Occurred]
     endpoint: EndpointKey
+    # The paths in data that the endpoint receives; empty: all data.
+    fields: tuple[str, ...]
 
 
 class Group(NamedTuple):
@@ -91,9 +93,9 @@ class MatchEvents:
         for item in batch.active():
             found = index.match(item.value.about)
             start = item.record.offset - item.record.offset % RANGE_SIZE
-            for endpoint in found:
+            for endpoint, fields in found.items():
                 group = Group(item.record.partition, start, bucket_of(endpoint.id))
-                groups[group].append(Message(item, endpoint))
+                groups[group].append(Message(item, endpoint, fields))
             metrics.add(EVENT_MESSAGES, len(found))
             metrics.add(EVENTS_WITHOUT_ENDPOINT, not found)
         for group, messages in groups.items():
@@ -112,6 +114,8 @@ class MatchEvents:
             endpoint: place for place, endpoint in enumerate(dict.fromkeys(each.endpoint for each in messages))
         }
         end = group.range_start + RANGE_SIZE
+        lists = {fields: place for place, fields in enumerate(dict.fromkeys(each.fields for each in messages))}
+        is_whole = lists.keys() == {()}
         return WebhookRequested(
             record_id=webhook_record_id(group.partition, group.range_start, end, group.bucket),
             bucket=group.bucket,
@@ -125,6 +129,8 @@ class MatchEvents:
             endpoints=[endpoint.id for endpoint in endpoints],
             event_index=[places[each.item.record.offset] for each in messages],
             endpoint_index=[endpoints[each.endpoint] for each in messages],
+            field_lists=[] if is_whole else [list(fields) for fields in lists],
+            field_index=[] if is_whole else [lists[each.fields] for each in messages],
         )
 
 

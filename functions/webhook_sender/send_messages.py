@@ -9,7 +9,7 @@ the same ids.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -53,6 +53,8 @@ class Message(NamedTuple):
     # The time of the event in RFC 3339, and that of its record in milliseconds since the epoch.
     timestamp: str
     produced_at_ms: int
+    # The paths in data that are sent; empty: all data.
+    fields: Sequence[str]
 
     def for_endpoint(self, endpoint: Endpoint) -> Event:
         """Return the event that is sent to its endpoint."""
@@ -62,7 +64,7 @@ class Message(NamedTuple):
             type=event.type,
             club_id=event.club_id,
             at_ms=self.produced_at_ms,
-            body=webhook_body(event, endpoint.key.id, self.timestamp, endpoint.format),
+            body=webhook_body(event, endpoint.key.id, self.timestamp, endpoint.format, self.fields),
         )
 
 
@@ -104,9 +106,11 @@ class SendMessages:
         check_schema(record, WebhookRequested)
         request = WebhookRequested.from_avro(codec.decode("WebhookRequested", record.value))
         columns = len(request.event_index) == len(request.endpoint_index)
+        columns = columns and len(request.field_index) in (0, len(request.event_index))
         of_events = len(request.events) == len(request.offsets) == len(request.produced_at)
         in_range = all(0 <= each < len(request.events) for each in request.event_index)
         in_range = in_range and all(0 <= each < len(request.endpoints) for each in request.endpoint_index)
+        in_range = in_range and all(0 <= each < len(request.field_lists) for each in request.field_index)
         if not (columns and of_events and in_range):
             raise DeadLetter("invalid", "no webhook record: its columns do not fit together")
         if any(EndpointKey.of_id(each) is None for each in request.endpoints):
@@ -193,9 +197,10 @@ def _read(item: Item[WebhookRequested], waiting: defaultdict[EndpointKey, list[M
     """Append the messages of a record to those of their endpoints."""
     request = item.value
     times = [time_of_ms(event.occurred_at) for event in request.events]
-    for place, endpoint_place in zip(request.event_index, request.endpoint_index, strict=True):
+    lists = [request.field_lists[place] for place in request.field_index] or [[] for _ in request.event_index]
+    for place, endpoint_place, fields in zip(request.event_index, request.endpoint_index, lists, strict=True):
         event, endpoint_id = request.events[place], request.endpoints[endpoint_place]
         key = EndpointKey.of_id(endpoint_id)
         if key is None:
             raise Retry(f"the endpoint {endpoint_id} was checked before")
-        waiting[key].append(Message(item, event, times[place], request.produced_at[place]))
+        waiting[key].append(Message(item, event, times[place], request.produced_at[place], fields))

@@ -502,6 +502,9 @@ class WebhookRequested(AvroRecord):
     endpoints: list[str]
     event_index: list[int]
     endpoint_index: list[int]
+    # Lists of paths in data, each once, and the one of each message; an empty one, or no indices: all data is sent.
+    field_lists: list[list[str]] = field(default_factory=list)
+    field_index: list[int] = field(default_factory=list)
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
@@ -522,4 +525,6 @@ class SubscriptionChanged(AvroRecord):
     units: list[str] = field(default_factory=list)
     # The filter on data as JSON: path → values; None: every event matches.
     filter: str | None = None
+    # The paths in data that are sent; empty: all data.
+    fields: list[str] = field(default_factory=list)
     revision: int

@@ -25,6 +25,7 @@ _SUBSCRIPTION: dict[str, Any] = {
     "club_ids": [1],
     "units": ["100"],
     "filter": {"kind": ["league", "cup"]},
+    "fields": ["kind", "goals"],
 }
 _UNKNOWN_TYPE = {404: "The event type is unknown"}
 _UNKNOWN_SUBSCRIPTION = {404: "The subscription is unknown"}
@@ -124,8 +125,8 @@ OPERATIONS = {
     ),
     ("POST", "/v1/subscriptions"): Operation(
         description=(
-            "The endpoint gets events of these types, tenants and units whose data passes the filter. A unit includes "
-            "the units below it. Events that occur before the subscription are not sent."
+            "The endpoint gets events of these types, tenants and units whose data passes the filter, and of data the "
+            "`fields`. A unit includes the units below it. Events that occur before the subscription are not sent."
         ),
         request=subscriptions.SubscriptionFields,
         requests={

@@ -95,13 +95,16 @@ def test_a_tenant_cannot_change_types(api: EventsApi) -> None:
 
 
 def test_a_subscription_reaches_its_topic(api: EventsApi) -> None:
-    status, created = api.request("POST", "/v1/subscriptions", SUBSCRIPTION | {"units": ["100/7"]})
-    assert (status, created["club_ids"]) == (201, [1])
+    status, created = api.request(
+        "POST", "/v1/subscriptions", SUBSCRIPTION | {"units": ["100/7"], "fields": ["b.c", "a"]}
+    )
+    assert (status, created["club_ids"], created["fields"]) == (201, [1], ["b.c", "a"])
     assert api.request("DELETE", f"/v1/subscriptions/{created['id']}")[0] == 200
     (key, record), deletion = api.published()
     assert (key, deletion) == (created["id"], (created["id"], None))
     assert record is not None
     assert (record.endpoint_id, record.units) == (SUBSCRIPTION["endpoint_id"], ["100/7"])
+    assert record.fields == ["b.c", "a"]
     assert list(api.cases.publishing.store.unpublished()) == []
 
 
@@ -173,6 +176,13 @@ def test_an_endpoint_of_another_club_reads_as_unknown(api: EventsApi) -> None:
         {"club_ids": ["1"]},
         {"filter": {"kind": []}},
         {"filter": {"kind": [["league"]]}},
+        {"filter": {"a..b": ["league"]}},
+        {"fields": "kind"},
+        {"fields": [""]},
+        {"fields": ["kind."]},
+        {"fields": [1]},
+        {"fields": ["x" * 201]},
+        {"fields": [str(each) for each in range(51)]},
         {"types": ["*"], "club_ids": list(range(1, 100)), "units": [str(each) for each in range(50)]},
     ],
 )

@@ -42,6 +42,26 @@ def test_an_accepted_message_is_signed_and_not_stored() -> None:
     assert (sender.pending(), sender.stored.calls) == ([], 0)
 
 
+@pytest.mark.parametrize(
+    ("fields", "data"),
+    [
+        (["minute"], {"minute": 90}),
+        (["player.id", "none", "player.none", "minute.id", "goals.0"], {"player": {"id": 5}}),
+        (["player", "player.id"], {"player": {"id": 5, "name": None}}),
+        (["player.id", "player"], {"player": {"id": 5, "name": None}}),
+        (["player.name"], {"player": {"name": None}}),
+        (["none"], {}),
+    ],
+)
+def test_an_endpoint_receives_its_fields_alone(fields: list[str], data: Any) -> None:
+    sender = WebhookSender()
+    event = occurred(data='{"minute": 90, "goals": [2, 1], "player": {"id": 5, "name": null}}')
+    assert sender.send(sender.request([event], field_lists=[[], fields], field_index=[1])) == []
+    assert sender.bodies()[0]["data"] == data
+    assert sender.send(sender.request([event], field_lists=[[], fields], field_index=[0])) == []
+    assert sender.bodies()[1]["data"].keys() == {"minute", "goals", "player"}
+
+
 def _signature(secret: str, content: bytes) -> str:
     import base64
     import hashlib

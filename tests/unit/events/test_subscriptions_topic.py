@@ -37,7 +37,7 @@ def test_each_look_reads_what_is_new(source: SubscriptionTopic, reader: Scripted
     reader.records += [record(source, second), (first.id.encode(), None)]
     assert len(source.current()) == 1
     reader.records.append((second.id.encode(), None))
-    assert source.current().match(occurred()) == []
+    assert source.current().match(occurred()) == {}
 
 
 @pytest.mark.kills(guard="subscriptions.idle_matcher")
