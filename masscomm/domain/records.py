@@ -484,8 +484,9 @@ class WebhookRequested(AvroRecord):
     """Messages for the endpoints of one bucket, in columns: the message `n` has the event events[event_index[n]] for
     the endpoint endpoints[endpoint_index[n]].
 
-    They are for events whose offset in a partition of the topic `event` is in [range_start, range_end). The record's id
-    is derived from this range, and a message's position in it is the offset of its event with its endpoint.
+    They are for events whose offset in a partition, of the topic `event` or of the outbox, is in [range_start,
+    range_end). The record's id is derived from both, and a message's position in it is the offset of its event with its
+    endpoint.
     """
 
     record_id: str

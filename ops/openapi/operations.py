@@ -96,6 +96,7 @@ _ENDPOINT = {
     "url": "https://hooks.example.org/masscomm",
     "event_types": ["send.completed", "send.cancelled"],
     "description": "shop",
+    "format": "masscomm",
     "enabled": True,
 }
 _NEW_ENDPOINT = {"secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo=", "endpoint": _ENDPOINT}
