@@ -122,6 +122,9 @@ class BatchResult(TypedDict):
     problem: ProblemBody | None
 
 
+type BodyFormat = Literal["masscomm", "cloudevents"]
+
+
 class CancelBody(TypedDict):
     """The recorded cancellation of a send."""
 
@@ -181,6 +184,7 @@ class ChangeWebhookRequest(TypedDict):
     url: NotRequired[str]
     event_types: NotRequired[list[EventType]]
     description: NotRequired[str]
+    format: NotRequired[BodyFormat]
     enabled: NotRequired[bool]
 
 
@@ -294,6 +298,8 @@ class CreateWebhookRequest(TypedDict):
     event_types: NotRequired[list[EventType]]
     """Empty or missing: every type."""
     description: NotRequired[str]
+    format: NotRequired[BodyFormat]
+    """The form of events of systems: `masscomm` (the default), or CloudEvents 1.0 in the structured form."""
 
 
 class DeadLetterAction(TypedDict):
@@ -1328,6 +1334,8 @@ class SubscriptionBody(TypedDict):
     """Those that the caller may see; null: every tenant."""
     units: list[str]
     filter: dict[str, list[str | int | float | bool | None]]
+    fields: list[str]
+    """The paths in data that are sent; empty: all data."""
 
 
 class SubscriptionFields(TypedDict):
@@ -1342,6 +1350,8 @@ class SubscriptionFields(TypedDict):
     """The units whose events match, each with the units below it; empty or missing: every unit."""
     filter: NotRequired[dict[str, list[str | int | float | bool | None]]]
     """A path in data, and the values that match; each path must match."""
+    fields: NotRequired[list[str]]
+    """The paths in data that are sent, such as player.id; empty or missing: all data."""
 
 
 class SubscriptionsBody(TypedDict):
@@ -1535,6 +1545,8 @@ class WebhookBody(TypedDict):
     event_types: list[EventType]
     """Empty: every type."""
     description: str
+    format: BodyFormat
+    """The form of events of systems; those of sends have the form `masscomm`."""
     enabled: bool
     disabled_reason: str | None
     """Why masscomm disabled it; null if it is enabled, or disabled by a request."""

@@ -174,6 +174,14 @@ public final class Types {
         public ProblemBody problem() { return optional("problem", body(ProblemBody::new)); }
     }
 
+    /** The form in which an endpoint receives events of systems. A later version of the API may have further ones. */
+    public static final class BodyFormat {
+        public static final String MASSCOMM = "masscomm";
+        public static final String CLOUDEVENTS = "cloudevents";
+
+        private BodyFormat() {}
+    }
+
     /** The recorded cancellation of a send. */
     public static final class CancelBody extends Body {
         CancelBody(Map<String, ?> members) { super(members); }
@@ -258,6 +266,8 @@ public final class Types {
         public ChangeWebhookRequest eventTypes(List<String> value) { set("event_types", value); return this; }
 
         public ChangeWebhookRequest description(String value) { set("description", value); return this; }
+
+        public ChangeWebhookRequest format(String value) { set("format", value); return this; }
 
         public ChangeWebhookRequest enabled(boolean value) { set("enabled", value); return this; }
     }
@@ -421,6 +431,9 @@ public final class Types {
         public CreateWebhookRequest eventTypes(List<String> value) { set("event_types", value); return this; }
 
         public CreateWebhookRequest description(String value) { set("description", value); return this; }
+
+        /** The form of events of systems: {@code masscomm} (the default), or CloudEvents 1.0 in the structured form. */
+        public CreateWebhookRequest format(String value) { set("format", value); return this; }
     }
 
     /** An earlier operation on a dead letter. */
@@ -2160,6 +2173,9 @@ public final class Types {
         public List<String> units() { return required("units", listOf(TEXT)); }
 
         public Map<String, List<Object>> filter() { return required("filter", mapOf(listOf(ANY))); }
+
+        /** The paths in data that are sent; empty: all data. */
+        public List<String> fields() { return required("fields", listOf(TEXT)); }
     }
 
     /** A new subscription. */
@@ -2181,6 +2197,9 @@ public final class Types {
 
         /** A path in data, and the values that match; each path must match. */
         public SubscriptionFields filter(Map<String, List<Object>> value) { set("filter", value); return this; }
+
+        /** The paths in data that are sent, such as player.id; empty or missing: all data. */
+        public SubscriptionFields fields(List<String> value) { set("fields", value); return this; }
     }
 
     /** The subscriptions of an endpoint. */
@@ -2534,6 +2553,9 @@ public final class Types {
         public List<String> eventTypes() { return required("event_types", listOf(TEXT)); }
 
         public String description() { return required("description", TEXT); }
+
+        /** The form of events of systems; those of sends have the form {@code masscomm}. */
+        public String format() { return required("format", TEXT); }
 
         public boolean enabled() { return required("enabled", BOOLEAN); }
 
