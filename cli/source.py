@@ -9,7 +9,14 @@ import typer
 from cli.errors import CommandError
 from cli.options import JsonOption
 from cli.terminal import Terminal, print_json
-from masscomm.domain.source_tables import read_document, read_settings_names, read_source, source_file, source_name
+from masscomm.domain.source_tables import (
+    read_document,
+    read_outbox,
+    read_settings_names,
+    read_source,
+    source_file,
+    source_name,
+)
 from ops.provisioning import GENERATION
 from ops.provisioning.source_check import check_source
 from ops.provisioning.source_init import propose_source
@@ -52,7 +59,7 @@ def check(
     name = source_name() if file is None else str(file)
     document = read_document(file or source_file(), name)
     sources = read_source(document, name)
-    names = read_settings_names(document, name)
+    names, outbox = read_settings_names(document, name), read_outbox(document, name)
     try:
         found = check_source(
             dsn,
@@ -60,6 +67,7 @@ def check(
             sources,
             creates_publication=bool(document.get("create_publication", True)),
             settings_names=names,
+            outbox=outbox,
             file=name,
         )
         if all(each.warning for each in found):
@@ -76,7 +84,7 @@ def check(
             console.print(f"    {statement}", soft_wrap=True)
     problems = sum(not each.warning for each in found)
     if not as_json and not problems:
-        tables = {each.qualified for each in sources.values()}
+        tables = {each.qualified for each in sources.values()} | ({outbox} if outbox is not None else set())
         console.done(f"{', '.join(sorted(tables))} can be captured", f"{len(found)} warnings")
     raise typer.Exit(1 if problems else 0)
 

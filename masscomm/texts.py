@@ -194,6 +194,7 @@ class Text(StrEnum):
     PATTERNS_LIST = "must be a list of 1 to {maximum} types, or of prefixes of whole parts, e.g. match.*"
     UNITS_LIST = "must be a list of at most {maximum} paths of units, e.g. 100/7"
     FILTER_FORM = "must be an object of at most {maximum} paths in data, each with a list of values"
+    PATHS_LIST = "must be a list of at most {maximum} paths in data, e.g. player.id"
     SUBSCRIPTION_TOO_LARGE = "types, clubs and units have {combinations} combinations, and at most {maximum} may be"
     # Of deliveries.
     DELIVERY_UNKNOWN = "The delivery is unknown, or older than 30 days."

@@ -61,6 +61,19 @@ CREATE TABLE IF NOT EXISTS notification_templates (
 -- The deep link of a push: an address with https, or with the scheme of an app.
 ALTER TABLE notification_templates ADD COLUMN IF NOT EXISTS url text;
 
+-- Events for the endpoints that subscribe to them (docs/event-delivery.md). A transaction inserts a row for each event that it causes. Rows may be
+-- deleted at any time after they are committed.
+CREATE TABLE IF NOT EXISTS event_outbox (
+    club_id     bigint NOT NULL REFERENCES clubs (id),
+    event_id    text NOT NULL CHECK (length(event_id) BETWEEN 1 AND 128),
+    type        text NOT NULL,
+    unit        text,  -- the path of a unit, such as 100/7
+    key         text,  -- what the event is about, such as the id of an order
+    occurred_at timestamptz NOT NULL DEFAULT now(),
+    data        jsonb NOT NULL CHECK (jsonb_typeof(data) = 'object' AND octet_length(data::text) <= 65536),
+    PRIMARY KEY (club_id, event_id)
+);
+
 -- Change data capture needs the whole old row: of an update and of a delete.
 ALTER TABLE users REPLICA IDENTITY FULL;
 ALTER TABLE user_settings REPLICA IDENTITY FULL;

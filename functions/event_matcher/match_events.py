@@ -1,4 +1,5 @@
-"""Finds the endpoints of a batch of occurred events, and produces the messages for them.
+"""Finds the endpoints of a batch of occurred events, and produces the messages for them. Events are records of the
+topic `event`, and rows of the monolith's outbox.
 
 The messages of a batch are grouped by the range of their events' offsets and by the bucket of their endpoints. The id
 of a record is derived from both, so that a redelivered batch produces the same ids, however it is cut.
@@ -11,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from functions.event_matcher.subscriptions_topic import SubscriptionSource
+from masscomm.cdc.outbox import event_in
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.waiting_messages import EVENT_BYTES
 from masscomm.clock import Clock
@@ -47,18 +49,22 @@ class Occurred(NamedTuple):
 class Message(NamedTuple):
     """An event for one endpoint."""
 
-    item: Item[Occurred]
+    item: Item[Occurred | None]
+    about: EventOccurred
     endpoint: EndpointKey
+    # The paths in data that the endpoint receives; empty: all data.
+    fields: tuple[str, ...]
 
 
 class Group(NamedTuple):
     """The messages that share a record, unless it would be too large."""
 
+    topic: str
     partition: int
     range_start: int
     bucket: int
-    # Whether the endpoints get requests with several messages.
-    is_batched: bool
+    # The topic of the messages.
+    to: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +75,16 @@ class MatchEvents:
     types: KnownTypes
     clock: Clock
 
-    def decode(self, record: KafkaRecord, codec: Codec) -> Occurred:
-        """Decode and check an event. Raises DeadLetter or Retry."""
-        event = EventOccurred.from_avro(codec.decode("EventOccurred", record.value))
+    def decode(self, record: KafkaRecord, codec: Codec) -> Occurred | None:
+        """Decode and check an event; return None for a record of the outbox that is not one. Raises DeadLetter or
+        Retry.
+        """
+        if record.topic == topics.EVENT:
+            event = EventOccurred.from_avro(codec.decode("EventOccurred", record.value))
+        elif (found := event_in(record)) is not None:
+            event = found
+        else:
+            return None
         if (fault := next(faults(event), None)) is not None:
             raise DeadLetter("invalid", f"no event: {fault[0]} {fault[1]}")
         try:
@@ -82,55 +95,63 @@ class MatchEvents:
             raise DeadLetter("invalid", "no event: data must be a JSON object")
         return Occurred(event, data)
 
-    def handle(self, batch: Batch[Occurred]) -> None:
-        items = batch.active()
+    def handle(self, batch: Batch[Occurred | None]) -> None:
+        items = _events(batch)
         if not items:
             return
         index = self.subscriptions.current()
-        types = self.types.find(item.value.about.type for item in items)
+        types = self.types.find(occurred.about.type for _, occurred in items)
         groups: defaultdict[Group, list[Message]] = defaultdict(list)
-        for item in items:
-            batch.attempt(item, partial(_check, item.value, types))
-        for item in batch.active():
-            found = index.match(item.value.about)
+        for item, occurred in items:
+            batch.attempt(item, partial(_check, occurred, types))
+        for item, (event, _) in _events(batch):
+            found = index.match(event)
             start = item.record.offset - item.record.offset % RANGE_SIZE
-            for endpoint in found:
-                is_batched = endpoint in index.batched
-                group = Group(item.record.partition, start, bucket_of(endpoint.id), is_batched)
-                groups[group].append(Message(item, endpoint))
+            for endpoint, fields in found.items():
+                place, topic = item.record, topics.WEBHOOK_BATCHED if endpoint in index.batched else topics.WEBHOOK
+                group = Group(place.topic, place.partition, start, bucket_of(endpoint.id), topic)
+                groups[group].append(Message(item, event, endpoint, fields))
             metrics.add(EVENT_MESSAGES, len(found))
             metrics.add(EVENTS_WITHOUT_ENDPOINT, not found)
         for group, messages in groups.items():
-            topic = topics.WEBHOOK_BATCHED if group.is_batched else topics.WEBHOOK
             for part in parts_of(messages):
                 record = self._record(group, part)
-                items = list({id(each.item): each.item for each in part}.values())
-                batch.produce_for(items, topic, str(group.bucket), record, [schema_header(WebhookRequested)])
+                of_part = list({id(each.item): each.item for each in part}.values())
+                batch.produce_for(of_part, group.to, str(group.bucket), record, [schema_header(WebhookRequested)])
 
-    def dead_lettered(self, batch: Batch[Occurred], item: Item[Occurred], why: DeadLetter) -> None:
+    def dead_lettered(self, batch: Batch[Occurred | None], item: Item[Occurred | None], why: DeadLetter) -> None:
         """Do nothing: an event has no recipients."""
 
     def _record(self, group: Group, messages: Sequence[Message]) -> WebhookRequested:
-        items = list({each.item.record.offset: each.item for each in messages}.values())
-        places = {item.record.offset: place for place, item in enumerate(items)}
+        firsts = list({each.item.record.offset: each for each in messages}.values())
+        places = {each.item.record.offset: place for place, each in enumerate(firsts)}
         endpoints = {
             endpoint: place for place, endpoint in enumerate(dict.fromkeys(each.endpoint for each in messages))
         }
         end = group.range_start + RANGE_SIZE
+        lists = {fields: place for place, fields in enumerate(dict.fromkeys(each.fields for each in messages))}
+        is_whole = lists.keys() == {()}
         return WebhookRequested(
-            record_id=webhook_record_id(group.partition, group.range_start, end, group.bucket),
+            record_id=webhook_record_id(group.topic, group.partition, group.range_start, end, group.bucket),
             bucket=group.bucket,
             partition=group.partition,
             range_start=group.range_start,
             range_end=end,
             timestamp=self.clock.now_ms(),
-            events=[item.value.about for item in items],
-            offsets=[item.record.offset for item in items],
-            produced_at=[item.record.timestamp_ms for item in items],
+            events=[each.about for each in firsts],
+            offsets=[each.item.record.offset for each in firsts],
+            produced_at=[each.item.record.timestamp_ms for each in firsts],
             endpoints=[endpoint.id for endpoint in endpoints],
             event_index=[places[each.item.record.offset] for each in messages],
             endpoint_index=[endpoints[each.endpoint] for each in messages],
+            field_lists=[] if is_whole else [list(fields) for fields in lists],
+            field_index=[] if is_whole else [lists[each.fields] for each in messages],
         )
+
+
+def _events(batch: Batch[Occurred | None]) -> list[tuple[Item[Occurred | None], Occurred]]:
+    """Return the items of a batch that are events and have not failed, each with its event."""
+    return [(item, item.value) for item in batch.active() if item.value is not None]
 
 
 def parts_of(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
@@ -139,7 +160,7 @@ def parts_of(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
     size, event_bytes, last = 0, 0, None
     for message in messages:
         if message.item is not last:
-            event_bytes = EVENT_BYTES + len(message.item.value.about.data.encode())
+            event_bytes = EVENT_BYTES + len(message.about.data.encode())
         added = _MESSAGE_BYTES + (0 if message.item is last else event_bytes)
         if part and (len(part) == MAX_MESSAGES or size + added > MAX_BYTES):  # guard: events.size_of_record
             yield part

@@ -101,7 +101,9 @@ def use_cases(
 @api.post("/v1/events")
 def post_events(asked: rest.Request) -> Response:
     """Report up to 100 events: 202 once each is on its topic."""
-    return uncached(bootstrap().events.answer(asked.text(), asked.clubs), HTTPStatus.ACCEPTED)
+    return uncached(
+        bootstrap().events.answer(asked.text(), asked.header("content-type"), asked.clubs), HTTPStatus.ACCEPTED
+    )
 
 
 @api.get("/v1/event-types")

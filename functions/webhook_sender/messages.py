@@ -1,15 +1,16 @@
 """The messages of webhook records, and the requests in which they are sent."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
 
 from masscomm.chain.batch import Item
 from masscomm.chain.waiting_messages import WaitingMessage
-from masscomm.domain.events import webhook_body
+from masscomm.domain.events import webhook_body, with_fields
 from masscomm.domain.ids import event_message_id, webhook_batch_id
 from masscomm.domain.records import EventOccurred, WebhookRequested
-from masscomm.domain.webhooks import Endpoint, EndpointKey
+from masscomm.domain.webhooks import BodyFormat, Endpoint, EndpointKey
 from masscomm.errors import Retry
 from masscomm.http.parameters import time_of_ms
 
@@ -25,10 +26,15 @@ class Message:
     # The index of the event in the record.
     place: int
     endpoint: EndpointKey
+    # The paths in data that are sent; empty: all data.
+    fields: Sequence[str] = ()
+    format: BodyFormat = BodyFormat.MASSCOMM
 
-    @property
+    @cached_property
     def event(self) -> EventOccurred:
-        return self.item.value.events[self.place]
+        """Return the event with the data that is sent: nothing else is kept for later attempts."""
+        event = self.item.value.events[self.place]
+        return replace(event, data=with_fields(event.data, self.fields)) if self.fields else event
 
     @property
     def attempt(self) -> int:
@@ -41,7 +47,7 @@ class Message:
 
     @cached_property
     def body(self) -> bytes:
-        return webhook_body(self.event, self.endpoint.id, time_of_ms(self.event.occurred_at)).encode()
+        return webhook_body(self.event, self.endpoint.id, time_of_ms(self.event.occurred_at), self.format).encode()
 
     @property
     def waiting(self) -> WaitingMessage:
@@ -79,11 +85,12 @@ def messages_of(item: Item[WebhookRequested]) -> Iterator[Message]:
     """Yield the messages of a record, in their order."""
     request = item.value
     keys = [EndpointKey.of_id(each) for each in request.endpoints]
-    for place, endpoint in zip(request.event_index, request.endpoint_index, strict=True):
+    lists: Sequence[Sequence[str]] = [request.field_lists[each] for each in request.field_index]
+    for place, endpoint, fields in zip(request.event_index, request.endpoint_index, lists or repeat(()), strict=False):
         key = keys[endpoint]
         if key is None:
             raise Retry(f"the endpoint {request.endpoints[endpoint]} was checked before")
-        yield Message(item, place, key)
+        yield Message(item, place, key, fields)
 
 
 def posts_of(endpoint: Endpoint, messages: Iterable[Message]) -> list[Post]:
@@ -92,6 +99,8 @@ def posts_of(endpoint: Endpoint, messages: Iterable[Message]) -> list[Post]:
     A request has at most `max_count` messages and `max_bytes`; a larger message goes alone. One that was attempted is
     repeated as it was: a record of repeated messages has those of one request.
     """
+    if endpoint.format is not BodyFormat.MASSCOMM:
+        messages = [replace(message, format=endpoint.format) for message in messages]
     if not endpoint.is_batched:
         posts = [Post((message,), is_batch=False) for message in messages]
     else:

@@ -91,9 +91,11 @@ class SendMessages:
         check_schema(record, WebhookRequested)
         request = WebhookRequested.from_avro(codec.decode("WebhookRequested", record.value))
         columns = len(request.event_index) == len(request.endpoint_index)
+        columns = columns and len(request.field_index) in (0, len(request.event_index))
         of_events = len(request.events) == len(request.offsets) == len(request.produced_at)
         in_range = all(0 <= each < len(request.events) for each in request.event_index)
         in_range = in_range and all(0 <= each < len(request.endpoints) for each in request.endpoint_index)
+        in_range = in_range and all(0 <= each < len(request.field_lists) for each in request.field_index)
         if not (columns and of_events and in_range and request.attempt >= 0):
             raise DeadLetter("invalid", "no webhook record: its columns do not fit together")
         if any(EndpointKey.of_id(each) is None for each in request.endpoints):

@@ -448,7 +448,7 @@ PROD = Environment(
     ),
     concurrency=ConcurrencyConfig(
         # With both snapshot generations, the pollers of every topic need more than the account's usual quota.
-        account=1_100,
+        account=1_300,
         metrics_stream=40,
         metrics_handler=25,
         send_handler=90,

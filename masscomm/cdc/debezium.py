@@ -1,8 +1,10 @@
 """The configuration of Debezium's connector in every deployment: captured tables, heartbeats and notifications."""
 
+from masscomm.cdc import outbox
 from masscomm.cdc.captured_tables import TEMPLATES
+from masscomm.domain.events import MAX_EVENT_DATA_BYTES
 from masscomm.domain.limits import MAX_SOURCE_CHARACTERS
-from masscomm.domain.source_tables import creates_publication, source_tables
+from masscomm.domain.source_tables import creates_publication, outbox_table, source_tables
 from masscomm.domain.time_limits import CDC_HEARTBEAT_MS
 from masscomm.kafka.topics import cdc_prefix, cdc_topic, cdc_topics
 
@@ -23,7 +25,7 @@ def largest_record() -> int:
 
 
 def _columns_by_table() -> dict[str, list[str]]:
-    """Return the captured columns of each of the monolith's tables, with the key first."""
+    """Return the captured columns of each of the monolith's tables of the directory, with the key first."""
     found: dict[str, list[str]] = {}
     for table in source_tables().values():
         known = found.setdefault(table.qualified, [])
@@ -35,7 +37,10 @@ def debezium_config(generation: str) -> dict[str, str]:
     """Return the connector's configuration for one snapshot generation. The deployment adds the database and the
     replication slot.
     """
-    slot, tables = slot_name(generation), _columns_by_table()
+    slot, tables, events = slot_name(generation), _columns_by_table(), outbox_table()
+    keys = {table: columns[:1] for table, columns in tables.items()}
+    if events is not None:
+        tables[events], keys[events] = list(outbox.COLUMNS), list(outbox.KEY_COLUMNS)
     templates = source_tables()[TEMPLATES]
     texts = [value.column for name in ("title", "body", "html", "url") if (value := templates.columns.get(name))]
     return {
@@ -44,14 +49,16 @@ def debezium_config(generation: str) -> dict[str, str]:
         "topic.prefix": cdc_prefix(generation),
         "table.include.list": ",".join(tables),
         # Other columns never leave the database. The list is a list of regular expressions.
-        "column.include.list": ",".join(
-            f"{table}.({'|'.join(columns)})".replace(".", r"\.") for table, columns in tables.items()
-        ),
+        "column.include.list": ",".join(_pattern(table, f"({'|'.join(columns)})") for table, columns in tables.items()),
         # The key of a record is the id of its document, whatever the primary key is.
-        "message.key.columns": ";".join(f"{table}:{columns[0]}" for table, columns in tables.items()),
+        "message.key.columns": ";".join(f"{table}:{','.join(columns)}" for table, columns in keys.items()),
         # cdc_consumer refuses a longer template, of which Kafka would not take every record.
         f"column.truncate.to.{MAX_SOURCE_CHARACTERS + 1}.chars": ",".join(
-            f"{templates.qualified}.{column}".replace(".", r"\.") for column in texts if column
+            _pattern(templates.qualified, column) for column in texts if column
+        ),
+        # Longer data of an event is refused, as a text of any length. PostgreSQL's type jsonb is not truncated.
+        **(
+            {} if events is None else {f"column.truncate.to.{MAX_EVENT_DATA_BYTES + 1}.chars": _pattern(events, "data")}
         ),
         "decimal.handling.mode": "string",
         # By default, a time(3) is in milliseconds, and schemas/source.yaml would read 22:00 as 00:01.
@@ -79,3 +86,8 @@ def debezium_config(generation: str) -> dict[str, str]:
         # Kafka Connect creates only the topic of Debezium's own heartbeat; masscomm creates the other topics.
         "topic.creation.default.partitions": "1",
     }
+
+
+def _pattern(table: str, columns: str) -> str:
+    """Return the regular expression for columns of a table."""
+    return f"{table}.{columns}".replace(".", r"\.")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from masscomm.channels.guarded_http import Answer, NoAnswer
 from masscomm.channels.public_urls import UrlRefused
+from masscomm.domain.cloud_events import content_type_of
 from masscomm.domain.signing_keys import KeySet
 from masscomm.domain.webhook_signatures import headers, secret_of
 from masscomm.domain.webhooks import Attempt, Endpoint, retry_after_s
@@ -22,7 +23,7 @@ def signed_headers(keys: KeySet, endpoint: Endpoint, *, message_id: str, at_ms: 
         for key_id, version in endpoint.secret_versions(at_ms)
     ]
     signed = headers(secrets, message_id=message_id, at_s=at_ms // 1000, body=body)
-    return {"content-type": "application/json", "user-agent": _USER_AGENT, **signed}
+    return {"content-type": content_type_of(body), "user-agent": _USER_AGENT, **signed}
 
 
 def attempt_of(result: Answer | UrlRefused | NoAnswer, *, at_ms: int, duration_ms: int) -> Attempt:

@@ -76,11 +76,13 @@ class SubscriptionIndex:
             if not entries:
                 del self._by_club[club_id]
 
-    def match(self, event: EventOccurred) -> list[EndpointKey]:
-        """Return the endpoints that receive an event, each once, in a fixed order."""
+    def match(self, event: EventOccurred) -> dict[EndpointKey, tuple[str, ...]]:
+        """Return the endpoints that receive an event, in a fixed order, each with the paths in data that it receives:
+        those of all its subscriptions that match; without paths, all data.
+        """
         patterns = patterns_of(event.type)
         units = () if event.unit is None else [f" {unit}" for unit in units_above(event.unit)]
-        found: dict[EndpointKey, None] = {}
+        found: dict[EndpointKey, tuple[str, ...]] = {}
         data: Any = None
         for entries in (self._by_club.get(event.club_id), self._by_club.get(_EVERY_CLUB)):
             if entries is None:
@@ -96,8 +98,12 @@ class SubscriptionIndex:
                             data = fast_json.parsed(event.data.encode()) if data is None else data
                             if not _passes(subscription.filter, data):
                                 continue
-                        found[subscription.endpoint] = None
-        return sorted(found) if len(found) > 1 else list(found)
+                        fields, earlier = subscription.fields, found.get(subscription.endpoint)
+                        if earlier is not None and earlier != fields:
+                            # guard: events.fields_of_several
+                            fields = tuple(sorted({*earlier, *fields})) if earlier and fields else ()
+                        found[subscription.endpoint] = fields
+        return {endpoint: found[endpoint] for endpoint in sorted(found)} if len(found) > 1 else found
 
 
 def _clubs(subscription: Subscription) -> Iterable[int]:

@@ -2,16 +2,17 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from masscomm.domain.cloud_events import cloud_event
 from masscomm.domain.ids import event_message_id
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.records import EventOccurred
 from masscomm.domain.units import unit_problem
-from masscomm.domain.webhooks import API_VERSION
+from masscomm.domain.webhooks import API_VERSION, BodyFormat
 from masscomm.texts import CodedText, Text
 
 # The largest data of an event in UTF-8. The design point is 1 kB.
@@ -20,6 +21,8 @@ MAX_EVENT_ID = 128
 MAX_EVENT_TYPE, MAX_TYPE_PARTS = 128, 8
 MAX_UNIT_LEVELS, MAX_UNIT = 5, 200
 MAX_EVENTS_A_REQUEST = 100
+# The longest path in data.
+MAX_PATH = 200
 EVENT_ID_PATTERN = r"^[!-~]{1,128}$"
 EVENT_TYPE_PATTERN = r"^[a-z0-9_]+(\.[a-z0-9_]+){0,7}$"
 _LEVEL = r"[A-Za-z0-9_.-]{1,64}"
@@ -109,14 +112,43 @@ def value_at(data: Any, path: str) -> Any:
     return data
 
 
-def webhook_body(event: EventOccurred, endpoint_id: str, timestamp: str) -> str:
+def is_path(value: object) -> bool:
+    """Return whether a value is a path in data: names with dots between them, such as `player.id`."""
+    return isinstance(value, str) and 0 < len(value) <= MAX_PATH and all(value.split("."))
+
+
+def with_fields(data: str, paths: Collection[str]) -> str:
+    """Return the JSON text of data with the values at these paths; without paths, data as it is. A path that data lacks
+    is left out.
+    """
+    if not paths:
+        return data
+    found: dict[str, Any] = {}
+    document = json.loads(data)
+    for path in paths:
+        above, _, last = path.rpartition(".")
+        source, target = value_at(document, above) if above else document, found
+        if not isinstance(source, Mapping) or last not in source:
+            continue
+        for name in above.split(".") if above else ():
+            target = target.setdefault(name, {})
+        target[last] = source[last]
+    return json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+
+
+def webhook_body(
+    event: EventOccurred, endpoint_id: str, timestamp: str, body_format: BodyFormat = BodyFormat.MASSCOMM
+) -> str:
     """Return the body of the webhook with an event for one endpoint.
 
     Args:
-        event: The event, whose data is written as its producer wrote it.
+        event: The event, whose data is written as it is.
         endpoint_id: The endpoint, from which the message's id is derived.
         timestamp: The time of the event in RFC 3339.
+        body_format: The form that the endpoint wants.
     """
+    if body_format is BodyFormat.CLOUD_EVENTS:
+        return cloud_event(event, timestamp)
     head: dict[str, Any] = {
         "id": event_message_id(event.club_id, event.event_id, endpoint_id),
         "type": event.type,

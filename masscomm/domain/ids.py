@@ -108,11 +108,11 @@ def event_message_id(club_id: int, event_id: str, endpoint_id: str) -> str:
     return f"evt_{_uuid5(f'event/{club_id}/{endpoint_id}/{event_id}').replace('-', '')}"
 
 
-def webhook_record_id(partition: int, start: int, end: int, bucket: int) -> str:
-    """Return the id of the record with the messages of one bucket of endpoints for the events of a partition with an
-    offset in [start, end).
+def webhook_record_id(topic: str, partition: int, start: int, end: int, bucket: int) -> str:
+    """Return the id of the record with the messages of one bucket of endpoints for the events of a topic's partition
+    with an offset in [start, end).
     """
-    return _uuid5(f"webhook/{partition}/{start}-{end}/{bucket}")
+    return _uuid5(f"webhook/{topic}/{partition}/{start}-{end}/{bucket}")
 
 
 def webhook_batch_id(message_ids: Sequence[str]) -> str:

@@ -484,8 +484,9 @@ class WebhookRequested(AvroRecord):
     """Messages for the endpoints of one bucket, in columns: the message `n` has the event events[event_index[n]] for
     the endpoint endpoints[endpoint_index[n]].
 
-    They are for events whose offset in a partition of the topic `event` is in [range_start, range_end). The record's id
-    is derived from this range, and a message's position in it is the offset of its event with its endpoint.
+    They are for events whose offset in a partition, of the topic `event` or of the outbox, is in [range_start,
+    range_end). The record's id is derived from both, and a message's position in it is the offset of its event with its
+    endpoint.
     """
 
     record_id: str
@@ -506,6 +507,9 @@ class WebhookRequested(AvroRecord):
     attempt: int = 0
     # The time since which the messages are attempted or wait; 0: none was attempted.
     first_tried_at: int = 0
+    # Lists of paths in data, each once, and the one of each message; an empty one, or no indices: all data is sent.
+    field_lists: list[list[str]] = field(default_factory=list)
+    field_index: list[int] = field(default_factory=list)
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
@@ -557,6 +561,8 @@ class SubscriptionChanged(AvroRecord):
     units: list[str] = field(default_factory=list)
     # The filter on data as JSON: path → values; None: every event matches.
     filter: str | None = None
+    # The paths in data that are sent; empty: all data.
+    fields: list[str] = field(default_factory=list)
     revision: int
     # Whether requests to the endpoint may have several messages.
     batched: bool = False

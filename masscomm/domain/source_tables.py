@@ -222,6 +222,20 @@ def creates_publication() -> bool:
     return bool(_document().get("create_publication", True))
 
 
+def outbox_table() -> str | None:
+    """Return the table of the monolith's outbox with its schema; None if it has none. Raises SourceError."""
+    return read_outbox(_document(), source_name())
+
+
+def read_outbox(document: Mapping[str, Any], file: str = "source.yaml") -> str | None:
+    """Return the `outbox` of a parsed source.yaml. Raises SourceError, which names the file."""
+    name = document.get("outbox")
+    if name is None:
+        return None
+    schema, _, table = str(name).rpartition(".")
+    return f"{_checked(schema, f'{file}: outbox')}.{_checked(table, f'{file}: outbox')}"
+
+
 def settings_names() -> frozenset[str]:
     """Return the further names that user settings may contain. Raises SourceError."""
     return read_settings_names(_document(), source_name())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from masscomm.domain.events import is_pattern, is_unit
+from masscomm.domain.events import is_path, is_pattern, is_unit
 from masscomm.domain.records import SubscriptionChanged
 from masscomm.domain.webhooks import EndpointKey
 from masscomm.json_reader import read_json
@@ -16,7 +16,7 @@ MAX_PATTERNS, MAX_CLUBS, MAX_UNITS = 100, 1_000, 100
 # The combinations of a type, a club and a unit of one subscription. The index has an entry for each.
 MAX_COMBINATIONS = 2_000
 MAX_FILTER_PATHS, MAX_FILTER_VALUES = 5, 50
-MAX_PATH = 200
+MAX_FIELDS = 50
 # The subscriptions of one endpoint.
 MAX_SUBSCRIPTIONS = 100
 
@@ -61,6 +61,8 @@ class Subscription:
     units: tuple[str, ...] = ()
     # A path in data → the values that match; empty: every event matches.
     filter: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    # The paths in data that are sent; empty: all data.
+    fields: tuple[str, ...] = ()
     # The number of changes.
     revision: int = 1
     # Whether requests to the endpoint may have several messages: as its item says when the subscription is published.
@@ -78,6 +80,7 @@ class Subscription:
             club_ids=None if self.club_ids is None else list(self.club_ids),
             units=list(self.units),
             filter=json.dumps(self.filter) if self.filter else None,
+            fields=list(self.fields),
             revision=self.revision,
             batched=self.batched,
         )
@@ -90,6 +93,8 @@ class Subscription:
             raise ValueError(f"subscription {record.subscription_id} has no endpoint, or a type that is none")
         if not all(map(is_unit, record.units)):
             raise ValueError(f"subscription {record.subscription_id} has a unit that is no path")
+        if not all(map(is_path, record.fields)):
+            raise ValueError(f"subscription {record.subscription_id} has a field that is no path")
         found = read_json(record.filter or "{}")
         if not isinstance(found, dict) or not all(isinstance(each, list) for each in found.values()):
             raise ValueError(f"subscription {record.subscription_id} has a filter that is no object of lists")
@@ -100,6 +105,7 @@ class Subscription:
             club_ids=None if record.club_ids is None else tuple(record.club_ids),
             units=tuple(record.units),
             filter=found,
+            fields=tuple(record.fields),
             revision=record.revision,
             batched=record.batched,
         )

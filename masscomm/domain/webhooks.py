@@ -58,6 +58,13 @@ class EventType(StrEnum):
     TEST = "webhook.test"
 
 
+class BodyFormat(StrEnum):
+    """The form in which an endpoint receives events of systems."""
+
+    MASSCOMM = "masscomm"
+    CLOUD_EVENTS = "cloudevents"  # The structured form of CloudEvents 1.0.
+
+
 class EndpointKey(NamedTuple):
     """Identifies an endpoint."""
 
@@ -111,6 +118,7 @@ class Endpoint:
     # The types of the events that it receives; empty: every type.
     event_types: tuple[str, ...] = ()
     description: str = ""
+    format: BodyFormat = BodyFormat.MASSCOMM
     enabled: bool = True
     # Why it was disabled; "" if it is enabled.
     disabled_reason: str = ""

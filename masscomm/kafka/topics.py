@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from masscomm.domain.lanes import BROADCASTS, Lane
-from masscomm.domain.source_tables import SourceError, SourceTable, source_name, source_tables
+from masscomm.domain.source_tables import SourceError, SourceTable, outbox_table, source_name, source_tables
 from schemas import read_text
 
 
@@ -66,8 +66,10 @@ CDC_PROGRESS_GROUP = "masscomm.cdc.progress"
 SOURCE_RECORDS_GROUP = "masscomm.kafka.source_records"
 SPARK_GROUP = "masscomm.spark_metrics"
 
-# The name in functions.yaml that stands for all topics of change data capture.
+# The name in functions.yaml that stands for all topics of change data capture that the directory is made of.
 ALL_OF_CDC = "cdc.*"
+# The entry of the topic with the monolith's outbox, whose rows are events.
+OUTBOX = "outbox"
 
 
 @cache
@@ -151,18 +153,22 @@ def captured_table_entries(sources: Mapping[str, SourceTable]) -> Mapping[str, M
 
 @cache
 def _cdc_entries() -> Mapping[str, Mapping[str, Any]]:
-    """Return the entries of Debezium's topics: the captured tables by name, `notification` and `heartbeat`."""
+    """Return the entries of Debezium's topics: the captured tables by name, `notification`, `heartbeat`, and `outbox`
+    if the monolith has one.
+    """
     cdc = _document()["cdc"]
     pattern, sources = str(cdc["table_topic"]), source_tables()
     tables = {
         name: {**entry, "topic": pattern.replace("{table}", sources[name].qualified)}
         for name, entry in captured_table_entries(sources).items()
     }
-    return tables | {name: cdc[name] for name in ("notification", "heartbeat")}
+    outbox = outbox_table()
+    events = {} if outbox is None else {OUTBOX: {**cdc[OUTBOX], "topic": pattern.replace("{table}", outbox)}}
+    return tables | events | {name: cdc[name] for name in ("notification", "heartbeat")}
 
 
 def cdc_topic(name: str, generation: str) -> str:
-    """Return the topic of a captured table, or of Debezium's `notification` or `heartbeat`."""
+    """Return the topic of a captured table, of the outbox, or of Debezium's `notification` or `heartbeat`."""
     return str(_cdc_entries()[name]["topic"].format(generation=generation))
 
 
@@ -188,11 +194,14 @@ def cdc_topics(captured: str) -> list[Topic]:
     """Return all topics to which Debezium produces for the given snapshot generations."""
     cdc, defaults = _document()["cdc"], _document()["defaults"]
     found: dict[str, Topic] = {}
+    first, *_ = generations(captured)
     for generation in generations(captured):
         for name, entry in _cdc_entries().items():
             topic = entry["topic"].format(generation=generation)
             # Two tables of the directory may derive from one table of the monolith, and so from one topic.
             consumers = (*entry.get("consumers", cdc["consumers"]), *(found[topic].consumers if topic in found else ()))
+            # The outbox is read in one generation (see resolve).
+            consumers = consumers if name != OUTBOX or generation == first else ()
             values = defaults | cdc | entry | {"consumers": dict.fromkeys(consumers)}
             found[topic] = _topic(topic, f"Debezium's {name}", values)
     return list(found.values())
@@ -212,17 +221,18 @@ def resolve(name: str, *, lane: Lane, generation: str) -> list[str]:
     """Return the topics in Kafka that a function in a lane consumes for a topic name in functions.yaml.
 
     Args:
-        name: The name in functions.yaml, such as `build`, `cdc.users` or `cdc.*`, which stands for all topics of
-            Debezium.
+        name: The name in functions.yaml, such as `build`, `cdc.users`, or `cdc.*`, which stands for all topics of
+            Debezium but the outbox's. `cdc.outbox` is that of the oldest generation: a row is in the topic of each one.
         lane: The lane of the function.
-        generation: The captured snapshot generations, separated by commas.
+        generation: The captured snapshot generations, separated by commas, the oldest first.
     """
+    captured, entries = generations(generation), _cdc_entries()
     if name == ALL_OF_CDC:
-        return list(
-            dict.fromkeys(cdc_topic(entry, each) for entry in _cdc_entries() for each in generations(generation))
-        )
+        return list(dict.fromkeys(cdc_topic(entry, each) for entry in entries if entry != OUTBOX for each in captured))
+    if name == f"cdc.{OUTBOX}":
+        return [cdc_topic(OUTBOX, each) for each in captured[:1] if OUTBOX in entries]  # guard: outbox.one_generation
     if name.startswith("cdc."):
-        return [cdc_topic(name.removeprefix("cdc."), each) for each in generations(generation)]
+        return [cdc_topic(name.removeprefix("cdc."), each) for each in captured]
     return served(name, lane)
 
 

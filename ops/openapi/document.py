@@ -149,7 +149,8 @@ def _described(method: str, path: str, route: Route, schemas: Mapping[Any, Any])
     if operation.request is not None:
         examples = {name: {"value": value} for name, value in operation.requests.items()}
         content = {"schema": schemas[operation.request, "validation"], "examples": examples}
-        found["requestBody"] = {"required": True, "content": {JSON: content}}
+        others = {media_type: {"schema": form} for media_type, form in operation.other_requests.items()}
+        found["requestBody"] = {"required": True, "content": {JSON: content} | others}
     if operation.form:
         fields = {name: {"type": "string", "const": value} for name, value in operation.form.items()}
         form = {"type": "object", "properties": fields, "required": list(fields)}

@@ -3,8 +3,9 @@
 from typing import Any
 
 from functions.events_api.routes import event_types, events, subscriptions
-from masscomm.domain.events import MAX_EVENT_DATA_BYTES, MAX_EVENTS_A_REQUEST
-from ops.openapi.operation import Operation, Parameter
+from masscomm.domain import cloud_events
+from masscomm.domain.events import EVENT_TYPE_PATTERN, MAX_EVENT_DATA_BYTES, MAX_EVENTS_A_REQUEST
+from ops.openapi.operation import Operation, Parameter, Schema
 from ops.openapi.parameters import ENDPOINT_ID, SUBSCRIPTION_ID
 
 _SCHEMA = {
@@ -24,18 +25,51 @@ _SUBSCRIPTION: dict[str, Any] = {
     "club_ids": [1],
     "units": ["100"],
     "filter": {"kind": ["league", "cup"]},
+    "fields": ["kind", "goals"],
 }
 _UNKNOWN_TYPE = {404: "The event type is unknown"}
 _UNKNOWN_SUBSCRIPTION = {404: "The subscription is unknown"}
 _EVENT = {"event_id": "match-4711-finished", "type": "match.finished", "club_id": 1, "data": {"goals": [2, 1]}}
+# An event in the structured form of CloudEvents.
+_CLOUD_EVENT: Schema = {
+    "type": "object",
+    "required": ["specversion", "id", "source", "type", "clubid", "data"],
+    "additionalProperties": False,
+    "properties": {
+        "specversion": {"const": cloud_events.VERSION},
+        "id": {"type": "string", "minLength": 1, "maxLength": cloud_events.MAX_ID, "pattern": "^[!-~]+$"},
+        "source": {"type": "string", "minLength": 1, "maxLength": cloud_events.MAX_SOURCE},
+        "type": {"type": "string", "pattern": EVENT_TYPE_PATTERN},
+        "time": {"type": "string", "format": "date-time"},
+        "subject": {"type": "string"},
+        "datacontenttype": {"const": "application/json"},
+        "clubid": {"type": ["integer", "string"], "description": "The tenant"},
+        "unit": {"type": "string", "description": "The path of the unit, such as 100/7"},
+        "data": {"type": "object"},
+        "dataschema": {"type": "string", "description": "Ignored: the type has the schema"},
+        "traceparent": {"type": "string"},
+        "tracestate": {"type": "string"},
+    },
+}
 
 OPERATIONS = {
     ("POST", "/v1/events"): Operation(
         description=(
             f"A request has up to {MAX_EVENTS_A_REQUEST} events. The data of each has at most "
             f"{MAX_EVENT_DATA_BYTES // 1024} kB, and fits the schema of its type. An invalid event refuses all. "
-            "A request may be repeated: an event that was accepted in the last 24 hours is answered as `repeated`."
+            "A request may be repeated: an event that was accepted in the last 24 hours is answered as `repeated`. "
+            "A CloudEvent's tenant is its attribute `clubid`, and its unit is `unit`. Its `event_id` contains its `id` "
+            "and a digest of its `source`."
         ),
+        other_requests={
+            cloud_events.CONTENT_TYPE: _CLOUD_EVENT,
+            cloud_events.BATCH_CONTENT_TYPE: {
+                "type": "array",
+                "items": _CLOUD_EVENT,
+                "minItems": 1,
+                "maxItems": MAX_EVENTS_A_REQUEST,
+            },
+        },
         request=events.EventsRequest,
         requests={
             "one": {"events": [_EVENT]},
@@ -91,8 +125,8 @@ OPERATIONS = {
     ),
     ("POST", "/v1/subscriptions"): Operation(
         description=(
-            "The endpoint gets events of these types, tenants and units whose data passes the filter. A unit includes "
-            "the units below it. Events that occur before the subscription are not sent."
+            "The endpoint gets events of these types, tenants and units whose data passes the filter, and of data the "
+            "`fields`. A unit includes the units below it. Events that occur before the subscription are not sent."
         ),
         request=subscriptions.SubscriptionFields,
         requests={

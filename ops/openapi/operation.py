@@ -80,6 +80,8 @@ class Operation:
     request: type | None = None
     # Name → a request body that succeeds.
     requests: Mapping[str, Any] = field(default_factory=dict)
+    # Media type → the schema of further forms of the request.
+    other_requests: Mapping[str, Schema] = field(default_factory=dict)
     # Field of a form → its only value, for a request with a form in place of JSON.
     form: Mapping[str, str] = field(default_factory=dict)
     # The status of a successful response, and its meaning.

@@ -101,6 +101,7 @@ _ENDPOINT = {
     "max_bytes": 256_000,
     "max_concurrency": 8,
     "rate_per_s": None,
+    "format": "masscomm",
     "enabled": True,
 }
 _NEW_ENDPOINT = {"secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo=", "endpoint": _ENDPOINT}

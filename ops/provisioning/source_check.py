@@ -14,12 +14,15 @@ from psycopg import sql
 from masscomm.cdc.captured_tables import USER_SETTINGS, read_captured
 from masscomm.cdc.change_events import columns_of, has_type, unknown_columns
 from masscomm.cdc.debezium import slot_name
+from masscomm.cdc.outbox import COLUMNS, KEY_COLUMNS
+from masscomm.domain.events import MAX_EVENT_DATA_BYTES
 from masscomm.domain.names import folded
 from masscomm.domain.setting_names import SettingNames, names_for
 from masscomm.domain.source_tables import (
     SourceTable,
     Value,
     creates_publication,
+    outbox_table,
     settings_names,
     source_name,
     source_tables,
@@ -52,6 +55,17 @@ ACCEPTED: Mapping[str | None, set[str]] = {
 }
 # The types that a missing column is created with.
 _CREATED = {"long": "bigint", "boolean": "boolean", "date": "timestamptz", "object": "jsonb", _RULES: "boolean"}
+# The types of the outbox's columns: that with which a missing one is created, and those that are accepted.
+_OUTBOX: Mapping[str, tuple[str, set[str]]] = {
+    "club_id": ("bigint NOT NULL", INTEGERS),
+    "event_id": ("text NOT NULL", TEXTS | INTEGERS),
+    "type": ("text NOT NULL", TEXTS),
+    "unit": ("text", TEXTS | INTEGERS),
+    "key": ("text", TEXTS | INTEGERS),
+    "occurred_at": ("timestamptz NOT NULL DEFAULT now()", {"timestamptz"}),
+    # A larger row than Kafka takes would stop Debezium, and with it the directory.
+    "data": (f"jsonb NOT NULL CHECK (octet_length(data::text) <= {MAX_EVENT_DATA_BYTES})", JSON | TEXTS),
+}
 # PostgreSQL's names of these types in its catalogue, where they differ.
 _CATALOGUED = {"bigint": "int8", "boolean": "bool"}
 
@@ -128,6 +142,7 @@ def check_source(
     *,
     creates_publication: bool,
     settings_names: Collection[str] = (),
+    outbox: str | None = None,
     file: str = "source.yaml",
 ) -> list[Finding]:
     """Compare a database with the entries of a source.yaml, as the user in the database's URL. It changes nothing.
@@ -138,6 +153,7 @@ def check_source(
         sources: The entries of the source.yaml.
         creates_publication: Whether the connector creates its publication.
         settings_names: The `settings_names` of the source.yaml.
+        outbox: The table of the outbox with its schema; None: there is none.
         file: The name of the source.yaml in findings.
 
     Raises:
@@ -146,7 +162,9 @@ def check_source(
     """
     with read_only_connection(database_url) as connection:
         names = names_for(sources, settings_names)
-        return _Check(connection, generation, sources, names, file).findings(creates_publication=creates_publication)
+        return _Check(connection, generation, sources, names, file).findings(
+            creates_publication=creates_publication, outbox=outbox
+        )
 
 
 def source_problems(database_url: str, generation: str) -> list[str]:
@@ -162,6 +180,7 @@ def source_problems(database_url: str, generation: str) -> list[str]:
             source_tables(),
             creates_publication=creates_publication(),
             settings_names=settings_names(),
+            outbox=outbox_table(),
             file=source_name(),
         )
     except psycopg.Error as error:
@@ -201,7 +220,7 @@ class _Check:
         self._role = _quoted(self._server["role"])
         self._tables: dict[str, _Table] = {}
 
-    def findings(self, *, creates_publication: bool) -> list[Finding]:
+    def findings(self, *, creates_publication: bool, outbox: str | None) -> list[Finding]:
         """Return all findings: problems first."""
         found = list(self._of_server())
         for name, columns in unknown_columns(self._captured).items():
@@ -215,7 +234,10 @@ class _Check:
             by_table.setdefault(captured.source.qualified, []).append(captured.source)
         for sources in by_table.values():
             found += self._of_table(sources)
-        found += self._of_publication(list(by_table), creates_publication=creates_publication)
+        if outbox is not None:
+            found += self._of_outbox(outbox)
+        tables = [*by_table, *([outbox] if outbox is not None else [])]
+        found += self._of_publication(tables, creates_publication=creates_publication)
         return sorted(dict.fromkeys(found), key=lambda each: each.warning)
 
     # --- the server ---
@@ -271,8 +293,7 @@ class _Check:
     def _of_table(self, sources: list[SourceTable]) -> Iterator[Finding]:
         first = sources[0]
         name = _identifier(first.schema, first.table)
-        with self._connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
-            table = cursor.execute(_TABLES, (first.schema, first.table)).fetchone()
+        table = self._found(first.schema, first.table)
         uses: dict[str, list[_Use]] = {}
         for source in sources:
             for use in _uses(source):
@@ -280,48 +301,88 @@ class _Check:
         if table is None:
             columns = [f"{_quoted(first.key)} bigint PRIMARY KEY"]
             columns += [f"{_quoted(name)} {_created(of)}" for name, of in uses.items() if name != first.key]
-            has_schema = self._connection.execute(_SCHEMA, (first.schema,)).fetchone()
             yield Finding(
                 text=f"the table {first.qualified} is missing; {sources[0].name} derives from it",
                 repair=(
-                    *(() if has_schema else (f"CREATE SCHEMA IF NOT EXISTS {_quoted(first.schema)};",)),
+                    *self._schema_of(first.schema),
                     f"CREATE TABLE {name} ({', '.join(columns)});",
                     f"ALTER TABLE {name} REPLICA IDENTITY FULL;",
                 ),
             )
             return
         if table["relkind"] != "r":
-            kinds = {"p": "partitioned", "v": "a view", "m": "a materialised view", "f": "a foreign table"}
-            yield Finding(text=f"{first.qualified} is {kinds[table['relkind']]}; only ordinary tables can be captured")
+            yield _not_ordinary(first.qualified, table)
             return
-        known = columns_by_table(self._connection, [table["oid"]])[table["oid"]]
-        self._tables[first.qualified] = _Table(columns=known, owned=table["owned"])
+        known = self._remembered(first.qualified, table)
         if not table["full_identity"]:
             yield Finding(
                 text=f"{first.qualified} does not log the whole old row of an update or delete",
                 repair=(f"ALTER TABLE {name} REPLICA IDENTITY FULL;",),
             )
-        if not table["usable"]:
-            yield Finding(
-                text=f"{self._server['role']} may not use the schema {first.schema}",
-                repair=(f"GRANT USAGE ON SCHEMA {_quoted(first.schema)} TO {self._role};",),
-            )
-        if not table["readable"]:
-            yield Finding(
-                text=f"{self._server['role']} may not read {first.qualified}",
-                repair=(f"GRANT SELECT ON {name} TO {self._role};",),
-            )
-        if table["hidden_rows"]:
-            yield Finding(
-                text=f"row-level security hides rows of {first.qualified} from {self._server['role']}",
-                repair=(f"ALTER ROLE {self._role} BYPASSRLS;",),
-            )
+        yield from self._of_access(first.schema, first.table, table)
         yield from self._of_key(first, known)
         for of in uses.values():
             yield from self._of_column(first, of, known)
         if table["readable"] and table["usable"]:
             for source in sources:
                 yield from self._of_required(source, known)
+
+    def _found(self, schema: str, table: str) -> dict[str, Any] | None:
+        with self._connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+            return cursor.execute(_TABLES, (schema, table)).fetchone()
+
+    def _remembered(self, qualified: str, table: Mapping[str, Any]) -> Mapping[str, Column]:
+        """Return the columns of a table, which is now one of the publication's."""
+        known = columns_by_table(self._connection, [table["oid"]])[table["oid"]]
+        self._tables[qualified] = _Table(columns=known, owned=table["owned"])
+        return known
+
+    def _schema_of(self, schema: str) -> Sequence[str]:
+        """Return the statement that creates a schema, unless there is one."""
+        exists = self._connection.execute(_SCHEMA, (schema,)).fetchone()
+        return () if exists else (f"CREATE SCHEMA IF NOT EXISTS {_quoted(schema)};",)
+
+    def _of_access(self, schema: str, name: str, table: Mapping[str, Any]) -> Iterator[Finding]:
+        if not table["usable"]:
+            yield Finding(
+                text=f"{self._server['role']} may not use the schema {schema}",
+                repair=(f"GRANT USAGE ON SCHEMA {_quoted(schema)} TO {self._role};",),
+            )
+        if not table["readable"]:
+            yield Finding(
+                text=f"{self._server['role']} may not read {schema}.{name}",
+                repair=(f"GRANT SELECT ON {_identifier(schema, name)} TO {self._role};",),
+            )
+        if table["hidden_rows"]:
+            yield Finding(
+                text=f"row-level security hides rows of {schema}.{name} from {self._server['role']}",
+                repair=(f"ALTER ROLE {self._role} BYPASSRLS;",),
+            )
+
+    def _of_outbox(self, qualified: str) -> Iterator[Finding]:
+        """Yield what the table of the outbox lacks. Only inserted rows are read, which PostgreSQL logs whole."""
+        schema, _, name = qualified.partition(".")
+        table, created = self._found(schema, name), _identifier(schema, name)
+        if table is None:
+            columns = [f"{_quoted(column)} {_OUTBOX[column][0]}" for column in COLUMNS]
+            key = ", ".join(map(_quoted, KEY_COLUMNS))
+            statement = f"CREATE TABLE {created} ({', '.join(columns)}, PRIMARY KEY ({key}));"
+            text = f"the table {qualified} of the outbox is missing"
+            yield Finding(text=text, repair=(*self._schema_of(schema), statement))
+            return
+        if table["relkind"] != "r":
+            yield _not_ordinary(qualified, table)
+            return
+        known = self._remembered(qualified, table)
+        yield from self._of_access(schema, name, table)
+        for column in COLUMNS:
+            kind, accepted = _OUTBOX[column]
+            if column not in known:
+                add = f"ALTER TABLE {created} ADD COLUMN {_quoted(column)} {kind};"
+                yield Finding(text=f"{qualified}.{column} of the outbox is missing", repair=(add,))
+            elif (there := known[column]).type_name not in accepted:
+                text = f"{qualified}.{column} is {there.sql_type}, and the outbox accepts {', '.join(sorted(accepted))}"
+                yield Finding(text=text)
 
     def _of_key(self, source: SourceTable, known: Mapping[str, Column]) -> Iterator[Finding]:
         name, key = _identifier(source.schema, source.table), _quoted(source.key)
@@ -462,6 +523,11 @@ class _Check:
                 f" Create it as the tables' owner, and write create_publication: false in {self._file}",
                 repair=(create,),
             )
+
+
+def _not_ordinary(qualified: str, table: Mapping[str, Any]) -> Finding:
+    kinds = {"p": "partitioned", "v": "a view", "m": "a materialised view", "f": "a foreign table"}
+    return Finding(text=f"{qualified} is {kinds[table['relkind']]}; only ordinary tables can be captured")
 
 
 def _parts(source: SourceTable) -> Iterator[tuple[str, Value, str | None]]:

@@ -287,6 +287,16 @@ def test_event_reaches_its_subscriber_signed(stack: RunningStack, config: StackC
         assert received.headers["webhook-id"] == received.event["id"]
         assert {name: received.event[name] for name in event} == event
         assert other.received == []
+        # An event of the monolith's outbox commits with its rows.
+        with psycopg.connect(stack.environment["MONOLITH_DATABASE_URL"]) as monolith:
+            monolith.execute(
+                "INSERT INTO event_outbox (club_id, event_id, type, unit, data)"
+                " VALUES (1, 'e2e-outbox', 'match.finished', '100/7', '{\"goals\": [3, 1]}')"
+            )
+        until("the event of the outbox has arrived", lambda: len(receiver.received) == 2, 60)
+        inserted = receiver.received[1]
+        assert inserted.is_signed(created["secret"])
+        assert (inserted.event["event_id"], inserted.event["data"]) == ("e2e-outbox", {"goals": [3, 1]})
         for each in (created, elsewhere):
             client.delete_webhook(each["endpoint"]["id"])
 

@@ -1386,6 +1386,20 @@ MUTANTS = (
         "A tenant's server that answers slowly does not extend the time limit of a request.",
         Removed(),
     ),
+    Mutant(
+        "cloud_events.source_in_id", "CloudEvents of two sources under one id are two events.", Returns("f'{id_}@'")
+    ),
+    Mutant("cloud_events.version", "A CloudEvent of another version of the specification is refused."),
+    Mutant(
+        "events.fields_of_several",
+        "An endpoint receives the fields of all its subscriptions that match.",
+        Becomes("earlier"),
+    ),
+    Mutant("outbox.inserts_alone", "Only an inserted row of the outbox is an event."),
+    Mutant(
+        "outbox.time_with_zone", "A time in the outbox without its zone is dead-lettered.", Becomes("moment is None")
+    ),
+    Mutant("outbox.one_generation", "Of two generations, the outbox of one is read.", Becomes("captured")),
     Mutant("events.unit_is_a_path", "The unit of an event is a path."),
     Mutant("events.unit_of_time", "The time of an event is in milliseconds."),
     Mutant("events.size_of_data", "The data of an event has at most 64 kB."),

@@ -1,18 +1,22 @@
-"""POST /v1/events: up to 100 occurred events, for the endpoints that subscribe to them."""
+"""POST /v1/events: up to 100 occurred events, for the endpoints that subscribe to them.
+
+By its content type a request has events, a CloudEvent or a batch of CloudEvents.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal, NotRequired, TypedDict
 
 from masscomm.clock import Clock
+from masscomm.domain import cloud_events
 from masscomm.domain.events import MAX_EVENTS_A_REQUEST, EventType, faults
 from masscomm.domain.records import EventOccurred
 from masscomm.domain.time_limits import API_FLUSH_S
 from masscomm.errors import Retry
 from masscomm.http import parameters as parse
-from masscomm.http.body import read_object, undefined_fields
+from masscomm.http.body import read_fields, read_object, undefined_fields
 from masscomm.http.problem import FieldError, Problem, unusable
 from masscomm.http.tenant import Clubs
 from masscomm.kafka import topics
@@ -25,6 +29,9 @@ from masscomm.texts import CodedText, Text
 
 # The errors that a problem lists.
 _LISTED = 100
+
+# The problems of fields, by their names; "" stands for the whole event.
+type Wrong = list[tuple[str, CodedText]]
 
 
 class EventFields(TypedDict):
@@ -77,6 +84,30 @@ class _Given:
         return EventKey(self.event.club_id, self.event.event_id)
 
 
+@dataclass(frozen=True)
+class _Form:
+    """The form of the events in a request: that of EventsRequest, or CloudEvents."""
+
+    # The place of the first event, … in the body; "" if the body is one.
+    place: str
+    is_cloud_event: bool
+
+    @property
+    def club_field(self) -> str:
+        """Return the field of the error of a club that the caller may not see."""
+        return cloud_events.ATTRIBUTES["club_id"] if self.is_cloud_event else "events"
+
+    def error(self, number: int, field: str, message: CodedText) -> FieldError:
+        """Return the error of a field of an event, under the name that the caller wrote."""
+        name = cloud_events.ATTRIBUTES.get(field, field) if self.is_cloud_event else field
+        place = self.place.format(number=number)
+        return FieldError(f"{place}.{name}" if place and name else place or name, message)
+
+
+_EVENTS, _CLOUD_EVENT = _Form("events[{number}]", False), _Form("", True)
+_CLOUD_EVENTS = _Form("[{number}]", True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class EventsRoute:
     types: KnownTypes
@@ -85,7 +116,7 @@ class EventsRoute:
     producer: Producer
     clock: Clock
 
-    def answer(self, content: str | None, clubs: Clubs) -> AcceptedEvents:
+    def answer(self, content: str | None, content_type: str | None, clubs: Clubs) -> AcceptedEvents:
         """Produce the events of a request.
 
         Raises:
@@ -93,14 +124,14 @@ class EventsRoute:
                 another event.
             Retry: A dependency is down. The request may be repeated: an event that Kafka has is not produced again.
         """
-        given = self._read(content, clubs)
+        form, given = self._read(content, content_type, clubs)
         digests = dict(self.event_ids.known({each.key for each in given}, self._now_s()))
         known = set(digests)
         errors: list[FieldError] = []
         for number, each in enumerate(given):
             # guard: events.other_event_of_an_id
             if digests.setdefault(each.key, each.digest) != each.digest:
-                errors.append(FieldError(f"events[{number}].event_id", Text.EVENT_ID_OF_OTHER.filled()))
+                errors.append(form.error(number, "event_id", Text.EVENT_ID_OF_OTHER.filled()))
         if errors:
             raise Problem(422, Text.FIELDS_INVALID.filled(fields=errors[0].field), errors=errors[:_LISTED])
         new = {each.key: each for each in given if each.key not in known}
@@ -140,19 +171,13 @@ class EventsRoute:
     def _now_s(self) -> int:
         return self.clock.now_ms() // 1000
 
-    def _read(self, content: str | None, clubs: Clubs) -> list[_Given]:
-        """Return the events of a body. Raises Problem with status 400 or 403."""
-        document = read_object(content)
-        errors = undefined_fields(document, EventsRequest)
-        events = document.get("events")
-        if not isinstance(events, list) or not 1 <= len(events) <= MAX_EVENTS_A_REQUEST:
-            errors.append(FieldError("events", Text.EVENTS_LIST.filled(maximum=MAX_EVENTS_A_REQUEST)))
-            raise unusable(errors)
+    def _read(self, content: str | None, content_type: str | None, clubs: Clubs) -> tuple[_Form, list[_Given]]:
+        """Return the form and the events of a body. Raises Problem with status 400 or 403."""
+        form, events, errors = _events_in(content, content_type)
         given: list[_Given] = []
         for number, fields in enumerate(events):
-            place = f"events[{number}]"
-            found, wrong = self._event(fields)
-            errors += [FieldError(f"{place}.{name}" if name else place, message) for name, message in wrong]
+            found, wrong = self._cloud_event(fields) if form.is_cloud_event else self._event(fields)
+            errors += [form.error(number, name, message) for name, message in wrong]
             if found is not None:
                 given.append(found)
         if errors:
@@ -160,11 +185,19 @@ class EventsRoute:
         # guard: tenancy.reported_events
         if others := sorted({each.event.club_id for each in given if each.event.club_id not in clubs}):
             message = Text.CLUBS_NOT_SEEN.filled(clubs=", ".join(map(str, others[:_LISTED])))
-            raise Problem(403, Text.EVENTS_NOT_PERMITTED.filled(), errors=[FieldError("events", message)])
-        self._check_types(given)
-        return given
+            raise Problem(403, Text.EVENTS_NOT_PERMITTED.filled(), errors=[FieldError(form.club_field, message)])
+        self._check_types(given, form)
+        return form, given
 
-    def _event(self, fields: Any) -> tuple[_Given | None, list[tuple[str, CodedText]]]:
+    def _cloud_event(self, attributes: Any) -> tuple[_Given | None, Wrong]:
+        """Return the event in a CloudEvent, and the problems of its attributes by the names of fields."""
+        if not isinstance(attributes, dict):
+            return None, [("", Text.MUST_BE_OBJECT.filled())]
+        present = cloud_events.present(attributes)
+        wrong = [(name[:100], problem) for name, problem in cloud_events.problems_of(present)]
+        return (None, wrong) if wrong else self._event(cloud_events.fields_of(present))
+
+    def _event(self, fields: Any) -> tuple[_Given | None, Wrong]:
         """Return an event, and the problems of its fields by their names."""
         if not isinstance(fields, dict):
             return None, [("", Text.MUST_BE_OBJECT.filled())]
@@ -203,17 +236,35 @@ class EventsRoute:
         identity = json.dumps(fields, sort_keys=True).encode()
         return (None if found else _Given(event, sha256(identity).hexdigest(), data)), found
 
-    def _check_types(self, given: list[_Given]) -> None:
+    def _check_types(self, given: list[_Given], form: _Form) -> None:
         """Check each event against its type. Raises Problem with status 400."""
         types: Mapping[str, EventType] = self.types.find(each.event.type for each in given)
         errors: list[FieldError] = []
         for number, each in enumerate(given):
-            place, event_type = f"events[{number}]", types.get(each.event.type)
+            event_type = types.get(each.event.type)
             if event_type is None:
-                problem = Text.EVENT_TYPE_OF_EVENT_UNKNOWN.filled(type=each.event.type)
-                errors.append(FieldError(f"{place}.type", problem))
+                errors.append(form.error(number, "type", Text.EVENT_TYPE_OF_EVENT_UNKNOWN.filled(type=each.event.type)))
             elif (found := misfit(event_type.schema, each.data)) is not None:
                 reason = Text.EVENT_DATA_MISFIT.filled(place=found.place, reason=found.reason)
-                errors.append(FieldError(f"{place}.data", reason))
+                errors.append(form.error(number, "data", reason))
         if errors:
             raise unusable(errors[:_LISTED])
+
+
+def _events_in(content: str | None, content_type: str | None) -> tuple[_Form, Sequence[Any], list[FieldError]]:
+    """Return the form of a body, its events, and the errors of its other fields. Raises Problem with status 400."""
+    match (content_type or "").partition(";")[0].strip().lower():
+        case cloud_events.CONTENT_TYPE:
+            return _CLOUD_EVENT, [read_object(content)], []
+        case cloud_events.BATCH_CONTENT_TYPE:
+            return _CLOUD_EVENTS, _checked(read_fields(content), "", ()), []
+    document = read_object(content)
+    errors = undefined_fields(document, EventsRequest)
+    return _EVENTS, _checked(document.get("events"), "events", errors), errors
+
+
+def _checked(events: Any, field: str, errors: Iterable[FieldError]) -> Sequence[Any]:
+    """Return the events in a field of a request. Raises Problem with status 400 if it is no list of them."""
+    if not isinstance(events, list) or not 1 <= len(events) <= MAX_EVENTS_A_REQUEST:
+        raise unusable([*errors, FieldError(field, Text.EVENTS_LIST.filled(maximum=MAX_EVENTS_A_REQUEST))])
+    return events

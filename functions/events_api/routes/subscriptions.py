@@ -13,14 +13,14 @@ from typing import Any, Literal, NotRequired, TypedDict
 from functions.events_api.publish_subscriptions import PublishSubscriptions
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action
-from masscomm.domain.events import is_pattern, is_unit
+from masscomm.domain.events import is_path, is_pattern, is_unit
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.subscriptions import (
     MAX_CLUBS,
     MAX_COMBINATIONS,
+    MAX_FIELDS,
     MAX_FILTER_PATHS,
     MAX_FILTER_VALUES,
-    MAX_PATH,
     MAX_PATTERNS,
     MAX_SUBSCRIPTIONS,
     MAX_UNITS,
@@ -54,6 +54,8 @@ class SubscriptionFields(TypedDict):
     """The units whose events match, each with the units below it; empty or missing: every unit."""
     filter: NotRequired[dict[str, list[str | int | float | bool | None]]]
     """A path in data, and the values that match; each path must match."""
+    fields: NotRequired[list[str]]
+    """The paths in data that are sent, such as player.id; empty or missing: all data."""
 
 
 class SubscriptionBody(TypedDict):
@@ -66,6 +68,8 @@ class SubscriptionBody(TypedDict):
     """Those that the caller may see; null: every tenant."""
     units: list[str]
     filter: dict[str, list[str | int | float | bool | None]]
+    fields: list[str]
+    """The paths in data that are sent; empty: all data."""
 
 
 class SubscriptionsBody(TypedDict):
@@ -116,6 +120,7 @@ class SubscriptionsRoute:
             "club_ids": _clubs(fields.get("club_ids"), clubs),
             "units": tuple(dict.fromkeys(fields.get("units", []))),
             "filter": fields.get("filter", {}),
+            "fields": tuple(dict.fromkeys(fields.get("fields", []))),
         }
         subscription = Subscription(id=SubscriptionKey.new_id(endpoint, conditions), endpoint=endpoint, **conditions)
         if subscription.combinations > MAX_COMBINATIONS:
@@ -195,6 +200,9 @@ def _wrong(fields: Mapping[str, Any]) -> list[FieldError]:
         errors.append(FieldError("club_ids", Text.MUST_BE_CLUB.filled()))
     if not _is_filter(fields.get("filter", {})):
         errors.append(FieldError("filter", Text.FILTER_FORM.filled(maximum=MAX_FILTER_PATHS)))
+    paths = fields.get("fields", [])
+    if not isinstance(paths, list) or len(paths) > MAX_FIELDS or not all(map(is_path, paths)):
+        errors.append(FieldError("fields", Text.PATHS_LIST.filled(maximum=MAX_FIELDS)))
     return errors
 
 
@@ -202,7 +210,7 @@ def _is_filter(found: Any) -> bool:
     if not isinstance(found, dict) or len(found) > MAX_FILTER_PATHS:
         return False
     return all(
-        0 < len(path) <= MAX_PATH
+        is_path(path)
         and isinstance(values, list)
         and 0 < len(values) <= MAX_FILTER_VALUES
         and all(value is None or isinstance(value, str | int | float) for value in values)
@@ -220,4 +228,5 @@ def _body(subscription: Subscription, clubs: Clubs) -> SubscriptionBody:
         "club_ids": None if club_ids is None else [each for each in club_ids if each in clubs],
         "units": list(subscription.units),
         "filter": {path: list(values) for path, values in subscription.filter.items()},
+        "fields": list(subscription.fields),
     }

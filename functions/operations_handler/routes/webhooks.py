@@ -32,6 +32,7 @@ from masscomm.domain.webhooks import (
     MAX_ENDPOINTS,
     MAX_RATE,
     Attempt,
+    BodyFormat,
     Delivery,
     DeliveryStatus,
     Endpoint,
@@ -90,6 +91,8 @@ class WebhookBody(TypedDict):
     """The most concurrent requests with events: 1 to 32."""
     rate_per_s: int | None
     """The most messages with events a second: 1 to 10,000; null: no limit."""
+    format: BodyFormat
+    """The form of events of systems; those of sends have the form `masscomm`."""
     enabled: bool
     disabled_reason: str | None
     """Why masscomm disabled it; null if it is enabled, or disabled by a request."""
@@ -134,6 +137,8 @@ class CreateWebhookRequest(TypedDict):
     """The most concurrent requests with events: 1 to 32, by default 8."""
     rate_per_s: NotRequired[int | None]
     """The most messages with events a second: 1 to 10,000; null or missing: no limit."""
+    format: NotRequired[BodyFormat]
+    """The form of events of systems: `masscomm` (the default), or CloudEvents 1.0 in the structured form."""
 
 
 class ChangeWebhookRequest(TypedDict):
@@ -147,6 +152,7 @@ class ChangeWebhookRequest(TypedDict):
     max_concurrency: NotRequired[int]
     rate_per_s: NotRequired[int | None]
     """Null: no limit."""
+    format: NotRequired[BodyFormat]
     enabled: NotRequired[bool]
 
 
@@ -259,6 +265,7 @@ class WebhooksRoute:
             url=fields["url"],
             event_types=_types(fields.get("event_types", [])),
             description=fields.get("description", ""),
+            format=BodyFormat(fields.get("format", BodyFormat.MASSCOMM)),
             **{name: fields[name] for name in _SETTINGS if name in fields},
             created_at_ms=self.clock.now_ms(),
             key_id=self.keys.now().current,
@@ -302,6 +309,7 @@ class WebhooksRoute:
                 url=fields.get("url", endpoint.url),
                 event_types=_types(fields["event_types"]) if "event_types" in fields else endpoint.event_types,
                 description=fields.get("description", endpoint.description),
+                format=BodyFormat(fields.get("format", endpoint.format)),
                 **{name: fields[name] for name in _SETTINGS if name in fields},
             )
             if new.url != endpoint.url:
@@ -478,6 +486,8 @@ class WebhooksRoute:
         types = fields.get("event_types", [])
         if not isinstance(types, list) or not all(isinstance(each, str) and each in set(EventType) for each in types):
             errors.append(FieldError("event_types", Text.MUST_BE_LIST_OF.filled(choices=", ".join(EventType))))
+        if fields.get("format", BodyFormat.MASSCOMM) not in list(BodyFormat):
+            errors.append(FieldError("format", Text.MUST_BE.filled(form=" or ".join(BodyFormat))))
         description = fields.get("description", "")
         if not isinstance(description, str) or len(description) > MAX_DESCRIPTION or not description.isprintable():
             message = Text.MUST_BE_PRINTABLE_OR_EMPTY.filled(maximum=MAX_DESCRIPTION)
@@ -535,6 +545,7 @@ def _row(endpoint: Endpoint) -> WebhookBody:
         "max_bytes": endpoint.max_bytes,
         "max_concurrency": endpoint.max_concurrency,
         "rate_per_s": endpoint.rate_per_s,
+        "format": endpoint.format,
         "enabled": endpoint.enabled,
         "disabled_reason": endpoint.disabled_reason or None,
         "failing_since": _time(endpoint.failing_since_ms),

@@ -7,7 +7,7 @@ from uuid import uuid4
 from masscomm.aws.dynamodb import ConditionFailed, answering, read_items, transact
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
-from masscomm.domain.webhooks import MAX_ENDPOINTS, Endpoint, EndpointKey
+from masscomm.domain.webhooks import MAX_ENDPOINTS, BodyFormat, Endpoint, EndpointKey
 from masscomm.errors import Retry
 from masscomm.stores.webhook_endpoints.port import CreatedBefore, CreationRequest, TooManyEndpoints
 
@@ -172,7 +172,8 @@ def _item(endpoint: Endpoint) -> dict[str, Any]:
     numbers = {name: {"N": str(value)} for name in _NUMBERS if (value := getattr(endpoint, name)) is not None}
     types = {"event_types": {"SS": list(endpoint.event_types)}} if endpoint.event_types else {}
     flags = {"enabled": {"BOOL": endpoint.enabled}, "is_slow": {"BOOL": endpoint.is_slow}}
-    return {**_key(endpoint.key), **texts, **numbers, **types, **flags}
+    other = {} if endpoint.format is BodyFormat.MASSCOMM else {"format": {"S": endpoint.format}}
+    return {**_key(endpoint.key), **texts, **numbers, **types, **other, **flags}
 
 
 def _endpoint(item: Mapping[str, Any]) -> Endpoint:
@@ -183,6 +184,8 @@ def _endpoint(item: Mapping[str, Any]) -> Endpoint:
         return Endpoint(
             key=EndpointKey(int(item["club"]["S"]), item["id"]["S"]),
             event_types=tuple(sorted(item["event_types"]["SS"])) if "event_types" in item else (),
+            # An item of before formats has none.
+            format=BodyFormat(item["format"]["S"]) if "format" in item else BodyFormat.MASSCOMM,
             enabled=bool(item["enabled"]["BOOL"]),
             is_slow="is_slow" in item and bool(item["is_slow"]["BOOL"]),
             **fields,

@@ -140,6 +140,9 @@ class BatchResult(TypedDict):
     problem: ProblemBody | None
 
 
+type BodyFormat = Literal["masscomm", "cloudevents"]
+
+
 class CancelBody(TypedDict):
     """The recorded cancellation of a send."""
 
@@ -204,6 +207,7 @@ class ChangeWebhookRequest(TypedDict):
     max_concurrency: NotRequired[int]
     rate_per_s: NotRequired[int | None]
     """Null: no limit."""
+    format: NotRequired[BodyFormat]
     enabled: NotRequired[bool]
 
 
@@ -325,6 +329,8 @@ class CreateWebhookRequest(TypedDict):
     """The most concurrent requests with events: 1 to 32, by default 8."""
     rate_per_s: NotRequired[int | None]
     """The most messages with events a second: 1 to 10,000; null or missing: no limit."""
+    format: NotRequired[BodyFormat]
+    """The form of events of systems: `masscomm` (the default), or CloudEvents 1.0 in the structured form."""
 
 
 class DeadLetterAction(TypedDict):
@@ -1378,6 +1384,8 @@ class SubscriptionBody(TypedDict):
     """Those that the caller may see; null: every tenant."""
     units: list[str]
     filter: dict[str, list[str | int | float | bool | None]]
+    fields: list[str]
+    """The paths in data that are sent; empty: all data."""
 
 
 class SubscriptionFields(TypedDict):
@@ -1392,6 +1400,8 @@ class SubscriptionFields(TypedDict):
     """The units whose events match, each with the units below it; empty or missing: every unit."""
     filter: NotRequired[dict[str, list[str | int | float | bool | None]]]
     """A path in data, and the values that match; each path must match."""
+    fields: NotRequired[list[str]]
+    """The paths in data that are sent, such as player.id; empty or missing: all data."""
 
 
 class SubscriptionsBody(TypedDict):
@@ -1593,6 +1603,8 @@ class WebhookBody(TypedDict):
     """The most concurrent requests with events: 1 to 32."""
     rate_per_s: int | None
     """The most messages with events a second: 1 to 10,000; null: no limit."""
+    format: BodyFormat
+    """The form of events of systems; those of sends have the form `masscomm`."""
     enabled: bool
     disabled_reason: str | None
     """Why masscomm disabled it; null if it is enabled, or disabled by a request."""

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from cli.main import app
 from local.devstack.config import ROOT, StackConfig
 from local.devstack.provision import MONOLITH_MIGRATION, create_monolith, put_connector
-from masscomm.domain.source_tables import read_settings_names, read_source, source_tables
+from masscomm.domain.source_tables import outbox_table, read_settings_names, read_source, source_tables
 from ops.provisioning import ProvisioningError, source_check
 from ops.provisioning.source_check import Finding, check_source
 from ops.provisioning.source_samples import sample_source
@@ -448,7 +448,45 @@ def test_connector_is_not_created_for_other_tables(database: Database) -> None:
 
 def test_first_example_has_no_problem(database: Database) -> None:
     database.run(MONOLITH_MIGRATION.read_text())
-    assert check_source(database.owner_url, "g1", source_tables(), creates_publication=True) == []
+    outbox = outbox_table()
+    assert check_source(database.owner_url, "g1", source_tables(), creates_publication=True, outbox=outbox) == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "expected"),
+    [
+        ("DROP TABLE crm.events", "the table crm.events of the outbox is missing"),
+        ("ALTER TABLE crm.events DROP COLUMN unit", "crm.events.unit of the outbox is missing"),
+        ("REVOKE ALL ON crm.events FROM {user}", "may not read crm.events"),
+    ],
+)
+def test_printed_statements_repair_the_outbox(database: Database, broken: str, expected: str) -> None:
+    def problems() -> list[Finding]:
+        sources = read_source(yaml.safe_load((SECOND / "source.yaml").read_text()))
+        found = check_source(database.user_url, database.user, sources, creates_publication=False, outbox="crm.events")
+        return [each for each in found if not each.warning and "crm.events" in each.text]
+
+    (missing,) = [each for each in problems() if "publication" not in each.text]
+    grant = f"GRANT SELECT ON crm.events TO {database.user}"
+    database.run(*missing.repair, grant, f"GRANT USAGE ON SCHEMA crm TO {database.user}")
+    database.run(f"CREATE PUBLICATION {database.user} FOR TABLES IN SCHEMA crm")
+    assert problems() == []
+    database.run(broken.format(user=database.user))
+    found = problems()[0]
+    assert expected in found.text
+    database.run(*found.repair, grant)
+    assert problems() == []
+
+
+def test_outbox_with_a_time_without_its_zone_is_named(database: Database) -> None:
+    database.run(MONOLITH_MIGRATION.read_text(), "ALTER TABLE event_outbox ALTER occurred_at TYPE timestamp")
+    (found,) = check_source(
+        database.owner_url, "g1", source_tables(), creates_publication=True, outbox="public.event_outbox"
+    )
+    assert (
+        found.text
+        == "public.event_outbox.occurred_at is timestamp without time zone, and the outbox accepts timestamptz"
+    )
 
 
 def test_mapping_without_its_database_names_the_variable(

@@ -32,6 +32,7 @@ def subscription(number: int = 1, endpoint: EndpointKey = ENDPOINT) -> Subscript
         club_ids=(7, 8),
         units=("100", "200/3"),
         filter={"kind": ["league", 1, True, None]},
+        fields=("player.id", "kind"),
     )
 
 

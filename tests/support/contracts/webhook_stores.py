@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from masscomm.domain.webhooks import MAX_ENDPOINTS, Attempt, Delivery, DeliveryStatus, Endpoint, EndpointKey, Event
+from masscomm.domain.webhooks import (
+    MAX_ENDPOINTS,
+    Attempt,
+    BodyFormat,
+    Delivery,
+    DeliveryStatus,
+    Endpoint,
+    EndpointKey,
+    Event,
+)
 from masscomm.errors import Retry
 from masscomm.stores.webhook_deliveries.port import Due, WebhookDeliveries
 from masscomm.stores.webhook_endpoints.port import CreatedBefore, CreationRequest, TooManyEndpoints, WebhookEndpoints
@@ -45,6 +54,7 @@ class WebhookEndpointsContract:
         full = endpoint(
             event_types=("send.cancelled", "send.completed"),
             description="shop",
+            format=BodyFormat.CLOUD_EVENTS,
             previous_key_id="0",
             previous_until_ms=NOW + 1,
             failing_since_ms=NOW - 1,

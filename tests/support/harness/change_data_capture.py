@@ -153,7 +153,8 @@ class RunningGeneration:
                     "auto.offset.reset": "earliest",
                 }
             )
-            self._consumer.subscribe([topic.name for topic in cdc_topics(self.name)])
+            mine = [topic.name for topic in cdc_topics(self.name) if "cdc_consumer" in topic.consumers]
+            self._consumer.subscribe(mine)
         records = [record_of(message) for message in self._consumer.consume(1_000, 0.05) if message.error() is None]
         if not records:
             return

@@ -1,18 +1,27 @@
 """The events_api function in memory, with the type and the subscription of the OpenAPI document's examples."""
 
 import json
+from typing import Any
 
+import pytest
+
+from functions.events_api import handler as events_api
 from functions.events_api.handler import UseCases, use_cases
 from masscomm.clock import Clock
 from masscomm.domain.events import EventType
+from masscomm.domain.records import EventOccurred, SubscriptionChanged
 from masscomm.domain.subscriptions import Subscription
 from masscomm.domain.webhooks import Endpoint, EndpointKey
+from masscomm.http.scopes import ALL_SCOPES
+from masscomm.kafka import topics
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.audit_log.port import AuditLog
 from masscomm.stores.event_ids.in_memory import InMemoryEventIds
 from masscomm.stores.event_types.in_memory import InMemoryEventTypes
 from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from tests.support.harness.chain import Chain
+from tests.support.inputs.api_gateway_events import lambda_context
 
 LETTERS = "4fq2m7x9c1r8w3k5t6zb"
 SCHEMA = {"type": "object", "required": ["goals"], "properties": {"goals": {"type": "array"}}}
@@ -46,3 +55,53 @@ def events_use_cases(chain: Chain, clock: Clock, audit_log: AuditLog, club_id: i
         audit_log=audit_log,
         clock=clock,
     )
+
+
+class EventsApi(Chain):
+    """The routes of the function for club 1, over Kafka and stores in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cases: UseCases = events_use_cases(self, self.clock, InMemoryAuditLog())
+
+    def request(
+        self, method: str, path: str, body: Any = None, *, clubs: str = "1", content_type: str = "application/json"
+    ) -> tuple[int, Any]:
+        event = {
+            "httpMethod": method,
+            "path": path,
+            "requestContext": {"authorizer": {"club_ids": clubs, "scopes": " ".join(ALL_SCOPES), "principalId": "k"}},
+            "multiValueHeaders": {"Content-Type": [content_type]},
+            "body": body if body is None or isinstance(body, str) else json.dumps(body),
+        }
+        answered = events_api.api.answer(event, lambda_context())
+        return answered["statusCode"], json.loads(answered["body"])
+
+    def report(self, *events: Any, clubs: str = "1") -> tuple[int, Any]:
+        return self.request("POST", "/v1/events", {"events": list(events)}, clubs=clubs)
+
+    def report_as(self, content_type: str, body: Any) -> tuple[int, Any]:
+        return self.request("POST", "/v1/events", body, content_type=content_type)
+
+    def events(self) -> list[EventOccurred]:
+        return self._decoded(EventOccurred, topics.EVENT)
+
+    def published(self) -> list[tuple[str, SubscriptionChanged | None]]:
+        """Return (id, subscription) of each record of the topic; None for a deletion."""
+        return [
+            (
+                (key or b"").decode(),
+                None
+                if value is None
+                else SubscriptionChanged.from_avro(self.codec.decode("SubscriptionChanged", value)),
+            )
+            for topic, key, value in self.produced()
+            if topic == topics.SUBSCRIPTION
+        ]
+
+
+def in_memory_api(monkeypatch: pytest.MonkeyPatch) -> EventsApi:
+    """Return the routes, with which the function answers during a test."""
+    made = EventsApi()
+    monkeypatch.setattr(events_api, "bootstrap", lambda: made.cases)
+    return made

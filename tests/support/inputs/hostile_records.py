@@ -252,7 +252,9 @@ def _encoded(codec: Codec, topic: str, seed: Seed) -> bytes:
 def _valid(chance: random.Random, topic: str, generation: str, codec: Codec) -> Seed:
     if topic == topics.ON_FAILURE:
         return Seed(document=_given_up(chance, generation, codec))
-    cdc = {topics.cdc_topic(name, generation): name for name in (*captured_tables(), "notification", "heartbeat")}
+    cdc = {
+        topics.cdc_topic(name, generation): name for name in (*captured_tables(), "outbox", "notification", "heartbeat")
+    }
     if topic in cdc:
         record = chance.choice(_CHANGES[cdc[topic]])
         return Seed(document=json.loads(record.value or b"null"), key=json.loads(record.key or b"null"))
@@ -475,11 +477,26 @@ def _changes(table: str, columns: dict[str, Any], key: str = "id") -> list[Any]:
     ]
 
 
+_OUTBOX = {
+    "club_id": 7,
+    "event_id": "e1",
+    "type": "match.goal",
+    "unit": "100/7",
+    "key": None,
+    "occurred_at": "2023-11-14T22:13:20.123456Z",
+    "data": '{"minute": 90}',
+}
 _CHANGES = {
     "users": _changes("users", _USER),
     "user_settings": _changes("user_settings", _SETTINGS, key="user_id"),
     "devices": _changes("devices", _DEVICE),
     "notification_templates": _changes("notification_templates", _TEMPLATE),
+    "outbox": [
+        debezium_records.record(
+            "outbox", {"club_id": 7, "event_id": "e1"}, {"op": op, "before": None, "after": _OUTBOX}
+        )
+        for op in "cru"
+    ],
     "notification": [debezium_records.notification("STARTED"), debezium_records.notification("COMPLETED")],
     "heartbeat": [debezium_records.heartbeat(1_000, "1700000000.123999")],
 }

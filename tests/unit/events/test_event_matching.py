@@ -59,6 +59,7 @@ subscriptions = some.builds(
     club_ids=some.none() | some.lists(some.integers(1, 3), min_size=1, max_size=3).map(tuple),
     units=some.lists(some.sampled_from(UNITS), max_size=3).map(tuple),
     filter=some.dictionaries(some.sampled_from("ab"), some.lists(some.sampled_from(VALUES), min_size=1, max_size=2)),
+    fields=some.lists(some.sampled_from(["a", "b", "c.d"]), unique=True, max_size=2).map(tuple),
     revision=some.just(1),
 )
 events = some.builds(
@@ -83,13 +84,33 @@ def test_the_index_equals_a_comparison_with_each(
     for number in removed:
         index.remove(f"sub_{number}")
         left.pop(f"sub_{number}", None)
-    assert index.match(occurred) == sorted({each.endpoint for each in left.values() if matches(each, occurred)})
+    found = index.match(occurred)
+    assert list(found) == sorted({each.endpoint for each in left.values() if matches(each, occurred)})
+    for key, fields in found.items():
+        lists = [each.fields for each in left.values() if each.endpoint == key and matches(each, occurred)]
+        assert set(fields) == (set().union(*lists) if all(lists) else set())
     assert len(index) == len(left)
 
 
 def test_an_endpoint_with_several_matches_is_found_once() -> None:
     index = SubscriptionIndex([subscription(1), subscription(2, types=("match.*",)), subscription(3, club_ids=None)])
-    assert index.match(event()) == [endpoint(1)]
+    assert list(index.match(event())) == [endpoint(1)]
+
+
+@pytest.mark.kills(guard="events.fields_of_several")
+@pytest.mark.parametrize(
+    ("lists", "fields"),
+    [
+        ([("b", "a")], ("b", "a")),
+        ([("b",), ("a",)], ("a", "b")),
+        ([("b",), ()], ()),
+        ([(), ("b",)], ()),
+    ],
+)
+def test_an_endpoint_receives_the_fields_of_all(lists: list[tuple[str, ...]], fields: tuple[str, ...]) -> None:
+    """A subscription without fields wants all data."""
+    index = SubscriptionIndex([subscription(number, fields=each) for number, each in enumerate(lists)])
+    assert index.match(event()) == {endpoint(1): fields}
 
 
 def test_a_removed_subscription_leaves_nothing() -> None:
@@ -108,6 +129,6 @@ def test_data_is_parsed_for_a_candidates_filter_alone() -> None:
     """Invalid JSON shows that no event is parsed for a subscription without a filter, or of another type."""
     unreadable = EventOccurred(event_id="e", type="match", club_id=7, occurred_at=1, data="{")
     others = [subscription(1, types=("match",)), subscription(2, types=("ticket",), filter={"a": [1]})]
-    assert SubscriptionIndex(others).match(unreadable) == [endpoint(1)]
+    assert list(SubscriptionIndex(others).match(unreadable)) == [endpoint(1)]
     with pytest.raises(ValueError, match=r"Expecting|unexpected"):
         SubscriptionIndex([subscription(types=("match",), filter={"a": [1]})]).match(unreadable)

@@ -6,63 +6,18 @@ from typing import Any
 
 import pytest
 
-from functions.events_api import handler as events_api
-from functions.events_api.handler import UseCases
-from masscomm.domain.records import EventOccurred, SubscriptionChanged
 from masscomm.domain.subscriptions import SubscriptionKey
 from masscomm.domain.time_limits import SUBSCRIPTIONS_SWEPT_AFTER_S
 from masscomm.errors import Retry
-from masscomm.http.scopes import ALL_SCOPES
-from masscomm.kafka import topics
-from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
-from tests.support.harness.chain import Chain
-from tests.support.harness.events_api import endpoint_key, events_use_cases, subscription_id
-from tests.support.inputs.api_gateway_events import lambda_context
+from tests.support.harness.events_api import EventsApi, endpoint_key, in_memory_api, subscription_id
 
 EVENT: dict[str, Any] = {"event_id": "e1", "type": "match.finished", "club_id": 1, "data": {"goals": [2, 1]}}
 SUBSCRIPTION: dict[str, Any] = {"endpoint_id": endpoint_key().id, "types": ["match.*"]}
 
 
-class EventsApi(Chain):
-    def __init__(self) -> None:
-        super().__init__()
-        self.cases: UseCases = events_use_cases(self, self.clock, InMemoryAuditLog())
-
-    def request(self, method: str, path: str, body: Any = None, *, clubs: str = "1") -> tuple[int, Any]:
-        event = {
-            "httpMethod": method,
-            "path": path,
-            "requestContext": {"authorizer": {"club_ids": clubs, "scopes": " ".join(ALL_SCOPES), "principalId": "k"}},
-            "body": None if body is None else json.dumps(body),
-        }
-        answered = events_api.api.answer(event, lambda_context())
-        return answered["statusCode"], json.loads(answered["body"])
-
-    def report(self, *events: Any, clubs: str = "1") -> tuple[int, Any]:
-        return self.request("POST", "/v1/events", {"events": list(events)}, clubs=clubs)
-
-    def events(self) -> list[EventOccurred]:
-        return self._decoded(EventOccurred, topics.EVENT)
-
-    def published(self) -> list[tuple[str, SubscriptionChanged | None]]:
-        """Return (id, subscription) of each record of the topic; None for a deletion."""
-        return [
-            (
-                (key or b"").decode(),
-                None
-                if value is None
-                else SubscriptionChanged.from_avro(self.codec.decode("SubscriptionChanged", value)),
-            )
-            for topic, key, value in self.produced()
-            if topic == topics.SUBSCRIPTION
-        ]
-
-
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> EventsApi:
-    made = EventsApi()
-    monkeypatch.setattr(events_api, "bootstrap", lambda: made.cases)
-    return made
+    return in_memory_api(monkeypatch)
 
 
 def statuses(answered: tuple[int, Any]) -> list[str]:
@@ -140,13 +95,16 @@ def test_a_tenant_cannot_change_types(api: EventsApi) -> None:
 
 
 def test_a_subscription_reaches_its_topic(api: EventsApi) -> None:
-    status, created = api.request("POST", "/v1/subscriptions", SUBSCRIPTION | {"units": ["100/7"]})
-    assert (status, created["club_ids"]) == (201, [1])
+    status, created = api.request(
+        "POST", "/v1/subscriptions", SUBSCRIPTION | {"units": ["100/7"], "fields": ["b.c", "a"]}
+    )
+    assert (status, created["club_ids"], created["fields"]) == (201, [1], ["b.c", "a"])
     assert api.request("DELETE", f"/v1/subscriptions/{created['id']}")[0] == 200
     (key, record), deletion = api.published()
     assert (key, deletion) == (created["id"], (created["id"], None))
     assert record is not None
     assert (record.endpoint_id, record.units) == (SUBSCRIPTION["endpoint_id"], ["100/7"])
+    assert record.fields == ["b.c", "a"]
     assert list(api.cases.publishing.store.unpublished()) == []
 
 
@@ -231,6 +189,13 @@ def test_an_endpoint_of_another_club_reads_as_unknown(api: EventsApi) -> None:
         {"club_ids": ["1"]},
         {"filter": {"kind": []}},
         {"filter": {"kind": [["league"]]}},
+        {"filter": {"a..b": ["league"]}},
+        {"fields": "kind"},
+        {"fields": [""]},
+        {"fields": ["kind."]},
+        {"fields": [1]},
+        {"fields": ["x" * 201]},
+        {"fields": [str(each) for each in range(51)]},
         {"types": ["*"], "club_ids": list(range(1, 100)), "units": [str(each) for each in range(50)]},
     ],
 )

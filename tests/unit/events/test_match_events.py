@@ -44,6 +44,22 @@ def test_messages_of_a_batched_endpoint_have_their_own_topic() -> None:
     assert {name for name, _, _ in matcher.produced()} == {topics.WEBHOOK}
 
 
+def test_each_message_names_the_fields_of_its_endpoint() -> None:
+    matcher = EventMatcher()
+    one, two = _of_bucket(7, 2)
+    matcher.subscribe(subscribed(1, one, fields=("minute", "player.id")))
+    matcher.match(occurred("e1"))
+    matcher.subscribe(subscribed(2, two))
+    matcher.match(occurred("e2"))
+    first, second = matcher.requests()
+    assert (first.field_lists, first.field_index) == ([["minute", "player.id"]], [0])
+    lists = dict(zip(second.endpoints, (second.field_lists[place] for place in second.field_index), strict=True))
+    assert lists == {one.id: ["minute", "player.id"], two.id: []}
+    matcher.subscribe(subscribed(1, one))
+    matcher.match(occurred("e3"))
+    assert (matcher.requests()[-1].field_lists, matcher.requests()[-1].field_index) == ([], [])
+
+
 @pytest.mark.guarantee("events.record_ids_are_derived")
 def test_ids_are_those_of_any_cut_of_the_events() -> None:
     """Invariant 2: a redelivered batch may be cut differently."""

@@ -16,7 +16,7 @@ from masscomm.domain.time_limits import (
     WEBHOOK_RETRY_DELAYS_S,
 )
 from masscomm.domain.webhook_signatures import secret_of
-from masscomm.domain.webhooks import MAX_ATTEMPTS, Attempt, Endpoint, bucket_of
+from masscomm.domain.webhooks import MAX_ATTEMPTS, Attempt, BodyFormat, Endpoint, bucket_of
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from tests.support.harness.chain import NOW
@@ -50,6 +50,26 @@ def test_an_accepted_message_is_signed_and_not_stored() -> None:
     assert headers["webhook-signature"] == _signature(secret, content)
     assert sender.waiting() == []
     assert sender.results() == [("e1", "delivered", 1, 200)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "data"),
+    [
+        (["minute"], {"minute": 90}),
+        (["player.id", "none", "player.none", "minute.id", "goals.0"], {"player": {"id": 5}}),
+        (["player", "player.id"], {"player": {"id": 5, "name": None}}),
+        (["player.id", "player"], {"player": {"id": 5, "name": None}}),
+        (["player.name"], {"player": {"name": None}}),
+        (["none"], {}),
+    ],
+)
+def test_an_endpoint_receives_its_fields_alone(fields: list[str], data: Any) -> None:
+    sender = WebhookSender()
+    event = occurred(data='{"minute": 90, "goals": [2, 1], "player": {"id": 5, "name": null}}')
+    assert sender.send(sender.request([event], field_lists=[[], fields], field_index=[1])) == []
+    assert sender.bodies()[0]["data"] == data
+    assert sender.send(sender.request([event], field_lists=[[], fields], field_index=[0])) == []
+    assert sender.bodies()[1]["data"].keys() == {"minute", "goals", "player"}
 
 
 def _signature(secret: str, content: bytes) -> str:
@@ -350,6 +370,23 @@ def test_a_batch_has_at_most_max_bytes() -> None:
     assert sum(count for _, count in sizes) == 20
     assert all(size <= 5_000 or count == 1 for size, count in sizes)
     assert max(count for _, count in sizes) == 4
+
+
+def test_a_batch_of_cloud_events_keeps_its_fields_and_form() -> None:
+    """The messages that wait have no other data."""
+    sender = WebhookSender()
+    sender.endpoint(max_count=100, format=BodyFormat.CLOUD_EVENTS)
+    sender.http.answers[url_of(KEY)] = [answer(500), answer(200)]
+    events = [occurred(f"e{number}", data='{"minute": 90, "secret": 1}') for number in range(3)]
+    request = sender.request(events, field_lists=[["minute"]], field_index=[0, 0, 0])
+    sender.send(request, topic=topics.WEBHOOK_BATCHED)
+    (waiting,) = sender.waiting()
+    assert {each.data for each in waiting.events} == {'{"minute":90}'}
+    sender.retry()
+    assert len(sender.bodies()) == 2
+    for body, (_, headers, _) in zip(sender.bodies(), sender.http.requests, strict=True):
+        assert headers["content-type"] == "application/cloudevents-batch+json"
+        assert [(each["id"], each["data"]) for each in body] == [(f"e{n}", {"minute": 90}) for n in range(3)]
 
 
 @pytest.mark.kills(guard="events.repeated_batch")

@@ -37,7 +37,7 @@ def test_later_changes_are_added_to_those_in_memory(source: SubscriptionTopic, r
     reader.records += [record(source, second), (first.id.encode(), None)]
     assert len(source.current()) == 1
     reader.records.append((second.id.encode(), None))
-    assert source.current().match(occurred()) == []
+    assert source.current().match(occurred()) == {}
 
 
 @pytest.mark.kills(guard="subscriptions.idle_matcher")

@@ -32,7 +32,7 @@ def test_derived_ids_never_change() -> None:
     assert ids.derived_id(chunk, "build", "push", 0, 500) == "59a5405e-9296-5a80-ba0f-e3542f044e01"
     assert ids.notification_id(SEND_ID, 12, "push") == "2621a0ab-d756-57c0-b930-b526c9bf4bef"
     assert ids.event_message_id(7, "e1", "ep_7_a") == "evt_be98971f118e5f72a4af69d0b2f79a5a"
-    assert ids.webhook_record_id(3, 256, 512, 17) == "84c0efec-b1e5-54b9-82ca-499a44fd17f9"
+    assert ids.webhook_record_id("event", 3, 256, 512, 17) == "7e6f70de-6807-59f7-9066-05b8e3411caa"
 
 
 def test_ids_differ_by_each_of_their_parts() -> None:

@@ -203,6 +203,14 @@ public final class Types {
         public ProblemBody problem() { return optional("problem", body(ProblemBody::new)); }
     }
 
+    /** The form in which an endpoint receives events of systems. A later version of the API may have further ones. */
+    public static final class BodyFormat {
+        public static final String MASSCOMM = "masscomm";
+        public static final String CLOUDEVENTS = "cloudevents";
+
+        private BodyFormat() {}
+    }
+
     /** The recorded cancellation of a send. */
     public static final class CancelBody extends Body {
         CancelBody(Map<String, ?> members) { super(members); }
@@ -296,6 +304,8 @@ public final class Types {
 
         /** Null: no limit. */
         public ChangeWebhookRequest ratePerS(Long value) { set("rate_per_s", value); return this; }
+
+        public ChangeWebhookRequest format(String value) { set("format", value); return this; }
 
         public ChangeWebhookRequest enabled(boolean value) { set("enabled", value); return this; }
     }
@@ -471,6 +481,9 @@ public final class Types {
 
         /** The most messages with events a second: 1 to 10,000; null or missing: no limit. */
         public CreateWebhookRequest ratePerS(Long value) { set("rate_per_s", value); return this; }
+
+        /** The form of events of systems: {@code masscomm} (the default), or CloudEvents 1.0 in the structured form. */
+        public CreateWebhookRequest format(String value) { set("format", value); return this; }
     }
 
     /** An earlier operation on a dead letter. */
@@ -2237,6 +2250,9 @@ public final class Types {
         public List<String> units() { return required("units", listOf(TEXT)); }
 
         public Map<String, List<Object>> filter() { return required("filter", mapOf(listOf(ANY))); }
+
+        /** The paths in data that are sent; empty: all data. */
+        public List<String> fields() { return required("fields", listOf(TEXT)); }
     }
 
     /** A new subscription. */
@@ -2258,6 +2274,9 @@ public final class Types {
 
         /** A path in data, and the values that match; each path must match. */
         public SubscriptionFields filter(Map<String, List<Object>> value) { set("filter", value); return this; }
+
+        /** The paths in data that are sent, such as player.id; empty or missing: all data. */
+        public SubscriptionFields fields(List<String> value) { set("fields", value); return this; }
     }
 
     /** The subscriptions of an endpoint. */
@@ -2623,6 +2642,9 @@ public final class Types {
 
         /** The most messages with events a second: 1 to 10,000; null: no limit. */
         public Long ratePerS() { return optional("rate_per_s", INTEGER); }
+
+        /** The form of events of systems; those of sends have the form {@code masscomm}. */
+        public String format() { return required("format", TEXT); }
 
         public boolean enabled() { return required("enabled", BOOLEAN); }
 
