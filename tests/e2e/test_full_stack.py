@@ -710,6 +710,7 @@ def test_ended_send_is_listed_and_cannot_be_cancelled(config: StackConfig) -> No
     assert "409" in masscomm(config, "sends", "cancel", send_id, status=1)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("recipients", [2_000, pytest.param(100_000, marks=pytest.mark.nightly)])
 def test_sum_fits_at_every_poll(config: StackConfig, recipients: int) -> None:
     """Runs after the demo, which seeds some of the users; the others are unknown."""

@@ -54,7 +54,7 @@ CELLS = (
     # --- a killed function ---
     *_killed("preference_checker", "build", "middle"),
     *_killed("builder", "delivery", "after"),
-    *_killed("delivery", "outcome", "before"),
+    *_killed("delivery", "outcome"),
     Cell(name="delivery killed in the middle of publishing", fault=processes.killed_publishing, ci=True),
     Cell(
         name="every function killed in turn",
@@ -90,7 +90,6 @@ CELLS = (
         name="users absent at the first check and partly absent at the second",
         fault=delivering.absent_then_partly_absent,
         load=NO_LOAD,
-        ci=True,
     ),
     Cell(
         name="preference_checker killed between delaying for quiet hours and its outcome",
@@ -134,7 +133,6 @@ CELLS = (
         name="a tenant's broadcast behind another tenant's larger one",
         fault=tenants.broadcasts_side_by_side,
         load=NO_LOAD,
-        ci=True,
     ),
     # --- Kafka ---
     Cell(name="acknowledgement of build lost", fault=servers.acknowledgement_lost("build"), load=MANY),
@@ -151,12 +149,12 @@ CELLS = (
     Cell(name="OpenSearch responds 429", fault=servers.opensearch_answers(429), ci=True),
     Cell(name="OpenSearch responds 503", fault=servers.opensearch_answers(503)),
     Cell(name="OpenSearch does not answer in time", fault=servers.opensearch_times_out),
-    Cell(name="OpenSearch answers a look-up by id in part", fault=servers.partial_mget, ci=True),
+    Cell(name="OpenSearch answers a look-up by id in part", fault=servers.partial_mget),
     Cell(name="OpenSearch answers a search in part", fault=servers.partial_search),
     Cell(name="OpenSearch killed", fault=processes.server_killed("opensearch")),
     # --- DynamoDB ---
     Cell(name="DynamoDB throttles", fault=servers.dynamodb_throttles, ci=True),
-    Cell(name="DynamoDB's answers to conditional writes lost", fault=servers.dynamodb_answers_lost, ci=True),
+    Cell(name="DynamoDB's answers to conditional writes lost", fault=servers.dynamodb_answers_lost),
     Cell(name="DynamoDB down while deciding", fault=servers.dynamodb_down_while_deciding),
     Cell(name="DynamoDB down before publishing", fault=servers.dynamodb_down),
     Cell(
@@ -195,7 +193,6 @@ CELLS = (
         fault=delivering.endpoints_late_or_never,
         load=NO_LOAD,
         expectation=Expectation(dead_letters=("invalid",) * 3),
-        ci=True,
     ),
     Cell(name="SNS responds EndpointDisabled for one device of two", fault=providers.one_of_two_disabled, load=OWN),
     Cell(
@@ -244,7 +241,7 @@ CELLS = (
     ),
     Cell(name="SNS down for longer than all attempts", fault=providers.sns_outage),
     # --- the registry ---
-    Cell(name="registry down, warm", fault=servers.registry_down_warm, ci=True),
+    Cell(name="registry down, warm", fault=servers.registry_down_warm),
     Cell(name="registry down, cold", fault=servers.registry_down_cold),
     # --- broken records ---
     _dead_lettered("unknown schema id", "unknown_schema", 1, ci=True),
@@ -322,7 +319,6 @@ CELLS = (
     Cell(
         name="a send is controlled while Postgres and Spark are down",
         fault=requesting.controlled_without_counts,
-        ci=True,
     ),
     Cell(
         name="a driver of the metrics job hangs while another one takes over",

@@ -15,6 +15,7 @@ from local.devstack.setup import JARS
 from tests.support.cdk.templates import SynthesisedEnvironment
 from tests.support.until import until
 
+pytestmark = pytest.mark.nightly
 PASSWORD = "as RDS makes them: }$:"
 
 

@@ -134,6 +134,7 @@ def test_an_endless_answer_ends_with_the_limits(
         assert sender_stores.endpoint().is_slow
 
 
+@pytest.mark.nightly
 def test_a_repeated_message_has_a_longer_time(sender_stores: SenderStores) -> None:
     def answers_late(connection: socket.socket) -> None:
         time.sleep(EVENT_ATTEMPT_S + 1)

@@ -55,6 +55,7 @@ def test_second_writer_of_the_same_offsets_appends_nothing(writing: Writing) -> 
     assert "739182" not in str([row.asDict(recursive=True) for row in writing.table.records().collect()])
 
 
+@pytest.mark.nightly
 def test_table_is_found_through_another_address(writing: Writing, postgres: StackConfig) -> None:
     """Neither the server's address nor the user's name or password is part of the table's name."""
     user = f"other_{uuid4().hex}"

@@ -388,6 +388,7 @@ def test_second_job_takes_over_and_the_first_one_ends(start_job: StartJob, count
     assert_is_a_plain_count(second.database, counted)
 
 
+@pytest.mark.nightly
 def test_unreachable_kafka_ends_the_job(start_job: StartJob, counted: CountedTopics) -> None:
     job = start_job(SPARK_WAIT_S="1", KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1")
     assert job.process.wait(WAIT_S) == 1

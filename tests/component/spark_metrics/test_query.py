@@ -112,6 +112,7 @@ ARCHIVED_COUNTS = """select date_trunc('hour', at), c.channel, c.measure, sum(c.
 lateral view explode(counts) as c group by 1, 2, 3"""
 
 
+@pytest.mark.nightly
 @pytest.mark.guarantee("archive.counted_records_equal_the_api")
 @pytest.mark.kills(guard="archive.uncounted_positions")
 def test_counted_records_equal_the_served_counts(stream: CountedStream) -> None:
@@ -136,6 +137,7 @@ def test_archive_without_uncounted_positions_is_reported(
         answer(writing, "select 1")
 
 
+@pytest.mark.nightly
 def test_old_uncounted_positions_are_deleted(stream: CountedStream) -> None:
     stream.both(a_send(0), POISON)
     maintain(stream.uncounted, LATER, snapshots=timedelta(hours=1), keep=timedelta(days=4))
@@ -145,6 +147,7 @@ def test_old_uncounted_positions_are_deleted(stream: CountedStream) -> None:
     assert stream.uncounted.appended().offsets == {SENDS: 3}
 
 
+@pytest.mark.nightly
 @pytest.mark.guarantee("erasure.counts_stay")
 @pytest.mark.kills(guard="erasure.snapshots")
 def test_maintenance_and_erasure_lose_no_record(writing: Writing) -> None:

@@ -85,6 +85,7 @@ def test_bucket_of_a_view_that_the_span_cuts_is_counted_whole(stream: CountedStr
     assert stream.differing() == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.kills(guard="recompute.wrong_clock")
 def test_outcome_of_a_wrong_clock_belongs_to_its_send(stream: CountedStream) -> None:
     """It counts in a day of 1970, and in the totals of a send of today."""
@@ -95,6 +96,7 @@ def test_outcome_of_a_wrong_clock_belongs_to_its_send(stream: CountedStream) -> 
     assert stream.table.records().count() == 2
 
 
+@pytest.mark.nightly
 def test_deleted_records_are_not_compared(stream: CountedStream, capsys: pytest.CaptureFixture[str]) -> None:
     early = PRODUCED_MS - 5 * DAY_MS
     stream.both(a_send(0, timestamp=early) | {"timestamp_ms": early}, a_send(1))
@@ -126,6 +128,7 @@ def test_records_deleted_during_a_recompute_stop_it(stream: CountedStream, monke
     assert stream.sink.connected().execute(left).fetchone() == (0,)
 
 
+@pytest.mark.nightly
 def test_ids_that_were_counted_twice_are_reported(stream: CountedStream, capsys: pytest.CaptureFixture[str]) -> None:
     stream.both(a_send(0), a_send(1, send_id="send 0"))
     assert stream.differing() == 0

@@ -98,6 +98,7 @@ def test_results_are_counted_once_by_endpoint_and_type(stream: CountedStream) ->
     assert connection.execute("select count(*) from sends").fetchall() == [(0,)]
 
 
+@pytest.mark.nightly
 @pytest.mark.kills(guard="recompute.results_of_webhooks")
 def test_recompute_finds_the_results_of_a_span(stream: CountedStream) -> None:
     """A result counts at the time of its attempt, which may be in the day before its record's."""
