@@ -154,7 +154,7 @@ CELLS = (
     Cell(name="OpenSearch killed", fault=processes.server_killed("opensearch")),
     # --- DynamoDB ---
     Cell(name="DynamoDB throttles", fault=servers.dynamodb_throttles, ci=True),
-    Cell(name="DynamoDB's answers to conditional writes lost", fault=servers.dynamodb_answers_lost),
+    Cell(name="DynamoDB's answers to conditional writes lost", fault=servers.dynamodb_answers_lost, ci=True),
     Cell(name="DynamoDB down while deciding", fault=servers.dynamodb_down_while_deciding),
     Cell(name="DynamoDB down before publishing", fault=servers.dynamodb_down),
     Cell(
@@ -241,7 +241,7 @@ CELLS = (
     ),
     Cell(name="SNS down for longer than all attempts", fault=providers.sns_outage),
     # --- the registry ---
-    Cell(name="registry down, warm", fault=servers.registry_down_warm),
+    Cell(name="registry down, warm", fault=servers.registry_down_warm, ci=True),
     Cell(name="registry down, cold", fault=servers.registry_down_cold),
     # --- broken records ---
     _dead_lettered("unknown schema id", "unknown_schema", 1, ci=True),

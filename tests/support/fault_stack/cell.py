@@ -52,7 +52,7 @@ class Cell:
     """One fault during one set of sends.
 
     Attributes:
-        ci: Whether the cell runs with the other tests, as a quarter of the cells do.
+        ci: Whether the cell runs with the other tests, as a fifth of the cells do.
         timeout_s: The seconds within which the cell ends if every guard works; a mutant that loses records fails then.
     """
 
