@@ -32,6 +32,9 @@ CALLS = 128
 # An endpoint that refuses as many requests one after the other is failing, even if it answers.
 FAILURES_IN_A_ROW = 3
 
+# A request and its attempt.
+type Sent = tuple[Post, Attempt]
+
 
 class Http(Protocol):
     async def post(self, url: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
@@ -87,7 +90,7 @@ class Lane:
     # Whether a worker may take its next request.
     is_ready: bool = False
     # The attempted requests with their attempts.
-    results: list[tuple[Post, Attempt]] = field(default_factory=list)
+    results: list[Sent] = field(default_factory=list)
     # The failures since the last success.
     failures_in_a_row: int = 0
     # Whether it has stopped to answer, or answers that it wants no more: until a later request succeeds.
@@ -117,6 +120,45 @@ class Lane:
             self.has_stopped = is_refusal or self.is_probe or attempt.status == GONE
 
 
+@dataclass(kw_only=True)
+class Window:
+    """Bounds the messages of a batch that are sent and not recorded: after a kill, at most as many are sent again, or
+    one request.
+    """
+
+    limit: int
+    # Records accepted requests with their attempts, in a thread. It raises Retry or Stop.
+    record: Callable[[Sequence[Sent]], None]
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _accepted: list[Sent] = field(default_factory=list)
+    # The messages that are being sent, or accepted and not recorded.
+    _count: int = 0
+
+    async def admit(self, post: Post) -> None:
+        """Wait until a request may be sent. Raises Retry or Stop if the accepted ones cannot be recorded."""
+        async with self._changed:
+            # guard: events.unrecorded_messages
+            while self._count and self._count + len(post.messages) > self.limit:
+                if not self._accepted:
+                    await self._changed.wait()
+                    continue
+                accepted = list(self._accepted)
+                await asyncio.to_thread(self.record, accepted)
+                del self._accepted[: len(accepted)]
+                self._count -= sum(len(each.messages) for each, _ in accepted)
+                self._changed.notify_all()
+            self._count += len(post.messages)
+
+    async def ended(self, post: Post, attempt: Attempt | None) -> None:
+        """Take a request into account that was attempted, or was not (None)."""
+        async with self._changed:
+            if attempt is not None and attempt.succeeded:
+                self._accepted.append((post, attempt))
+            else:
+                self._count -= len(post.messages)
+            self._changed.notify_all()
+
+
 @dataclass(frozen=True, kw_only=True)
 class WebhookGateway:
     """Makes the calls. Each function environment has one instance."""
@@ -128,13 +170,17 @@ class WebhookGateway:
     # A function that runs a coroutine in the event loop.
     run: Callable[[Coroutine[Any, Any, Any]], Any] = field(default_factory=event_loop)
 
-    def send(self, lanes: Sequence[Lane], remaining_s: Callable[[], float], times: BatchTime) -> None:
+    def send(
+        self, lanes: Sequence[Lane], remaining_s: Callable[[], float], times: BatchTime, window: Window | None = None
+    ) -> None:
         """Attempt the requests of each lane, and store the results there. The requests that are not attempted stay
         `pending`: those after a failure, and those without enough time.
         """
-        self.run(self._send(lanes, remaining_s, times))
+        self.run(self._send(lanes, remaining_s, times, window))
 
-    async def _send(self, lanes: Sequence[Lane], remaining_s: Callable[[], float], times: BatchTime) -> None:
+    async def _send(
+        self, lanes: Sequence[Lane], remaining_s: Callable[[], float], times: BatchTime, window: Window | None
+    ) -> None:
         ready: deque[Lane] = deque()
         workers: set[asyncio.Task[None]] = set()
         busy = 0
@@ -171,9 +217,12 @@ class WebhookGateway:
                 post = lane.pending.popleft()
                 lane.calls += 1
                 # One request of an endpoint waits for its turn, and the following ones for this one.
-                if await self._has_turn(lane.endpoint, post, has_time, waits=times.waits):
+                has_turn = await self._has_turn(lane.endpoint, post, has_time, waits=times.waits)
+                if has_turn and (window is None or await _admitted(lane, post, window, has_time)):
                     offer(lane)
-                    await self._attempt(lane, post, times.attempt_s)
+                    attempt = await self._attempt(lane, post, times.attempt_s)
+                    if window is not None:
+                        await window.ended(post, attempt)
                     lane.calls -= 1
                     offer(lane, to_another=False)
                 else:
@@ -198,7 +247,8 @@ class WebhookGateway:
                 return False
         return True
 
-    async def _attempt(self, lane: Lane, post: Post, timeout_s: float) -> None:
+    async def _attempt(self, lane: Lane, post: Post, timeout_s: float) -> Attempt | None:
+        """Attempt a request, and return its attempt; None after an error that concerns every endpoint."""
         at_ms, began = self.clock.now_ms(), time.monotonic()
         result: Answer | UrlRefused | NoAnswer
         try:
@@ -210,5 +260,20 @@ class WebhookGateway:
         except Exception as error:
             lane.error = error
             lane.pending.appendleft(post)
-            return
-        lane.add(post, attempt_of(result, at_ms=at_ms, duration_ms=round((time.monotonic() - began) * 1000)))
+            return None
+        attempt = attempt_of(result, at_ms=at_ms, duration_ms=round((time.monotonic() - began) * 1000))
+        lane.add(post, attempt)
+        return attempt
+
+
+async def _admitted(lane: Lane, post: Post, window: Window, has_time: Callable[[], bool]) -> bool:
+    """Return whether a request may be sent, after the wait for others."""
+    try:
+        await window.admit(post)
+    except Exception as error:
+        lane.error = error
+        return False
+    if has_time():
+        return True
+    await window.ended(post, None)
+    return False

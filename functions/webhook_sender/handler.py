@@ -8,6 +8,7 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, offline_batch_driver
 from masscomm.clock import SystemClock
@@ -25,7 +26,7 @@ logger = logs.logger("webhook_sender")
 @cache
 def bootstrap() -> "tuple[BatchDriver, SendMessages]":
     from functions.webhook_sender.gateway import WebhookGateway
-    from functions.webhook_sender.send_messages import KnownEndpoints, SendMessages
+    from functions.webhook_sender.send_messages import UNRECORDED, KnownEndpoints, SendMessages
     from functions.webhook_sender.storing import Storing
     from masscomm.channels.kept_alive_http import KeptAliveHttp
     from masscomm.channels.public_urls import loopback_permitted
@@ -33,6 +34,7 @@ def bootstrap() -> "tuple[BatchDriver, SendMessages]":
     from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
     from masscomm.stores.audit_log.port import PrincipalAudit
     from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
+    from masscomm.stores.sent_messages.dynamodb import DynamoDbSentMessages
     from masscomm.stores.webhook_dead_letters.dynamodb import DynamoDbWebhookDeadLetters
     from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
     from masscomm.stores.webhook_endpoints.results import EndpointResults
@@ -45,12 +47,14 @@ def bootstrap() -> "tuple[BatchDriver, SendMessages]":
         endpoints=KnownEndpoints(store=endpoints, clock=clock),
         results=EndpointResults(endpoints=endpoints, audit=audit),
         storing=Storing.of(DynamoDbDelayStore.from_environment(), DynamoDbWebhookDeadLetters.from_environment(), clock),
+        sent=DynamoDbSentMessages.from_environment(),
         gateway=WebhookGateway(
             http=KeptAliveHttp(loopback=loopback_permitted(os.environ)),
             keys=SigningKeys.from_environment("WEBHOOK_KEYS", clock),
             clock=clock,
         ),
         clock=clock,
+        unrecorded=environment.whole_number("WEBHOOK_UNRECORDED", UNRECORDED, lowest=1),
     )
 
 

@@ -23,7 +23,8 @@ class Message:
     """An event for one endpoint."""
 
     item: Item[WebhookRequested]
-    # The index of the event in the record.
+    # The index of the message in the record, and that of its event.
+    position: int
     place: int
     endpoint: EndpointKey
     # The paths in data that are sent; empty: all data.
@@ -86,11 +87,12 @@ def messages_of(item: Item[WebhookRequested]) -> Iterator[Message]:
     request = item.value
     keys = [EndpointKey.of_id(each) for each in request.endpoints]
     lists: Sequence[Sequence[str]] = [request.field_lists[each] for each in request.field_index]
-    for place, endpoint, fields in zip(request.event_index, request.endpoint_index, lists or repeat(()), strict=False):
+    columns = zip(request.event_index, request.endpoint_index, lists or repeat(()), strict=False)
+    for position, (place, endpoint, fields) in enumerate(columns):
         key = keys[endpoint]
         if key is None:
             raise Retry(f"the endpoint {request.endpoints[endpoint]} was checked before")
-        yield Message(item, place, key, fields)
+        yield Message(item, position, place, key, fields)
 
 
 def posts_of(endpoint: Endpoint, messages: Iterable[Message]) -> list[Post]:

@@ -10,7 +10,7 @@ seconds, and `webhook.slow` those that are attempted again or later. Messages th
 
 Every message that was attempted or is dead-lettered has a result for the metrics job. Dead letters are kept for the
 tenant. The records of a batch succeed together with these writes: after a crash in between, the messages
-are sent again under the same ids.
+are sent again under the same ids, at most WEBHOOK_UNRECORDED of them: the others are recorded during the batch.
 """
 
 from collections import defaultdict, deque
@@ -19,7 +19,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
-from functions.webhook_sender.gateway import FIRST_ATTEMPTS, RETRIES, Lane, WebhookGateway
+from functions.webhook_sender.gateway import FIRST_ATTEMPTS, RETRIES, Lane, Sent, WebhookGateway, Window
 from functions.webhook_sender.messages import Message, Post, messages_of, posts_of
 from functions.webhook_sender.storing import Result, Storing, Waiting, repeated
 from masscomm.chain.batch import Batch, Item
@@ -42,11 +42,14 @@ from masscomm.observability.metric_names import (
     WEBHOOKS_WITHOUT_ENDPOINT,
 )
 from masscomm.stores.delayed_records.port import MINUTE_MS
+from masscomm.stores.sent_messages.port import Partition, RecordPosition, SentMessages
 from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
 from masscomm.stores.webhook_endpoints.results import EndpointResults
 
 logger = logs.logger("webhook_sender")
 
+# The default number of messages that are sent before they are recorded. A smaller number needs more writes.
+UNRECORDED = 500
 # The concurrent writes of the endpoints of a batch.
 _THREADS = 16
 # Reasons of dead letters: before an attempt, or after the last one.
@@ -82,8 +85,11 @@ class SendMessages:
     endpoints: KnownEndpoints
     results: EndpointResults
     storing: Storing
+    sent: SentMessages
     gateway: WebhookGateway
     clock: Clock
+    # The largest number of messages of a batch that are sent and not recorded, unless one request has more.
+    unrecorded: int = UNRECORDED
     pool: Executor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS))
 
     def decode(self, record: KafkaRecord, codec: Codec) -> WebhookRequested:
@@ -107,9 +113,16 @@ class SendMessages:
 
     def handle(self, batch: Batch[WebhookRequested]) -> None:
         items = batch.active()
+        partitions = dict.fromkeys(_partition(item.record) for item in items)
+        recording = _Recording(
+            sent_messages=self.sent,
+            storing=self.storing,
+            clock=self.clock,
+            sent={each: {record: set(sent) for record, sent in self.sent.find(each).items()} for each in partitions},
+        )
         received: defaultdict[EndpointKey, list[Message]] = defaultdict(list)
         for item in items:
-            batch.attempt(item, partial(_read, item, received))
+            batch.attempt(item, partial(_read, item, recording, received))
         if not received:
             return
         is_repeated = items[0].record.topic == topics.WEBHOOK_SLOW
@@ -124,8 +137,11 @@ class SendMessages:
         apply = self.pool.map if is_repeated else map
         allowed = apply(partial(self._may_attempt, is_repeated=is_repeated), lanes)
         attempted = [lane for lane, may_attempt in zip(lanes, allowed, strict=True) if may_attempt]
-        self.gateway.send(attempted, batch.remaining_s, RETRIES if is_repeated else FIRST_ATTEMPTS)
-        self._settle(lanes, is_repeated=is_repeated)
+        times, window = RETRIES if is_repeated else FIRST_ATTEMPTS, None
+        if sum(len(post.messages) for lane in attempted for post in lane.pending) > self.unrecorded:
+            window = Window(limit=self.unrecorded, record=recording.record)
+        self.gateway.send(attempted, batch.remaining_s, times, window)
+        self._settle(lanes, recording, is_repeated=is_repeated)
 
     def dead_lettered(self, batch: Batch[WebhookRequested], item: Item[WebhookRequested], why: DeadLetter) -> None:
         """Do nothing: the messages of a record that cannot be read are unknown."""
@@ -143,14 +159,16 @@ class SendMessages:
         lane.is_probe = self.results.claim_probe(endpoint, self.clock.now_ms())
         return lane.is_probe
 
-    def _settle(self, lanes: Sequence[Lane], *, is_repeated: bool) -> None:
-        """Store the results of the batch. An error fails the records whose messages it concerns. Raises Stop."""
+    def _settle(self, lanes: Sequence[Lane], recording: "_Recording", *, is_repeated: bool) -> None:
+        """Store the results of the batch that are not recorded. An error fails the records whose messages it concerns.
+        Raises Stop.
+        """
         settled = [(lane, self.pool.submit(self._settle_lane, lane, is_repeated=is_repeated)) for lane in lanes]
         results: list[Result] = []
         for lane, future in settled:
             error = lane.error or future.exception()
             if error is None:
-                results += future.result()
+                results += [each for each in future.result() if not recording.has(each.message)]
             elif isinstance(error, Exception):
                 _fail(_messages(lane), error)
             else:
@@ -233,6 +251,42 @@ class SendMessages:
         return results
 
 
+@dataclass(kw_only=True)
+class _Recording:
+    """Records the accepted messages of a batch, each with its result, while the batch is processed."""
+
+    sent_messages: SentMessages
+    storing: Storing
+    clock: Clock
+    # What earlier invocations and this one have recorded.
+    sent: dict[Partition, dict[RecordPosition, set[int]]]
+
+    def has(self, message: Message) -> bool:
+        """Return whether the result of a message is recorded."""
+        record = message.item.record
+        return message.position in self.sent[_partition(record)].get(_position(record), ())
+
+    def record(self, accepted: Sequence[Sent]) -> None:
+        """Record accepted requests. Raises Retry or Stop."""
+        messages = [(message, attempt) for post, attempt in accepted for message in post.messages]
+        # After a failed write, the requests are given again.
+        results = [Result(each, AttemptResult.DELIVERED, attempt) for each, attempt in messages if not self.has(each)]
+        self.storing.put_results(results)
+        for message, _ in messages:
+            record = message.item.record
+            self.sent[_partition(record)].setdefault(_position(record), set()).add(message.position)
+        for partition in dict.fromkeys(_partition(message.item.record) for message, _ in messages):
+            self.sent_messages.record(partition, self.sent[partition], self.clock.now_ms() // 1000)
+
+
+def _partition(record: KafkaRecord) -> Partition:
+    return Partition(record.topic, record.partition)
+
+
+def _position(record: KafkaRecord) -> RecordPosition:
+    return RecordPosition(record.offset, record.timestamp_ms)
+
+
 def _reason(endpoint: Endpoint, attempt: Attempt) -> str:
     """Return why no attempt follows a failed one."""
     if attempt.status == GONE:
@@ -255,10 +309,13 @@ def _excess(endpoint: Endpoint, posts: Iterable[Post], now_ms: int) -> Iterator[
         count += len(post.messages)
 
 
-def _read(item: Item[WebhookRequested], received: defaultdict[EndpointKey, list[Message]]) -> None:
-    """Append the messages of a record to those of their endpoints."""
+def _read(
+    item: Item[WebhookRequested], recording: _Recording, received: defaultdict[EndpointKey, list[Message]]
+) -> None:
+    """Append the messages of a record that were not sent to those of their endpoints."""
     for message in messages_of(item):
-        received[message.endpoint].append(message)
+        if not recording.has(message):  # guard: events.sent_before_a_kill
+            received[message.endpoint].append(message)
 
 
 def _messages(lane: Lane) -> list[Message]:

@@ -177,7 +177,7 @@ class Profile:
 # The functions with the package of webhook_sender.
 _SENDER = Profile(
     warmth=Warmth.SNAPSTART,
-    tables=(ENDPOINTS, WAITING, UNDELIVERED, AUDIT),
+    tables=(ENDPOINTS, LEDGER, WAITING, UNDELIVERED, AUDIT),
     webhook_keys=True,
     calls_internet=True,
 )

@@ -39,6 +39,7 @@ from masscomm.kafka.producer import InMemoryProducer, NoProducer
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.event_types.checks import KnownTypes
 from masscomm.stores.event_types.in_memory import InMemoryEventTypes
+from masscomm.stores.sent_messages.in_memory import InMemorySentMessages
 from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from masscomm.stores.webhook_endpoints.results import EndpointResults
@@ -227,6 +228,7 @@ class Functions:
             endpoints=KnownEndpoints(store=self.endpoints, clock=self.clock),
             results=EndpointResults(endpoints=self.endpoints, audit=audit),
             storing=Storing.of(self.delayed, InMemoryWebhookDeadLetters(), self.clock),
+            sent=InMemorySentMessages(),
             gateway=WebhookGateway(http=KeptAliveHttp(loopback=True), keys=self._keys, clock=self.clock),
             clock=self.clock,
         )

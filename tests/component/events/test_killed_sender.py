@@ -22,7 +22,7 @@ def test_a_killed_sender_repeats_messages_under_their_ids(sender_stores: SenderS
     with receiving() as receiver:
         sender_stores.create(receiver.url, max_count=max_count)
         given = batch(20)
-        assert in_a_process(given, killed_after_a_post=True) == -signal.SIGKILL
+        assert in_a_process(given, killed_after=1) == -signal.SIGKILL
         first = {each.headers["webhook-id"]: each.body for each in receiver.received}
         assert first
         assert in_a_process(given) == 0
@@ -38,6 +38,23 @@ def test_a_killed_sender_repeats_messages_under_their_ids(sender_stores: SenderS
         assert all(each.is_signed(secret) for each in receiver.received)
         assert {row.status for row in sender_stores.results()} == {"delivered"}
         assert len(sender_stores.results()) == 20
+
+
+@pytest.mark.guarantee("events.killed_sender")
+def test_a_killed_sender_repeats_the_unrecorded_messages(
+    sender_stores: SenderStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEBHOOK_UNRECORDED", "50")
+    with receiving() as receiver:
+        sender_stores.create(receiver.url)
+        given = batch(300)
+        assert in_a_process(given, killed_after=230) == -signal.SIGKILL
+        assert len(receiver.received) >= 230
+        assert in_a_process(given) == 0
+        ids = [each.headers["webhook-id"] for each in receiver.received]
+        assert len(set(ids)) == 300
+        assert len(ids) - 300 <= 50
+        assert {row.event_id for row in sender_stores.results()} == {f"e{number}" for number in range(300)}
 
 
 @pytest.mark.guarantee("events.at_least_once")

@@ -9,9 +9,16 @@ from masscomm.stores.event_ids.dynamodb import DynamoDbEventIds
 from masscomm.stores.event_ids.port import EventIds
 from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
 from masscomm.stores.event_types.port import EventTypes
+from masscomm.stores.sent_messages.dynamodb import DynamoDbSentMessages
+from masscomm.stores.sent_messages.port import SentMessages
 from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
 from masscomm.stores.subscriptions.port import Subscriptions
-from tests.support.contracts.event_stores import EventIdsContract, EventTypesContract, SubscriptionsContract
+from tests.support.contracts.event_stores import (
+    EventIdsContract,
+    EventTypesContract,
+    SentMessagesContract,
+    SubscriptionsContract,
+)
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 
 __all__ = ["functions_client"]
@@ -33,3 +40,9 @@ class TestDynamoDbEventIds(EventIdsContract):
     @pytest.fixture
     def event_ids(self, localstack: StackConfig, functions_client: Any) -> EventIds:
         return DynamoDbEventIds(table=new_table(dynamodb(localstack), "event_ids"), client=functions_client)
+
+
+class TestDynamoDbSentMessages(SentMessagesContract):
+    @pytest.fixture
+    def sent_messages(self, localstack: StackConfig, functions_client: Any) -> SentMessages:
+        return DynamoDbSentMessages(table=new_table(dynamodb(localstack), "delivery_ledger"), client=functions_client)

@@ -9,6 +9,7 @@ from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS, Subscription, Subsc
 from masscomm.domain.webhooks import EndpointKey
 from masscomm.stores.event_ids.port import EventIds, EventKey
 from masscomm.stores.event_types.port import EventTypes
+from masscomm.stores.sent_messages.port import Partition, RecordPosition, SentMessages
 from masscomm.stores.subscriptions.port import Subscriptions, TooManySubscriptions
 
 AT_MS = 1_700_000_000_000
@@ -129,3 +130,17 @@ class EventIdsContract:
         event_ids.record({EventKey(7, "a"): "one"}, AT_S)
         assert event_ids.known([EventKey(7, "a")], AT_S + 86_399) == {EventKey(7, "a"): "one"}
         assert event_ids.known([EventKey(7, "a")], AT_S + 86_400) == {}
+
+
+class SentMessagesContract:
+    """Subclasses define the fixture `sent_messages`, an empty store."""
+
+    def test_what_was_sent_of_a_partition_is_found(self, sent_messages: SentMessages) -> None:
+        one, other = Partition("webhook", 3), Partition("webhook.slow", 3)
+        assert sent_messages.find(one) == {}
+        large = {RecordPosition(2**40 + number, AT_MS + number): set(range(499, -1, -2)) for number in range(1_000)}
+        sent = {RecordPosition(5, AT_MS): {0}, RecordPosition(6, -1): {1, 499}, **large}
+        sent_messages.record(one, {RecordPosition(4, AT_MS): {7}}, AT_S)
+        sent_messages.record(one, sent, AT_S)
+        assert sent_messages.find(one) == sent
+        assert sent_messages.find(other) == sent_messages.find(Partition("webhook", 4)) == {}

@@ -27,6 +27,7 @@ from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.event_types.checks import KnownTypes
 from masscomm.stores.event_types.in_memory import InMemoryEventTypes
+from masscomm.stores.sent_messages.in_memory import InMemorySentMessages
 from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from masscomm.stores.webhook_endpoints.results import EndpointResults
@@ -127,6 +128,10 @@ class EventMatcher(Chain):
         ]
 
 
+class Killed(BaseException):
+    """Ends an invocation as a kill does: nothing runs after it."""
+
+
 @dataclass
 class ScriptedAsyncHttp:
     """Answers 200, or what the test sets for a URL: answers in order, the last one for ever."""
@@ -141,9 +146,13 @@ class ScriptedAsyncHttp:
     # The clock, and by how much an answer advances it.
     clock: FixedClock | None = None
     takes_s: float = 0.0
+    # The number of requests after which the function is killed.
+    killed_after: int | None = None
 
     async def post(self, url: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
         self.timeouts.add(timeout_s)
+        if len(self.requests) == self.killed_after:
+            raise Killed
         self.requests.append((url, headers, body))
         self.running[url] = self.running.get(url, 0) + 1
         self.most[url] = max(self.most.get(url, 0), self.running[url])
@@ -165,12 +174,13 @@ class ScriptedAsyncHttp:
 class WebhookSender(Chain):
     """The use case of webhook_sender, with an endpoint of club 7."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: Any) -> None:
         super().__init__()
         self.endpoints = InMemoryWebhookEndpoints()
         self.delayed = InMemoryDelayStore()
         self.given_up = InMemoryWebhookDeadLetters()
         self.audit_log = InMemoryAuditLog()
+        self.sent = InMemorySentMessages()
         self.http = ScriptedAsyncHttp()
         audit = PrincipalAudit(
             audit_log=self.audit_log,
@@ -182,6 +192,7 @@ class WebhookSender(Chain):
             endpoints=KnownEndpoints(store=self.endpoints, clock=self.clock),
             results=EndpointResults(endpoints=self.endpoints, audit=audit),
             storing=Storing.of(self.delayed, self.given_up, self.clock),
+            sent=self.sent,
             gateway=WebhookGateway(
                 http=self.http,
                 keys=SigningKeys(read=lambda: KEYS_TEXT, clock=self.clock),
@@ -189,6 +200,7 @@ class WebhookSender(Chain):
                 run=asyncio.run,
             ),
             clock=self.clock,
+            **settings,
         )
         self.endpoint()
 
@@ -218,10 +230,14 @@ class WebhookSender(Chain):
         }
         return WebhookRequested(**given | fields)
 
-    def send(self, *requests: WebhookRequested, seconds: float = 60.0, topic: str = topics.WEBHOOK) -> list[int]:
+    def send(
+        self, *requests: WebhookRequested, seconds: float = 60.0, topic: str = topics.WEBHOOK, **place: Any
+    ) -> list[int]:
         """Process records at offsets 0, 1, …; return the offsets to be redelivered."""
         headers = [schema_header(WebhookRequested)]
-        entries = [self.encoded(each, topic, offset=offset, headers=headers) for offset, each in enumerate(requests)]
+        entries = [
+            self.encoded(each, topic, offset=offset, headers=headers, **place) for offset, each in enumerate(requests)
+        ]
         return self.run(self.use_case, *entries, seconds=seconds)
 
     def retry(self) -> list[int]:

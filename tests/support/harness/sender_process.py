@@ -12,6 +12,7 @@ from functions.webhook_sender import handler as webhook_sender
 from local.devstack.config import StackConfig
 from local.devstack.service import AWS_CREDENTIALS
 from local.emulators.local import REGION
+from masscomm.channels.guarded_http import Answer
 from masscomm.channels.kept_alive_http import KeptAliveHttp
 from masscomm.domain.records import EventOccurred, WebhookOutcome, WebhookRequested
 from masscomm.domain.webhooks import Endpoint, EndpointKey
@@ -31,6 +32,7 @@ KEY = EndpointKey(7, "ep_7_aaaaaaaaaaaaaaaaaaaa")
 _TABLES = {
     "WEBHOOK_ENDPOINTS_TABLE": "webhook_endpoints",
     "WEBHOOK_DEAD_LETTERS_TABLE": "webhook_dead_letters",
+    "DELIVERY_LEDGER_TABLE": "delivery_ledger",
     "WAITING_TABLE": "waiting",
     "AUDIT_LOG_TABLE": "audit_log",
 }
@@ -135,24 +137,26 @@ def batch(count: int, *keys: EndpointKey, topic: str = topics.WEBHOOK) -> dict[s
     return event(Chain().encoded(request, topic, headers=[schema_header(WebhookRequested)]))
 
 
-def in_a_process(given: dict[str, Any], *, killed_after_a_post: bool = False) -> int | None:
-    """Process a batch in a process of its own, and return its exit code."""
+def in_a_process(given: dict[str, Any], *, killed_after: int | None = None) -> int | None:
+    """Process a batch in a process of its own, which is killed after a number of requests, and return its exit code."""
     process = multiprocessing.get_context("spawn").Process(
-        target=_invoke, args=(given,), kwargs={"killed_after_a_post": killed_after_a_post}
+        target=_invoke, args=(given,), kwargs={"killed_after": killed_after}
     )
     process.start()
     process.join(60)
     return process.exitcode
 
 
-def _invoke(given: dict[str, Any], *, killed_after_a_post: bool) -> None:
-    if killed_after_a_post:
-        post = KeptAliveHttp.post
+def _invoke(given: dict[str, Any], *, killed_after: int | None) -> None:
+    if killed_after is not None:
+        post, left = KeptAliveHttp.post, iter(range(killed_after - 1))
 
-        async def last(self: KeptAliveHttp, *arguments: Any, **options: Any) -> None:
-            await post(self, *arguments, **options)
-            os.kill(os.getpid(), signal.SIGKILL)
+        async def last(self: KeptAliveHttp, *arguments: Any, **options: Any) -> Answer:
+            answer = await post(self, *arguments, **options)
+            if next(left, None) is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return answer
 
-        KeptAliveHttp.post = last  # type: ignore[assignment,method-assign]
+        KeptAliveHttp.post = last  # type: ignore[method-assign]
     answered = webhook_sender.handler(given, lambda_context())
     assert answered == {"batchItemFailures": []}

@@ -1,6 +1,7 @@
 """webhook_sender: messages are posted to their endpoints, and the others wait or become dead letters."""
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from masscomm.domain.webhooks import MAX_ATTEMPTS, Attempt, BodyFormat, Endpoint
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from tests.support.harness.chain import NOW
-from tests.support.harness.events import WebhookSender, occurred
+from tests.support.harness.events import Killed, WebhookSender, occurred
 from tests.support.harness.webhook_receiver import Received
 from tests.support.harness.webhooks import KEY, answer, key, url_of
 
@@ -345,6 +346,64 @@ def test_a_failed_write_redelivers_the_records() -> None:
     sender.http.answers[url_of(KEY)] = [answer(500)]
     sender.delayed.failing = Retry("down")
     assert sender.send(sender.request([occurred()]), sender.request([occurred()], [other.key])) == [0, 1]
+
+
+@pytest.mark.kills(guard="events.unrecorded_messages")
+@pytest.mark.kills(guard="events.sent_before_a_kill")
+@pytest.mark.parametrize("killed_after", [1, 19, 20, 21, 55, 99])
+@pytest.mark.parametrize("max_count", [1, 7, 50])
+def test_a_killed_batch_repeats_the_unrecorded_messages(killed_after: int, max_count: int) -> None:
+    """The batch is cut anew before it is processed again."""
+    sender = WebhookSender(unrecorded=20)
+    sender.endpoint(max_count=max_count)
+    sender.endpoint(key(8), max_count=max_count)
+    requests = [
+        sender.request([occurred(f"e{number}") for number in range(start, start + 25)], [KEY, key(8)])
+        for start in (0, 25, 50, 75)
+    ]
+    sender.http.killed_after = killed_after // max_count
+    with pytest.raises(Killed):
+        sender.send(*requests)
+    sender.http.killed_after = None
+    assert sender.send(*requests[:2]) == []
+    assert sender.send(*requests) == []
+    counts = Counter(
+        (url, each["event_id"])
+        for url, _, body in sender.http.requests
+        for parsed in [json.loads(body)]
+        for each in (parsed if isinstance(parsed, list) else [parsed])
+    )
+    assert len(counts) == 200
+    repeated = counts.total() - 200
+    assert repeated <= 2 * max(20, max_count)
+    assert len(sender.results()) <= counts.total()
+    assert {event for event, _, _, _ in sender.results()} == {f"e{number}" for number in range(100)}
+
+
+def test_a_small_batch_records_no_sent_messages() -> None:
+    sender = WebhookSender()
+    assert sender.send(sender.request([occurred(f"e{number}") for number in range(500)])) == []
+    assert sender.sent.stored == {}
+
+
+def test_sent_messages_of_a_topic_made_anew_are_unknown() -> None:
+    sender = WebhookSender(unrecorded=1)
+    request = sender.request([occurred(f"e{number}") for number in range(5)])
+    sender.send(request)
+    assert sender.sent.stored
+    assert sender.send(request, timestamp=NOW + 1) == []
+    assert len(sender.http.requests) == 10
+
+
+def test_messages_are_kept_while_they_cannot_be_recorded() -> None:
+    sender = WebhookSender(unrecorded=3)
+    sender.sent.failing = {"record": Retry("down")}
+    request = sender.request([occurred(f"e{number}") for number in range(50)])
+    assert sender.send(request) == [0]
+    assert len(sender.http.requests) == 3
+    sender.sent.failing = None
+    assert sender.send(request) == []
+    assert {each["event_id"] for each in sender.bodies()} == {f"e{number}" for number in range(50)}
 
 
 def test_a_batch_has_its_messages_in_one_request() -> None:

@@ -1,5 +1,6 @@
 """The stores of events in memory and on moto."""
 
+import zlib
 from typing import Any
 
 import pytest
@@ -11,10 +12,18 @@ from masscomm.stores.event_ids.port import EventIds, EventKey
 from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
 from masscomm.stores.event_types.in_memory import InMemoryEventTypes
 from masscomm.stores.event_types.port import EventTypes
+from masscomm.stores.sent_messages.dynamodb import DynamoDbSentMessages
+from masscomm.stores.sent_messages.in_memory import InMemorySentMessages
+from masscomm.stores.sent_messages.port import Partition, SentMessages
 from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
 from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
 from masscomm.stores.subscriptions.port import Subscriptions
-from tests.support.contracts.event_stores import EventIdsContract, EventTypesContract, SubscriptionsContract
+from tests.support.contracts.event_stores import (
+    EventIdsContract,
+    EventTypesContract,
+    SentMessagesContract,
+    SubscriptionsContract,
+)
 from tests.support.servers.dynamodb_table import new_table
 
 
@@ -81,3 +90,23 @@ def test_an_item_that_stays_unwritten_is_a_retry() -> None:
     store = DynamoDbEventIds(table="t", client=BusyDynamoDb(9))  # type: ignore[arg-type]
     with pytest.raises(Retry, match="has not written"):
         store.record({EventKey(7, "a"): "one"}, 1)
+
+
+class TestInMemorySentMessages(SentMessagesContract):
+    @pytest.fixture
+    def sent_messages(self) -> SentMessages:
+        return InMemorySentMessages()
+
+
+class TestMotoSentMessages(SentMessagesContract):
+    @pytest.fixture
+    def sent_messages(self, moto_dynamodb: Any) -> SentMessages:
+        return DynamoDbSentMessages(table=new_table(moto_dynamodb, "delivery_ledger"), client=moto_dynamodb)
+
+
+@pytest.mark.parametrize("value", [b"", b"no rows", zlib.compress(b"[1]"), zlib.compress(b'[[1, 2, "-"]]')])
+def test_a_malformed_item_has_no_sent_messages(moto_dynamodb: Any, value: bytes) -> None:
+    table = new_table(moto_dynamodb, "delivery_ledger")
+    item = {"record_id": {"S": "webhook/3"}, "part": {"S": "sent"}, "sent": {"B": value}}
+    moto_dynamodb.put_item(TableName=table, Item=item)
+    assert DynamoDbSentMessages(table=table, client=moto_dynamodb).find(Partition("webhook", 3)) == {}
