@@ -1400,6 +1400,7 @@ MUTANTS = (
         "outbox.time_with_zone", "A time in the outbox without its zone is dead-lettered.", Becomes("moment is None")
     ),
     Mutant("outbox.one_generation", "Of two generations, the outbox of one is read.", Becomes("captured")),
+    Mutant("event_mapping.own_type", "A document of another system gives no event of masscomm's own types."),
     Mutant("events.unit_is_a_path", "The unit of an event is a path."),
     Mutant("events.unit_of_time", "The time of an event is in milliseconds."),
     Mutant("events.size_of_data", "The data of an event has at most 64 kB."),
