@@ -1,10 +1,10 @@
 """`python -m infra.metrics_job ENVIRONMENT stop|start`: stops the Spark jobs of a deployed environment, and starts the
-streaming job again.
+streaming jobs again.
 
-`stop` keeps keep_job from starting runs, cancels those of the streaming job, waits for the others, such as an erasure,
+`stop` keeps keep_job from starting runs, cancels those of the streaming jobs, waits for the others, such as an erasure,
 and stops the applications: EMR Serverless changes an application only while it is stopped, so a deployment with another
-release, size or network fails as long as it runs. `start` permits keep_job to start the streaming job, within a minute.
-Both may be repeated. Nothing is lost meanwhile: the job continues at its offsets.
+release, size or network fails as long as it runs. `start` permits keep_job to start the streaming jobs, in a minute.
+Both may be repeated. Nothing is lost meanwhile: the jobs continue at their offsets.
 
 Source: https://docs.aws.amazon.com/emr-serverless/latest/APIReference/API_UpdateApplication.html
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 import boto3
 
-from infra.cdk.config import ENVIRONMENTS
+from infra.cdk.config import ENVIRONMENTS, Environment
 from infra.cdk.handlers.keep_job import ACTIVE
 
 type Client = Callable[[str], Any]
@@ -27,23 +27,28 @@ _POLL_S = 5.0
 _STOPPED = ("CREATED", "STOPPED")
 
 
-def stop(client: Client, prefix: str, pause: Callable[[float], object], report: Callable[[str], object]) -> None:
+def stop(
+    client: Client, environment: Environment, pause: Callable[[float], object], report: Callable[[str], object]
+) -> None:
     """Stop the applications of an environment.
 
     Args:
         client: Creates a boto3 client of a service.
-        prefix: The prefix of the environment's resource names.
+        environment: The environment.
         pause: Sleeps for a number of seconds.
         report: Receives a line of text for each step.
 
     Raises:
         botocore.exceptions.ClientError: A run has started between the last look and the stop. Repeat the command.
     """
-    # A function without concurrency is not invoked. A deployment does not change this setting, which no template has.
-    client("lambda").put_function_concurrency(FunctionName=_keeper(prefix), ReservedConcurrentExecutions=0)
+    keepers = _keepers(environment)
+    for keeper in keepers.values():
+        # A function without concurrency is not invoked. No template has this setting, so no deployment changes it.
+        client("lambda").put_function_concurrency(FunctionName=keeper, ReservedConcurrentExecutions=0)
     emr = client("emr-serverless")
-    for name, cancels in (("streaming-job", True), ("erase-job", False)):
-        parameter = client("ssm").get_parameter(Name=f"/{prefix}/{name}")["Parameter"]["Value"]
+    for name in (*keepers, "erase-job"):
+        cancels = name in keepers
+        parameter = client("ssm").get_parameter(Name=f"/{environment.prefix}/{name}")["Parameter"]["Value"]
         application = {"applicationId": json.loads(parameter)["applicationId"]}
         while not _is_stopped(emr, application, cancels=cancels, report=report):
             pause(_POLL_S)
@@ -65,13 +70,18 @@ def _is_stopped(emr: Any, application: dict[str, str], *, cancels: bool, report:
     return state in _STOPPED
 
 
-def start(client: Client, prefix: str) -> None:
-    """Permit keep_job to start the streaming job."""
-    client("lambda").delete_function_concurrency(FunctionName=_keeper(prefix))
+def start(client: Client, environment: Environment) -> None:
+    """Permit keep_job to start the streaming jobs."""
+    for keeper in _keepers(environment).values():
+        client("lambda").delete_function_concurrency(FunctionName=keeper)
 
 
-def _keeper(prefix: str) -> str:
-    return f"{prefix}-keep-job"
+def _keepers(environment: Environment) -> dict[str, str]:
+    """Return the names of the functions that keep the streaming jobs running, by the jobs' parameters."""
+    found = {"streaming-job": f"{environment.prefix}-keep-job"}
+    if environment.event_sources is not None:
+        found["events-job"] = f"{environment.prefix}-keep-events-job"
+    return found
 
 
 def main() -> None:
@@ -79,12 +89,12 @@ def main() -> None:
     parser.add_argument("environment", choices=ENVIRONMENTS)
     parser.add_argument("action", choices=("stop", "start"))
     chosen = parser.parse_args()
-    prefix, session = f"masscomm-{chosen.environment}", boto3.Session()
+    environment, session = ENVIRONMENTS[chosen.environment], boto3.Session()
     client: Any = session.client
     if chosen.action == "stop":
-        stop(client, prefix, threading.Event().wait, print)
+        stop(client, environment, threading.Event().wait, print)
     else:
-        start(client, prefix)
+        start(client, environment)
 
 
 if __name__ == "__main__":

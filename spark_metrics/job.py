@@ -8,16 +8,13 @@ dependency stays down too long or a setting is invalid; the last log line contai
 import gc
 import json
 import logging
-import signal
 import sys
 import time
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import psycopg
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -31,12 +28,12 @@ from masscomm.observability import metrics
 from spark_metrics.archive.archiver import Archiver
 from spark_metrics.archive.mark import check_archive_dir
 from spark_metrics.common.broker import Broker, Offsets
-from spark_metrics.common.command import exit_status
+from spark_metrics.common.command import job_status
 from spark_metrics.common.database import first_line
 from spark_metrics.common.session import kafka_records, spark_session, topic_names
 from spark_metrics.common.settings import Settings, settings_from
 from spark_metrics.common.starting import check_topics, start_of
-from spark_metrics.common.waiting import DependencyWaiter
+from spark_metrics.common.waiting import DependencyWaiter, finish
 from spark_metrics.counting import webhook_results
 from spark_metrics.counting.batches import BatchCounter, NewWriters
 from spark_metrics.counting.facts import facts
@@ -55,7 +52,6 @@ _TABLES = (
     *("stream_views", "recipient_log", "lane_offsets", "counted_id_tables", "stream_topics", webhook_results.LOG),
 )
 _PROGRESS_EVERY_S = 1.0
-_FINISH_BATCH_S = 15.0
 
 
 class Job:
@@ -164,7 +160,7 @@ class Job:
         """Store the progress of the query, and look up late schemas, until the job is stopped or the query ends."""
         while query.isActive:
             if self._wait.stopped.wait(_PROGRESS_EVERY_S):
-                _finish(query)
+                finish(query)
                 return
             try:
                 status.store(query)
@@ -207,26 +203,10 @@ class Job:
         return begin
 
 
-def _finish(query: StreamingQuery) -> None:
-    """Let the running batch end, then stop the query: the next start would repeat an interrupted batch."""
-    deadline = time.monotonic() + _FINISH_BATCH_S
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-        time.sleep(0.05)
-    with suppress(StreamingQueryException):
-        query.stop()
-
-
 def main() -> int:
     """Run the job, and return the exit status of the process."""
 
-    def work() -> int:
-        job = Job(settings_from())
-        for name in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(name, lambda *_: job.stop())
-        job.run()
-        return 0
-
-    return exit_status(work, failed=1)
+    return job_status(lambda: Job(settings_from()))
 
 
 if __name__ == "__main__":

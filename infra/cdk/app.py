@@ -21,6 +21,7 @@ from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.console import ConsoleStack
 from infra.cdk.stacks.data import DataStack
+from infra.cdk.stacks.events import EventsStack
 from infra.cdk.stacks.external_data import ExternalDataStack
 from infra.cdk.stacks.functions import FunctionsStack
 from infra.cdk.stacks.metrics import MetricsStack
@@ -69,15 +70,18 @@ def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
 
 def _servers(app: cdk.App, environment: Environment, base: NetworkStack) -> ServerStacks:
     """Add the stacks of the servers: Kafka, databases, the directory in OpenSearch, the schema registry, change data
-    capture and the metrics jobs.
+    capture and the Spark jobs.
     """
     data = DataStack(app, environment=environment, base=base)
     registry = RegistryStack(app, environment=environment, base=base)
+    url, sources = environment.registry.url, environment.own_topics
+    shared = {"environment": environment, "base": base, "data": data, "registry_url": url}
     return ServerStacks(
         data=data,
         registry=registry,
         cdc=CdcStack(app, environment=environment, base=base, data=data),
-        metrics=MetricsStack(app, environment=environment, base=base, data=data, registry_url=environment.registry.url),
+        metrics=MetricsStack(app, **shared),
+        events=None if sources is None else EventsStack(app, sources=sources, **shared),
     )
 
 

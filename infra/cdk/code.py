@@ -27,6 +27,8 @@ _HANDLERS = Path(__file__).parent / "handlers"
 _ROOMS = ("masscomm", "functions", "schemas")
 # The file of the monolith's tables in a package, whatever MASSCOMM_SOURCE names.
 _SOURCE = "schemas/source.yaml"
+# The file of the organisation's own topics in the sources of their job, whatever the environment names.
+EVENT_SOURCES = "event_sources.yaml"
 
 
 class NotPackaged(Exception):
@@ -130,12 +132,19 @@ def _packages() -> Path:
 
 
 @cache
-def staged_sources(rooms: tuple[str, ...] = _ROOMS) -> Path:
-    """Return a temporary folder with the sources of these packages; it is deleted when the process exits."""
+def staged_sources(rooms: tuple[str, ...] = _ROOMS, event_sources: str | None = None) -> Path:
+    """Return a temporary folder with the sources of these packages; it is deleted when the process exits.
+
+    Args:
+        rooms: The packages.
+        event_sources: A file of the checkout that is copied to the folder as EVENT_SOURCES.
+    """
     target = Path(tempfile.mkdtemp(prefix="masscomm-sources-"))
     atexit.register(shutil.rmtree, target, ignore_errors=True)
     for room in rooms:
         shutil.copytree(ROOT / room, target / room, ignore=shutil.ignore_patterns("__pycache__"))
     if "schemas" in rooms:
         shutil.copyfile(source_file(), target / _SOURCE)
+    if event_sources is not None:
+        shutil.copyfile(ROOT / event_sources, target / EVENT_SOURCES)
     return target

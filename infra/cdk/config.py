@@ -7,13 +7,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import parseaddr
+from pathlib import Path
 
 from masscomm.channels.unsubscribe_links import checked_mailbox
 from masscomm.domain.categories import optional_categories
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.time_limits import ARCHIVE_KEPT_DAYS, RECIPIENT_LOG_KEPT_DAYS
 from masscomm.http.scopes import ROLE_LIMITS, Role
+from masscomm.kafka.event_sources import EventSources, read_event_sources
 
+_CHECKOUT = Path(__file__).parents[2]
 # The retentions of CloudWatch Logs that an environment may have, in days.
 LOG_DAYS = (14, 30, 90, 365)
 # The path of the registry's Confluent-compatible API, and the port on which it accepts writes.
@@ -350,6 +353,9 @@ class Environment:
     console: ConsoleConfig | None = None
     providers: ProviderConfig = field(default_factory=ProviderConfig)
     concurrency: ConcurrencyConfig = ConcurrencyConfig()
+    # The file of the organisation's own topics in the MSK cluster that become events, such as
+    # examples/event_sources.yaml, relative to the checkout; None: no job reads any.
+    event_sources: str | None = None
 
     def __post_init__(self) -> None:
         """Check values that AWS would otherwise refuse half an hour after the start of the deployment.
@@ -386,6 +392,13 @@ class Environment:
             raise ValueError(f"{self.name}: the console needs api.people, the issuer at which people sign in")
         if self.console is not None and self.console.domain == self.api.domain:
             raise ValueError(f"{self.name}: console.domain and api.domain are different hosts")
+        if self.own_topics is not None and (self.own_topics.bootstrap_servers or self.own_topics.registry_url):
+            raise ValueError(f"{self.name}: event_sources names brokers or a registry, to which the job has no route")
+
+    @property
+    def own_topics(self) -> EventSources | None:
+        """Return the topics in the file `event_sources`; None if there is no file. Raises Stop if it is invalid."""
+        return None if self.event_sources is None else read_event_sources(_CHECKOUT / self.event_sources)
 
     @property
     def sender_address(self) -> str:

@@ -3,7 +3,8 @@
 Environment: MASSCOMM_STATE (a folder, `.state` in the checkout by default) and MASSCOMM_PORT_<NAME>, one for each field
 of `Ports`. `masscomm up --port name=number` overrides the environment. MASSCOMM_MONOLITH is the URL of a database of
 one's own; without it, the stack has the tables of an example. MASSCOMM_SOURCE is the file that maps the monolith's
-tables, in the place of schemas/source.yaml.
+tables, in the place of schemas/source.yaml. MASSCOMM_EVENT_SOURCES is the file of the organisation's own topics;
+without it, no job reads any.
 """
 
 import json
@@ -23,6 +24,7 @@ from masscomm.domain.source_tables import SOURCE_VARIABLE, source_file
 from masscomm.integers import integer
 from ops.provisioning import GENERATION as GENERATION
 
+EVENT_SOURCES_VARIABLE = "MASSCOMM_EVENT_SOURCES"
 # The example monolith of the demo.
 EXAMPLE = ROOT / "examples" / "monolith"
 
@@ -112,16 +114,16 @@ def is_free(port: int) -> bool:
 _BULK_NICE = 10
 
 
-def _source(text: str | None) -> Path | None:
-    """Return the absolute path in MASSCOMM_SOURCE, if it is set. Raises ConfigError if there is no such file."""
+def _file(known: Mapping[str, str], variable: str, hint: str) -> Path | None:
+    """Return the absolute path in a variable, if it is set. Raises ConfigError, with the hint, if there is no such
+    file.
+    """
+    text = known.get(variable)
     if not text:
         return None
     path = Path(text).expanduser().resolve()
     if not path.is_file():
-        raise ConfigError(
-            f"{SOURCE_VARIABLE}={text} is not a file. Name the file that maps your tables, or unset the variable."
-            " `masscomm source init` proposes a file."
-        )
+        raise ConfigError(f"{variable}={text} is not a file. {hint}")
     return path
 
 
@@ -138,6 +140,8 @@ class StackConfig:
     monolith_url: str | None = field(default=None, repr=False)
     # The file that maps the monolith's tables; None: schemas/source.yaml.
     source: Path | None = None
+    # The file of the organisation's own topics that become events; None: no job reads any.
+    event_sources: Path | None = None
 
     @classmethod
     def from_environment(
@@ -150,7 +154,14 @@ class StackConfig:
             Ports.chosen(known, ports),
             _BULK_NICE,
             known.get("MASSCOMM_MONOLITH") or None,
-            _source(known.get(SOURCE_VARIABLE)),
+            _file(
+                known,
+                SOURCE_VARIABLE,
+                "Name the file that maps your tables, or unset the variable. `masscomm source init` proposes a file.",
+            ),
+            _file(
+                known, EVENT_SOURCES_VARIABLE, "Name a file such as examples/event_sources.yaml, or unset the variable."
+            ),
         )
 
     @classmethod
@@ -174,6 +185,7 @@ class StackConfig:
             "ports": asdict(self.ports),
             "bulk_nice": self.bulk_nice,
             "source": None if self.source is None else str(self.source),
+            "event_sources": None if self.event_sources is None else str(self.event_sources),
         }
 
     @classmethod
@@ -182,12 +194,13 @@ class StackConfig:
         ports = values["ports"]
         if not isinstance(ports, dict):
             raise ConfigError("ports must be a mapping of name to number")
-        source = values.get("source")
+        source, event_sources = (values.get(name) for name in ("source", "event_sources"))
         return cls(
             Path(str(values["state_dir"])),
             Ports(**ports),
             int(str(values.get("bulk_nice", 0))),
             source=None if source is None else Path(str(source)),
+            event_sources=None if event_sources is None else Path(str(event_sources)),
         )
 
     # --- folders ---

@@ -2,22 +2,18 @@
 is read.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import overload
 
+from masscomm.domain.times import parse_rfc3339
 from masscomm.http.problem import FieldError, Problem
 from masscomm.integers import integer
 from masscomm.texts import CodedText, Text
 
 MAX_FILTER_VALUES = 100
 
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _MAX_TEXT = 200
-# The earliest and the latest permitted time: far from the limits of Python's calendar, so that no sum of times exceeds
-# these.
-_EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 
 
 class Parser[T]:
@@ -97,18 +93,7 @@ class Reader:
             return None
 
 
-@of_form(Text.FORM_TIME.filled())
-def time(text: str) -> datetime:
-    if not _RFC3339.fullmatch(text):
-        raise ValueError(text)
-    try:
-        moment = datetime.fromisoformat(text.upper()).astimezone(UTC)
-    except OverflowError as error:
-        # The UTC time is outside Python's calendar.
-        raise ValueError(text) from error
-    if not _EARLIEST <= moment < _LATEST:
-        raise ValueError(text)
-    return moment
+time = Parser(Text.FORM_TIME.filled(), parse_rfc3339)
 
 
 def whole_number(lowest: int, highest: int) -> Parser[int]:

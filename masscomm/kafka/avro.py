@@ -70,12 +70,23 @@ class SchemaRegistry(Protocol):
 class HttpSchemaRegistry:
     """A Confluent-compatible registry over HTTP. Schemas are immutable and cached; the answer that an id is unknown
     is cached for one second.
+
+    Args:
+        known_subject: A subject that the registry has, unless it is empty or the wrong one.
     """
 
-    def __init__(self, url: str, *, timeout_s: float = REGISTRY_REQUEST_S, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        known_subject: str = KNOWN_SUBJECT,
+        timeout_s: float = REGISTRY_REQUEST_S,
+        clock: Clock | None = None,
+    ) -> None:
         import urllib3
 
         self._url = url.rstrip("/")
+        self._known_subject = known_subject
         self._pool = urllib3.PoolManager(
             timeout=urllib3.Timeout(total=timeout_s),
             # The header Retry-After is ignored: the registry may request an hour, and an invocation has only seconds.
@@ -99,15 +110,17 @@ class HttpSchemaRegistry:
 
     def _deny(self, schema_id: int) -> NoReturn:
         """Cache that the registry does not know a schema id, and raise UnknownSchema; raise Retry if it does not
-        know KNOWN_SUBJECT either.
+        know the subject that it must have either.
         """
         if self._clock.monotonic() >= self._trusted_until:  # guard: registry.known_schema
             try:
-                known = self._expect(*self._request("GET", f"/subjects/{KNOWN_SUBJECT}/versions/latest")).get("id")
+                known = self._expect(*self._request("GET", f"/subjects/{self._known_subject}/versions/latest")).get(
+                    "id"
+                )
                 self._expect(*self._request("GET", f"/schemas/ids/{known}"))
             except Retry as error:
                 raise Retry(
-                    f"schema {schema_id} is denied, and {KNOWN_SUBJECT} is not known either: {error}"
+                    f"schema {schema_id} is denied, and {self._known_subject} is not known either: {error}"
                 ) from error
             self._trusted_until = self._clock.monotonic() + DENIAL_CACHED_S
         self._denied_until.pop(schema_id, None)
@@ -235,6 +248,44 @@ def _reader_schema(name: str) -> Any:
     return fastavro.schema.parse_schema(_without_logical_types(own_schema(name)))
 
 
+def schema_id_of(data: bytes | None) -> int:
+    """Return the schema id at the beginning of a value. Raises DeadLetter if there is none."""
+    if not data:
+        raise DeadLetter("undecodable", "the record has no value")
+    if len(data) < _HEADER_BYTES or data[0] != _MAGIC:
+        raise DeadLetter("undecodable", "the value does not begin with a zero byte and a schema id")
+    schema_id = int.from_bytes(data[1:_HEADER_BYTES], "big")
+    if not 0 < schema_id <= LAST_SCHEMA_ID:  # guard: registry.schema_id_range
+        raise DeadLetter("undecodable", f"{schema_id} is not a schema id, which are 1 to {LAST_SCHEMA_ID}")
+    return schema_id
+
+
+def read_value(data: bytes, schema_id: int, writer: Any, reader: Any = None) -> Any:
+    """Return the decoded value of a record in the wire format.
+
+    Args:
+        data: The whole value.
+        schema_id: The id in the value, for messages.
+        writer: The writer's schema, parsed by fastavro.
+        reader: The schema to which the value is resolved, parsed by fastavro; None: the writer's.
+
+    Raises:
+        DeadLetter: The schema cannot decode the value, or bytes are left over.
+    """
+    import fastavro
+
+    buffer = io.BytesIO(data)
+    buffer.seek(_HEADER_BYTES)
+    try:
+        value = fastavro.schemaless_reader(buffer, writer, reader)
+    except Exception as error:
+        # Invalid bytes raise exceptions of many types, from EOFError to OverflowError.
+        raise DeadLetter("undecodable", f"schema {schema_id} does not read the value: {error!r}"[:500]) from error
+    if buffer.tell() != len(data):
+        raise DeadLetter("undecodable", f"{len(data) - buffer.tell()} bytes are left over after schema {schema_id}")
+    return value
+
+
 class Codec:
     """Encodes masscomm's records, and decodes those of other producers. Once its cache is filled, it sends no
     request to the registry.
@@ -283,25 +334,9 @@ class Codec:
             DeadLetter: the record is undecodable, or its schema cannot be used (unknown_schema).
             Retry: the registry is unavailable.
         """
-        import fastavro
-
-        if not data:
-            raise DeadLetter("undecodable", "the record has no value")
-        if len(data) < _HEADER_BYTES or data[0] != _MAGIC:
-            raise DeadLetter("undecodable", "the value does not begin with a zero byte and a schema id")
-        schema_id = int.from_bytes(data[1:_HEADER_BYTES], "big")
-        if not 0 < schema_id <= LAST_SCHEMA_ID:  # guard: registry.schema_id_range
-            raise DeadLetter("undecodable", f"{schema_id} is not a schema id, which are 1 to {LAST_SCHEMA_ID}")
+        schema_id = schema_id_of(data)
         writer, divisors = self._writer(schema_id, schema)
-        buffer = io.BytesIO(data)
-        buffer.seek(_HEADER_BYTES)
-        try:
-            value = fastavro.schemaless_reader(buffer, writer, _reader_schema(schema))
-        except Exception as error:
-            # Invalid bytes raise exceptions of many types, from EOFError to OverflowError.
-            raise DeadLetter("undecodable", f"schema {schema_id} does not read the value: {error!r}"[:500]) from error
-        if buffer.tell() != len(data):
-            raise DeadLetter("undecodable", f"{len(data) - buffer.tell()} bytes are left over after schema {schema_id}")
+        value = read_value(data, schema_id, writer, _reader_schema(schema))
         if not isinstance(value, dict):
             raise DeadLetter("undecodable", f"schema {schema_id} is not a record")
         for field, divisor in divisors.items():  # guard: registry.unit_of_the_writer

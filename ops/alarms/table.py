@@ -77,6 +77,8 @@ class Servers:
     registry: Mapping[str, str]
     # The name of the streaming job's application.
     job: str
+    # That of the job that reads the organisation's own topics; None: there is none.
+    events_job: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,13 +323,23 @@ def _of_services(servers: Servers) -> Iterator[Rule]:
     running = registry_tasks(servers.registry)
     description = "No task of the schema registry runs: functions that start now cannot decode."
     yield Rule("schema-registry", "schema-registry", description, running, 1, below=True, missing_data_alarms=True)
-    job = {JOB_RUNNING.dimensions[0]: servers.job}
-    runs = Series(namespace=NAMESPACE, name=JOB_RUNNING.name, statistic="Maximum", dimensions=job)
-    description = "The streaming job does not run: metrics become stale, and records wait in Kafka."
-    yield Rule("streaming-job", "streaming-job", description, runs, 1, periods=10, below=True, missing_data_alarms=True)
-    starts = Series(namespace=NAMESPACE, name=JOB_STARTS.name, statistic="Sum", dimensions=job)
-    description = f"The streaming job was started {_STARTS_AN_HOUR} times in an hour: it ends again and again."
-    yield Rule("streaming-job-restarts", "streaming-job", description, starts, 1, periods=60, most=_STARTS_AN_HOUR)
+    yield from _of_job(
+        "streaming-job", servers.job, "The streaming job", "metrics become stale, and records wait in Kafka"
+    )
+    if servers.events_job is not None:
+        waits = "records of the organisation's topics wait in Kafka"
+        yield from _of_job("events-job", servers.events_job, "The events job", waits)
+
+
+def _of_job(name: str, application: str, job: str, consequence: str) -> Iterator[Rule]:
+    """Return alarms on a Spark streaming job that does not run, or ends again and again."""
+    dimensions = {JOB_RUNNING.dimensions[0]: application}
+    runs = Series(namespace=NAMESPACE, name=JOB_RUNNING.name, statistic="Maximum", dimensions=dimensions)
+    description = f"{job} does not run: {consequence}."
+    yield Rule(name, "streaming-job", description, runs, 1, periods=10, below=True, missing_data_alarms=True)
+    starts = Series(namespace=NAMESPACE, name=JOB_STARTS.name, statistic="Sum", dimensions=dimensions)
+    description = f"{job} was started {_STARTS_AN_HOUR} times in an hour: it ends again and again."
+    yield Rule(f"{name}-restarts", "streaming-job", description, starts, 1, periods=60, most=_STARTS_AN_HOUR)
 
 
 def _of_api(of: Installation) -> Iterator[Rule]:

@@ -1,8 +1,9 @@
 """Runs a command of the metrics job: its log, its Spark session and its exit status."""
 
 import logging
+import signal
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 from pyspark.sql import SparkSession
@@ -53,3 +54,24 @@ def exit_status_with_spark(work: Callable[[Settings, SparkSession], int], **opti
             spark.stop()
 
     return exit_status(with_spark, **options)
+
+
+class StreamingJob(Protocol):
+    """A job that runs until it is stopped."""
+
+    def run(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def job_status(create: Callable[[], StreamingJob]) -> int:
+    """Run a streaming job until SIGTERM or Ctrl-C, and return the exit status of its process."""
+
+    def work() -> int:
+        job = create()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(name, lambda *_: job.stop())
+        job.run()
+        return 0
+
+    return exit_status(work, failed=1)

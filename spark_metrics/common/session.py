@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from masscomm.aws.authentication import spark_kafka_options
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from spark_metrics.common.settings import EMR, Settings
+from spark_metrics.common.settings import EMR, SessionSettings, Settings
 from spark_metrics.common.sources import kinds_of_topics
 
 _FETCH_WAIT_MS = "10"
@@ -39,7 +39,7 @@ def topic_names() -> list[str]:
     return list(kinds_of_topics())
 
 
-def spark_session(settings: Settings) -> SparkSession:
+def spark_session(settings: SessionSettings, *, name: str = "masscomm metrics") -> SparkSession:
     """Return the Spark session. On EMR, the job's submission defines its resources; elsewhere it is a small session
     without a UI, on the loopback address.
     """
@@ -73,7 +73,7 @@ def spark_session(settings: Settings) -> SparkSession:
         "spark.sql.dataFrameQueryContext.enabled": "false",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
-    builder = SparkSession.builder.appName("masscomm metrics")
+    builder = SparkSession.builder.appName(name)
     if settings.master != EMR:
         builder = builder.master(settings.master)
         options |= _on_one_machine(settings)
@@ -88,7 +88,7 @@ def spark_session(settings: Settings) -> SparkSession:
     return spark
 
 
-def _on_one_machine(settings: Settings) -> dict[str, str]:
+def _on_one_machine(settings: SessionSettings) -> dict[str, str]:
     logging_file = files("spark_metrics").joinpath("log4j2.properties")
     java_options = f"{settings.java_options} {JVM_OPTIONS} -Dlog4j2.configurationFile={logging_file}"
     return {
@@ -112,16 +112,27 @@ def kafka_options(settings: Settings) -> dict[str, str]:
     return {
         "kafka.bootstrap.servers": settings.bootstrap_servers,
         "subscribe": ",".join(topic_names()),
+        "failOnDataLoss": str(settings.fail_on_data_loss),
+        **reader_options(topics.SPARK_GROUP),
+    }
+
+
+def reader_options(group: str) -> dict[str, str]:
+    """Return the options of Spark's Kafka source that are the same for all topics.
+
+    Args:
+        group: The consumer group that IAM policies permit.
+    """
+    return {
         # Spark would read the records of aborted transactions by default; masscomm's functions ignore them.
         "kafka.isolation.level": "read_committed",  # guard: metrics.read_committed
         "includeHeaders": "true",
-        "failOnDataLoss": str(settings.fail_on_data_loss),
         # Spark requests the end offset after each fetch, and the broker responds in order per connection. At the end of
         # a partition, a task would therefore wait for the default of 500 ms.
         "kafka.fetch.max.wait.ms": _FETCH_WAIT_MS,
         # Spark polls again after the records of the last poll, so one poll may return as many records as one fetch.
         "kafka.max.poll.records": _POLL_RECORDS,
-        **spark_kafka_options(topics.SPARK_GROUP),
+        **spark_kafka_options(group),
     }
 
 

@@ -1,4 +1,4 @@
-"""Reads the job's settings from environment variables."""
+"""Reads the settings of a streaming job from environment variables."""
 
 import os
 from collections.abc import Mapping
@@ -25,15 +25,36 @@ DEFAULT_JAVA_OPTIONS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The addresses of the servers, and the options of the stream.
+class SessionSettings:
+    """The addresses of the servers, and the options of a stream, as each streaming job has them.
 
     Attributes:
-        database_url: A URL of libpq, postgresql://…
         registry_url: The URL of the Confluent-compatible schema registry.
         jars: Paths, separated by commas.
         max_offsets_per_trigger: The maximum number of records in a micro-batch, over all partitions.
         wait_s: How long a dependency may be down before the job ends, at the start and later.
+        ready_file: A file that is written when the query runs.
+    """
+
+    bootstrap_servers: str
+    registry_url: str
+    jars: str = ""
+    trigger_ms: int = 1000
+    max_offsets_per_trigger: int = 200_000
+    wait_s: float = 120.0
+    # Two cores; each task has four attempts, as on a cluster.
+    master: str = "local[2,4]"
+    driver_memory: str = "512m"  # Spark rejects a heap below 450 MB
+    java_options: str = DEFAULT_JAVA_OPTIONS
+    ready_file: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(SessionSettings):
+    """The settings of the metrics job.
+
+    Attributes:
+        database_url: A URL of libpq, postgresql://…
         denied_schema_retry_s: How long the archive asks again for a schema id that the registry denies.
         grace_s: The minimum time between the end of a bucket and its completeness.
         redelivery_window_s: How long record ids are stored; within this time a redelivery is not counted. At least
@@ -48,16 +69,9 @@ class Settings:
         archive_trigger_ms: The time between two appends to the archive.
         archive_catalog: `jdbc` (tables in the metrics database) or `glue`.
         archive_database: The catalog's name of the archive's database.
-        ready_file: A file that is written when the query runs.
     """
 
-    bootstrap_servers: str
-    registry_url: str
     database_url: str = field(repr=False)
-    jars: str = ""
-    trigger_ms: int = 1000
-    max_offsets_per_trigger: int = 200_000
-    wait_s: float = 120.0
     denied_schema_retry_s: float = DENIED_SCHEMA_RETRY_S
     grace_s: int = 30
     redelivery_window_s: int = COUNTED_IDS_KEPT_S
@@ -69,12 +83,7 @@ class Settings:
     archive_trigger_ms: int = 60_000
     archive_catalog: str = JDBC
     archive_database: str = "masscomm"
-    # Two cores; each task has four attempts, as on a cluster.
-    master: str = "local[2,4]"
-    driver_memory: str = "512m"  # Spark rejects a heap below 450 MB
-    java_options: str = DEFAULT_JAVA_OPTIONS
     fail_on_data_loss: bool = True
-    ready_file: str = ""
 
 
 _NAMES = {
@@ -111,13 +120,15 @@ def variable_of(setting: str) -> str:
 
 
 def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings in environment variables.
+    """Return the settings of the metrics job. Raises Stop with the names of all variables that are missing or wrong."""
+    return settings_of(Settings, environ)
 
-    Raises Stop with the names of all variables that are missing or wrong.
-    """
+
+def settings_of[S: SessionSettings](kind: type[S], environ: Mapping[str, str] = os.environ) -> S:
+    """Return the settings of a job in environment variables. Raises Stop as settings_from does."""
     wrong: list[str] = []
     values: dict[str, Any] = {}
-    for setting in fields(Settings):
+    for setting in fields(kind):
         name = variable_of(setting.name)
         text = environ.get(name, "")
         if not text:
@@ -135,4 +146,4 @@ def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
             wrong.append(f"{name} must be a whole number above {_LOWEST.get(setting.name, 1) - 1}, not {text!r}")
     if wrong:
         raise Stop("; ".join(wrong))
-    return Settings(**values)
+    return kind(**values)

@@ -1,11 +1,14 @@
-"""Waits for dependencies that are down."""
+"""Waits for dependencies that are down, and for the end of a batch."""
 
 import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import psycopg
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
 
 from masscomm.errors import Retry
 from spark_metrics.common.database import first_line
@@ -13,6 +16,7 @@ from spark_metrics.common.database import first_line
 _log = logging.getLogger(__name__)
 
 _PAUSE_S = 0.5
+_FINISH_BATCH_S = 15.0
 
 
 class DependencyWaiter:
@@ -48,3 +52,12 @@ class DependencyWaiter:
                     _log.warning("waiting for %s: %s", dependency, reason)
                     logged = reason
             self.pause()
+
+
+def finish(query: StreamingQuery) -> None:
+    """Let the running batch end, then stop the query: the next start would repeat an interrupted batch."""
+    deadline = time.monotonic() + _FINISH_BATCH_S
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    with suppress(StreamingQueryException):
+        query.stop()

@@ -94,6 +94,29 @@ MUTANTS = (
         "A send with a text that is not UTF-8 is quarantined, whatever field the text is in.",
         Returns("F.coalesce(whole, F.lit(False))"),
     ),
+    Mutant("own_topics.internal_topic", "A pattern that includes a topic of masscomm or Kafka is refused."),
+    Mutant("own_topics.event_id", "The event id of a topic's record is its position, and cannot be mapped."),
+    Mutant(
+        "own_topics.event_id_of_recreated_topic",
+        "A topic that was created again has other event ids than before.",
+        Returns('f"{partition}:{offset}"'),
+    ),
+    Mutant(
+        "own_topics.offset_of_another_topic",
+        "A topic that was created again is read from its beginning.",
+        Becomes("place.offset >= 0"),
+    ),
+    Mutant(
+        "own_topics.recreated_topic", "The job notices that a topic was created again, also between two of its batches."
+    ),
+    Mutant(
+        "own_topics.headers_of_masscomm",
+        "A dead letter is not replayed to a topic that a header of the record names.",
+        Becomes('tuple((name, bytes(each or b"")) for name, each in headers or ())'),
+    ),
+    Mutant("own_topics.size_of_dead_letter", "A record that is too large for the topic dead-letter stops no batch."),
+    Mutant("own_topics.recursive_schema", "A deeply nested Avro value of another system ends no process."),
+    Mutant("own_topics.items_without_bytes", "A short Avro value of another system does not become a long list."),
     Mutant("metrics.permanent_postgres_error", "The job quarantines records that Postgres refuses permanently."),
     Mutant(
         "metrics.denied_id_is_retried",
@@ -1400,6 +1423,7 @@ MUTANTS = (
         "outbox.time_with_zone", "A time in the outbox without its zone is dead-lettered.", Becomes("moment is None")
     ),
     Mutant("outbox.one_generation", "Of two generations, the outbox of one is read.", Becomes("captured")),
+    Mutant("event_mapping.own_type", "A document of another system gives no event of masscomm's own types."),
     Mutant("events.unit_is_a_path", "The unit of an event is a path."),
     Mutant("events.unit_of_time", "The time of an event is in milliseconds."),
     Mutant("events.unrecorded_messages", "A kill repeats at most the messages that are not recorded."),

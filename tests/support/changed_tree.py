@@ -11,7 +11,20 @@ from typing import Any
 from local.devstack.config import ROOT
 
 PACKAGES = (
-    *("masscomm", "functions", "schemas", "spark_metrics", "cli", "ops", "local", "infra", "lab", "examples", "docs"),
+    *(
+        "masscomm",
+        "functions",
+        "schemas",
+        "spark_events",
+        "spark_metrics",
+        "cli",
+        "ops",
+        "local",
+        "infra",
+        "lab",
+        "examples",
+        "docs",
+    ),
     "tests",
 )
 

@@ -200,6 +200,7 @@ PRODUCT = (
     "functions",
     "cli",
     "ops/erasure",
+    "spark_events",
     "spark_metrics",
     "local",
     "infra",

@@ -18,6 +18,7 @@ class Handler(Construct):
     """A Lambda function outside the VPC, because it calls only AWS APIs and public addresses.
 
     Args:
+        name: The last part of the function's name; None: that of the module.
         library: A package of infra/packaging/contents.py that the module imports; None: it has no dependencies.
 
     Attributes:
@@ -34,6 +35,7 @@ class Handler(Construct):
         variables: Mapping[str, str],
         statements: Iterable[iam.PolicyStatement],
         timeout_s: int = 10,
+        name: str | None = None,
         library: str | None = None,
     ) -> None:
         super().__init__(scope, module)
@@ -47,7 +49,7 @@ class Handler(Construct):
         self.function = lambda_.Function(
             self,
             "function",
-            function_name=f"{environment.prefix}-{module.replace('_', '-')}",
+            function_name=f"{environment.prefix}-{name or module.replace('_', '-')}",
             runtime=lambda_.Runtime.PYTHON_3_13,
             architecture=lambda_.Architecture.ARM_64,
             code=handler_code(library),

@@ -50,9 +50,10 @@ class SparkRun:
         *,
         environment: Environment,
         key: kms.IKey,
-        archive: s3.IBucket,
+        archive: s3.IBucket | None,
         name: str,
         packages: tuple[str, ...] = ("masscomm", "schemas", "spark_metrics"),
+        event_sources: str | None = None,
         entries: Mapping[str, str],
         variables: Mapping[str, str],
         statements: Iterable[iam.PolicyStatement],
@@ -61,7 +62,7 @@ class SparkRun:
         self._scope, self._environment = scope, environment
         self._log = log_group(scope, "log", environment=environment, key=key, name=f"/{environment.prefix}/{name}")
         self.entries = {each: assets.Asset(scope, each, path=str(ROOT / path)) for each, path in entries.items()}
-        sources = assets.Asset(scope, "sources", path=str(staged_sources(packages)))
+        sources = assets.Asset(scope, "sources", path=str(staged_sources(packages, event_sources)))
         dependencies = assets.Asset(scope, "dependencies", path=str(job_dependencies()))
         jars = [assets.Asset(scope, path.name, path=str(path)) for path in shipped_jars()]
         self._parameters = _parameters(environment, sources, dependencies, jars, variables)
@@ -76,11 +77,8 @@ class SparkRun:
         )
         for statement in [
             *statements,
-            iam.PolicyStatement(
-                actions=["s3:DeleteObject", "s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"],
-                resources=[archive.arn_for_objects(f"{RECORDS}/*")],
-            ),
-            iam.PolicyStatement(actions=["s3:ListBucket"], resources=[archive.bucket_arn, sources.bucket.bucket_arn]),
+            *([] if archive is None else _archive_statements(archive)),
+            iam.PolicyStatement(actions=["s3:ListBucket"], resources=[sources.bucket.bucket_arn]),
             iam.PolicyStatement(
                 actions=["s3:GetObject"],
                 resources=[
@@ -99,8 +97,9 @@ class SparkRun:
             ),
         ]:
             self.role.add_to_policy(statement)
-        bucket = Stack.of(archive).resolve(Stack.of(archive).export_value(archive.bucket_arn))["Fn::ImportValue"]
-        explain(self.role, "the archive is many files in this folder", f"IAM5[Resource::{bucket}/{RECORDS}/*]")
+        if archive is not None:
+            bucket = Stack.of(archive).resolve(Stack.of(archive).export_value(archive.bucket_arn))["Fn::ImportValue"]
+            explain(self.role, "the archive is many files in this folder", f"IAM5[Resource::{bucket}/{RECORDS}/*]")
         explain(
             self.role,
             "EMR finds the log group in the list of the account's log groups",
@@ -156,6 +155,16 @@ class SparkRun:
             string_value=Stack.of(self._scope).to_json_string(request | fields),
             tier=ssm.ParameterTier.ADVANCED,
         )
+
+
+def _archive_statements(archive: s3.IBucket) -> list[iam.PolicyStatement]:
+    return [
+        iam.PolicyStatement(
+            actions=["s3:DeleteObject", "s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"],
+            resources=[archive.arn_for_objects(f"{RECORDS}/*")],
+        ),
+        iam.PolicyStatement(actions=["s3:ListBucket"], resources=[archive.bucket_arn]),
+    ]
 
 
 def shipped_jars() -> list[Path]:

@@ -1,8 +1,7 @@
-"""Creates the streaming job on EMR Serverless: its application, its code, and the function that keeps one run
-active.
-"""
+"""Creates a streaming job on EMR Serverless: its application, its code, and the function that keeps one run active."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_events as events
@@ -20,8 +19,40 @@ from infra.cdk.resources.spark_application import spark_application
 from infra.cdk.resources.spark_run import SparkRun
 
 
+@dataclass(frozen=True, kw_only=True)
+class JobKind:
+    """The names of a streaming job and its code."""
+
+    # The last parts of the names of the application, the log, the parameter with the request, and the keeper.
+    application: str
+    log: str
+    parameter: str
+    keeper: str
+    # The module that a run starts, and the packages that it imports.
+    entry: str
+    packages: tuple[str, ...]
+
+
+METRICS = JobKind(
+    application="metrics",
+    log="spark-metrics",
+    parameter="streaming-job",
+    keeper="keep-job",
+    entry="spark_metrics/job.py",
+    packages=("masscomm", "schemas", "spark_metrics"),
+)
+EVENTS = JobKind(
+    application="events",
+    log="spark-events",
+    parameter="events-job",
+    keeper="keep-events-job",
+    entry="spark_events/job.py",
+    packages=("masscomm", "schemas", "spark_events", "spark_metrics"),
+)
+
+
 class StreamingJob(Construct):
-    """An EMR application with one run of the streaming job at a time.
+    """An EMR application with one run of a streaming job at a time.
 
     Attributes:
         name: The name of the application.
@@ -36,12 +67,14 @@ class StreamingJob(Construct):
         environment: Environment,
         key: kms.IKey,
         place: Place,
-        archive: s3.IBucket,
         variables: Mapping[str, str],
         statements: Iterable[iam.PolicyStatement],
+        archive: s3.IBucket | None = None,
+        kind: JobKind = METRICS,
+        event_sources: str | None = None,
     ) -> None:
         super().__init__(scope, "job")
-        self.name = f"{environment.prefix}-metrics"
+        self.name = f"{environment.prefix}-{kind.application}"
         self.application = spark_application(
             self,
             environment=environment,
@@ -57,15 +90,17 @@ class StreamingJob(Construct):
             environment=environment,
             key=key,
             archive=archive,
-            name="spark-metrics",
-            entries={"entry": "spark_metrics/job.py"},
+            name=kind.log,
+            packages=kind.packages,
+            event_sources=event_sources,
+            entries={"entry": kind.entry},
             variables=variables,
             statements=statements,
         )
         self.role = run.role
         parameter = run.store_request(
             self.application,
-            parameter="streaming-job",
+            parameter=kind.parameter,
             description="what keep_job starts",
             entry="entry",
             # keep_job appends a digest of this request.
@@ -80,6 +115,7 @@ class StreamingJob(Construct):
         keeper = Handler(
             self,
             module="keep_job",
+            name=kind.keeper,
             environment=environment,
             key=key,
             timeout_s=60,

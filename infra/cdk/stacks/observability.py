@@ -15,6 +15,7 @@ from infra.cdk.resources.rest_api import STAGE
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.data import DataStack
+from infra.cdk.stacks.events import EventsStack
 from infra.cdk.stacks.external_data import ExternalDataStack
 from infra.cdk.stacks.functions import FunctionsStack
 from infra.cdk.stacks.metrics import MetricsStack
@@ -38,6 +39,8 @@ class ServerStacks:
     registry: RegistryStack
     cdc: CdcStack
     metrics: MetricsStack
+    # None: the organisation has no topics of its own as a source of events.
+    events: EventsStack | None
 
 
 class ObservabilityStack(Stack):
@@ -161,6 +164,8 @@ def _installed(
     if servers is not None:
         helpers["keep-job"] = servers.metrics.job.keeper
         helpers["start-run"] = servers.metrics.runs.starter
+        if servers.events is not None:
+            helpers["keep-events-job"] = servers.events.job.keeper
     return Installation(
         environment=environment.name,
         entries={name: each.entry for name, each in functions.functions.items()},
@@ -191,4 +196,5 @@ def _servers(stacks: ServerStacks) -> Servers:
         connectors=stacks.cdc.debezium.names,
         registry={"ClusterName": service.cluster.cluster_name, "ServiceName": service.service_name},
         job=stacks.metrics.job.name,
+        events_job=None if stacks.events is None else stacks.events.job.name,
     )

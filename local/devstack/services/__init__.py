@@ -12,6 +12,7 @@ from local.devstack.services import (
     postgres,
     registry,
     spark,
+    spark_events,
 )
 
 MODULES = (kafka, postgres, opensearch, registry, localstack, connect, spark, lambda_host)
@@ -20,6 +21,8 @@ MODULES = (kafka, postgres, opensearch, registry, localstack, connect, spark, la
 def all_services(config: StackConfig) -> dict[str, Service]:
     """Return every service by name, each after its dependencies."""
     made = [module.service(config) for module in MODULES]
+    if config.event_sources is not None:
+        made.append(spark_events.service(config, config.event_sources))
     # A consumer of changed preferences knows the tables of one example. A database of one's own needs its own.
     if config.monolith_url is None:
         made.append(example_monolith.service(config))

@@ -2,7 +2,7 @@
 
 dev and prod are made from the bare sources, as in a clean clone. `local` has the other options: external servers, empty
 packages in the layout of `make package`, its own domain name. `replacing` is prod with two snapshot generations, and
-with other settings of resources that are replaced.
+with other settings of resources that are replaced, and with the job of the organisation's own topics.
 """
 
 import os
@@ -26,6 +26,7 @@ REPLACING = replace(
     kafka=replace(PROD.kafka, version="4.0.x"),
     alarm_email="others@masscomm.example",
     unsubscribe_mailbox=MAILBOX,
+    event_sources="examples/event_sources.yaml",
 )
 DOMAIN = "api.masscomm.example"
 CERTIFICATE = "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000000"

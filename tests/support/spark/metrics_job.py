@@ -21,7 +21,7 @@ from local.devstack.services.spark import spark_environment
 WAIT_S = 420  # on a busy machine the job takes a minute to start, and a recomputation three minutes
 
 
-def wait_until[T](condition: str, look: Callable[[], T | None], job: "Job | None" = None) -> T:
+def wait_until[T](condition: str, look: Callable[[], T | None], job: "JobProcess | None" = None) -> T:
     """Wait until `look` returns a value, and return it. Fails with the job's log after WAIT_S or if the job ends."""
     deadline = time.monotonic() + WAIT_S
     while not (found := look()):
@@ -35,16 +35,35 @@ def wait_until[T](condition: str, look: Callable[[], T | None], job: "Job | None
 
 
 @dataclass
-class Job:
+class JobProcess:
+    """The process of a streaming job."""
+
     process: subprocess.Popen[bytes]
     log: Path
-    database: str
-    environment: dict[str, str]
 
     def kill(self) -> None:
         """Send SIGKILL to the process and its JVM."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+    @classmethod
+    def started(cls, module: str, environment: dict[str, str], log: Path) -> "JobProcess":
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module],
+                cwd=ROOT,
+                env=environment,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+        return cls(process, log)
+
+
+@dataclass
+class Job(JobProcess):
+    database: str
+    environment: dict[str, str]
 
 
 def recompute(job: Job, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -71,16 +90,8 @@ def launch(config: StackConfig, database: str, folder: Path, log: Path, **enviro
         "SPARK_ARCHIVE_TRIGGER_MS": "500",
         **environment,
     }
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "spark_metrics.job"],
-            cwd=ROOT,
-            env=chosen,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-    return Job(process, log, database, chosen)
+    started = JobProcess.started("spark_metrics.job", chosen, log)
+    return Job(started.process, log, database, chosen)
 
 
 type StartJob = Callable[..., Job]

@@ -146,7 +146,7 @@ def test_no_connection_string_has_start_up_options(synthesised: dict[str, Synthe
 
 
 def _connections() -> Iterator[tuple[Path, ast.Call]]:
-    for folder in ("masscomm", "functions", "spark_metrics", "ops", "infra"):
+    for folder in ("masscomm", "functions", "spark_events", "spark_metrics", "ops", "infra"):
         for path in (ROOT / folder).rglob("*.py"):
             if "node_modules" in path.parts:
                 continue

@@ -12,14 +12,14 @@ from infra.cdk.config import SparkConfig
 from infra.job_archive import write_archive
 from local.devstack.config import ROOT
 
-ROOMS = ("masscomm", "schemas", "spark_metrics", "ops/erasure")
+ROOMS = ("masscomm", "schemas", "spark_events", "spark_metrics", "ops/erasure")
 # Module → distribution in requirements/job.in, where the names differ.
 NAMES = {"confluent_kafka": "confluent-kafka", "yaml": "pyyaml"}
 
 LOADED = """
 import sys
 before = set(sys.modules)
-import spark_metrics.job, ops.erasure.__main__
+import spark_events.job, spark_metrics.job, ops.erasure.__main__
 origin = sys.prefix
 for name in sorted({name.partition(".")[0] for name in set(sys.modules) - before}):
     file = getattr(sys.modules.get(name), "__file__", None) or ""

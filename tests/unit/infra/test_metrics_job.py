@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from infra.cdk.config import PROD
 from infra.metrics_job import start, stop
 from tests.support.cdk.templates import SynthesisedEnvironment
 
@@ -35,7 +37,9 @@ class Aws:
         self.calls.append(("permit", FunctionName))
 
     def get_parameter(self, *, Name: str) -> dict[str, Any]:
-        application = {"/masscomm-prod/streaming-job": "stream", "/masscomm-prod/erase-job": "others"}[Name]
+        application = {"streaming-job": "stream", "events-job": "events", "erase-job": "others"}[
+            Name.removeprefix("/masscomm-prod/")
+        ]
         return {"Parameter": {"Value": json.dumps({"applicationId": application})}}
 
     def get_paginator(self, operation: str) -> "Aws":
@@ -64,7 +68,7 @@ def test_streaming_runs_are_cancelled_and_others_awaited() -> None:
         {"stream": ["STARTED", "STOPPING", "STOPPED"], "others": ["STARTED", "STOPPED"]},
     )
     pauses, lines = list[float](), list[str]()
-    stop(aws, "masscomm-prod", pauses.append, lines.append)
+    stop(aws, PROD, pauses.append, lines.append)
     assert aws.calls == [
         ("limit", "masscomm-prod-keep-job", "0"),
         ("cancel", "stream", "run-0"),
@@ -78,14 +82,31 @@ def test_streaming_runs_are_cancelled_and_others_awaited() -> None:
 @pytest.mark.parametrize("state", ["CREATED", "STOPPED"])
 def test_a_stopped_application_is_left_alone(state: str) -> None:
     aws = Aws({"stream": [[]], "others": [[]]}, {"stream": [state], "others": [state]})
-    stop(aws, "masscomm-prod", lambda _: None, lambda _: None)
+    stop(aws, PROD, lambda _: None, lambda _: None)
     assert aws.calls == [("limit", "masscomm-prod-keep-job", "0")]
 
 
 def test_a_start_permits_keep_job_to_run() -> None:
     aws = Aws({}, {})
-    start(aws, "masscomm-prod")
+    start(aws, PROD)
     assert aws.calls == [("permit", "masscomm-prod-keep-job")]
+
+
+def test_job_of_own_topics_is_stopped_and_started_too() -> None:
+    environment = replace(PROD, event_sources="examples/event_sources.yaml")
+    aws = Aws(
+        {"stream": [[]], "events": [["RUNNING"], []], "others": [[]]},
+        {"stream": ["STOPPED"], "events": ["STOPPED"], "others": ["STOPPED"]},
+    )
+    stop(aws, environment, lambda _: None, lambda _: None)
+    start(aws, environment)
+    assert aws.calls == [
+        ("limit", "masscomm-prod-keep-job", "0"),
+        ("limit", "masscomm-prod-keep-events-job", "0"),
+        ("cancel", "events", "run-0"),
+        ("permit", "masscomm-prod-keep-job"),
+        ("permit", "masscomm-prod-keep-events-job"),
+    ]
 
 
 def test_the_function_and_the_parameters_are_deployed(prod: SynthesisedEnvironment) -> None:

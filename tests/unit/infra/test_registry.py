@@ -254,7 +254,8 @@ def test_tasks_are_started_until_their_user_exists(environment: SynthesisedEnvir
 
 # A request that registers a schema, and clients that register the schemas that they use.
 _REGISTERS = re.compile(r"/versions[\"'?]|auto\.register|use\.latest\.version|SchemaRegistryClient|register_schema\b")
-_CLIENTS = ("masscomm", "functions", "spark_metrics", "ops/erasure", "examples", "sdk", "cli", "local", "infra")
+_JOBS = ("spark_events", "spark_metrics", "ops/erasure")
+_CLIENTS = ("masscomm", "functions", *_JOBS, "examples", "sdk", "cli", "local", "infra")
 
 
 def registering(source: str) -> list[str]:

@@ -115,7 +115,8 @@ def test_certificate_authorities_of_each_region_exist(region: str) -> None:
     assert f"{region} Root CA RSA2048 G1" in str(one.subject.rfc4514_string())
 
 
-_ROOMS = ("masscomm", "functions", "spark_metrics", "ops", "infra", "cli", "local/devstack", "examples")
+_JOBS = ("spark_events", "spark_metrics")
+_ROOMS = ("masscomm", "functions", *_JOBS, "ops", "infra", "cli", "local/devstack", "examples")
 
 
 def _code() -> Iterator[tuple[Path, str]]:
@@ -152,7 +153,7 @@ def test_every_connection_to_the_metrics_database_is_verified() -> None:
     assert set(_PASSED_ON.values()) <= _CONNECTING
     found = set()
     for path, text in _code():
-        served = ("functions/", "masscomm/", "spark_metrics/", "ops/erasure/")
+        served = ("functions/", "masscomm/", "spark_events/", "spark_metrics/", "ops/erasure/")
         if not str(path).startswith(served) or path.suffix != ".py":
             continue
         for node in ast.walk(ast.parse(text)):

@@ -1,0 +1,159 @@
+"""The job makes events of the organisation's own topics, with real servers and Spark."""
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+from masscomm.kafka.dead_letters import REASON
+from masscomm.kafka.event_sources import GROUP
+from masscomm.kafka.topics import DEAD_LETTER, EVENT
+from spark_events.record_mapping import event_id
+from tests.support.spark.events_job import EventsBench, events_bench
+from tests.support.spark.metrics_job import WAIT_S, JobProcess, wait_until
+
+pytestmark = pytest.mark.nightly
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[EventsBench]:
+    """Servers of the test's own, because the job produces to topics by their real names."""
+    with events_bench(tmp_path) as bench:
+        yield bench
+
+
+def ids_of(topic_id: str, count: int, *, partition: int = 0) -> set[str]:
+    return {event_id(topic_id, partition, offset) for offset in range(count)}
+
+
+def committed(bench: EventsBench, topic: str) -> dict[int, int]:
+    found = bench.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])[GROUP].result(WAIT_S)
+    return {place.partition: place.offset for place in found.topic_partitions or [] if place.topic == topic}
+
+
+def await_committed(bench: EventsBench, topic: str, offset: int, job: JobProcess) -> None:
+    wait_until("the commit", lambda: committed(bench, topic).get(0) == offset, job)
+
+
+def test_new_topic_is_read_without_a_restart(bench: EventsBench) -> None:
+    job = bench.start()
+    wait_until("the job's start", (bench.folder / "job-0.ready").exists, job)
+    expected: set[str] = set()
+    for topic in ("orders.first", "orders.second"):
+        topic_id = bench.create(topic)
+        for partition in (0, 1):
+            bench.orders(topic, 10, partition=partition)
+            expected |= ids_of(topic_id, 10, partition=partition)
+        bench.await_events(expected, job)
+    # Also for topics that exist before the next start.
+    bench.stop(job)
+    expected |= ids_of(bench.create("orders.third"), 5)
+    bench.orders("orders.third", 5)
+    bench.await_events(expected, bench.start())
+    assert sorted(bench.event_ids()) == sorted(expected)
+
+
+def test_killed_job_misses_no_offset(bench: EventsBench) -> None:
+    """Repetitions of a record have the id and the content of the first event."""
+    topic_id, count, first = bench.create("orders.killed"), 1_500, 0
+    chance = random.Random(7)  # noqa: S311
+    for _ in range(4):
+        bench.orders("orders.killed", count, first=first)
+        first += count
+        job = bench.start(SPARK_MAX_OFFSETS_PER_TRIGGER="100")
+        seen = len(bench.event_ids())
+        more = chance.randrange(1, count // 2)
+        wait_until("events", lambda seen=seen, more=more: len(bench.event_ids()) >= seen + more, job)
+        job.kill()
+    job = bench.start()
+    bench.await_events(ids_of(topic_id, first), job)
+    contents = defaultdict(set)
+    for message in bench.records(EVENT):
+        contents[(message.key() or b"").decode()].add(message.value())
+    assert contents.keys() == ids_of(topic_id, first)
+    assert {len(values) for values in contents.values()} == {1}
+    assert bench.records(DEAD_LETTER) == []
+
+
+def test_uncommitted_batch_is_repeated_with_equal_ids(bench: EventsBench) -> None:
+    """A kill between the events of a batch and their commit leaves the offsets of the batch before."""
+    topic_id = bench.create("orders.again")
+    bench.orders("orders.again", 10)
+    job = bench.start()
+    await_committed(bench, "orders.again", 10, job)
+    bench.stop(job)
+    before = [ConsumerGroupTopicPartitions(GROUP, [TopicPartition("orders.again", 0, 4, metadata=topic_id)])]
+    bench.admin.alter_consumer_group_offsets(before)[GROUP].result(WAIT_S)
+    job = bench.start()
+    wait_until("the repetition", lambda: len(bench.event_ids()) == 16, job)
+    await_committed(bench, "orders.again", 10, job)
+    repeated = ids_of(topic_id, 10) - ids_of(topic_id, 4)
+    assert sorted(bench.event_ids()) == sorted([*ids_of(topic_id, 10), *repeated])
+
+
+@pytest.mark.kills(guard="own_topics.recreated_topic")
+@pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
+def test_recreated_topic_is_read_from_its_beginning(runs: bool, bench: EventsBench) -> None:
+    """The new topic is longer than the old one was, so that offsets do not reveal it."""
+    # A long time between two batches, so that Spark sees only the second topic.
+    job = bench.start(SPARK_TRIGGER_MS="8000")
+    before = bench.create("orders.same", partitions=1)
+    bench.orders("orders.same", 3)
+    bench.await_events(ids_of(before, 3), job)
+    await_committed(bench, "orders.same", 3, job)
+    if not runs:
+        bench.stop(job)
+    bench.delete("orders.same")
+    now = bench.create("orders.same", partitions=1)
+    assert now != before
+    bench.orders("orders.same", 9)
+    if not runs:
+        job = bench.start()
+    bench.await_events(ids_of(before, 3) | ids_of(now, 9), job)
+
+
+def test_deleted_topic_stops_nothing(bench: EventsBench) -> None:
+    gone, stays = bench.create("orders.gone"), bench.create("orders.stays")
+    job = bench.start()
+    for topic in ("orders.gone", "orders.stays"):
+        bench.orders(topic, 3)
+    bench.await_events(ids_of(gone, 3) | ids_of(stays, 3), job)
+    bench.delete("orders.gone")
+    bench.orders("orders.stays", 3, first=3)
+    bench.await_events(ids_of(stays, 6), job)
+
+
+def test_hostile_records_stop_nothing(bench: EventsBench) -> None:
+    chance = random.Random(11)  # noqa: S311
+    topic_id = bench.create("orders.hostile", **{"max.message.bytes": "8000000"})
+    hostile: list[bytes | None] = [chance.randbytes(chance.randrange(200)) for _ in range(200)]
+    hostile += [None, b"", b"[" * 100_000, b"x" * 6_000_000, json.dumps({"number": "x" * 70_000}).encode()]
+    bench.produce("orders.hostile", hostile)
+    job = bench.start()
+    wait_until("the dead letters", lambda: len(bench.records(DEAD_LETTER)) == len(hostile), job)
+    bench.orders("orders.hostile", 1)
+    bench.await_events({event_id(topic_id, 0, len(hostile))}, job)
+    letters = [dict(message.headers() or []) for message in bench.records(DEAD_LETTER)]
+    assert {letter[REASON] for letter in letters} == {b"undecodable", b"invalid", b"too_large"}
+    assert len(bench.event_ids()) == 1
+
+
+def test_job_continues_after_the_brokers_were_away(bench: EventsBench) -> None:
+    topic_id = bench.create("orders.broker")
+    bench.orders("orders.broker", 3)
+    job = bench.start()
+    bench.await_events(ids_of(topic_id, 3), job)
+    bench.stack.kill("kafka")
+    bench.stack.restart("kafka")
+    bench.orders("orders.broker", 3, first=3)
+    bench.await_events(ids_of(topic_id, 6), job)
+
+
+def test_missing_dependency_ends_the_job_with_the_reason(bench: EventsBench) -> None:
+    job = bench.start(SCHEMA_REGISTRY_URL="http://127.0.0.1:1", SPARK_WAIT_S="1")
+    assert job.process.wait(WAIT_S) == 1
+    assert "the servers stayed down for 1 s: the schema registry does not answer" in job.log.read_text()

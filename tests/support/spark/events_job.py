@@ -1,0 +1,121 @@
+"""The job of the organisation's own topics as a process, on servers of its own."""
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from confluent_kafka import Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from local.devstack.config import StackConfig
+from local.devstack.provision import create_topics, register_schemas
+from local.devstack.service import base_environment, function_environment
+from local.devstack.services.spark import spark_environment
+from local.devstack.stack import Stack
+from masscomm.kafka.admin import KafkaAdmin
+from masscomm.kafka.topic_ids import topic_ids
+from masscomm.kafka.topic_reading import read_topic
+from masscomm.kafka.topics import EVENT, chain_topics
+from tests.support.spark.metrics_job import WAIT_S, JobProcess, wait_until
+
+PATTERN = "orders.*"
+SOURCES = {
+    "sources": [
+        {
+            "name": "orders",
+            "topics": [PATTERN],
+            "mapping": {"type": {"value": "order.paid"}, "club_id": {"value": 1}, "key": {"path": "number"}},
+        }
+    ]
+}
+
+
+@dataclass
+class EventsBench:
+    """Kafka, the registry and the jobs that were started."""
+
+    config: StackConfig
+    stack: Stack
+    folder: Path
+    # One client for all calls: one that is closed while its thread ends a call crashes the process.
+    kafka: KafkaAdmin
+    jobs: list[JobProcess] = field(default_factory=list)
+
+    def start(self, sources: Any = SOURCES, **environment: str) -> JobProcess:
+        name = f"job-{len(self.jobs)}"
+        path = self.folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(sources))
+        chosen = {
+            **base_environment(),
+            **function_environment(self.config),
+            **spark_environment(self.config),
+            "SPARK_LOCAL_DIRS": str(self.folder),
+            "SPARK_READY_FILE": str(self.folder / f"{name}.ready"),
+            "SPARK_TRIGGER_MS": "100",
+            "SPARK_EVENT_SOURCES": str(path),
+            **environment,
+        }
+        self.jobs.append(JobProcess.started("spark_events.job", chosen, self.folder / f"{name}.log"))
+        return self.jobs[-1]
+
+    def stop(self, job: JobProcess) -> None:
+        job.process.terminate()
+        assert job.process.wait(WAIT_S) == 0
+
+    def create(self, topic: str, *, partitions: int = 2, **config: str) -> str:
+        """Create a topic, and return its id."""
+        self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(WAIT_S)
+        wait_until("the topic", lambda: self._has(topic))
+        return topic_ids(self.kafka, [topic])[topic]
+
+    def delete(self, topic: str) -> None:
+        self.admin.delete_topics([topic])[topic].result(WAIT_S)
+        wait_until("the topic's end", lambda: not self._has(topic))
+
+    @property
+    def admin(self) -> AdminClient:
+        return self.kafka.client()
+
+    def _has(self, topic: str) -> bool:
+        return topic in self.admin.list_topics(timeout=10).topics
+
+    def produce(self, topic: str, values: Iterable[bytes | None], *, partition: int = 0) -> None:
+        producer = Producer({"bootstrap.servers": self.config.kafka_bootstrap, "message.max.bytes": 8_000_000})
+        for value in values:
+            producer.produce(topic, value, partition=partition)
+        assert producer.flush(WAIT_S) == 0
+
+    def orders(self, topic: str, count: int, *, first: int = 0, partition: int = 0) -> None:
+        numbers = range(first, first + count)
+        self.produce(topic, [json.dumps({"number": number}).encode() for number in numbers], partition=partition)
+
+    def records(self, topic: str) -> list[Message]:
+        return list(read_topic(self.config.kafka_bootstrap, topic))
+
+    def event_ids(self) -> list[str]:
+        return [(message.key() or b"").decode() for message in self.records(EVENT)]
+
+    def await_events(self, expected: set[str], job: JobProcess) -> None:
+        wait_until(f"{len(expected)} events", lambda: expected <= set(self.event_ids()), job)
+
+
+@contextmanager
+def events_bench(folder: Path) -> Iterator[EventsBench]:
+    """Start the servers; stop them, and kill the jobs that still run, at the end."""
+    config = StackConfig.on_free_ports(folder / "stack")
+    with Stack(config, ["kafka", "registry"], discard=True) as stack:
+        create_topics(config.kafka_bootstrap, chain_topics())
+        register_schemas(config.registry_url, chain_topics())
+        bench = EventsBench(config, stack, folder, KafkaAdmin({"bootstrap.servers": config.kafka_bootstrap}))
+        try:
+            yield bench
+        finally:
+            for job in bench.jobs:
+                if job.process.poll() is None:
+                    job.kill()
+            bench.kafka.close()
