@@ -12,7 +12,7 @@ from cli.options import JsonOption
 from cli.sends import calling
 from cli.terminal import Terminal, print_answer, print_json
 from masscomm_client import Client
-from masscomm_client.types import EventFields, SubscriptionFields
+from masscomm_client.types import EventFields, SubscriptionFields, SubscriptionsFilters
 
 app = typer.Typer(no_args_is_help=True)
 types = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -22,7 +22,6 @@ app.add_typer(subscriptions, name="subscriptions", help="Subscriptions of endpoi
 console = Terminal()
 
 NameArgument = Annotated[str, typer.Argument(metavar="TYPE", help="The event type, such as match.finished.")]
-EndpointArgument = Annotated[str, typer.Argument(metavar="ENDPOINT", help="The id of the endpoint.")]
 
 
 @app.command()
@@ -115,9 +114,22 @@ def delete_type(name: NameArgument, *, api: Client, as_json: JsonOption = False)
 
 @subscriptions.command("list")
 @calling
-def list_subscriptions(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
-    """Show the subscriptions of an endpoint."""
-    rows = api.subscriptions(endpoint_id=endpoint)["rows"]
+def list_subscriptions(
+    endpoint: Annotated[
+        str | None, typer.Argument(metavar="ENDPOINT", help="The id of the endpoint; without it, the notifications.")
+    ] = None,
+    *,
+    api: Client,
+    club: Annotated[int | None, typer.Option("--club", help="The notifications of this club.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the subscriptions of an endpoint, or those whose events become notifications."""
+    filters: SubscriptionsFilters = {}
+    if endpoint is not None:
+        filters["endpoint_id"] = endpoint
+    if club is not None:
+        filters["club_id"] = club
+    rows = api.subscriptions(**filters)["rows"]
     if as_json:
         for row in rows:
             print_json(row)
@@ -126,13 +138,16 @@ def list_subscriptions(endpoint: EndpointArgument, *, api: Client, as_json: Json
     for row in rows:
         clubs = "every tenant" if row["club_ids"] is None else f"tenants {', '.join(map(str, row['club_ids']))}"
         units = ", ".join(row["units"]) or "every unit"
-        console.entry(row["id"], ", ".join(row["types"]), f"{clubs}; {units}", *_filter(row["filter"]))
+        rule = [] if row["notification"] is None else [json.dumps(row["notification"])]
+        console.entry(row["id"], ", ".join(row["types"]), f"{clubs}; {units}", *_filter(row["filter"]), *rule)
 
 
 @subscriptions.command("add")
 @calling
 def add_subscription(
-    endpoint: EndpointArgument,
+    endpoint: Annotated[
+        str | None, typer.Argument(metavar="ENDPOINT", help="The id of the endpoint; none with --notify.")
+    ] = None,
     *,
     api: Client,
     name: Annotated[list[str], typer.Option("--type", help="An event type, match.* or *. May be repeated.")],
@@ -143,10 +158,20 @@ def add_subscription(
     condition: Annotated[
         str | None, typer.Option("--filter", metavar="JSON", help='Paths in data and values, as {"kind": ["league"]}.')
     ] = None,
+    notify: Annotated[
+        str | None,
+        typer.Option("--notify", metavar="JSON", help='Notify users, as {"type": "news", "users_path": "fans"}.'),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Subscribe an endpoint to events that occur from now on."""
-    fields: SubscriptionFields = {"endpoint_id": endpoint, "types": name}
+    """Subscribe an endpoint to events that occur from now on, or notify users of them."""
+    if (endpoint is None) == (notify is None):
+        raise CommandError("Name an ENDPOINT, or a notification by --notify.")
+    fields: SubscriptionFields = {"types": name}
+    if endpoint is not None:
+        fields["endpoint_id"] = endpoint
+    if notify is not None:
+        fields["notification"] = _parsed(notify, "--notify")
     if club:
         fields["club_ids"] = club
     if unit:
@@ -154,7 +179,12 @@ def add_subscription(
     if condition is not None:
         fields["filter"] = _parsed(condition, "--filter")
     answer = api.create_subscription(**fields)
-    print_answer(answer, f"{endpoint} has the subscription {answer['id']}.", console, as_json=as_json)
+    words = (
+        f"Users are notified: {answer['id']}."
+        if endpoint is None
+        else f"{endpoint} has the subscription {answer['id']}."
+    )
+    print_answer(answer, words, console, as_json=as_json)
 
 
 @subscriptions.command("remove")

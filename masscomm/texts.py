@@ -200,6 +200,12 @@ class Text(StrEnum):
     UNITS_LIST = "must be a list of at most {maximum} paths of units, e.g. 100/7"
     FILTER_FORM = "must be an object of at most {maximum} paths in data, each with a list of values"
     PATHS_LIST = "must be a list of at most {maximum} paths in data, e.g. player.id"
+    RULE_RECIPIENTS = "must have one of users_path, audience and unit_attribute"
+    RULE_CLUBS = "must be one club: notifications are made for one, or by credentials of every club for all"
+    RULE_OWN_TYPES = "must not be types of masscomm's own events, as {types}: notifications would make further ones"
+    VARIABLES_FORM = "must be an object of at most {maximum} names of variables, each with a path in data"
+    ENDPOINT_AND_NOTIFICATION = "must be absent if the subscription has a notification"
+    NOT_WITH_ENDPOINT = "must be absent if an endpoint is named"
     SUBSCRIPTION_TOO_LARGE = "types, clubs and units have {combinations} combinations, and at most {maximum} may be"
     # Of deliveries.
     DELIVERY_UNKNOWN = "The delivery is unknown, or older than 30 days."

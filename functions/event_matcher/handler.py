@@ -1,4 +1,6 @@
-"""The event_matcher function: it finds the endpoints that subscribe to an event, and produces the messages for them."""
+"""The event_matcher function: it finds the endpoints that subscribe to an event, and produces the messages for them. By
+rules, it turns events into sends.
+"""
 
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -19,14 +21,22 @@ logger = logs.logger("event_matcher")
 @cache
 def bootstrap() -> "tuple[BatchDriver, MatchEvents]":
     from functions.event_matcher.match_events import MatchEvents
+    from functions.event_matcher.notify import Notify, RuleOwners
     from functions.event_matcher.subscriptions_topic import SubscriptionTopic
+    from masscomm.stores.api_keys.dynamodb import ApiKeys
     from masscomm.stores.event_types.checks import KnownTypes
     from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
+    from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 
     driver, clock = batch_driver("event_matcher", logger, endless=True), SystemClock()
     return driver, MatchEvents(
         subscriptions=SubscriptionTopic.from_environment(driver.codec),
         types=KnownTypes(store=DynamoDbEventTypes.from_environment(), clock=clock),
+        notify=Notify(
+            owners=RuleOwners(keys=ApiKeys.from_environment(), clock=clock),
+            usage=DynamoDbKeyUsage.from_environment(),
+            clock=clock,
+        ),
         clock=clock,
     )
 

@@ -1,5 +1,5 @@
-"""Finds the endpoints of a batch of occurred events, and produces the messages for them. Events are records of the
-topic `event`, and rows of the monolith's outbox.
+"""Finds the endpoints of a batch of occurred events, and produces the messages for them, and the sends of rules. Events
+are records of the topic `event`, and rows of the monolith's outbox.
 
 The messages of a batch are grouped by the range of their events' offsets and by the bucket of their endpoints. The id
 of a record is derived from both, so that a redelivered batch produces the same ids, however it is cut.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from functions.event_matcher.notify import Match, Notify
 from functions.event_matcher.subscriptions_topic import SubscriptionSource
 from masscomm.cdc.outbox import event_in
 from masscomm.chain.batch import Batch, Item
@@ -73,6 +74,7 @@ class MatchEvents:
 
     subscriptions: SubscriptionSource
     types: KnownTypes
+    notify: Notify
     clock: Clock
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Occurred | None:
@@ -102,22 +104,26 @@ class MatchEvents:
         index = self.subscriptions.current()
         types = self.types.find(occurred.about.type for _, occurred in items)
         groups: defaultdict[Group, list[Message]] = defaultdict(list)
+        notified: list[Match[Occurred | None]] = []
         for item, occurred in items:
             batch.attempt(item, partial(_check, occurred, types))
-        for item, (event, _) in _events(batch):
+        for item, (event, data) in _events(batch):
             found = index.match(event)
             start = item.record.offset - item.record.offset % RANGE_SIZE
             for endpoint, fields in found.items():
                 place, topic = item.record, topics.WEBHOOK_BATCHED if endpoint in index.batched else topics.WEBHOOK
                 group = Group(place.topic, place.partition, start, bucket_of(endpoint.id), topic)
                 groups[group].append(Message(item, event, endpoint, fields))
+            rules = [(each.id, each.notification) for each in index.rules(event) if each.notification]
+            notified += (Match(item, event, data, *rule) for rule in rules)
             metrics.add(EVENT_MESSAGES, len(found))
-            metrics.add(EVENTS_WITHOUT_ENDPOINT, not found)
+            metrics.add(EVENTS_WITHOUT_ENDPOINT, not found and not rules)
         for group, messages in groups.items():
             for part in parts_of(messages):
                 record = self._record(group, part)
                 of_part = list({id(each.item): each.item for each in part}.values())
                 batch.produce_for(of_part, group.to, str(group.bucket), record, [schema_header(WebhookRequested)])
+        self.notify.produce(batch, notified)
 
     def dead_lettered(self, batch: Batch[Occurred | None], item: Item[Occurred | None], why: DeadLetter) -> None:
         """Do nothing: an event has no recipients."""

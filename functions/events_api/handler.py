@@ -134,21 +134,21 @@ def delete_event_type(asked: rest.Request, event_type: str) -> Response:
 
 @api.get("/v1/subscriptions")
 def get_subscriptions(asked: rest.Request) -> Response:
-    """The subscriptions of an endpoint to events."""
+    """The subscriptions of an endpoint to events, or the rules that make notifications of events."""
     return uncached(bootstrap().subscriptions.of_endpoint(asked.parameters, asked.clubs))
 
 
 @api.post("/v1/subscriptions")
 def post_subscription(asked: rest.Request) -> Response:
-    """Subscribe an endpoint to events that occur from now on."""
+    """Subscribe an endpoint to events that occur from now on, or make notifications of them."""
     cases = bootstrap()
-    body = cases.subscriptions.create(asked.text(), asked.clubs, cases.audit(asked.principal))
+    body = cases.subscriptions.create(asked, cases.audit(asked.principal))
     return uncached(body, HTTPStatus.CREATED)
 
 
 @api.get("/v1/subscriptions/{subscription_id}")
 def get_subscription(asked: rest.Request, subscription_id: str) -> Response:
-    """A subscription of an endpoint to events."""
+    """A subscription to events."""
     return uncached(bootstrap().subscriptions.show(subscription_id, asked.parameters, asked.clubs))
 
 

@@ -27,7 +27,7 @@ from pydantic_core import ErrorDetails
 
 from functions.send_handler.field_problems import field_problem, text_of_details
 from masscomm.clock import Clock
-from masscomm.domain.categories import category, is_listed, passes_opt_outs_of, resolve_channels
+from masscomm.domain.categories import is_listed, passes_opt_outs_of, resolve_channels
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import (
@@ -46,6 +46,7 @@ from masscomm.http.body import read_object
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import JSON, Request
 from masscomm.http.scopes import Scope
+from masscomm.http.send_scopes import scopes_of_send
 from masscomm.http.single_users import check_named_users
 from masscomm.http.tenant import Clubs
 from masscomm.texts import CodedText, Text
@@ -57,8 +58,6 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _ERRORS_A_FIELD = 10
 _TIMES = ("expires_at", "send_at")
 _DAYS_AHEAD = MAX_REQUEST_AHEAD_MS // 86_400_000
-# The names of the data whose texts are the message if no template applies.
-LITERAL = {"title", "body"}
 
 
 def _number(name: str) -> Any:
@@ -458,15 +457,8 @@ def _check_simulated(send: SendRequest) -> None:
 
 def _scopes_needed(send: SendRequest) -> list[Scope]:
     """Return the scopes that a request needs in addition to that of its route."""
-    needed = [Scope.SEND_CRITICAL] if send.priority == Lane.CRITICAL else []
-    if category(send.type).mandatory:  # guard: scopes.mandatory
-        return [*needed, Scope.SEND_MANDATORY]
-    # The builder uses the caller's title and body if no template applies.
-    if any(
-        send.data.keys() | own.keys() >= LITERAL for own in ({}, *send.recipient_data.values())
-    ):  # guard: scopes.own_words
-        needed.append(Scope.SEND_CONTENT)
-    return needed
+    names = [send.data.keys() | own.keys() for own in ({}, *send.recipient_data.values())]
+    return scopes_of_send(send.type, names, is_critical=send.priority == Lane.CRITICAL)
 
 
 def check_permitted(request: Request, send: SendRequest) -> None:

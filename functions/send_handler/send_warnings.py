@@ -7,10 +7,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotDone
 from typing import TYPE_CHECKING
 
-from functions.send_handler.send_request import LITERAL, SendRequest
+from functions.send_handler.send_request import SendRequest
 from masscomm.domain.time_limits import WARNINGS_S
 from masscomm.errors import MasscommError
 from masscomm.http.problem import FieldError, invalid
+from masscomm.http.send_scopes import LITERAL_NAMES
 from masscomm.observability import logs
 from masscomm.texts import Text
 
@@ -45,7 +46,7 @@ class SendWarnings:
         """Check that the template that a send names exists on one of its channels, unless the send has words of its
         own. The templates are cached, so that the warnings need no further look-up. Raises Problem with status 400.
         """
-        if send.template is None or send.data.keys() >= LITERAL:
+        if send.template is None or send.data.keys() >= LITERAL_NAMES:
             return
         if errors := result_of(self._begin(self._missing, send)):  # guard: templates.unknown_template
             raise invalid(errors)

@@ -310,7 +310,9 @@ PROFILES = {
         tables=(EVENT_TYPES, SUBSCRIPTIONS, EVENT_IDS, AUDIT, USAGE, POLLS),
         tables_read=(ENDPOINTS,),
     ),
-    "event_matcher": Profile(warmth=Warmth.SNAPSTART, tables_read=(EVENT_TYPES,), reads=(SUBSCRIPTION,)),
+    "event_matcher": Profile(
+        warmth=Warmth.SNAPSTART, tables=(USAGE,), tables_read=(EVENT_TYPES, API_KEYS), reads=(SUBSCRIPTION,)
+    ),
     "webhook_sender": _SENDER,
     "webhook_batch_sender": _SENDER,
     "webhook_retry_sender": _SENDER,

@@ -20,6 +20,7 @@ from threading import Event, Thread
 from typing import Any, NamedTuple
 
 from functions.event_matcher.match_events import MatchEvents
+from functions.event_matcher.notify import Notify, RuleOwners
 from functions.webhook_sender.gateway import WebhookGateway
 from functions.webhook_sender.send_messages import KnownEndpoints, SendMessages
 from functions.webhook_sender.storing import Storing
@@ -36,9 +37,11 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.bundled_schema import BundledSchema
 from masscomm.kafka.producer import InMemoryProducer, NoProducer
+from masscomm.stores.api_keys.in_memory import InMemoryApiKeys
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.event_types.checks import KnownTypes
 from masscomm.stores.event_types.in_memory import InMemoryEventTypes
+from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.sent_messages.in_memory import InMemorySentMessages
 from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
@@ -189,7 +192,12 @@ class Functions:
             )
         self.codec = Codec(registry_with_all_schemas())
         self.matching = MatchEvents(
-            subscriptions=_Index(subscriptions), types=KnownTypes(store=types, clock=self.clock), clock=self.clock
+            subscriptions=_Index(subscriptions),
+            types=KnownTypes(store=types, clock=self.clock),
+            notify=Notify(
+                owners=RuleOwners(keys=InMemoryApiKeys(), clock=self.clock), usage=InMemoryKeyUsage(), clock=self.clock
+            ),
+            clock=self.clock,
         )
 
     def match(self, events: Sequence[EventOccurred], partition: int, first: int) -> tuple[list[dict[str, Any]], float]:

@@ -28,7 +28,7 @@ EVENT_TYPE_PATTERN = r"^[a-z0-9_]+(\.[a-z0-9_]+){0,7}$"
 _LEVEL = r"[A-Za-z0-9_.-]{1,64}"
 UNIT_PATTERN = rf"^{_LEVEL}(/{_LEVEL}){{0,{MAX_UNIT_LEVELS - 1}}}$"
 # The first parts of the types of masscomm's own events.
-OWN_TYPES = ("send", "notification", "webhook")
+OWN_TYPES = ("send", "notification", "webhook", "device")
 
 _EVENT_ID, _EVENT_TYPE, _UNIT = map(re.compile, (EVENT_ID_PATTERN, EVENT_TYPE_PATTERN, UNIT_PATTERN))
 

@@ -38,6 +38,18 @@ def chunk_id(send_id: str, chunk_index: int) -> str:
     return _uuid5(f"{send_id}/{chunk_index}")
 
 
+def event_send_id(club_id: int, event_id: str, rule: str) -> str:
+    """Return the id of the send that a rule derives from an event. No caller of the REST API can choose it: theirs are
+    UUIDs.
+    """
+    return f"event-{_uuid5(f'{club_id}/{event_id}/rule/{rule}')}"  # guard: rules.derived_send_id
+
+
+def joint_send_id(send_ids: Sequence[str]) -> str:
+    """Return the id under which the recipients of several sends are counted together, in any order."""
+    return _uuid5(f"sends/{'/'.join(sorted(send_ids))}")
+
+
 def batched_send_id(batch_id: str, index: int) -> str:
     """Return the id of one send of a batch of sends that one request contains."""
     return _uuid5(f"{batch_id}/batch/{index}")

@@ -566,3 +566,5 @@ class SubscriptionChanged(AvroRecord):
     revision: int
     # Whether requests to the endpoint may have several messages.
     batched: bool = False
+    # Of a rule whose events become notifications: the rule and its owner, as JSON. Its endpoint does not exist.
+    notification: str | None = None

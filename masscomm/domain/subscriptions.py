@@ -8,8 +8,10 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from masscomm.domain.events import is_path, is_pattern, is_unit
+from masscomm.domain.notification_rules import NotificationRule
 from masscomm.domain.records import SubscriptionChanged
 from masscomm.domain.webhooks import EndpointKey
+from masscomm.integers import integer_or
 from masscomm.json_reader import read_json
 
 MAX_PATTERNS, MAX_CLUBS, MAX_UNITS = 100, 1_000, 100
@@ -20,10 +22,27 @@ MAX_FIELDS = 50
 # The subscriptions of one endpoint.
 MAX_SUBSCRIPTIONS = 100
 
-_ID = re.compile(r"sub_(?P<club>[0-9]{1,19})_(?P<endpoint>[0-9a-z]{20})_[0-9a-z]{12}", re.ASCII)
+# This id stands for every club (tenant); no club has it.
+EVERY_CLUB = 0
+# The place of the rules of a club among its endpoints.
+_RULES = "rules"
+_ID = re.compile(rf"sub_(?P<club>[0-9]{{1,19}})_(?P<endpoint>[0-9a-z]{{20}}|{_RULES})_[0-9a-z]{{12}}", re.ASCII)
+_RULES_OF = re.compile(rf"ep_(?P<club>[0-9]{{1,19}})_{_RULES}", re.ASCII)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 type Value = str | int | float | bool | None
+
+
+def rules_of(club_id: int) -> EndpointKey:
+    """Return the key under which the rules of a club (tenant) are stored, in the place of an endpoint's."""
+    return EndpointKey(club_id, f"ep_{club_id}_{_RULES}")
+
+
+def subscriber_of(id_: str) -> EndpointKey | None:
+    """Return the key of an endpoint, or of the rules of a club; None for any other id."""
+    found = _RULES_OF.fullmatch(id_)
+    club_id = None if found is None else integer_or(found["club"], None)
+    return EndpointKey.of_id(id_) if club_id is None else rules_of(club_id)
 
 
 class SubscriptionKey(NamedTuple):
@@ -36,7 +55,7 @@ class SubscriptionKey(NamedTuple):
     def of_id(cls, id_: str) -> "SubscriptionKey | None":
         """Return the key of a subscription's id, which contains its endpoint; None if no subscription has this id."""
         found = _ID.fullmatch(id_)
-        endpoint = None if found is None else EndpointKey.of_id(f"ep_{found['club']}_{found['endpoint']}")
+        endpoint = None if found is None else subscriber_of(f"ep_{found['club']}_{found['endpoint']}")
         return None if endpoint is None else cls(endpoint, id_)
 
     @staticmethod
@@ -67,6 +86,8 @@ class Subscription:
     revision: int = 1
     # Whether requests to the endpoint may have several messages: as its item says when the subscription is published.
     batched: bool = False
+    # Of a rule whose events become notifications; its endpoint is that of `rules_of`.
+    notification: NotificationRule | None = None
 
     @property
     def combinations(self) -> int:
@@ -83,14 +104,17 @@ class Subscription:
             fields=list(self.fields),
             revision=self.revision,
             batched=self.batched,
+            notification=None if self.notification is None else self.notification.to_json(),
         )
 
     @classmethod
     def of_record(cls, record: SubscriptionChanged) -> "Subscription":
         """Return the subscription in a record. Raises ValueError if it is malformed."""
-        endpoint = EndpointKey.of_id(record.endpoint_id)
+        endpoint = subscriber_of(record.endpoint_id)
         if endpoint is None or not record.types or not all(map(is_pattern, record.types)):
             raise ValueError(f"subscription {record.subscription_id} has no endpoint, or a type that is none")
+        if (record.notification is None) != (EndpointKey.of_id(record.endpoint_id) is not None):
+            raise ValueError(f"subscription {record.subscription_id} has an endpoint and a rule, or neither")
         if not all(map(is_unit, record.units)):
             raise ValueError(f"subscription {record.subscription_id} has a unit that is no path")
         if not all(map(is_path, record.fields)):
@@ -108,4 +132,5 @@ class Subscription:
             fields=tuple(record.fields),
             revision=record.revision,
             batched=record.batched,
+            notification=None if record.notification is None else NotificationRule.of_json(record.notification),
         )

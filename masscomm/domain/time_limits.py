@@ -192,6 +192,8 @@ WEBHOOK_EVENTS_FOUND_S = 29 * _DAY_S
 EVENT_IDS_KEPT_S = _DAY_S
 # How long event_matcher uses an event type that it has read.
 EVENT_TYPES_CACHED_S = 10.0
+# How long event_matcher uses the permissions of a rule's owner, as long as API Gateway caches the authorizer's answer.
+RULE_OWNERS_CACHED_S = 60.0
 # The age at which a sweep publishes changed subscriptions that no function has published: no function that has stored
 # them still runs.
 SUBSCRIPTIONS_SWEPT_AFTER_S = 60.0

@@ -249,7 +249,15 @@ WEBHOOKS_WITHOUT_ENDPOINT = _counter(
     "WebhooksWithoutEndpoint", "messages with events for a deleted endpoint", *_OF_EVENTS
 )
 EVENT_MESSAGES = _counter("EventMessages", "messages with events, one for each endpoint", "event_matcher")
-EVENTS_WITHOUT_ENDPOINT = _counter("EventsWithoutEndpoint", "events to which no endpoint subscribes", "event_matcher")
+EVENTS_WITHOUT_ENDPOINT = _counter(
+    "EventsWithoutEndpoint", "events to which neither endpoint nor rule subscribes", "event_matcher"
+)
+EVENT_SENDS = _counter("EventSends", "sends that rules make of events", "event_matcher")
+EVENT_SENDS_REFUSED = _counter(
+    "EventSendsRefused",
+    "events that become no send: without recipients, or beyond what the rule's owner may send",
+    "event_matcher",
+)
 WEBHOOK_OLDEST_DUE = _gauge(
     "WebhookOldestDue",
     Unit.SECONDS,
@@ -355,6 +363,8 @@ ALL: Mapping[str, Metric] = {
         WEBHOOKS_WITHOUT_ENDPOINT,
         EVENT_MESSAGES,
         EVENTS_WITHOUT_ENDPOINT,
+        EVENT_SENDS,
+        EVENT_SENDS_REFUSED,
         POLLS_UNCOUNTED,
         CHANGE_DATA_AGE,
         METRICS_AGE,

@@ -5,7 +5,7 @@ from typing import Any
 from functions.events_api.routes import event_types, events, subscriptions
 from masscomm.domain import cloud_events
 from masscomm.domain.events import EVENT_TYPE_PATTERN, MAX_EVENT_DATA_BYTES, MAX_EVENTS_A_REQUEST
-from ops.openapi.operation import Operation, Parameter, Schema
+from ops.openapi.operation import ID, Operation, Parameter, Schema
 from ops.openapi.parameters import ENDPOINT_ID, SUBSCRIPTION_ID
 
 _SCHEMA = {
@@ -26,6 +26,12 @@ _SUBSCRIPTION: dict[str, Any] = {
     "units": ["100"],
     "filter": {"kind": ["league", "cup"]},
     "fields": ["kind", "goals"],
+}
+_TO_ENDPOINT: dict[str, Any] = {**_SUBSCRIPTION, "notification": None, "owner": None}
+_RULE: dict[str, Any] = {
+    "types": ["match.finished"],
+    "club_ids": [1],
+    "notification": {"type": "announcement", "users_path": "fans", "data": {"goals": "score.goals"}},
 }
 _UNKNOWN_TYPE = {404: "The event type is unknown"}
 _UNKNOWN_SUBSCRIPTION = {404: "The subscription is unknown"}
@@ -117,32 +123,43 @@ OPERATIONS = {
         problems=_UNKNOWN_TYPE,
     ),
     ("GET", "/v1/subscriptions"): Operation(
-        description="An endpoint gets an event once, however many of its subscriptions match.",
-        parameters=(Parameter("endpoint_id", "The id of the endpoint", example=ENDPOINT_ID, required=True),),
+        description=(
+            "An endpoint gets an event once, however many of its subscriptions match. Without `endpoint_id`, the "
+            "subscriptions are those whose events become notifications: of the caller's clubs, of `club_id`, or, for "
+            "credentials of every club, those for all."
+        ),
+        parameters=(
+            Parameter("endpoint_id", "The id of the endpoint", example=ENDPOINT_ID),
+            Parameter("club_id", "The club of the notifications", ID),
+        ),
         response=subscriptions.SubscriptionsBody,
-        example={"rows": [{"id": SUBSCRIPTION_ID, **_SUBSCRIPTION}]},
+        example={"rows": [{"id": SUBSCRIPTION_ID, **_TO_ENDPOINT}]},
         problems={404: "The endpoint is unknown"},
     ),
     ("POST", "/v1/subscriptions"): Operation(
         description=(
             "The endpoint gets events of these types, tenants and units whose data passes the filter, and of data the "
-            "`fields`. A unit includes the units below it. Events that occur before the subscription are not sent."
+            "`fields`. A unit includes the units below it. Events that occur before the subscription are not sent. "
+            "With `notification` in the place of an endpoint, each event becomes a send to users of its club, under an "
+            "id derived from the event. The caller also needs the scopes of such sends, and each send is made with its "
+            "permissions and limits at that time; those of a person are the present ones."
         ),
         request=subscriptions.SubscriptionFields,
         requests={
             "everything": {"endpoint_id": ENDPOINT_ID, "types": ["*"]},
             "units": _SUBSCRIPTION,
+            "notification": _RULE,
         },
         response=subscriptions.SubscriptionBody,
         status=201,
         success="The subscription is stored, and applies to events from now on",
-        example={"id": SUBSCRIPTION_ID, **_SUBSCRIPTION},
+        example={"id": SUBSCRIPTION_ID, **_TO_ENDPOINT},
         problems={404: "The endpoint is unknown", 409: "The endpoint has too many subscriptions"},
     ),
     ("GET", "/v1/subscriptions/{subscription_id}"): Operation(
-        description="It has the types, tenants, units and the filter of the events that its endpoint gets.",
+        description="It has the types, tenants, units and the filter of the events that its endpoint, or users, get.",
         response=subscriptions.SubscriptionBody,
-        example={"id": SUBSCRIPTION_ID, **_SUBSCRIPTION},
+        example={"id": SUBSCRIPTION_ID, **_TO_ENDPOINT},
         problems=_UNKNOWN_SUBSCRIPTION,
     ),
     ("DELETE", "/v1/subscriptions/{subscription_id}"): Operation(

@@ -42,12 +42,13 @@ from local.devstack.service import function_environment
 from local.devstack.services import all_services
 from local.devstack.services.spark import run_module
 from local.devstack.state import RunState
+from masscomm.domain.ids import event_send_id
 from masscomm.domain.time_limits import GATEWAY_TIMEOUT_S
 from masscomm.http.rest import JSON
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.topics import WEBHOOK_OUTCOME
 from masscomm_client import ApiError, AsyncClient, Client
-from masscomm_client.types import DeadLetterRow
+from masscomm_client.types import DeadLetterRow, EventFields
 from tests.support.harness import client_examples
 from tests.support.harness.agent import agent
 from tests.support.harness.client_calls import call_each_method, methods
@@ -299,6 +300,37 @@ def test_event_reaches_its_subscriber_signed(stack: RunningStack, config: StackC
         assert (inserted.event["event_id"], inserted.event["data"]) == ("e2e-outbox", {"goals": [3, 1]})
         for each in (created, elsewhere):
             client.delete_webhook(each["endpoint"]["id"])
+
+
+def test_event_becomes_a_push_by_a_rule(stack: RunningStack, config: StackConfig) -> None:
+    """REST, event_matcher, the chain: a user whom the event names gets one push, however often it is reported."""
+    title = f"Goal {uuid4()}"
+    with Client(config.gateway_url, key=config.api_key) as client:
+        client.set_event_type("e2e.goal", description="A goal", example={})
+        rule = client.create_subscription(
+            types=["e2e.*"],
+            club_ids=[1],
+            notification={
+                "type": "announcement",
+                "channels": ["push"],
+                "users_path": "fans",
+                "data": {"title": "title", "body": "minute"},
+            },
+        )
+        assert client.subscriptions(club_id=1)["rows"] == [rule]
+        event: EventFields = {
+            "event_id": title.replace(" ", "-"),
+            "type": "e2e.goal",
+            "club_id": 1,
+            "data": {"title": title, "minute": 90, "fans": [42]},
+        }
+        for status in ("accepted", "repeated"):
+            assert client.report_events([event])["events"][0]["status"] == status
+        send_id = event_send_id(1, event["event_id"], rule["id"])
+        until("the push has arrived", lambda: title in masscomm(config, "inbox", "--user", "42"), 60)
+        assert masscomm(config, "inbox", "--user", "42").count(title) == 1
+        assert client.get_send(send_id)["reference"] == event["event_id"]
+        client.delete_subscription(rule["id"])
 
 
 def test_refused_event_is_repeated_and_a_batch_arrives(stack: RunningStack, config: StackConfig) -> None:

@@ -819,7 +819,7 @@ MUTANTS = (
     Mutant(
         "scopes.mandatory",
         "A send that passes opt-outs needs a scope of its own, whatever its texts.",
-        Becomes("category(send.type).mandatory and LITERAL <= send.data.keys()"),
+        Becomes("category(type_).mandatory and any(each >= LITERAL_NAMES for each in names)"),
     ),
     Mutant(
         "sends.template_of_an_optional_category", "By REST, a mandatory send has no template of a category that is not."
@@ -828,7 +828,7 @@ MUTANTS = (
     Mutant(
         "scopes.own_words",
         "Own words of a single recipient need the scope of own words.",
-        Becomes("LITERAL <= send.data.keys()"),
+        Becomes("LITERAL_NAMES <= names[0]"),
     ),
     Mutant("scopes.dry_run", "The counts of a dry run need the scope that the counts of a send need.", Removed()),
     Mutant(
@@ -1424,6 +1424,24 @@ MUTANTS = (
     ),
     Mutant("outbox.one_generation", "Of two generations, the outbox of one is read.", Becomes("captured")),
     Mutant("event_mapping.own_type", "A document of another system gives no event of masscomm's own types."),
+    Mutant(
+        "rules.derived_send_id", "No caller can choose the id of a rule's send.", Returns("_uuid5(rule + event_id)")
+    ),
+    Mutant("rules.no_loops", "No rule makes a send of masscomm's own events.", Never()),
+    Mutant("rules.own_types", "A rule names none of masscomm's own event types."),
+    Mutant("rules.clubs_of_the_owner", "A rule sends to the clubs of its owner only."),
+    Mutant("rules.scopes_of_the_owner", "A rule sends with the scopes of its owner only."),
+    Mutant("rules.revoked_owner", "The rules of a key that has ended send nothing.", Becomes("key is not None")),
+    Mutant(
+        "rules.limit_of_the_owner", "Rules send within the limit of their owner.", Returns("Use(counted=True, used=0)")
+    ),
+    Mutant("rules.recipients_in_data", "The recipients in an event's data are user ids."),
+    Mutant("rules.event_without_unit", "An event without a unit is sent to no unit."),
+    Mutant(
+        "tenancy.listed_rules",
+        "A caller lists the rules of its own clubs.",
+        Becomes("(club_id,) if club_id else tuple(clubs.ids)"),
+    ),
     Mutant("events.unit_is_a_path", "The unit of an event is a path."),
     Mutant("events.unit_of_time", "The time of an event is in milliseconds."),
     Mutant("events.unrecorded_messages", "A kill repeats at most the messages that are not recorded."),

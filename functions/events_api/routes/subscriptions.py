@@ -1,6 +1,6 @@
-"""The subscriptions of endpoints to events.
+"""The subscriptions of endpoints to events, and the rules that make notifications of events.
 
-GET, POST /v1/subscriptions                       list those of an endpoint, and create one
+GET, POST /v1/subscriptions                       list those of an endpoint, or the rules, and create one
 GET, DELETE /v1/subscriptions/{subscription_id}   read and delete one
 
 A subscription of another club's endpoint and an unknown one have the same response.
@@ -8,14 +8,16 @@ A subscription of another club's endpoint and an unknown one have the same respo
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from functions.events_api.publish_subscriptions import PublishSubscriptions
+from functions.events_api.routes.notifications import NotificationFields, own_types, rule_errors, rule_in
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action
 from masscomm.domain.events import is_path, is_pattern, is_unit
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.subscriptions import (
+    EVERY_CLUB,
     MAX_CLUBS,
     MAX_COMBINATIONS,
     MAX_FIELDS,
@@ -26,6 +28,7 @@ from masscomm.domain.subscriptions import (
     MAX_UNITS,
     Subscription,
     SubscriptionKey,
+    rules_of,
 )
 from masscomm.domain.webhooks import EndpointKey
 from masscomm.http import parameters as parse
@@ -33,19 +36,23 @@ from masscomm.http.body import read_object, undefined_fields
 from masscomm.http.endpoints import endpoint_key, unknown_endpoint
 from masscomm.http.parameters import Reader
 from masscomm.http.problem import FieldError, Problem, unusable
-from masscomm.http.tenant import Clubs
+from masscomm.http.requested_clubs import seen
+from masscomm.http.rest import Request
+from masscomm.http.tenant import Clubs, parse_club_id
 from masscomm.stores.audit_log.port import Audit
 from masscomm.stores.subscriptions.port import Subscriptions, TooManySubscriptions
 from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
 from masscomm.texts import Text
 
-PARAMETERS = ("endpoint_id",)
+PARAMETERS = ("endpoint_id", "club_id")
+# The clubs whose rules one request lists.
+_MAX_LISTED_CLUBS = 100
 
 
 class SubscriptionFields(TypedDict):
-    """A new subscription."""
+    """A new subscription. It has an endpoint, or a notification for users."""
 
-    endpoint_id: str
+    endpoint_id: NotRequired[str]
     types: list[str]
     """Event types, prefixes of whole parts such as `match.*`, or `*`."""
     club_ids: NotRequired[list[int]]
@@ -56,13 +63,16 @@ class SubscriptionFields(TypedDict):
     """A path in data, and the values that match; each path must match."""
     fields: NotRequired[list[str]]
     """The paths in data that are sent, such as player.id; empty or missing: all data."""
+    notification: NotRequired[NotificationFields]
+    """Each event becomes a send, with the permissions and limits of the caller at that time."""
 
 
 class SubscriptionBody(TypedDict):
-    """A subscription of an endpoint."""
+    """A subscription."""
 
     id: str
-    endpoint_id: str
+    endpoint_id: str | None
+    """Null: its events become notifications."""
     types: list[str]
     club_ids: list[int] | None
     """Those that the caller may see; null: every tenant."""
@@ -70,10 +80,13 @@ class SubscriptionBody(TypedDict):
     filter: dict[str, list[str | int | float | bool | None]]
     fields: list[str]
     """The paths in data that are sent; empty: all data."""
+    notification: NotificationFields | None
+    owner: str | None
+    """The API key or person whose permissions and limits apply to the notifications."""
 
 
 class SubscriptionsBody(TypedDict):
-    """The subscriptions of an endpoint."""
+    """The subscriptions of an endpoint, or those whose events become notifications."""
 
     rows: list[SubscriptionBody]
 
@@ -93,28 +106,39 @@ class SubscriptionsRoute:
     clock: Clock
 
     def of_endpoint(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> SubscriptionsBody:
-        """Return the subscriptions of an endpoint. Raises Problem (400, 404) or Retry."""
+        """Return the subscriptions of an endpoint; without one, the rules of the caller's clubs. Raises Problem (400,
+        403, 404) or Retry.
+        """
         read = Reader(parameters, PARAMETERS)
-        endpoint_id = read.single("endpoint_id", parse.words, required=True)
+        endpoint_id = read.single("endpoint_id", parse.words)
+        club_id = read.single("club_id", parse_club_id)
+        if endpoint_id is not None and club_id is not None:
+            read.refuse("club_id", Text.NOT_WITH_ENDPOINT.filled())
         read.check()
-        key = self._endpoint(endpoint_id or "", clubs)
-        return {"rows": [_body(each, clubs) for each in self.store.of_endpoint(key)]}
+        if endpoint_id is not None:
+            keys = [self._endpoint(endpoint_id, clubs)]
+        else:
+            # guard: tenancy.listed_rules
+            asked = seen(() if club_id is None else (club_id,), clubs)
+            if len(asked) > _MAX_LISTED_CLUBS:
+                raise unusable([FieldError("club_id", Text.CLUB_MISSING_OF_SEVERAL.filled())])
+            keys = [rules_of(each) for each in asked or (EVERY_CLUB,)]
+        return {"rows": [_body(each, clubs) for key in keys for each in self.store.of_endpoint(key)]}
 
     def show(self, subscription_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> SubscriptionBody:
         """Return a subscription. Raises Problem (400 for any parameter, 404) or Retry."""
         Reader(parameters).check()
         return _body(self._visible(subscription_id, clubs), clubs)
 
-    def create(self, content: str | None, clubs: Clubs, audit: Audit) -> SubscriptionBody:
+    def create(self, request: Request, audit: Audit) -> SubscriptionBody:
         """Store and publish a subscription. A repeated request stores the same one.
 
         Raises Problem (400, 403, 404, 409) or Retry.
         """
-        fields = read_object(content)
+        fields, clubs = read_object(request.text()), request.clubs
         errors = _wrong(fields)
         if errors:
             raise unusable(errors)
-        endpoint = self._endpoint(fields["endpoint_id"], clubs)
         conditions: dict[str, Any] = {
             "types": tuple(dict.fromkeys(fields["types"])),
             "club_ids": _clubs(fields.get("club_ids"), clubs),
@@ -122,7 +146,13 @@ class SubscriptionsRoute:
             "filter": fields.get("filter", {}),
             "fields": tuple(dict.fromkeys(fields.get("fields", []))),
         }
-        subscription = Subscription(id=SubscriptionKey.new_id(endpoint, conditions), endpoint=endpoint, **conditions)
+        rule = None if "notification" not in fields else rule_in(fields["notification"], request)
+        if rule is None:
+            endpoint, identity = self._endpoint(fields["endpoint_id"], clubs), conditions
+        else:
+            endpoint, identity = _rules_of(conditions["club_ids"]), conditions | {"notification": rule.body}
+        id_ = SubscriptionKey.new_id(endpoint, identity)
+        subscription = Subscription(id=id_, endpoint=endpoint, notification=rule, **conditions)
         if subscription.combinations > MAX_COMBINATIONS:
             problem = Text.SUBSCRIPTION_TOO_LARGE.filled(
                 combinations=subscription.combinations, maximum=MAX_COMBINATIONS
@@ -135,7 +165,7 @@ class SubscriptionsRoute:
         audit(
             Action.SUBSCRIPTION_CREATED,
             subject=subscription.id,
-            clubs=[endpoint.club_id],
+            clubs=[endpoint.club_id or None],
             detail=", ".join(subscription.types)[:200],
         )
         self.publishing.publish(change)
@@ -148,7 +178,7 @@ class SubscriptionsRoute:
         change = self.store.delete(key, self.clock.now_ms())
         if change is None:
             raise Problem(404, Text.SUBSCRIPTION_UNKNOWN.filled())
-        audit(Action.SUBSCRIPTION_DELETED, subject=subscription_id, clubs=[subscription.endpoint.club_id])
+        audit(Action.SUBSCRIPTION_DELETED, subject=subscription_id, clubs=[subscription.endpoint.club_id or None])
         self.publishing.publish(change)
         return {"id": subscription_id, "status": "deleted"}
 
@@ -182,10 +212,27 @@ def _clubs(asked: list[int] | None, clubs: Clubs) -> tuple[int, ...] | None:
     return tuple(sorted(set(asked)))
 
 
+def _rules_of(club_ids: tuple[int, ...] | None) -> EndpointKey:
+    """Return the key of the rules of a club, or of every club. Raises Problem with status 400 for several."""
+    if club_ids is None:
+        return rules_of(EVERY_CLUB)
+    if len(club_ids) > 1:
+        raise unusable([FieldError("club_ids", Text.RULE_CLUBS.filled())])
+    return rules_of(club_ids[0])
+
+
 def _wrong(fields: Mapping[str, Any]) -> list[FieldError]:
     """Return an error for each field that cannot be used, without the endpoint's."""
     errors = undefined_fields(fields, SubscriptionFields)
-    if not isinstance(fields.get("endpoint_id"), str):
+    if "notification" in fields:
+        errors += rule_errors(fields["notification"])
+        others = [name for name in ("endpoint_id", "fields") if name in fields]
+        errors += [FieldError(name, Text.ENDPOINT_AND_NOTIFICATION.filled()) for name in others]
+        if isinstance(fields.get("types"), list) and (own := own_types(fields["types"])):  # guard: rules.own_types
+            errors.append(FieldError("types", Text.RULE_OWN_TYPES.filled(types=", ".join(own))))
+    elif "endpoint_id" not in fields:
+        errors += [FieldError(name, Text.MISSING.filled()) for name in ("endpoint_id", "notification")]
+    elif not isinstance(fields["endpoint_id"], str):
         errors.append(FieldError("endpoint_id", Text.TYPE_TEXT.filled()))
     types, units, club_ids = fields.get("types"), fields.get("units", []), fields.get("club_ids")
     if not isinstance(types, list) or not 1 <= len(types) <= MAX_PATTERNS or not all(map(is_pattern, types)):
@@ -219,14 +266,16 @@ def _is_filter(found: Any) -> bool:
 
 
 def _body(subscription: Subscription, clubs: Clubs) -> SubscriptionBody:
-    club_ids = subscription.club_ids
+    club_ids, rule = subscription.club_ids, subscription.notification
     return {
         "id": subscription.id,
-        "endpoint_id": subscription.endpoint.id,
+        "endpoint_id": None if rule is not None else subscription.endpoint.id,
         "types": list(subscription.types),
         # Somebody who may see further tenants may have made the subscription.
         "club_ids": None if club_ids is None else [each for each in club_ids if each in clubs],
         "units": list(subscription.units),
         "filter": {path: list(values) for path, values in subscription.filter.items()},
         "fields": list(subscription.fields),
+        "notification": None if rule is None else cast(NotificationFields, rule.body),
+        "owner": None if rule is None else rule.owner.principal,
     }

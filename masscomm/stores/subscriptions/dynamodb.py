@@ -10,7 +10,7 @@ from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.known_fields import known_fields
 from masscomm.domain.records import SubscriptionChanged
-from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS, Subscription, SubscriptionKey
+from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS, Subscription, SubscriptionKey, subscriber_of
 from masscomm.domain.webhooks import EndpointKey
 from masscomm.errors import Retry
 from masscomm.stores.subscriptions.port import TooManySubscriptions, Unpublished
@@ -62,7 +62,7 @@ class DynamoDbSubscriptions(TableAdapter):
     def unpublished(self) -> Iterator[Unpublished]:
         for item in self._items(_UNPUBLISHED):
             endpoint_id, _, id_ = item["id"]["S"].partition("/")
-            endpoint = EndpointKey.of_id(endpoint_id)
+            endpoint = subscriber_of(endpoint_id)
             if endpoint is None:
                 raise Retry(f"the mark {item['id']['S']} of a subscription names no endpoint")
             yield Unpublished(

@@ -279,11 +279,13 @@ class AsyncClient:
         return await self._execute(Call("DELETE", path_of("event-types", name), removed=removed))
 
     async def subscriptions(self, **filters: Unpack[types.SubscriptionsFilters]) -> types.SubscriptionsBody:
-        """Return the subscriptions of a webhook endpoint to events."""
+        """Return the subscriptions of a webhook endpoint to events; without one, those that notify users."""
         return await self._execute(Call("GET", "/v1/subscriptions", filters))
 
     async def create_subscription(self, **fields: Unpack[types.SubscriptionFields]) -> types.SubscriptionBody:
-        """Subscribe a webhook endpoint to events that occur from now on. A repeated request has the same id."""
+        """Subscribe a webhook endpoint to events that occur from now on, or notify users of them. A repeated request
+        has the same id.
+        """
         return await self._execute(Call("POST", "/v1/subscriptions", body=dict(fields)))
 
     async def subscription(self, subscription_id: str) -> types.SubscriptionBody:

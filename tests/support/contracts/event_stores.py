@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from masscomm.domain.events import EventType
-from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS, Subscription, SubscriptionKey
+from masscomm.domain.notification_rules import NotificationRule, Owner
+from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS, Subscription, SubscriptionKey, rules_of
 from masscomm.domain.webhooks import EndpointKey
 from masscomm.stores.event_ids.port import EventIds, EventKey
 from masscomm.stores.event_types.port import EventTypes
@@ -74,6 +75,21 @@ class SubscriptionsContract:
             subscriptions.put(each, AT_MS)
         assert subscriptions.find(KEY) == subscription()
         assert list(subscriptions.of_endpoint(ENDPOINT)) == [subscription(), every_club]
+
+    def test_a_stored_rule_is_found(self, subscriptions: Subscriptions) -> None:
+        notification = NotificationRule(
+            type="news",
+            owner=Owner(principal="0123456789abcdef", context={"club_ids": "7"}),
+            channels=["push"],
+            data={"goals": "goals.home"},
+            audience={"all_users": True},
+        )
+        rules = rules_of(7)
+        rule = replace(subscription(), id="sub_7_rules_aaaaaaaaaaaa", endpoint=rules, notification=notification)
+        mark = subscriptions.put(rule, AT_MS)
+        assert list(subscriptions.of_endpoint(rules)) == [rule]
+        assert list(subscriptions.unpublished()) == [mark]
+        assert SubscriptionKey.of_id(rule.id) == mark.key == SubscriptionKey(rules, rule.id)
 
     def test_a_change_is_unpublished_until_it_is_published(self, subscriptions: Subscriptions) -> None:
         first = subscriptions.put(subscription(), AT_MS)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from functions.event_matcher.match_events import MatchEvents
+from functions.event_matcher.notify import Notify, RuleOwners
 from functions.webhook_sender.gateway import WebhookGateway
 from functions.webhook_sender.send_messages import KnownEndpoints, SendMessages
 from functions.webhook_sender.storing import Storing
@@ -15,18 +16,22 @@ from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import FixedClock
 from masscomm.decisions.event_matching import SubscriptionIndex
 from masscomm.domain.events import EventType
-from masscomm.domain.records import EventOccurred, WebhookOutcome, WebhookRequested
-from masscomm.domain.subscriptions import Subscription
+from masscomm.domain.notification_rules import RECIPIENTS, NotificationRule, Owner
+from masscomm.domain.records import EventOccurred, SendRequested, WebhookOutcome, WebhookRequested
+from masscomm.domain.subscriptions import Subscription, rules_of
 from masscomm.domain.webhooks import Endpoint, EndpointKey
 from masscomm.kafka import topics
 from masscomm.kafka.bundled_schema import schema_header, with_schema_id
 from masscomm.observability import logs
+from masscomm.stores.api_keys.in_memory import InMemoryApiKeys
+from masscomm.stores.api_keys.port import ApiKey
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.audit_log.port import PrincipalAudit
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.event_types.checks import KnownTypes
 from masscomm.stores.event_types.in_memory import InMemoryEventTypes
+from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.sent_messages.in_memory import InMemorySentMessages
 from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
@@ -45,6 +50,19 @@ def occurred(event_id: str = "e1", **fields: Any) -> EventOccurred:
 def subscribed(number: int = 1, endpoint: EndpointKey = KEY, **fields: Any) -> Subscription:
     given: dict[str, Any] = {"types": ("match.*",), "club_ids": (7,)}
     return Subscription(id=f"sub_{number}", endpoint=endpoint, **given | fields)
+
+
+OWNER = "0123456789abcdef"
+
+
+def rule(number: int = 1, *, owner: str = OWNER, **fields: Any) -> Subscription:
+    """Return a rule of club 7 whose users are at the path `fans`. `fields` are those of a notification, and `types` and
+    `club_ids` of the subscription.
+    """
+    of_subscription = {name: fields.pop(name) for name in ("types", "club_ids", "units") if name in fields}
+    to = {} if fields.keys() & set(RECIPIENTS) else {"users_path": "fans"}
+    notification = NotificationRule(owner=Owner(principal=owner), **{"type": "announcement", **to, **fields})
+    return subscribed(number, rules_of(7), notification=notification, **of_subscription)
 
 
 class InMemorySubscriptionSource:
@@ -98,9 +116,11 @@ class EventMatcher(Chain):
         self.types = InMemoryEventTypes()
         self.types.put(EventType(name=GOAL, description="A goal"))
         self.subscriptions = InMemorySubscriptionSource()
+        self.keys, self.usage = InMemoryApiKeys(), InMemoryKeyUsage()
         self.use_case = MatchEvents(
             subscriptions=self.subscriptions,
             types=KnownTypes(store=self.types, clock=self.clock),
+            notify=Notify(owners=RuleOwners(keys=self.keys, clock=self.clock), usage=self.usage, clock=self.clock),
             clock=self.clock,
         )
 
@@ -115,6 +135,17 @@ class EventMatcher(Chain):
             for offset, each in enumerate(events, start=first)
         ]
         return self.run(self.use_case, *entries)
+
+    def own(self, owner: str = OWNER, *, scopes: str = "send send:content", clubs: str = "7", **fields: Any) -> ApiKey:
+        """Store the API key that owns rules."""
+        made = ApiKey(
+            digest=owner.ljust(64, "0"), name="rules", clubs=clubs, scopes=scopes, created_at=NOW // 1000, **fields
+        )
+        self.keys.put(made)
+        return made
+
+    def sends(self) -> list[SendRequested]:
+        return self._decoded(SendRequested, topics.SEND_API)
 
     def requests(self) -> list[WebhookRequested]:
         return self._decoded(WebhookRequested, topics.WEBHOOK)

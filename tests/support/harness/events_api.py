@@ -65,12 +65,22 @@ class EventsApi(Chain):
         self.cases: UseCases = events_use_cases(self, self.clock, InMemoryAuditLog())
 
     def request(
-        self, method: str, path: str, body: Any = None, *, clubs: str = "1", content_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        clubs: str = "1",
+        scopes: str = " ".join(ALL_SCOPES),
+        query: dict[str, str] | None = None,
+        content_type: str = "application/json",
     ) -> tuple[int, Any]:
+        of_clubs = {"all_clubs": "true"} if clubs == "*" else {"club_ids": clubs}
         event = {
+            "queryStringParameters": query,
             "httpMethod": method,
             "path": path,
-            "requestContext": {"authorizer": {"club_ids": clubs, "scopes": " ".join(ALL_SCOPES), "principalId": "k"}},
+            "requestContext": {"authorizer": of_clubs | {"scopes": scopes, "principalId": "k"}},
             "multiValueHeaders": {"Content-Type": [content_type]},
             "body": body if body is None or isinstance(body, str) else json.dumps(body),
         }

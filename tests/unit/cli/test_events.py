@@ -28,6 +28,8 @@ SUBSCRIPTION = {
     "club_ids": [1, 2],
     "units": [],
     "filter": {"kind": ["league"]},
+    "notification": None,
+    "owner": None,
 }
 
 
@@ -129,3 +131,16 @@ def test_a_subscription_is_added_and_removed(server: AnsweringServer) -> None:
         "filter": {"kind": ["league"]},
     }
     assert server.asked == [("POST", "/v1/subscriptions", body), ("DELETE", "/v1/subscriptions/sub_1", None)]
+
+
+def test_users_are_notified_by_a_rule(server: AnsweringServer) -> None:
+    notification = {"type": "news", "users_path": "fans"}
+    rule = SUBSCRIPTION | {"endpoint_id": None, "notification": notification, "owner": "k"}
+    answers(server, rule)
+    assert "Users are notified: sub_1" in _run(
+        "subscriptions", "add", "--type", "*", "--notify", json.dumps(notification)
+    )
+    answers(server, {"rows": [rule]})
+    assert "users_path" in _run("subscriptions", "list", "--club", "7")
+    body = {"types": ["*"], "notification": notification}
+    assert server.asked == [("POST", "/v1/subscriptions", body), ("GET", "/v1/subscriptions?club_id=7", None)]

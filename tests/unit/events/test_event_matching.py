@@ -116,7 +116,7 @@ def test_an_endpoint_receives_the_fields_of_all(lists: list[tuple[str, ...]], fi
 def test_a_removed_subscription_leaves_nothing() -> None:
     index = SubscriptionIndex([subscription(1, units=("100", "200"), club_ids=(7, 8))])
     index.remove("sub_1")
-    assert index._by_club == {}
+    assert index._to_endpoints._by_club == {}
 
 
 @pytest.mark.parametrize(("unit", "is_found"), [("100/7", True), ("100", True), ("10", False), (None, False)])

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from masscomm.domain.subscriptions import SubscriptionKey
+from masscomm.domain.notification_rules import NotificationRule, Owner
+from masscomm.domain.subscriptions import Subscription, SubscriptionKey
 from masscomm.domain.time_limits import SUBSCRIPTIONS_SWEPT_AFTER_S
 from masscomm.errors import Retry
+from masscomm.http.scopes import ALL_SCOPES
 from tests.support.harness.events_api import EventsApi, endpoint_key, in_memory_api, subscription_id
 
 EVENT: dict[str, Any] = {"event_id": "e1", "type": "match.finished", "club_id": 1, "data": {"goals": [2, 1]}}
@@ -203,3 +205,91 @@ def test_an_unusable_subscription_is_refused(api: EventsApi, fields: Any) -> Non
     clubs = ",".join(map(str, range(1, 100)))
     assert api.request("POST", "/v1/subscriptions", SUBSCRIPTION | fields, clubs=clubs)[0] == 400
     assert api.published() == []
+
+
+RULE: dict[str, Any] = {"types": ["match.*"], "notification": {"type": "announcement", "users_path": "fans"}}
+
+
+def test_a_rule_is_stored_published_and_listed(api: EventsApi) -> None:
+    notification = RULE["notification"] | {"channels": ["push"], "data": {"goals": "goals"}, "locale": "de"}
+    status, body = api.request("POST", "/v1/subscriptions", RULE | {"notification": notification})
+    assert (status, body["endpoint_id"], body["club_ids"], body["owner"]) == (201, None, [1], "k")
+    assert body["notification"] == notification
+    assert api.request("POST", "/v1/subscriptions", RULE | {"notification": notification})[1]["id"] == body["id"]
+    assert api.request("POST", "/v1/subscriptions", RULE)[1]["id"] != body["id"]
+    (_, record), *_ = api.published()
+    assert record is not None
+    assert Subscription.of_record(record).notification == NotificationRule(
+        **notification, owner=Owner(principal="k", context={"club_ids": "1", "scopes": " ".join(ALL_SCOPES)})
+    )
+    assert len(api.request("GET", "/v1/subscriptions")[1]["rows"]) == 2
+    assert api.request("GET", f"/v1/subscriptions/{body['id']}")[1] == body
+    assert api.request("DELETE", f"/v1/subscriptions/{body['id']}")[0] == 200
+    assert api.published()[-1] == (body["id"], None)
+
+
+@pytest.mark.kills(guard="tenancy.listed_rules")
+def test_rules_are_those_of_the_callers_clubs(api: EventsApi) -> None:
+    own = api.request("POST", "/v1/subscriptions", RULE)[1]
+    of_all = api.request("POST", "/v1/subscriptions", RULE, clubs="*")[1]
+    assert of_all["club_ids"] is None
+    rows = {
+        (clubs, club): [
+            each["id"] for each in api.request("GET", "/v1/subscriptions", clubs=clubs, query=query)[1]["rows"]
+        ]
+        for clubs, club, query in (
+            ("1", None, None),
+            ("*", None, None),
+            ("*", 1, {"club_id": "1"}),
+            ("2", None, None),
+        )
+    }
+    assert rows == {("1", None): [own["id"]], ("*", None): [of_all["id"]], ("*", 1): [own["id"]], ("2", None): []}
+    assert api.request("GET", "/v1/subscriptions", clubs="2", query={"club_id": "1"})[0] == 403
+    for id_ in (own["id"], of_all["id"]):
+        assert api.request("GET", f"/v1/subscriptions/{id_}", clubs="2")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"notification": {"type": "announcement"}}, "notification"),
+        ({"notification": RULE["notification"] | {"unit_attribute": "locale"}}, "notification"),
+        ({"notification": {"type": "unheard", "users_path": "fans"}}, "notification.type"),
+        ({"notification": RULE["notification"] | {"channels": ["smoke"]}}, "notification.channels"),
+        ({"notification": RULE["notification"] | {"channels": [7]}}, "notification.channels"),
+        ({"notification": RULE["notification"] | {"template": "no template"}}, "notification.template"),
+        ({"notification": RULE["notification"] | {"locale": "?"}}, "notification.locale"),
+        ({"notification": RULE["notification"] | {"data": {"a": 1}}}, "notification.data"),
+        ({"notification": RULE["notification"] | {"colour": "red"}}, "notification.colour"),
+        ({"notification": RULE["notification"] | {"users_path": ""}}, "notification.users_path"),
+        ({"notification": {"type": "announcement", "unit_attribute": "shoe"}}, "notification.unit_attribute"),
+        ({"notification": {"type": "announcement", "audience": {}}}, "notification.audience.where"),
+        ({"notification": []}, "notification"),
+        ({"endpoint_id": endpoint_key().id}, "endpoint_id"),
+        ({"fields": ["goals"]}, "fields"),
+        ({"club_ids": [1, 2]}, "club_ids"),
+        pytest.param({"types": ["match.*", "send.*"]}, "types", marks=pytest.mark.kills(guard="rules.own_types")),
+    ],
+)
+def test_an_unusable_rule_is_refused(api: EventsApi, fields: Any, field: str) -> None:
+    status, problem = api.request("POST", "/v1/subscriptions", RULE | fields, clubs="1,2")
+    assert (status, problem["errors"][0]["field"]) == (400, field)
+    assert api.published() == []
+
+
+@pytest.mark.parametrize(
+    ("notification", "scope"),
+    [
+        ({}, "send"),
+        ({"data": {"title": "a", "body": "b"}}, "send:content"),
+        ({"type": "one_time_password"}, "send:mandatory"),
+        ({"users_path": None, "audience": {"all_users": True, "except_users": [4]}}, "users:read"),
+    ],
+)
+def test_a_rule_needs_the_scopes_of_its_sends(api: EventsApi, notification: Any, scope: str) -> None:
+    merged = {name: value for name, value in (RULE["notification"] | notification).items() if value is not None}
+    scopes = " ".join(ALL_SCOPES - {scope})
+    status, problem = api.request("POST", "/v1/subscriptions", RULE | {"notification": merged}, scopes=scopes)
+    assert (status, scope in json.dumps(problem)) == (403, True)
+    assert api.request("POST", "/v1/subscriptions", RULE | {"notification": merged})[0] == 201

@@ -18,7 +18,7 @@ DIRECT = {
     "metrics_handler": _METRICS | {"tzdata"},
     "metrics_stream": _METRICS | {"tzdata"},
     "event_matcher": _CHAIN | {"jsonschema-rs"},
-    "events_api": _CHAIN | {"jsonschema-rs"},
+    "events_api": _CHAIN | {"jsonschema-rs", "tzdata"},
     "webhook_sender": _CHAIN,
     "webhook_batch_sender": _CHAIN,
     "webhook_retry_sender": _CHAIN,

@@ -1,0 +1,224 @@
+"""Turns events into sends, by the rules that match them.
+
+A rule sends with the permissions of its owner at that time, and within its limit of recipients a day. An event whose
+rule may not send, or that names no recipients, is counted and logged: its other destinations are not affected.
+"""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from masscomm.chain.batch import Batch, Item
+from masscomm.clock import Clock
+from masscomm.domain.ids import chunk_id, event_send_id, joint_send_id
+from masscomm.domain.key_limits import COUNTED_UNDER, RECIPIENTS, Use, Window
+from masscomm.domain.lanes import Lane
+from masscomm.domain.limits import CHUNK_SIZE
+from masscomm.domain.notification_rules import NotificationRule, Owner, RuleRefused
+from masscomm.domain.records import AudienceRequested, EventOccurred, SendRequested
+from masscomm.domain.time_limits import RULE_OWNERS_CACHED_S
+from masscomm.errors import Retry
+from masscomm.http.rate_limits import KeyUsage, maximum_of
+from masscomm.http.scopes import scopes_of
+from masscomm.http.send_scopes import scopes_of_rule
+from masscomm.http.tenant import clubs_of
+from masscomm.kafka import topics
+from masscomm.observability import logs, metrics
+from masscomm.observability.metric_names import EVENT_SENDS, EVENT_SENDS_REFUSED
+from masscomm.stores.api_keys.port import LIVE, KeyStore
+
+logger = logs.logger("event_matcher")
+
+# The principals that are API keys.
+_KEY_ID = re.compile(r"[0-9a-f]{16}")
+
+
+class Match[T](NamedTuple):
+    """An event, and a rule that matches it."""
+
+    item: Item[T]
+    event: EventOccurred
+    # The value of the event's data.
+    data: Any
+    # The id of the subscription, and its rule.
+    id: str
+    rule: NotificationRule
+
+
+@dataclass(frozen=True)
+class _Send[T]:
+    """The send that a rule makes of an event."""
+
+    item: Item[T]
+    # The id of the rule's subscription.
+    rule: str
+    record: SendRequested
+    audience: Mapping[str, Any] | None
+    # The principal whose limit counts the recipients, and the limit; None: nothing is counted.
+    counted_under: str
+    recipients_a_day: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleOwners:
+    """The permissions of the owners of rules: those of API keys are read again after RULE_OWNERS_CACHED_S."""
+
+    keys: KeyStore
+    clock: Clock
+    # Principal → its authorizer's context, and the time until which it is used.
+    _known: dict[str, tuple[Mapping[str, str], float]] = field(default_factory=dict)
+
+    def context(self, owner: Owner) -> Mapping[str, str]:
+        """Return the authorizer's context of an owner, which is empty for a key that has ended. Raises Retry or
+        Stop.
+        """
+        if not _KEY_ID.fullmatch(owner.principal):
+            return owner.context
+        now = self.clock.monotonic()
+        known = self._known.get(owner.principal)
+        if known is not None and now < known[1]:
+            return known[0]
+        key = self.keys.find_by_id(owner.principal)
+        # guard: rules.revoked_owner
+        is_valid = key is not None and key.is_valid(self.clock.now_ms() / 1000)
+        context = key.context if key is not None and is_valid else {}
+        self._known[owner.principal] = context, now + RULE_OWNERS_CACHED_S
+        return context
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notify:
+    """Produces the sends of rules. Each function environment has one instance."""
+
+    owners: RuleOwners
+    usage: KeyUsage
+    clock: Clock
+
+    def produce[T](self, batch: Batch[T], matches: Sequence[Match[T]]) -> None:
+        """Produce the sends of a batch. An error fails the event."""
+        refused: Counter[tuple[str, str]] = Counter()
+        # (principal, limit) → the sends that are counted together, by their ids.
+        limited: defaultdict[tuple[str, int], dict[str, _Send[T]]] = defaultdict(dict)
+        for match in matches:
+            batch.attempt(match.item, partial(self._add, batch, match, limited, refused))
+        for (principal, maximum), sends in limited.items():
+            window = Window.at(self.clock.now_ms() // 1000, key_id=principal, kind=RECIPIENTS, maximum=maximum)
+            self._produce_counted(batch, window, list(sends.values()), refused)
+        for (rule, reason), count in refused.items():
+            metrics.add(EVENT_SENDS_REFUSED, count)
+            logger.warning("events become no notification", subscription_id=rule, reason=reason, events=count)
+
+    def _add[T](
+        self,
+        batch: Batch[T],
+        match: Match[T],
+        limited: Mapping[tuple[str, int], dict[str, _Send[T]]],
+        refused: Counter[tuple[str, str]],
+    ) -> None:
+        """Produce the send of a match, or add it to those that are counted first."""
+        try:
+            send = self._send(match)
+        except RuleRefused as reason:
+            refused[match.id, str(reason)] += 1
+            return
+        # The recipients of an audience are counted when they are known.
+        if send.recipients_a_day is None or send.audience is not None:
+            self._produce(batch, send)
+        else:
+            limited[send.counted_under, send.recipients_a_day].setdefault(str(send.record.send_id), send)
+
+    def _send[T](self, match: Match[T]) -> _Send[T]:
+        """Return the send of a match. Raises RuleRefused, Retry or Stop."""
+        rule, event = match.rule, match.event
+        context = self.owners.context(rule.owner)
+        _check_permitted(rule, context, event.club_id)
+        audience = rule.audience_for(event)
+        record = SendRequested(
+            type=rule.type,
+            club_id=event.club_id,
+            timestamp=match.item.record.timestamp_ms,
+            to_users=rule.users(match.data) if audience is None else [],
+            send_id=event_send_id(event.club_id, event.event_id, match.id),
+            channels=list(rule.channels),
+            template=rule.template,
+            data=rule.variables(match.data),
+            locale=rule.locale,
+            reference=event.event_id,
+            principal=rule.owner.principal,
+        )
+        return _Send(
+            item=match.item,
+            rule=match.id,
+            record=record,
+            audience=audience,
+            counted_under=context.get(COUNTED_UNDER) or rule.owner.principal,
+            recipients_a_day=maximum_of(context, RECIPIENTS),
+        )
+
+    def _produce_counted[T](
+        self, batch: Batch[T], window: Window, sends: Sequence[_Send[T]], refused: Counter[tuple[str, str]]
+    ) -> None:
+        """Produce the sends of an owner that are within its limit, and count the others as refused."""
+        try:
+            permitted = self._count(window, sends)
+        except Retry as error:
+            for send in sends:
+                send.item.error = send.item.error or error
+            return
+        for send in sends[:permitted]:
+            batch.attempt(send.item, partial(self._produce, batch, send))
+        for send in sends[permitted:]:
+            refused[send.rule, f"the owner has no more of its {window.maximum} recipients a day"] += 1
+
+    def _count[T](self, window: Window, sends: Sequence[_Send[T]]) -> int:
+        """Count the recipients of an owner's sends, and return how many of the sends are within its limit. The sends
+        of a batch are counted together: a write for each would exhaust the item of a busy owner. Raises Retry or Stop.
+        """
+        use = self._take(window, sends)
+        if use.counted:
+            return len(sends)
+        sums = accumulate(len(each.record.to_users) for each in sends)
+        within = [total for total in sums if total <= window.maximum - use.used]
+        if within and not self._take(window, sends[: len(within)]).counted:
+            raise Retry("other requests use the limit of recipients at the same time")
+        return len(within)
+
+    def _take[T](self, window: Window, sends: Sequence[_Send[T]]) -> Use:
+        amount = sum(len(each.record.to_users) for each in sends)
+        together = joint_send_id([str(each.record.send_id) for each in sends])
+        return self.usage.take(window, amount, send_id=together)  # guard: rules.limit_of_the_owner
+
+    def _produce[T](self, batch: Batch[T], send: _Send[T]) -> None:
+        """Produce the record of a send: to its recipients, or to the function that finds them."""
+        record, send_id = send.record, str(send.record.send_id)
+        metrics.add(EVENT_SENDS)
+        if send.audience is None:
+            batch.produce(send.item, topics.in_lane(topics.SEND_API, Lane.BULK), chunk_id(send_id, 0), record)
+            return
+        request = AudienceRequested(
+            send_id=send_id,
+            club_id=record.club_id,
+            timestamp=record.timestamp,
+            chunk_size=CHUNK_SIZE,
+            audience=json.dumps(send.audience),
+            send=json.dumps(record.to_avro()),
+            key_id=None if send.recipients_a_day is None else send.counted_under,
+            recipients_a_day=send.recipients_a_day,
+        )
+        batch.produce(send.item, topics.AUDIENCE, send_id, request)
+
+
+def _check_permitted(rule: NotificationRule, context: Mapping[str, str], club_id: int) -> None:
+    """Check that the owner of a rule may send to a club now. Raises RuleRefused."""
+    if club_id not in clubs_of(context):  # guard: rules.clubs_of_the_owner
+        raise RuleRefused("the owner has ended, or has no access to the club")
+    if context.get("mode", LIVE) != LIVE:
+        raise RuleRefused("the owner is a test key")
+    missing = scopes_of_rule(rule) - scopes_of(context)
+    if missing:  # guard: rules.scopes_of_the_owner
+        raise RuleRefused(f"the owner lacks the scope {min(missing)}")

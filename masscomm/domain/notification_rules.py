@@ -1,0 +1,128 @@
+"""Rules that turn events into sends: a subscription whose destination is a notification.
+
+A rule names a category, the recipients and the variables of the messages. Each event that matches its subscription
+becomes a send, whose id is derived from the event and the rule: a repeated event is the same send.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from masscomm.domain.events import value_at
+from masscomm.domain.limits import CHUNK_SIZE, FIELDS_OF_SEND, LARGEST_ID
+from masscomm.domain.records import EventOccurred
+from masscomm.json_reader import read_json
+
+# The members of a rule that name the recipients; it has one of them.
+RECIPIENTS = ("users_path", "audience", "unit_attribute")
+
+
+class RuleRefused(Exception):
+    """An event becomes no send. The message is the reason, without a value of the event."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """Whose permissions and limits apply to the sends of a rule."""
+
+    # The id of the API key, or another principal that the authorizer set.
+    principal: str
+    # The authorizer's context of the principal when it made the rule. That of an API key is read for each send.
+    context: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotificationRule:
+    """What the users of an event receive."""
+
+    # The category.
+    type: str
+    owner: Owner
+    channels: Sequence[str] = ()
+    template: str | None = None
+    locale: str | None = None
+    # The name of a variable → the path of its value in data.
+    data: Mapping[str, str] = field(default_factory=dict)
+    # The recipients: the path of a user id or of a list of them in data, an audience, or the attribute of users that
+    # has the event's unit. Two of the three are None.
+    users_path: str | None = None
+    audience: Mapping[str, Any] | None = None
+    unit_attribute: str | None = None
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """Return the rule as requests and responses have it."""
+        fields: dict[str, Any] = {"type": self.type}
+        lists = {"channels": list(self.channels), "data": dict(self.data)}
+        fields |= {name: value for name, value in lists.items() if value}
+        texts = {name: getattr(self, name) for name in ("template", "locale", *RECIPIENTS)}
+        return fields | {name: value for name, value in texts.items() if value is not None}
+
+    def to_json(self) -> str:
+        owner = {"principal": self.owner.principal, "context": dict(self.owner.context)}
+        return json.dumps({**self.body, "owner": owner}, ensure_ascii=False)
+
+    @classmethod
+    def of_body(cls, body: Mapping[str, Any], owner: Owner) -> "NotificationRule":
+        """Return the rule in a request that was checked."""
+        return cls(**{name: body[name] for name in (*OF_A_REQUEST, *RECIPIENTS) if name in body}, owner=owner)
+
+    @classmethod
+    def of_json(cls, text: str) -> "NotificationRule":
+        """Return the rule in a stored text. Raises ValueError if it is malformed."""
+        found = read_json(text)
+        try:
+            owner = Owner(principal=found["owner"]["principal"], context=found["owner"]["context"])
+            rule = cls.of_body(found, owner)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"a rule is malformed: {error!r}") from error
+        if sum(getattr(rule, name) is not None for name in RECIPIENTS) != 1:
+            raise ValueError("a rule has one kind of recipients")
+        return rule
+
+    def variables(self, data: Any) -> dict[str, str]:
+        """Return the variables of an event's messages. A value that is neither text, number nor boolean is missing.
+        Raises RuleRefused.
+        """
+        found = {name: _text(value_at(data, path)) for name, path in self.data.items()}
+        texts = {name: text for name, text in found.items() if text is not None}
+        size = sum(len(name.encode()) + len(text.encode()) for name, text in texts.items())
+        if size > FIELDS_OF_SEND["data"].max_bytes:
+            raise RuleRefused("the variables are too large")
+        return texts
+
+    def users(self, data: Any) -> list[int]:
+        """Return the distinct users at the rule's path. Raises RuleRefused if there is none, or another value."""
+        found = value_at(data, self.users_path or "")
+        users = found if isinstance(found, list) else [found]
+        # guard: rules.recipients_in_data
+        if not users or not all(type(each) is int and 1 <= each <= LARGEST_ID for each in users):
+            raise RuleRefused("there are no user ids at users_path")
+        distinct = list(dict.fromkeys(users))
+        if len(distinct) > CHUNK_SIZE:
+            raise RuleRefused(f"there are more than {CHUNK_SIZE} users at users_path")
+        return distinct
+
+    def audience_for(self, event: EventOccurred) -> Mapping[str, Any] | None:
+        """Return the audience of an event's send; None if its recipients are in data. Raises RuleRefused."""
+        if self.unit_attribute is None:
+            return self.audience
+        if event.unit is None:  # guard: rules.event_without_unit
+            raise RuleRefused("the event has no unit")
+        return audience_of_unit(self.unit_attribute, event.unit)
+
+
+# The members of a request, without the recipients.
+OF_A_REQUEST = ("type", "channels", "template", "locale", "data")
+
+
+def audience_of_unit(attribute: str, unit: str) -> dict[str, Any]:
+    """Return the audience of the users whose attribute is a unit."""
+    return {"where": {"field": f"attributes.{attribute}", "is": unit}}
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value) if isinstance(value, bool | int | float) else None
