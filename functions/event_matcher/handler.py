@@ -19,7 +19,7 @@ logger = logs.logger("event_matcher")
 @cache
 def bootstrap() -> "tuple[BatchDriver, MatchEvents]":
     from functions.event_matcher.match_events import MatchEvents
-    from functions.event_matcher.subscriptions_topic import SubscriptionTopic
+    from masscomm.chain.subscription_topic import SubscriptionTopic
     from masscomm.stores.event_types.checks import KnownTypes
     from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
 

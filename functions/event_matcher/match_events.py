@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from functions.event_matcher.subscriptions_topic import SubscriptionSource
 from masscomm.cdc.outbox import event_in
 from masscomm.chain.batch import Batch, Item
+from masscomm.chain.subscription_topic import SubscriptionSource
 from masscomm.chain.waiting_messages import EVENT_BYTES
 from masscomm.clock import Clock
 from masscomm.domain.events import EventType, faults
 from masscomm.domain.ids import webhook_record_id
 from masscomm.domain.records import EventOccurred, WebhookRequested
-from masscomm.domain.webhooks import EndpointKey, bucket_of
+from masscomm.domain.webhooks import OWN_EVENT_TYPES, EndpointKey, bucket_of
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import InvalidJson, read_json
 from masscomm.kafka import topics
@@ -100,7 +100,7 @@ class MatchEvents:
         if not items:
             return
         index = self.subscriptions.current()
-        types = self.types.find(occurred.about.type for _, occurred in items)
+        types = self.types.find({occurred.about.type for _, occurred in items} - OWN_EVENT_TYPES)
         groups: defaultdict[Group, list[Message]] = defaultdict(list)
         for item, occurred in items:
             batch.attempt(item, partial(_check, occurred, types))
@@ -175,6 +175,8 @@ def parts_of(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
 def _check(occurred: Occurred, types: Mapping[str, EventType]) -> None:
     """Check an event against its type. Raises DeadLetter."""
     event = occurred.about
+    if event.type in OWN_EVENT_TYPES:
+        return
     event_type = types.get(event.type)
     if event_type is None:
         raise DeadLetter("unknown_type", f"there is no event type {event.type}")  # guard: events.unknown_type

@@ -93,6 +93,8 @@ class SubscriptionIndex:
                     if entry is None:
                         continue
                     for subscription in _all(entry):
+                        if event.occurred_at < subscription.since_ms:  # guard: webhooks.earlier_event
+                            continue
                         if subscription.filter:
                             # Data is parsed once, and only if a subscription with a filter is a candidate.
                             data = fast_json.parsed(event.data.encode()) if data is None else data
@@ -104,6 +106,14 @@ class SubscriptionIndex:
                             fields = tuple(sorted({*earlier, *fields})) if earlier and fields else ()
                         found[subscription.endpoint] = fields
         return {endpoint: found[endpoint] for endpoint in sorted(found)} if len(found) > 1 else found
+
+    def clubs_of(self, event_types: Iterable[str]) -> set[int] | None:
+        """Return the clubs with a subscription that includes one of these types, of events without a unit; None if a
+        subscription includes those of every club.
+        """
+        patterns = {pattern for each in event_types for pattern in patterns_of(each)}
+        found = {club_id for club_id, entries in self._by_club.items() if not entries.keys().isdisjoint(patterns)}
+        return None if _EVERY_CLUB in found else found
 
 
 def _clubs(subscription: Subscription) -> Iterable[int]:

@@ -566,3 +566,5 @@ class SubscriptionChanged(AvroRecord):
     revision: int
     # Whether requests to the endpoint may have several messages.
     batched: bool = False
+    # The time before which no event matches, in milliseconds since the epoch.
+    since: int = 0

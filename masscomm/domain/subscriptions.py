@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from masscomm.domain.events import is_path, is_pattern, is_unit
 from masscomm.domain.records import SubscriptionChanged
-from masscomm.domain.webhooks import EndpointKey
+from masscomm.domain.webhooks import Endpoint, EndpointKey, EventType
 from masscomm.json_reader import read_json
 
 MAX_PATTERNS, MAX_CLUBS, MAX_UNITS = 100, 1_000, 100
@@ -21,6 +21,10 @@ MAX_FIELDS = 50
 MAX_SUBSCRIPTIONS = 100
 
 _ID = re.compile(r"sub_(?P<club>[0-9]{1,19})_(?P<endpoint>[0-9a-z]{20})_[0-9a-z]{12}", re.ASCII)
+# The types of an endpoint that names none: every change of the state of a send.
+_STATES_OF_SENDS = ("send.*",)
+# The end of the id of an endpoint's implicit subscription; those of the others are digests.
+_IMPLICIT = "0000implicit"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 type Value = str | int | float | bool | None
@@ -38,6 +42,11 @@ class SubscriptionKey(NamedTuple):
         found = _ID.fullmatch(id_)
         endpoint = None if found is None else EndpointKey.of_id(f"ep_{found['club']}_{found['endpoint']}")
         return None if endpoint is None else cls(endpoint, id_)
+
+    @classmethod
+    def implicit(cls, endpoint: EndpointKey) -> "SubscriptionKey":
+        """Return the key of the subscription that follows from the event types of an endpoint."""
+        return cls(endpoint, f"sub_{endpoint.id.removeprefix('ep_')}_{_IMPLICIT}")
 
     @staticmethod
     def new_id(endpoint: EndpointKey, conditions: Mapping[str, Any]) -> str:
@@ -67,6 +76,8 @@ class Subscription:
     revision: int = 1
     # Whether requests to the endpoint may have several messages: as its item says when the subscription is published.
     batched: bool = False
+    # The time before which no event matches, in milliseconds since the epoch.
+    since_ms: int = 0
 
     @property
     def combinations(self) -> int:
@@ -83,6 +94,7 @@ class Subscription:
             fields=list(self.fields),
             revision=self.revision,
             batched=self.batched,
+            since=self.since_ms,
         )
 
     @classmethod
@@ -108,4 +120,23 @@ class Subscription:
             fields=tuple(record.fields),
             revision=record.revision,
             batched=record.batched,
+            since_ms=record.since,
         )
+
+
+def implicit_subscription(endpoint: Endpoint) -> Subscription | None:
+    """Return the subscription that follows from the event types of an endpoint: events of its club since its creation,
+    or since it was last enabled. None if no event has these types.
+    """
+    types = tuple(each for each in endpoint.event_types or _STATES_OF_SENDS if each != EventType.TEST)
+    if not types:
+        return None
+    return Subscription(
+        id=SubscriptionKey.implicit(endpoint.key).id,
+        endpoint=endpoint.key,
+        types=types,
+        club_ids=(endpoint.key.club_id,),
+        revision=endpoint.revision,
+        batched=endpoint.is_batched,
+        since_ms=max(endpoint.created_at_ms, endpoint.enabled_at_ms or 0),
+    )

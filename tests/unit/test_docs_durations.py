@@ -24,7 +24,7 @@ SENTENCES = {
         ("is disabled after {days} days", times.WEBHOOK_DISABLED_AFTER_S),
         ("401, {s} s later at the latest", times.TOKEN_LEEWAY_S),
         ("replayed more than {days} days after", times.REPLAYED_WITHIN_S),
-        ("and on request for {days} days", times.WEBHOOK_DELIVERIES_KEPT_S),
+        ("and on request for {days} days", times.OWN_EVENTS_KEPT_S),
         ("the issuer's keys are read once in {s} s at most", times.TOKEN_KEYS_REFETCH_S),
         ("or {days} days before its record", times.TOO_OLD_S),
         ("keeps it for {s} s (`DENIED_SCHEMA_RETRY_S`)", times.DENIED_SCHEMA_RETRY_S),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypedDict
 
-from functions.events_api.publish_subscriptions import PublishSubscriptions
+from masscomm.chain.publish_subscriptions import PublishSubscriptions
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action
 from masscomm.domain.events import is_path, is_pattern, is_unit
