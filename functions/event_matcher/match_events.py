@@ -103,7 +103,7 @@ class MatchEvents:
         types = self.types.find({occurred.about.type for _, occurred in items} - OWN_EVENT_TYPES)
         groups: defaultdict[Group, list[Message]] = defaultdict(list)
         for item, occurred in items:
-            batch.attempt(item, partial(_check, occurred, types))
+            batch.attempt(item, partial(_check, occurred, types, is_own=_is_own(item, occurred)))
         for item, (event, _) in _events(batch):
             found = index.match(event)
             start = item.record.offset - item.record.offset % RANGE_SIZE
@@ -172,11 +172,16 @@ def parts_of(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
         yield part
 
 
-def _check(occurred: Occurred, types: Mapping[str, EventType]) -> None:
+def _is_own(item: Item[Occurred | None], occurred: Occurred) -> bool:
+    """Return whether an event is one of masscomm: a row of the outbox never is."""
+    return occurred.about.type in OWN_EVENT_TYPES and item.record.topic == topics.EVENT
+
+
+def _check(occurred: Occurred, types: Mapping[str, EventType], *, is_own: bool) -> None:
     """Check an event against its type. Raises DeadLetter."""
-    event = occurred.about
-    if event.type in OWN_EVENT_TYPES:
+    if is_own:  # guard: events.own_type
         return
+    event = occurred.about
     event_type = types.get(event.type)
     if event_type is None:
         raise DeadLetter("unknown_type", f"there is no event type {event.type}")  # guard: events.unknown_type
