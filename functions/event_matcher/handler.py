@@ -22,7 +22,7 @@ logger = logs.logger("event_matcher")
 def bootstrap() -> "tuple[BatchDriver, MatchEvents]":
     from functions.event_matcher.match_events import MatchEvents
     from functions.event_matcher.notify import Notify, RuleOwners
-    from functions.event_matcher.subscriptions_topic import SubscriptionTopic
+    from masscomm.chain.subscription_topic import SubscriptionTopic
     from masscomm.stores.api_keys.dynamodb import ApiKeys
     from masscomm.stores.event_types.checks import KnownTypes
     from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes

@@ -12,15 +12,15 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from functions.event_matcher.notify import Match, Notify
-from functions.event_matcher.subscriptions_topic import SubscriptionSource
 from masscomm.cdc.outbox import event_in
 from masscomm.chain.batch import Batch, Item
+from masscomm.chain.subscription_topic import SubscriptionSource
 from masscomm.chain.waiting_messages import EVENT_BYTES
 from masscomm.clock import Clock
 from masscomm.domain.events import EventType, faults
 from masscomm.domain.ids import webhook_record_id
 from masscomm.domain.records import EventOccurred, WebhookRequested
-from masscomm.domain.webhooks import EndpointKey, bucket_of
+from masscomm.domain.webhooks import OWN_EVENT_TYPES, EndpointKey, bucket_of
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import InvalidJson, read_json
 from masscomm.kafka import topics
@@ -102,11 +102,11 @@ class MatchEvents:
         if not items:
             return
         index = self.subscriptions.current()
-        types = self.types.find(occurred.about.type for _, occurred in items)
+        types = self.types.find({occurred.about.type for _, occurred in items} - OWN_EVENT_TYPES)
         groups: defaultdict[Group, list[Message]] = defaultdict(list)
         notified: list[Match[Occurred | None]] = []
         for item, occurred in items:
-            batch.attempt(item, partial(_check, occurred, types))
+            batch.attempt(item, partial(_check, occurred, types, is_own=_is_own(item, occurred)))
         for item, (event, data) in _events(batch):
             found = index.match(event)
             start = item.record.offset - item.record.offset % RANGE_SIZE
@@ -178,8 +178,15 @@ def parts_of(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
         yield part
 
 
-def _check(occurred: Occurred, types: Mapping[str, EventType]) -> None:
+def _is_own(item: Item[Occurred | None], occurred: Occurred) -> bool:
+    """Return whether an event is one of masscomm: a row of the outbox never is."""
+    return occurred.about.type in OWN_EVENT_TYPES and item.record.topic == topics.EVENT
+
+
+def _check(occurred: Occurred, types: Mapping[str, EventType], *, is_own: bool) -> None:
     """Check an event against its type. Raises DeadLetter."""
+    if is_own:  # guard: events.own_type
+        return
     event = occurred.about
     event_type = types.get(event.type)
     if event_type is None:

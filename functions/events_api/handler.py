@@ -7,11 +7,11 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any
 
-from functions.events_api.publish_subscriptions import PublishSubscriptions
 from functions.events_api.routes.event_types import EventTypesRoute
 from functions.events_api.routes.events import EventsRoute
 from functions.events_api.routes.subscriptions import SubscriptionsRoute
 from masscomm import environment
+from masscomm.chain.publish_subscriptions import PublishSubscriptions
 from masscomm.clock import Clock, SystemClock
 from masscomm.http import rest
 from masscomm.http.rest import JSON, Response, uncached

@@ -75,6 +75,7 @@ def keys() -> KeysRoute:
 
 @cache
 def bootstrap() -> UseCases:
+    from masscomm.chain.publish_subscriptions import PublishSubscriptions
     from masscomm.channels.public_urls import loopback_permitted
     from masscomm.channels.signing_keys import SigningKeys
     from masscomm.directory.bulk_writes import connect_from_environment
@@ -86,11 +87,11 @@ def bootstrap() -> UseCases:
     from masscomm.operations.dead_letter_store import KafkaDeadLetters
     from masscomm.operations.health import KafkaHealth
     from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
+    from masscomm.stores.event_ids.dynamodb import DynamoDbEventIds
     from masscomm.stores.metrics.postgres import PostgresMetricsStore
     from masscomm.stores.sends.dynamodb import DynamoDbSends
     from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
     from masscomm.stores.webhook_dead_letters.dynamodb import DynamoDbWebhookDeadLetters
-    from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
     from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 
     clock = SystemClock()
@@ -98,16 +99,26 @@ def bootstrap() -> UseCases:
     dead_letters, health = KafkaDeadLetters.from_environment(), KafkaHealth.from_environment()
     codec = Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL")))
     alarms, letters = AlarmsRoute(alarms_from_environment(), clock), DeadLettersRoute(dead_letters, codec)
+    # The overview is answered without its counts within a second.
+    store = PostgresMetricsStore.from_environment("operations_handler", wait_s=COUNTS_WAIT_S)
+    endpoints, producer = DynamoDbWebhookEndpoints.from_environment(), KafkaProducer.from_environment()
+    waiting = WaitingMessages(store=DynamoDbDelayStore.from_environment(), codec=codec, clock=clock)
     webhooks = WebhooksRoute(
-        endpoints=DynamoDbWebhookEndpoints.from_environment(),
-        deliveries=DynamoDbWebhookDeliveries.from_environment(),
-        subscriptions=DynamoDbSubscriptions.from_environment(),
+        endpoints=endpoints,
+        event_ids=DynamoDbEventIds.from_environment(),
+        log=store,
+        waiting=waiting,
+        publishing=PublishSubscriptions(
+            store=DynamoDbSubscriptions.from_environment(),
+            endpoints=endpoints,
+            codec=codec,
+            producer=producer,
+            clock=clock,
+        ),
         keys=SigningKeys.from_environment("WEBHOOK_KEYS", clock),
         clock=clock,
         loopback=loopback_permitted(os.environ),
     )
-    # The overview is answered without its counts within a second.
-    store = PostgresMetricsStore.from_environment("operations_handler", wait_s=COUNTS_WAIT_S)
     return UseCases(
         alarms=alarms,
         health=HealthRoute(health, dead_letters, clock, is_offered()),
@@ -120,13 +131,13 @@ def bootstrap() -> UseCases:
             clock=clock,
         ),
         dead_letters=letters,
-        devices=DevicesRoute(OpenSearchDisabledDevices(directory), codec, KafkaProducer.from_environment(), clock),
+        devices=DevicesRoute(OpenSearchDisabledDevices(directory), codec, producer, clock),
         suppressions=SuppressionsRoute(OpenSearchSuppressionList(directory)),
         webhooks=webhooks,
         webhook_dead_letters=WebhookDeadLettersRoute(
-            endpoints=webhooks.endpoints,
+            endpoints=endpoints,
             dead_letters=DynamoDbWebhookDeadLetters.from_environment(),
-            waiting=WaitingMessages(store=DynamoDbDelayStore.from_environment(), codec=codec, clock=clock),
+            waiting=waiting,
             clock=clock,
         ),
     )

@@ -1,32 +1,47 @@
-"""Finds the events of sends whose state changed, and records them and their deliveries.
+"""Finds the events of sends whose state changed, and produces those to which an endpoint subscribes.
 
 Two sources name the sends: the sends whose control or expansion changes, and the counts that changed in the metrics
 database. The state is the one that GET /v1/sends/{send_id} returns (masscomm.domain.send_states). An event has a
-deterministic id and is recorded before its source is left, so that a repeated look records it once.
+deterministic id, and is produced and then recorded before its source is left: a repeated look produces it once, and one
+after a crash again, under the same id.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import batched
 from typing import Any, NamedTuple
 
 from functions.webhook_events.send_counts import ChangedCounts, CountedSend
+from masscomm.chain.publish_subscriptions import PublishSubscriptions
+from masscomm.chain.subscription_topic import SubscriptionSource
 from masscomm.clock import Clock
+from masscomm.decisions.event_matching import SubscriptionIndex
+from masscomm.domain.records import EventOccurred
 from masscomm.domain.send_states import SendState, send_state
 from masscomm.domain.sends import Send, SendKey, Source
-from masscomm.domain.time_limits import WEBHOOK_EVENTS_FOUND_S, WEBHOOK_EVENTS_RESERVE_S
-from masscomm.domain.webhooks import Delivery, Endpoint, Event, EventType, event_id, payload
+from masscomm.domain.time_limits import (
+    API_FLUSH_S,
+    SUBSCRIPTIONS_RENEWED_S,
+    WEBHOOK_EVENTS_FOUND_S,
+    WEBHOOK_EVENTS_RESERVE_S,
+)
+from masscomm.domain.webhooks import EventType, event_id
 from masscomm.errors import Retry
 from masscomm.http.parameters import time_of_ms
-from masscomm.stores.sends.port import Announcement, Position, Sends
-from masscomm.stores.webhook_deliveries.port import WebhookDeliveries
-from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.producer import Producer
+from masscomm.observability import traces
+from masscomm.stores.event_ids.port import EventIds, EventKey
+from masscomm.stores.sends.port import Position, Sends
 
-# The sends that are examined together, and the ids of events that an environment remembers as recorded.
+# The sends that are examined together, and the events that an environment remembers as recorded.
 _BATCH = 200
 _THREADS = 16
 _REMEMBERED = 50_000
+_TYPES = tuple(each for each in EventType if each is not EventType.TEST)
 # Transitions by final state.
 _ENDS = {
     SendState.ENDED: EventType.COMPLETED,
@@ -76,20 +91,25 @@ class _Seen:
         return max((each for each in (self.requested_ms, moved_ms, *changed_ms) if each is not None), default=None)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class FindEvents:
     """The use case. Each function environment has one instance. Methods raise Retry or Stop."""
 
     counts: ChangedCounts
     sends: Sends
-    endpoints: WebhookEndpoints
-    deliveries: WebhookDeliveries
+    subscriptions: SubscriptionSource
+    publishing: PublishSubscriptions
+    event_ids: EventIds
+    codec: Codec
+    producer: Producer
     clock: Clock
-    # The times of recorded events, by id.
-    _recorded: dict[str, int] = field(default_factory=dict)
+    # The keys of recorded events.
+    _recorded: set[EventKey] = field(default_factory=set)
+    # The time at which the implicit subscriptions are published again, by the monotonic clock.
+    _renewed_until: float | None = None
 
     def sweep(self, remaining_s: Callable[[], float]) -> dict[str, int]:
-        """Record the events since the last sweep. Return the number of examined sends and of new deliveries.
+        """Produce the events since the last sweep. Return the number of examined sends and of events.
 
         Each source has half of the invocation's time, so that neither delays the other; the next sweep continues.
         Without the metrics database, changes of sends are found, with unknown counts; then its error is raised.
@@ -101,144 +121,145 @@ class FindEvents:
         except Retry:
             find = None
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="events") as pool:
-            controlled = self._examine_controlled(pool, self._receiving(pool), find, lambda: remaining_s() > half_s)
-            # The end is read before the endpoints: the changes up to it have no endpoint that is not read.
+            self._renew(pool)
+            controlled = self._examine_controlled(pool, find, lambda: remaining_s() > half_s)
+            # As is their end, for the same reason.
             end = self.counts.end()
-            receiving = self._receiving(pool)
-            counted = self._examine_counted(pool, receiving, end, lambda: remaining_s() > WEBHOOK_EVENTS_RESERVE_S)
-        return {"sends": controlled[0] + counted[0], "deliveries": controlled[1] + counted[1]}
+            counted = self._examine_counted(end, lambda: remaining_s() > WEBHOOK_EVENTS_RESERVE_S)
+        return {"sends": controlled[0] + counted[0], "events": controlled[1] + counted[1]}
 
-    def _receiving(self, pool: ThreadPoolExecutor) -> Mapping[int, Sequence[Endpoint]]:
-        """Return the endpoints of each club that has an enabled one."""
-        clubs = list(self.endpoints.clubs())
-        found = zip(clubs, pool.map(self.endpoints.of_club, clubs), strict=True)
-        return {club_id: each for club_id, each in found if any(one.enabled for one in each)}
+    def _renew(self, pool: ThreadPoolExecutor) -> None:
+        """Publish the implicit subscriptions at the first sweep, so that none of its events lacks an endpoint of an
+        earlier version, and each SUBSCRIPTIONS_RENEWED_S.
+        """
+        now = self.clock.monotonic()
+        if self._renewed_until is None or now >= self._renewed_until:  # guard: subscriptions.implicit
+            self.publishing.publish_implicit(pool)
+            self._renewed_until = now + SUBSCRIPTIONS_RENEWED_S
 
     def _examine_controlled(
-        self,
-        pool: ThreadPoolExecutor,
-        receiving: Mapping[int, Sequence[Endpoint]],
-        find: _Find | None,
-        has_time: Callable[[], bool],
+        self, pool: ThreadPoolExecutor, find: _Find | None, has_time: Callable[[], bool]
     ) -> tuple[int, int]:
-        """Record the events of the sends whose control or expansion changes. Returns the numbers of examined sends and
-        of new deliveries.
+        """Produce the events of the sends whose control or expansion changes. Returns the numbers of examined sends and
+        of events.
         """
-        sends, deliveries = 0, 0
-        for some in batched(self.sends.announced(), _BATCH, strict=False):
+        sends, events = 0, 0
+        for changed in batched(self.sends.announced(), _BATCH, strict=False):
             if not has_time():
                 break
-            added = pool.map(lambda each: self._examine_changed(each, receiving, find), some)
-            sends, deliveries = sends + len(some), deliveries + sum(added)
-        return sends, deliveries
+            # The changes are read before the subscriptions: they have no endpoint that is not read.
+            index = self.subscriptions.current()
+            clubs = index.clubs_of(_TYPES)
+            wanted = [each.send for each in changed if clubs is None or each.send.club_id in clubs]
+            stored = self.sends.read(wanted) if wanted else {}
+            known = [stored.get(key, Send(key=key)) for key in wanted]
+            # The announcement stays, so that the events follow once the send can be read, or is known.
+            waiting = {
+                each.key
+                for each in known
+                if each.control.fault is not None  # guard: webhooks.unreadable_control
+                or (find is None and not each.is_known)  # guard: webhooks.unknown_send
+            }
+            examined = [each for each in known if each.key not in waiting]
+            counts = [None] * len(examined) if find is None else list(pool.map(find, [each.key for each in examined]))
+            seen = list(zip(examined, counts, strict=True))
+            events += self._examine(seen, index, counts_known=find is not None)
+            sends += len(changed)
+            list(pool.map(self.sends.forget, [each for each in changed if each.send not in waiting]))
+        return sends, events
 
-    def _examine_changed(
-        self,
-        changed: Announcement,
-        receiving: Mapping[int, Sequence[Endpoint]],
-        find: _Find | None,
-    ) -> int:
-        """Record the events of a send. Return the number of new deliveries."""
-        added = 0
-        if changed.send.club_id in receiving:
-            send = self.sends.read([changed.send]).get(changed.send, Send(key=changed.send))
-            # The announcement stays, so that its events follow once the send is known.
-            if send.control.fault is not None:  # guard: webhooks.unreadable_control
-                return added
-            if find is None and not send.is_known:  # guard: webhooks.unknown_send
-                return added
-            counted = None if find is None else find(changed.send)
-            added = self._examine(send, counted, receiving, counts_known=find is not None)
-        self.sends.forget(changed)
-        return added
-
-    def _examine_counted(
-        self,
-        pool: ThreadPoolExecutor,
-        receiving: Mapping[int, Sequence[Endpoint]],
-        end: Position,
-        has_time: Callable[[], bool],
-    ) -> tuple[int, int]:
-        """Record the events of the sends whose counts changed before `end`. The position moves once those of a page are
-        recorded. Returns the numbers of examined sends and of new deliveries.
+    def _examine_counted(self, end: Position, has_time: Callable[[], bool]) -> tuple[int, int]:
+        """Produce the events of the sends whose counts changed before `end`. The position moves once those of a page
+        are recorded. Returns the numbers of examined sends and of events.
         """
-        sends, deliveries = 0, 0
+        index = self.subscriptions.current()
+        clubs = index.clubs_of(_TYPES)
+        sends, events = 0, 0
         while True:
             position = self.sends.position()
-            found = self.counts.since(position, end, receiving, limit=_BATCH)
+            found = self.counts.since(position, end, clubs, limit=_BATCH)
             stored = self.sends.read([each.send for each in found.sends]) if found.sends else {}
             seen = [(stored.get(each.send, Send(key=each.send)), each) for each in found.sends]
             for send, _ in seen:
                 if send.control.fault is not None:  # It is examined again once it can be read.
                     self.sends.announce(send.key)
-            readable = [each for each in seen if each[0].control.fault is None]
-            added = pool.map(lambda pair: self._examine(pair[0], pair[1], receiving), readable)
-            sends, deliveries = sends + len(found.sends), deliveries + sum(added)
+            events += self._examine([each for each in seen if each[0].control.fault is None], index)
+            sends += len(found.sends)
             if found.position != position:
                 self.sends.move(found.position)
             if not found.more or not has_time():
-                return sends, deliveries
+                return sends, events
 
     def _examine(
         self,
-        send: Send,
-        counted: CountedSend | None,
-        receiving: Mapping[int, Sequence[Endpoint]],
+        sends: Iterable[tuple[Send, CountedSend | None]],
+        index: SubscriptionIndex,
         *,
         counts_known: bool = True,
     ) -> int:
-        """Record the events of a send. Return the number of new deliveries."""
-        if counted is None and not send.is_known:
-            return 0  # Only its control is left.
+        """Produce the new events of sends, and record them. Return their number. Raises Retry if Kafka has not taken
+        each of them.
+        """
         now_ms = self.clock.now_ms()
-        state = send_state(send, None if counted is None else counted.counts, now_ms)
+        found = {
+            EventKey.of(event): event
+            for send, counted in sends
+            for event in self._events(send, counted, now_ms, counts_known=counts_known)
+            if index.match(event)
+        }
+        unknown = found.keys() - self._recorded
+        recorded = self.event_ids.kept(unknown, now_ms // 1000).keys() if unknown else frozenset()
+        self._remember(recorded)
+        new = {key: event for key, event in found.items() if key in unknown and key not in recorded}
+        if new:
+            self._produce(new)
+        return len(new)
+
+    def _events(
+        self, send: Send, counted: CountedSend | None, now_ms: int, *, counts_known: bool
+    ) -> Iterator[EventOccurred]:
+        """Yield the events that a send in its present state has had, except those whose record may have expired."""
+        if counted is None and not send.is_known:
+            return  # Only its control is left.
+        state, key = send_state(send, None if counted is None else counted.counts, now_ms), send.key
         seen = _Seen(send=send, state=state, counted=counted, counts_known=counts_known)
-        added, at_ms, key = 0, 0, send.key
         for transition in _transitions(seen):
-            id_ = event_id(key.club_id, key.send_id, transition.name)
-            if id_ in self._recorded:
-                at_ms = self._recorded[id_]
-                continue
             # The record of an older event has expired: it would be announced again. Counts have no time of the end.
             known_ms = seen.last_known_ms if transition.at_ms is None else transition.at_ms
             if known_ms is not None and known_ms < now_ms - WEBHOOK_EVENTS_FOUND_S * 1000:
                 continue  # guard: webhooks.expired_event
-            # The deliveries of an endpoint are attempted in the order of their times.
-            at_ms = max(self.clock.now_ms(), at_ms + 1)
-            occurred_ms = at_ms if transition.at_ms is None else min(transition.at_ms, at_ms)
-            receivers = [each for each in receiving[key.club_id] if each.receives(transition.type, occurred_ms)]
-            if receivers:
-                at_ms, number = self._record(id_, transition, seen, receivers, at_ms)
-                added += number
-        return added
+            yield EventOccurred(
+                event_id=event_id(key.club_id, key.send_id, transition.name),
+                type=transition.type,
+                club_id=key.club_id,
+                key=key.send_id,
+                occurred_at=now_ms if transition.at_ms is None else min(transition.at_ms, now_ms),
+                data=json.dumps(_data(seen, transition), separators=(",", ":"), ensure_ascii=False),
+            )
 
-    def _record(
-        self, id_: str, transition: Transition, seen: _Seen, receivers: Sequence[Endpoint], at_ms: int
-    ) -> tuple[int, int]:
-        """Record an event and its deliveries. Return the time of the recorded event and the number of new
-        deliveries.
-        """
-        data = _data(seen, transition)
-        body = payload(id_, transition.type, time_of_ms(at_ms), data)
-        event = self.deliveries.record(
-            Event(id=id_, type=transition.type, club_id=seen.send.key.club_id, at_ms=at_ms, body=body)
-        )
-        for endpoint in receivers:
-            # An event that an earlier sweep recorded is older than an endpoint that was created since then.
-            if endpoint.receives(event.type, event.at_ms):
-                self.deliveries.add(
-                    Delivery(
-                        endpoint=endpoint.key,
-                        event_id=event.id,
-                        event_type=event.type,
-                        at_ms=event.at_ms,
-                        due_ms=event.at_ms,
-                    )
-                )
+    def _produce(self, events: Mapping[EventKey, EventOccurred]) -> None:
+        """Produce events, and record those that Kafka has acknowledged. Raises Retry."""
+        errors: dict[EventKey, Exception | None] = {}
+        for key, event in events.items():
+            value = self.codec.encode(topics.EVENT, "EventOccurred", event.to_avro())
+
+            def report(error: Exception | None, key: EventKey = key) -> None:
+                errors[key] = error
+
+            headers = traces.begun_by(f"{key.club_id}/{key.event_id}").headers
+            self.producer.produce(topics.EVENT, key.event_id.encode(), value, list(headers), report)
+        self.producer.flush(API_FLUSH_S)
+        taken = [key for key in events if errors[key] is None]  # guard: webhooks.recorded_event
+        self.event_ids.keep([events[key] for key in taken], self.clock.now_ms() // 1000)
+        self._remember(taken)
+        for error in errors.values():
+            if error is not None:
+                raise Retry(f"Kafka has not taken each event: {error}") from error
+
+    def _remember(self, keys: Iterable[EventKey]) -> None:
         if len(self._recorded) >= _REMEMBERED:
             self._recorded.clear()
-        self._recorded[id_] = event.at_ms
-        return event.at_ms, len(receivers) if event.at_ms == at_ms else 0
+        self._recorded.update(keys)
 
 
 def _transitions(seen: _Seen) -> Iterator[Transition]:

@@ -42,9 +42,9 @@ class ChangedCounts(Protocol):
         """Return the position before which no change is added any more."""
         ...
 
-    def since(self, position: Position | None, end: Position, clubs: Collection[int], *, limit: int) -> Changes:
-        """Return the sends of clubs that changed after a position and before an end, the earliest first. Without a
-        position, return none, and the end as the position.
+    def since(self, position: Position | None, end: Position, clubs: Collection[int] | None, *, limit: int) -> Changes:
+        """Return the sends of clubs (None: of every club) that changed after a position and before an end, the earliest
+        first. Without a position, return none, and the end as the position.
         """
         ...
 
@@ -64,12 +64,12 @@ class PostgresChangedCounts:
             row = connection.execute(_OLDEST).fetchone()
         return Position(int(row[0]) if row else 0, "")
 
-    def since(self, position: Position | None, end: Position, clubs: Collection[int], *, limit: int) -> Changes:
+    def since(self, position: Position | None, end: Position, clubs: Collection[int] | None, *, limit: int) -> Changes:
         if position is None or position > end:
             # The first look, or another database.
             return Changes(sends=[], position=end, more=False)
         values = {
-            "clubs": list(clubs),
+            "clubs": None if clubs is None else list(clubs),
             "transaction": str(position.transaction),
             "send_id": position.send_id,
             "oldest": str(end.transaction),
@@ -127,7 +127,7 @@ _CHANGED = (
     + """
 where (s.changed_xid, s.send_id collate "C") > (%(transaction)s::text::xid8, %(send_id)s::text)
     and s.changed_xid < %(oldest)s::text::xid8
-    and s.club_id = any(%(clubs)s::bigint[])
+    and (%(clubs)s::bigint[] is null or s.club_id = any(%(clubs)s::bigint[]))
 order by s.changed_xid, s.send_id collate "C"
 limit %(limit)s
 """

@@ -113,7 +113,7 @@ CONNECT_OFFSETS_TOPIC = "connect.offsets"
 LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
 QUEUES, POLLS, KEYS = "broadcast_queues", "open_polls", "idempotency_keys"
 SENDS, USAGE, AUDIT = "sends", "key_usage", "audit_log"
-ENDPOINTS, WEBHOOKS, UNDELIVERED = "webhook_endpoints", "webhook_deliveries", "webhook_dead_letters"
+ENDPOINTS, UNDELIVERED = "webhook_endpoints", "webhook_dead_letters"
 EVENT_TYPES, SUBSCRIPTIONS, EVENT_IDS = "event_types", "subscriptions", "event_ids"
 # The index of the delayed records by their sends.
 BY_SEND = "by_send"
@@ -298,7 +298,7 @@ PROFILES = {
         written=("suppressions",),
         requests=(*_SUPPRESSIONS, *_DISABLED_DEVICES),
         database=METRICS_READER,
-        tables=(API_KEYS, KEYS, AUDIT, USAGE, ENDPOINTS, WEBHOOKS, UNDELIVERED, SUBSCRIPTIONS, WAITING, POLLS),
+        tables=(API_KEYS, KEYS, AUDIT, USAGE, ENDPOINTS, EVENT_IDS, UNDELIVERED, SUBSCRIPTIONS, WAITING, POLLS),
         tables_read=(SENDS,),
         table_indices=((API_KEYS, BY_CREATION), (SENDS, LISTED)),
         operates=True,
@@ -318,14 +318,9 @@ PROFILES = {
     "webhook_retry_sender": _SENDER,
     "webhook_events": Profile(
         warmth=Warmth.NOTHING,
-        tables=(WEBHOOKS, SENDS),
+        tables=(SENDS, EVENT_IDS, SUBSCRIPTIONS),
         tables_read=(ENDPOINTS,),
+        reads=(SUBSCRIPTION,),
         database=METRICS_READER,
-    ),
-    "webhook_delivery": Profile(
-        warmth=Warmth.NOTHING,
-        tables=(ENDPOINTS, WEBHOOKS, AUDIT),
-        webhook_keys=True,
-        calls_internet=True,
     ),
 }

@@ -9,8 +9,6 @@ from masscomm.domain.signing_keys import KeySet
 from masscomm.domain.webhook_signatures import headers, secret_of
 from masscomm.domain.webhooks import Attempt, Endpoint, retry_after_s
 
-# The characters of a response's body that are listed.
-_LISTED_BODY = 500
 _USER_AGENT = "masscomm-webhooks/1"
 
 
@@ -34,7 +32,6 @@ def attempt_of(result: Answer | UrlRefused | NoAnswer, *, at_ms: int, duration_m
                 at_ms=at_ms,
                 duration_ms=duration_ms,
                 status=result.status,
-                body=result.body[:_LISTED_BODY],
                 retry_after_s=retry_after_s(result.retry_after, at_ms),
             )
         case UrlRefused():

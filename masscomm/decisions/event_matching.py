@@ -70,6 +70,12 @@ class SubscriptionIndex:
             return []
         return list({each.id: each for each in self._to_users.of_event(event)}.values())
 
+    def clubs_of(self, event_types: Iterable[str]) -> set[int] | None:
+        """Return the clubs with an endpoint that subscribes to one of these types, of events without a unit; None if an
+        endpoint subscribes to those of every club.
+        """
+        return self._to_endpoints.clubs_of(event_types)
+
 
 class _Entries:
     """Subscriptions of one kind of destination by what they match."""
@@ -127,12 +133,19 @@ class _Entries:
                     if entry is None:
                         continue
                     for subscription in _all(entry):
+                        if event.occurred_at < subscription.since_ms:  # guard: webhooks.earlier_event
+                            continue
                         if subscription.filter:
                             # Data is parsed once, and only if a subscription with a filter is a candidate.
                             data = fast_json.parsed(event.data.encode()) if data is None else data
                             if not _passes(subscription.filter, data):
                                 continue
                         yield subscription
+
+    def clubs_of(self, event_types: Iterable[str]) -> set[int] | None:
+        patterns = {pattern for each in event_types for pattern in patterns_of(each)}
+        found = {club_id for club_id, entries in self._by_club.items() if not entries.keys().isdisjoint(patterns)}
+        return None if EVERY_CLUB in found else found
 
 
 def _clubs(subscription: Subscription) -> Iterable[int]:

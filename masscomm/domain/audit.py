@@ -37,7 +37,7 @@ class Action(StrEnum):
     EVENT_TYPE_DELETED = "event_type.deleted"
     SUBSCRIPTION_CREATED = "subscription.created"
     SUBSCRIPTION_DELETED = "subscription.deleted"
-    # The function webhook_delivery or webhook_sender disabled the endpoint.
+    # A function with the package of webhook_sender disabled the endpoint.
     WEBHOOK_DISABLED = "webhook.disabled"
 
 

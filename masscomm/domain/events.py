@@ -47,6 +47,11 @@ class EventType:
     user_path: str | None = None
 
 
+def is_event_id(text: str) -> bool:
+    """Return whether a text can be the id of an event."""
+    return _EVENT_ID.fullmatch(text) is not None
+
+
 def is_event_type(name: object) -> bool:
     """Return whether a value can be the name of an event type, such as `match.finished`."""
     return isinstance(name, str) and len(name) <= MAX_EVENT_TYPE and _EVENT_TYPE.fullmatch(name) is not None

@@ -568,3 +568,5 @@ class SubscriptionChanged(AvroRecord):
     batched: bool = False
     # Of a rule whose events become notifications: the rule and its owner, as JSON. Its endpoint does not exist.
     notification: str | None = None
+    # The time before which no event matches, in milliseconds since the epoch.
+    since: int = 0

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from masscomm.domain.events import is_path, is_pattern, is_unit
 from masscomm.domain.notification_rules import NotificationRule
 from masscomm.domain.records import SubscriptionChanged
-from masscomm.domain.webhooks import EndpointKey
+from masscomm.domain.webhooks import Endpoint, EndpointKey, EventType
 from masscomm.integers import integer_or
 from masscomm.json_reader import read_json
 
@@ -28,6 +28,10 @@ EVERY_CLUB = 0
 _RULES = "rules"
 _ID = re.compile(rf"sub_(?P<club>[0-9]{{1,19}})_(?P<endpoint>[0-9a-z]{{20}}|{_RULES})_[0-9a-z]{{12}}", re.ASCII)
 _RULES_OF = re.compile(rf"ep_(?P<club>[0-9]{{1,19}})_{_RULES}", re.ASCII)
+# The types of an endpoint that names none: every change of the state of a send.
+_STATES_OF_SENDS = ("send.*",)
+# The end of the id of an endpoint's implicit subscription; those of the others are digests.
+_IMPLICIT = "0000implicit"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 type Value = str | int | float | bool | None
@@ -57,6 +61,11 @@ class SubscriptionKey(NamedTuple):
         found = _ID.fullmatch(id_)
         endpoint = None if found is None else subscriber_of(f"ep_{found['club']}_{found['endpoint']}")
         return None if endpoint is None else cls(endpoint, id_)
+
+    @classmethod
+    def implicit(cls, endpoint: EndpointKey) -> "SubscriptionKey":
+        """Return the key of the subscription that follows from the event types of an endpoint."""
+        return cls(endpoint, f"sub_{endpoint.id.removeprefix('ep_')}_{_IMPLICIT}")
 
     @staticmethod
     def new_id(endpoint: EndpointKey, conditions: Mapping[str, Any]) -> str:
@@ -88,6 +97,8 @@ class Subscription:
     batched: bool = False
     # Of a rule whose events become notifications; its endpoint is that of `rules_of`.
     notification: NotificationRule | None = None
+    # The time before which no event matches, in milliseconds since the epoch.
+    since_ms: int = 0
 
     @property
     def combinations(self) -> int:
@@ -105,6 +116,7 @@ class Subscription:
             revision=self.revision,
             batched=self.batched,
             notification=None if self.notification is None else self.notification.to_json(),
+            since=self.since_ms,
         )
 
     @classmethod
@@ -133,4 +145,23 @@ class Subscription:
             revision=record.revision,
             batched=record.batched,
             notification=None if record.notification is None else NotificationRule.of_json(record.notification),
+            since_ms=record.since,
         )
+
+
+def implicit_subscription(endpoint: Endpoint) -> Subscription | None:
+    """Return the subscription that follows from the event types of an endpoint: events of its club since its creation,
+    or since it was last enabled. None if no event has these types.
+    """
+    types = tuple(each for each in endpoint.event_types or _STATES_OF_SENDS if each != EventType.TEST)
+    if not types:
+        return None
+    return Subscription(
+        id=SubscriptionKey.implicit(endpoint.key).id,
+        endpoint=endpoint.key,
+        types=types,
+        club_ids=(endpoint.key.club_id,),
+        revision=endpoint.revision,
+        batched=endpoint.is_batched,
+        since_ms=max(endpoint.created_at_ms, endpoint.enabled_at_ms or 0),
+    )

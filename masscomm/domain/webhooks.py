@@ -1,13 +1,12 @@
-"""The endpoints of webhooks, the events that they receive, and the deliveries of these events."""
+"""The endpoints of webhooks, masscomm's own events, and the results of attempts to send an event."""
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID, uuid5
 
 from masscomm.domain.ids import NAMESPACE
@@ -33,10 +32,8 @@ MAX_DESCRIPTION = 200
 MAX_COUNT, MAX_CONCURRENCY, MAX_RATE = 1_000, 32, 10_000
 LEAST_BYTES, MAX_BYTES = 1_000, 1_000_000
 DEFAULT_BYTES, DEFAULT_CONCURRENCY = 256_000, 8
-# The maximum number of attempts of a message or a delivery.
+# The maximum number of attempts of a message.
 MAX_ATTEMPTS = len(WEBHOOK_RETRY_DELAYS_S) + 1
-# The attempts of a delivery that are listed.
-LISTED_ATTEMPTS = 10
 # The part of a delay that is added to it, so that deliveries that failed together are not repeated together.
 _JITTER = 0.1
 GONE = 410
@@ -56,6 +53,10 @@ class EventType(StrEnum):
     CANCELLED = "send.cancelled"  # Each notification has ended, at least one of them as cancelled.
     FAILED = "send.failed"  # The send's audience could not be expanded.
     TEST = "webhook.test"
+
+
+# The types of masscomm's own events, which need no description by an operator.
+OWN_EVENT_TYPES = frozenset[str](EventType)
 
 
 class BodyFormat(StrEnum):
@@ -158,13 +159,6 @@ class Endpoint:
         """Return whether a request may have several messages: they wait for each other up to a second."""
         return self.max_count > 1
 
-    def receives(self, event_type: str, at_ms: int) -> bool:
-        """Return whether the endpoint receives events of a type that occurred at a time."""
-        # guard: webhooks.earlier_event
-        if not self.enabled or at_ms < max(self.created_at_ms, self.enabled_at_ms or 0):
-            return False
-        return not self.event_types or event_type in self.event_types
-
     def secret_versions(self, now_ms: int) -> Sequence[tuple[str, int]]:
         """Return (signing key, version) of each secret that signs, the current one first."""
         versions = [(self.key_id, self.secret_version)]
@@ -203,7 +197,7 @@ class Endpoint:
 
         Args:
             attempt: The attempt.
-            tried_since_ms: The time of the first attempt of the same delivery.
+            tried_since_ms: The time of the first attempt of the same message.
             is_probe: Whether it is the probe of a failing endpoint: the next one then has a longer delay.
         """
         if attempt.succeeded:
@@ -242,29 +236,9 @@ class Endpoint:
         return replace(self, probe_at_ms=now_ms + 2 * round(WEBHOOK_ATTEMPT_S * 1000))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Event:
-    """An event of one tenant."""
-
-    # Deterministic: the same change of a send has the same id, and receivers recognise it by `webhook-id`.
-    id: str
-    type: str
-    club_id: int
-    # The time at which the event was recorded, in milliseconds since the epoch.
-    at_ms: int
-    # The JSON text that is sent.
-    body: str
-
-
 def event_id(club_id: int, subject: str, transition: str) -> str:
     """Return the id of the event of one transition of a send, such as (7, "8a6e…", "send.completed")."""
     return f"evt_{uuid5(UUID(str(NAMESPACE)), f'webhook/{club_id}/{subject}/{transition}').hex}"
-
-
-def payload(id_: str, event_type: str, timestamp: str, data: Mapping[str, Any]) -> str:
-    """Return the body of an event."""
-    document = {"id": id_, "type": event_type, "api_version": API_VERSION, "timestamp": timestamp, "data": data}
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
 
 class DeliveryStatus(StrEnum):
@@ -283,7 +257,7 @@ class AttemptResult(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One attempt of a delivery."""
+    """One attempt to send a message."""
 
     at_ms: int
     duration_ms: int
@@ -291,8 +265,6 @@ class Attempt:
     status: int | None = None
     # Why there was no response, or no attempt; "" otherwise.
     error: str = ""
-    # The beginning of the response's body.
-    body: str = ""
     # The number of seconds after which the endpoint wants to be called again; None: it did not say.
     retry_after_s: int | None = None
 
@@ -304,79 +276,6 @@ class Attempt:
     def is_slow(self) -> bool:
         """Return whether it needed the time that a first attempt has, with an answer or without."""
         return self.duration_ms >= EVENT_ATTEMPT_S * 1000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Delivery:
-    """The delivery of one event to one endpoint."""
-
-    endpoint: EndpointKey
-    event_id: str
-    event_type: str
-    # The time of the event, in milliseconds since the epoch.
-    at_ms: int
-    status: DeliveryStatus = DeliveryStatus.PENDING
-    # The time of the next attempt; None unless it is pending.
-    due_ms: int | None = None
-    # The number of attempts, and of those since the delivery was last requested.
-    attempts: int = 0
-    tries: int = 0
-    # The digest of the Idempotency-Key under which it was last requested again; "": none.
-    resend_digest: str = ""
-    # The last attempts, the latest first.
-    last: tuple[Attempt, ...] = ()
-    # The number of changes.
-    revision: int = 1
-
-    @property
-    def id(self) -> str:
-        """Return the id of the delivery among those of its endpoint. Ids are ordered by time."""
-        return f"{self.at_ms:013d}-{self.event_id}"
-
-    @property
-    def tried_since_ms(self) -> int:
-        """Return the time of the first attempt since the delivery was last requested; before it, that of the event."""
-        return self.last[: self.tries][-1].at_ms if self.tries else self.at_ms
-
-    def after(self, attempt: Attempt) -> "Delivery":
-        """Return the delivery after an attempt."""
-        tries = self.tries + 1
-        common = replace(
-            self,
-            attempts=self.attempts + 1,
-            tries=tries,
-            last=(attempt, *self.last)[:LISTED_ATTEMPTS],
-            due_ms=None,
-            revision=self.revision + 1,
-        )
-        if attempt.succeeded:
-            return replace(common, status=DeliveryStatus.SUCCEEDED)
-        if tries >= MAX_ATTEMPTS:
-            return replace(common, status=DeliveryStatus.FAILED)
-        due_ms = attempt.at_ms + retry_delay_ms(self.event_id, tries, attempt)
-        return replace(common, status=DeliveryStatus.PENDING, due_ms=due_ms)
-
-    def given_up(self, reason: str, now_ms: int) -> "Delivery":
-        """Return the delivery without further attempts."""
-        attempt = Attempt(at_ms=now_ms, duration_ms=0, error=reason)
-        return replace(
-            self,
-            status=DeliveryStatus.FAILED,
-            due_ms=None,
-            last=(attempt, *self.last)[:LISTED_ATTEMPTS],
-            revision=self.revision + 1,
-        )
-
-    def requested_again(self, now_ms: int, resend_digest: str = "") -> "Delivery":
-        """Return the delivery with an attempt due now, and the retries of a new delivery."""
-        return replace(
-            self,
-            status=DeliveryStatus.PENDING,
-            due_ms=now_ms,
-            tries=0,
-            resend_digest=resend_digest,
-            revision=self.revision + 1,
-        )
 
 
 def retry_delay_ms(seed: str, tries: int, attempt: Attempt) -> int:

@@ -233,14 +233,13 @@ UNREADABLE_ITEMS = _counter(
 
 # --- webhooks ---------------------------------------------------------------------------------------------------------
 _OF_EVENTS = ("webhook_sender", "webhook_batch_sender", "webhook_retry_sender")
-_OF_WEBHOOKS = ("webhook_delivery", *_OF_EVENTS)
-WEBHOOKS_DELIVERED = _counter("WebhooksDelivered", "webhooks that an endpoint accepted", *_OF_WEBHOOKS)
-WEBHOOK_FAILURES = _counter("WebhookFailures", "attempts that failed; most are repeated later", *_OF_WEBHOOKS)
-WEBHOOKS_GIVEN_UP = _counter("WebhooksGivenUp", "webhooks that get no further attempt", *_OF_WEBHOOKS)
+WEBHOOKS_DELIVERED = _counter("WebhooksDelivered", "webhooks that an endpoint accepted", *_OF_EVENTS)
+WEBHOOK_FAILURES = _counter("WebhookFailures", "attempts that failed; most are repeated later", *_OF_EVENTS)
+WEBHOOKS_GIVEN_UP = _counter("WebhooksGivenUp", "webhooks that get no further attempt", *_OF_EVENTS)
 WEBHOOK_ENDPOINTS_DISABLED = _counter(
     "WebhookEndpointsDisabled",
     "endpoints disabled because they failed for days or answered 410",
-    *_OF_WEBHOOKS,
+    *_OF_EVENTS,
 )
 WEBHOOKS_DEFERRED = _counter(
     "WebhooksDeferred", "messages with events that are stored and attempted later", *_OF_EVENTS
@@ -257,12 +256,6 @@ EVENT_SENDS_REFUSED = _counter(
     "EventSendsRefused",
     "events that become no send: without recipients, or beyond what the rule's owner may send",
     "event_matcher",
-)
-WEBHOOK_OLDEST_DUE = _gauge(
-    "WebhookOldestDue",
-    Unit.SECONDS,
-    "for how long the oldest webhook had been due that a sweep had no time for; failing endpoints left out",
-    "webhook_delivery",
 )
 
 # --- the stream of changes --------------------------------------------------------------------------------------------
@@ -358,7 +351,6 @@ ALL: Mapping[str, Metric] = {
         WEBHOOK_FAILURES,
         WEBHOOKS_GIVEN_UP,
         WEBHOOK_ENDPOINTS_DISABLED,
-        WEBHOOK_OLDEST_DUE,
         WEBHOOKS_DEFERRED,
         WEBHOOKS_WITHOUT_ENDPOINT,
         EVENT_MESSAGES,

@@ -29,7 +29,6 @@ from masscomm.observability.metric_names import (
     RECORDS_QUARANTINED,
     UNREADABLE_ITEMS,
     WEBHOOK_ENDPOINTS_DISABLED,
-    WEBHOOK_OLDEST_DUE,
 )
 from ops.alarms.rules import HOUR_S, LARGEST, LOST, RATIO, TOTAL, Formula, Rule, Series, ours
 from ops.alarms.series import (
@@ -224,13 +223,9 @@ def _of_freshness(of: Installation) -> Iterator[Rule]:
     overdue = ours(environment, OLDEST_DUE, "scheduler", "Maximum")
     description = f"Delayed records are released more than {_OVERDUE_S} s late."
     yield Rule("waiting-overdue", "schedule", description, overdue, _OVERDUE_S, missing_data_alarms=True)
-    webhooks = ours(environment, WEBHOOK_OLDEST_DUE, "webhook_delivery", "Maximum")
-    description = f"Webhooks are attempted more than {_OVERDUE_S} s late."
-    yield Rule("webhooks-overdue", "webhooks", description, webhooks, _OVERDUE_S, missing_data_alarms=True)
     for function in WEBHOOK_ENDPOINTS_DISABLED.emitted_by:
         disabled = ours(environment, WEBHOOK_ENDPOINTS_DISABLED, function)
-        name = "webhooks-disabled" if function == "webhook_delivery" else f"{function}-disabled"
-        yield Rule(name, "webhooks", f"{function} disabled an endpoint of webhooks.", disabled, 1)
+        yield Rule(f"{function}-disabled", "webhooks", f"{function} disabled an endpoint of webhooks.", disabled, 1)
     for function in UNREADABLE_ITEMS.emitted_by:
         items = ours(environment, UNREADABLE_ITEMS, function)
         description = f"Sweeps of {function} skip stored items that they cannot read."

@@ -108,8 +108,7 @@ OPERATIONS = {
     ("GET", "/v1/webhooks/{endpoint_id}/log"): Operation(
         description=(
             "Each row is an attempt to send a message with an event. The log has every attempt that failed, every one "
-            "after the first, and of each hour the first messages that arrived at once. It has none of the events of "
-            "sends, which `/v1/webhooks/{endpoint_id}/deliveries` has."
+            "after the first, and of each hour the first messages that arrived at once."
         ),
         parameters=(START, END, _EVENT_TYPE, _STATUS, *page(webhooks.DEFAULT_LIMIT, webhooks.MAX_LIMIT)),
         response=webhooks.WebhookLogBody,

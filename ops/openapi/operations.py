@@ -111,8 +111,8 @@ _DELIVERY = {
     "event_type": "send.completed",
     "status": "pending",
     "attempts": 1,
-    "next_attempt_at": ONE,
-    "last_attempts": [{"duration_ms": 41, "status": 503, "body": "busy"}],
+    "next_attempt_at": None,
+    "last_attempts": [{"duration_ms": 41, "status": 503, "body": ""}],
 }
 _NEW_DELIVERY = _DELIVERY | {"attempts": 0, "last_attempts": [], "next_attempt_at": NOON}
 _UNDELIVERED = {
@@ -405,7 +405,7 @@ OPERATIONS = {
     ("POST", "/v1/webhooks"): Operation(
         description=(
             "Events of the tenant's sends are posted to `url`, signed as the specification Standard Webhooks says. "
-            "`url` must be a public https address. Without `event_types`, the endpoint gets every event."
+            "`url` must be a public https address. Without `event_types`, the endpoint gets the events of each type."
         ),
         parameters=(IDEMPOTENCY_KEY,),
         request=webhooks.CreateWebhookRequest,
@@ -436,7 +436,7 @@ OPERATIONS = {
     ("PATCH", "/v1/webhooks/{endpoint_id}"): Operation(
         description=(
             "Fields that the body does not name stay as they are. Events that occur while an endpoint is disabled are "
-            "not sent later."
+            "dead letters of the endpoint."
         ),
         request=webhooks.ChangeWebhookRequest,
         requests={"off": {"enabled": False}, "moved": {"url": "https://hooks.example.org/v2"}},
@@ -445,7 +445,7 @@ OPERATIONS = {
         problems=_UNKNOWN_ENDPOINT,
     ),
     ("DELETE", "/v1/webhooks/{endpoint_id}"): Operation(
-        description="Its pending deliveries fail, and nothing more is sent to it.",
+        description="Nothing more is sent to it, not even messages that wait for an attempt.",
         response=webhooks.DeletedWebhookBody,
         example={"id": ENDPOINT_ID},
         problems=_UNKNOWN_ENDPOINT,
@@ -474,8 +474,9 @@ OPERATIONS = {
     ),
     ("GET", "/v1/webhooks/{endpoint_id}/deliveries"): Operation(
         description=(
-            "Each row has the event, its status and the last attempts, with the status, the duration and the first 500 "
-            "characters of each response."
+            "Each row has the event, its status and the last attempts, with the status and the duration of each "
+            "response. Deliveries are listed after their first attempt, as the log has them: all that failed, and of "
+            "each hour the first others."
         ),
         parameters=page(webhooks.DEFAULT_LIMIT, webhooks.MAX_LIMIT),
         response=webhooks.DeliveriesBody,
@@ -484,8 +485,8 @@ OPERATIONS = {
     ),
     ("POST", "/v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend"): Operation(
         description=(
-            "The same event is attempted again within a minute, under the same `webhook-id`. The receiver can "
-            "recognise a repetition by it."
+            "An event of a send, or a test, of the last 30 days is attempted again within a minute, under the same "
+            "`webhook-id`. The receiver can recognise a repetition by it. Other events have dead letters."
         ),
         parameters=(_REPEATED_OPERATION,),
         headers=_REPLAYED,
@@ -493,7 +494,8 @@ OPERATIONS = {
         status=202,
         success="The event is sent again within a minute, under the same webhook-id",
         example=_NEW_DELIVERY,
-        problems={404: "The endpoint or the delivery is unknown"} | _DISABLED,
+        problems={404: "The endpoint or the delivery is unknown", 422: f"The {KEY} belongs to another request"}
+        | _DISABLED,
     ),
     ("GET", "/v1/webhooks/{endpoint_id}/dead-letters"): Operation(
         description=(

@@ -47,5 +47,7 @@ create table if not exists webhook_log (
     primary key (endpoint_id, at, message_id, attempt)
 ) partition by range (at);
 create table if not exists webhook_log_other partition of webhook_log default;
+-- The attempts of a message.
+create index if not exists webhook_log_messages on webhook_log (endpoint_id, message_id, at);
 -- The first successes of an endpoint's hour.
 create index if not exists webhook_log_first on webhook_log (endpoint_id, at, message_id) where status = 'delivered' and attempt = 1;

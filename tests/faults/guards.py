@@ -1529,7 +1529,6 @@ MUTANTS = (
         "One failure after days without events does not disable an endpoint.",
         Always(),
     ),
-    Mutant("webhooks.large_deliveries", "A page of large deliveries says that more follow.", Becomes("False")),
     Mutant("webhooks.retry_after", "Retry-After is honoured up to a day.", Becomes("attempt.retry_after_s or 0")),
     Mutant(
         "webhooks.endpoint_revision",
@@ -1538,41 +1537,25 @@ MUTANTS = (
     ),
     Mutant("webhooks.lost_response", "A change whose response was lost is not made twice.", Returns("False")),
     Mutant(
-        "webhooks.entry_before_delivery",
-        "A pending delivery has an entry by which sweeps find it, even after a crash.",
-        Removed(),
-    ),
-    Mutant(
-        "webhooks.delivery_revision",
-        "Concurrent changes of a delivery do not overwrite each other.",
-        Becomes('"revision = :previous OR attribute_exists(id)"'),
-    ),
-    Mutant(
-        "webhooks.claimed_queue",
-        "One sweep at a time attempts the deliveries of an endpoint.",
-        Becomes('"attribute_exists(id) OR claimed_until_ms <= :now"'),
-    ),
-    Mutant(
-        "webhooks.empty_queue",
-        "A queue with a new delivery is not dropped.",
-        Becomes('"version = :version OR attribute_exists(id)"'),
-    ),
-    Mutant(
         "webhooks.recorded_event",
-        "The first event of an id is kept.",
-        Becomes('"attribute_not_exists(part) OR attribute_exists(part)"'),
+        "An event of a send that Kafka has not acknowledged is produced again.",
+        Becomes("list(events)"),
     ),
+    Mutant(
+        "subscriptions.implicit",
+        "The endpoints of an earlier version get events before the first search for events.",
+        Never(),
+    ),
+    Mutant(
+        "subscriptions.endpoint_changed_meanwhile",
+        "A subscription whose endpoint changes while all are published is published again.",
+    ),
+    Mutant("tenancy.deliveries", "A caller sees the deliveries of events of its clubs only.", Becomes("()")),
     Mutant(
         "webhooks.result_of_the_present_endpoint",
         "An answer of a URL that the tenant has left does not disable the endpoint.",
         Without(2),
     ),
-    Mutant(
-        "webhooks.stale_entry",
-        "An entry whose delivery is not due then causes no attempt.",
-        Becomes("delivery is None"),
-    ),
-    Mutant("webhooks.fair_turns", "Slow endpoints do not delay webhooks of other tenants.", Always()),
     Mutant(
         "webhooks.created_once",
         "Of concurrent creations with one key, one stores the endpoint.",
@@ -1596,8 +1579,7 @@ MUTANTS = (
     Mutant("webhooks.resent_once", "A repeated request attempts a delivery again once."),
     Mutant(
         "webhooks.earlier_event",
-        "An endpoint receives no events of before its creation, or while it was disabled.",
-        Becomes("not self.enabled"),
+        "An endpoint receives no events of before its creation, or of before it was enabled.",
     ),
     Mutant(
         "tenancy.dry_run_user",
@@ -1630,7 +1612,6 @@ MUTANTS = (
     Mutant("client.webhook_time", "The client refuses a webhook that was signed long ago."),
     Mutant("mcp.max_recipients", "A server for agents sends to a limited number of recipients."),
     Mutant("mcp.send_only_if_allowed", "A server for agents sends only if it is told to.", Becomes("(tools.send,)")),
-    Mutant("webhooks.random_order", "No endpoint is the last one in every sweep.", Removed()),
     Mutant(
         "webhooks.changed_again",
         "A send that changed again while it was examined is examined again.",

@@ -21,7 +21,6 @@ from functions.device_registrar.device_states import InMemoryDeviceStates
 from functions.device_registrar.endpoints import InMemoryEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
 from functions.device_registrar.token_holders import InMemoryTokenHolders
-from functions.event_matcher.subscriptions_topic import SubscriptionTopic
 from functions.receipts.process_receipts import ProcessReceipts
 from functions.receipts.sent_messages import InMemorySentMessages
 from functions.scheduler.reschedule_records import RescheduleRecords
@@ -29,6 +28,7 @@ from functions.send_handler.send_request import parse_request
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.chain.batch import UseCase
+from masscomm.chain.subscription_topic import SubscriptionTopic
 from masscomm.clock import FixedClock
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.generations import InMemoryCreationTimes

@@ -49,7 +49,7 @@ NAMES = {
     "{device_id}": "420",
     "{key_id}": operations_api.KEY_ID,
     "{endpoint_id}": operations_api.endpoint_id(1),
-    "{delivery_id}": operations_api.DELIVERY_ID,
+    "{delivery_id}": operations_api.EVENT_ID,
     "{token}": "token",
 }
 
@@ -200,11 +200,9 @@ def _operations() -> Iterator[Ask]:
     object.__setattr__(keys, "keys", Replaying(keys.keys))
     yield Ask("GET", "/v1/keys", parameters={"limit": 200})
     yield post("/v1/keys", {"name": "x" * 100, "clubs": clubs})
-    deliveries: Any = cases.webhooks.deliveries
-    (delivery,) = deliveries.stored.values()
-    for number in range(200):
-        deliveries.add(replace(delivery, event_id=f"evt_{number:032}"))
-    object.__setattr__(cases.webhooks, "deliveries", Replaying(deliveries))
+    log: Any = cases.webhooks.log
+    log.webhook_rows = [row for number in range(200) for row in operations_api.attempts(1, f"evt_{number:032}")]
+    object.__setattr__(cases.webhooks, "log", Replaying(log))
     yield Ask("GET", "/v1/webhooks/{endpoint_id}/deliveries", parameters={"limit": 200})
     for path, attribute, rows, name in (
         ("/v1/suppressions", "suppressions", "_rows", "id"),

@@ -150,7 +150,7 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         "{device_id}": "420",
         "{key_id}": operations_api.KEY_ID,
         "{endpoint_id}": operations_api.endpoint_id(CLUB),
-        "{delivery_id}": operations_api.DELIVERY_ID,
+        "{delivery_id}": operations_api.EVENT_ID,
         "{event_type}": "match.finished",
         "{subscription_id}": subscription_id(CLUB),
     }

@@ -9,10 +9,11 @@ from http.server import ThreadingHTTPServer
 import pytest
 
 from examples.receive_webhooks import is_valid, server
-from masscomm.channels.guarded_http import GuardedHttp
+from functions.webhook_sender.gateway import WebhookGateway
+from masscomm.channels.kept_alive_http import KeptAliveHttp
 from masscomm.clock import SystemClock
 from masscomm.domain.webhook_signatures import headers, secret_of
-from masscomm.domain.webhooks import DeliveryStatus
+from tests.support.harness.events import WebhookSender, occurred
 from tests.support.harness.webhooks import KEY, Webhooks
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -33,23 +34,20 @@ def receiver() -> Iterator[ThreadingHTTPServer]:
 
 
 def test_the_example_receives_an_event_once(receiver: ThreadingHTTPServer, capsys: pytest.CaptureFixture[str]) -> None:
-    webhooks = Webhooks()
+    sender = WebhookSender()
+    gateway = WebhookGateway(http=KeptAliveHttp(loopback=True), keys=Webhooks().keys, clock=SystemClock())
+    sender.use_case = replace(sender.use_case, gateway=gateway)
     url = f"http://127.0.0.1:{receiver.server_address[1]}/hook"
-    webhooks.endpoints.stored[KEY] = replace(webhooks.stored(), url=url)
-    use_case = replace(webhooks.use_case, http=GuardedHttp(timeout_s=10, loopback=True), clock=SystemClock())
-    delivery = webhooks.deliver()
-    use_case.sweep(lambda: 60)
-    done = webhooks.now(delivery)
-    assert (done.status, done.last[0].status) == (DeliveryStatus.SUCCEEDED, 204)
-    webhooks.deliveries.replace(done.requested_again(done.at_ms), done)
-    use_case.sweep(lambda: 60)
-    assert webhooks.now(delivery).attempts == 2
-    printed = [line for line in capsys.readouterr().out.splitlines() if "service" not in json.loads(line)]
-    assert printed == ["{}"]
-    webhooks.endpoints.stored[KEY] = replace(webhooks.stored(), secret_version=2)
-    forged = webhooks.deliver("evt_2")
-    use_case.sweep(lambda: 24)
-    assert webhooks.now(forged).last[0].status == 400
+    sender.endpoints.stored[KEY] = replace(sender.endpoints.stored[KEY], url=url)
+    request = sender.request([occurred("e1")])
+    for _ in range(2):
+        assert sender.send(request) == []
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["event_id"] for each in printed if "service" not in each] == ["e1"]
+    sender.clock.advance(2)
+    sender.endpoints.stored[KEY] = replace(sender.endpoints.stored[KEY], secret_version=2)
+    sender.send(sender.request([occurred("e2")]))
+    assert [(event, status) for event, _, _, status in sender.results()] == [("e1", 204), ("e2", 400)]
 
 
 def test_the_example_refuses_other_signatures_and_times() -> None:

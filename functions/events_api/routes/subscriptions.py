@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
-from functions.events_api.publish_subscriptions import PublishSubscriptions
 from functions.events_api.routes.notifications import NotificationFields, own_types, rule_errors, rule_in
+from masscomm.chain.publish_subscriptions import PublishSubscriptions
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action
 from masscomm.domain.events import is_path, is_pattern, is_unit

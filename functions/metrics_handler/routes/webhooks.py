@@ -16,7 +16,7 @@ became of the messages to a deleted one stays readable. Rows of other clubs' eve
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, TypedDict
 
 from masscomm.clock import Clock
@@ -28,11 +28,11 @@ from masscomm.http.endpoints import endpoint_key
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs
+from masscomm.operations.webhook_log import log_key, log_position, moment_of, ms_of
 from masscomm.stores.metrics.port import (
     MetricsStore,
     WebhookCountKey,
     WebhookCountsQuery,
-    WebhookLogKey,
     WebhookLogQuery,
 )
 from masscomm.texts import Text
@@ -42,7 +42,6 @@ DEFAULT_COUNTS, MAX_COUNTS = 1_000, 1_000
 _FILTERS = ("start", "end", "type", "status", "limit", "cursor")
 LOG_PARAMETERS = _FILTERS
 METRICS_PARAMETERS = ("granularity", *_FILTERS)
-_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class WebhookLogBodyRow(TypedDict):
@@ -132,7 +131,7 @@ class WebhooksRoute:
         read.check()
         identity = replace(query, limit=0)
         if cursor is not None:
-            query = replace(query, after=position_in(cursor, identity, read, _log_key))
+            query = replace(query, after=position_in(cursor, identity, read, log_key))
         found = self.store.webhook_log(query)
         last = found.rows[-1].key if found.more else None
         return {
@@ -152,7 +151,7 @@ class WebhooksRoute:
                 for row in found.rows
             ],
             "truncated": found.more,
-            "next_cursor": encode_cursor(identity, _ms(last.at), last.message_id, last.attempt) if last else None,
+            "next_cursor": encode_cursor(identity, *log_position(last)) if last else None,
             "kept_since": rfc3339(found.kept_since),
             "generated_at": time_of_ms(self.clock.now_ms()),
         }
@@ -188,7 +187,7 @@ class WebhooksRoute:
             query = replace(query, after=position_in(cursor, identity, read, _count_key))
         found = self.store.webhook_counts(query)
         last = found.rows[-1].key if found.more else None
-        after = encode_cursor(identity, _ms(last.bucket), last.club_id, last.type, last.status) if last else None
+        after = encode_cursor(identity, ms_of(last.bucket), last.club_id, last.type, last.status) if last else None
         return {
             "granularity": granularity,
             "rows": [
@@ -228,24 +227,8 @@ def _times(read: Reader, *, required: bool) -> tuple[datetime | None, datetime |
     return start, end
 
 
-def _ms(moment: datetime) -> int:
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
-
-
-def _moment(at_ms: int) -> datetime:
-    """Return a time in a cursor. Raises ValueError or OverflowError."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC)
-
-
-def _log_key(key: list[Any]) -> WebhookLogKey:
-    match key:
-        case [int() as at_ms, str() as message_id, int() as attempt] if abs(attempt) < 2**31:
-            return WebhookLogKey(_moment(at_ms), checked_text(message_id), attempt)
-    raise ValueError("not a row")
-
-
 def _count_key(key: list[Any]) -> WebhookCountKey:
     match key:
         case [int() as at_ms, int() as club_id, str() as event_type, str() as status] if abs(club_id) < 2**63:
-            return WebhookCountKey(_moment(at_ms), club_id, checked_text(event_type), checked_text(status))
+            return WebhookCountKey(moment_of(at_ms), club_id, checked_text(event_type), checked_text(status))
     raise ValueError("not a row")

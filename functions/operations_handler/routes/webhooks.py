@@ -4,24 +4,31 @@ GET, POST /v1/webhooks                              list and create endpoints
 GET, PATCH, DELETE /v1/webhooks/{endpoint_id}       read, change, enable, disable and delete one
 POST /v1/webhooks/{endpoint_id}/rotate              a new secret; the previous one also signs for 24 hours
 POST /v1/webhooks/{endpoint_id}/test                send the event webhook.test
-GET /v1/webhooks/{endpoint_id}/deliveries           its deliveries, the latest first
+GET /v1/webhooks/{endpoint_id}/deliveries           its deliveries by its log, the latest first
 POST /v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend
 
 An endpoint of another club and an unknown one have the same response.
 """
 
-import re
+import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NotRequired, TypedDict
 from uuid import uuid4
 
+from masscomm.chain.publish_subscriptions import PublishSubscriptions
+from masscomm.chain.waiting_messages import WaitingMessage, WaitingMessages
 from masscomm.channels.public_urls import UrlRefused, checked
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action
+from masscomm.domain.events import is_event_id
+from masscomm.domain.ids import event_message_id
 from masscomm.domain.limits import LARGEST_ID
+from masscomm.domain.records import EventOccurred
+from masscomm.domain.subscriptions import SubscriptionKey
 from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import (
     LEAST_BYTES,
@@ -31,16 +38,13 @@ from masscomm.domain.webhooks import (
     MAX_DESCRIPTION,
     MAX_ENDPOINTS,
     MAX_RATE,
-    Attempt,
+    AttemptResult,
     BodyFormat,
-    Delivery,
     DeliveryStatus,
     Endpoint,
     EndpointKey,
-    Event,
     EventType,
     event_id,
-    payload,
 )
 from masscomm.errors import Retry
 from masscomm.http import parameters as parse
@@ -48,23 +52,34 @@ from masscomm.http.body import check_empty, read_object, undefined_fields
 from masscomm.http.cursor import encode_cursor, position_in
 from masscomm.http.endpoints import endpoint_key, unknown_endpoint
 from masscomm.http.idempotency import digest_of, key_digest, other_request
-from masscomm.http.parameters import Reader, time_of_ms
+from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.problem import FieldError, Problem, unusable
 from masscomm.http.requested_clubs import seen
 from masscomm.http.tenant import Clubs, parse_club_id
+from masscomm.observability import logs
+from masscomm.operations.webhook_log import log_key, log_position
 from masscomm.stores.audit_log.port import Audit
-from masscomm.stores.subscriptions.port import Subscriptions
-from masscomm.stores.webhook_deliveries.port import WebhookDeliveries
+from masscomm.stores.event_ids.port import EventIds, EventKey
+from masscomm.stores.metrics.port import MetricsStore, WebhookLogQuery, WebhookLogRow
+from masscomm.stores.subscriptions.port import Unpublished
 from masscomm.stores.webhook_endpoints.port import CreationRequest, TooManyEndpoints, WebhookEndpoints
 from masscomm.texts import Text
+
+logger = logs.logger("operations_handler")
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 # The clubs whose endpoints one page lists.
 _CLUBS_OF_PAGE = 20
 PARAMETERS = ("club_id", "cursor")
 DELIVERY_PARAMETERS = ("limit", "cursor")
-_DELIVERY_ID = re.compile(r"[0-9]{13}-evt_[0-9a-f]{32}", re.ASCII)
 _CHANGE_ATTEMPTS = 5
+# The attempts that a delivery lists.
+LISTED_ATTEMPTS = 10
+_STATUSES = {
+    AttemptResult.DELIVERED: DeliveryStatus.SUCCEEDED,
+    AttemptResult.RETRIED: DeliveryStatus.PENDING,
+    AttemptResult.GIVEN_UP: DeliveryStatus.FAILED,
+}
 # The settings for events that are whole numbers, each with its limits.
 _SETTINGS = {
     "max_count": (1, MAX_COUNT),
@@ -173,7 +188,7 @@ class AttemptBody(TypedDict):
     error: str | None
     """Why there was no response, or no attempt."""
     body: str
-    """The beginning of the response's body."""
+    """Empty: the response's body is not kept."""
 
 
 class DeliveryBody(TypedDict):
@@ -181,13 +196,14 @@ class DeliveryBody(TypedDict):
 
     id: str
     event_id: str
-    """The value of the header webhook-id, in each attempt."""
+    """The value of the header webhook-id, in each request with this message only."""
     event_type: str
     at: str
-    """The time of the event."""
+    """The time of the event, or of its first attempt."""
     status: DeliveryStatus
     attempts: int
     next_attempt_at: str | None
+    """Null: unknown."""
     last_attempts: list[AttemptBody]
     """The latest first."""
 
@@ -204,8 +220,11 @@ class DeliveriesBody(TypedDict):
 @dataclass(frozen=True, kw_only=True)
 class WebhooksRoute:
     endpoints: WebhookEndpoints
-    deliveries: WebhookDeliveries
-    subscriptions: Subscriptions
+    event_ids: EventIds
+    # The log of attempts.
+    log: MetricsStore
+    waiting: WaitingMessages
+    publishing: PublishSubscriptions
     keys: SigningKeys
     clock: Clock
     # Whether servers on this machine are permitted, for the local stack.
@@ -271,11 +290,13 @@ class WebhooksRoute:
             key_id=self.keys.now().current,
         )
         body = self._with_secret(endpoint)
+        changes = self._mark(endpoint.key)
         try:
             before = self.endpoints.create(endpoint, request)
         except TooManyEndpoints as error:
             raise Problem(409, Text.ENDPOINTS_TOO_MANY.filled(maximum=MAX_ENDPOINTS)) from error
         if before is None:
+            self._publish(changes)
             audit(Action.WEBHOOK_CREATED, subject=endpoint.key.id, clubs=[club], detail=_host(endpoint.url))
             return body, False
         if request is None or before.digest != request.digest:  # guard: webhooks.other_request
@@ -319,10 +340,9 @@ class WebhooksRoute:
                 new = replace(new, enabled_at_ms=self.clock.now_ms()) if new.enabled else new
             return new
 
-        if "max_count" in fields:
-            # The marks precede the change: a sweep publishes it after this request, even if the request is killed.
-            self.subscriptions.mark(self._visible(endpoint_id, clubs).key, self.clock.now_ms())
+        changes = self._mark(self._visible(endpoint_id, clubs).key, explicit="max_count" in fields)
         endpoint, _ = self._changed(endpoint_id, clubs, changed)
+        self._publish(changes)
         detail = f"{', '.join(sorted(fields))}: {_host(endpoint.url)}, {'enabled' if endpoint.enabled else 'disabled'}"
         audit(Action.WEBHOOK_CHANGED, subject=endpoint_id, clubs=[endpoint.key.club_id], detail=detail)
         return _row(endpoint)
@@ -330,8 +350,10 @@ class WebhooksRoute:
     def delete(self, endpoint_id: str, clubs: Clubs, audit: Audit) -> DeletedWebhookBody:
         """Delete an endpoint. Raises Problem with status 404, or Retry."""
         endpoint = self._visible(endpoint_id, clubs)
+        changes = self._mark(endpoint.key)
         if not self.endpoints.delete(endpoint.key):
             raise unknown_endpoint()
+        self._publish(changes)
         audit(Action.WEBHOOK_DELETED, subject=endpoint_id, clubs=[endpoint.key.club_id], detail=_host(endpoint.url))
         return {"id": endpoint_id, "status": "deleted"}
 
@@ -367,50 +389,58 @@ class WebhooksRoute:
     def test(
         self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit, key: str | None = None
     ) -> tuple[DeliveryBody, bool]:
-        """Send an endpoint the event webhook.test. Return its delivery, and whether an earlier request with the
-        idempotency key has sent it. Raises Problem (400, 404, 409 if the endpoint is disabled) or Retry.
+        """Send an endpoint the event webhook.test, within a minute. Return its delivery, and whether an earlier request
+        with the idempotency key has sent it. Raises Problem (400, 404, 409 if the endpoint is disabled) or Retry.
         """
         check_empty(content)
         endpoint = self._enabled(endpoint_id, clubs)
         club_id, now_ms = endpoint.key.club_id, self.clock.now_ms()
-        data = {"club_id": club_id, "endpoint_id": endpoint_id}
         # guard: webhooks.tested_once
         name = str(uuid4()) if key is None else key_digest(key)
-        id_ = event_id(club_id, endpoint_id, f"{EventType.TEST}/{name}")
-        new = Event(
-            id=id_,
+        event = EventOccurred(
+            event_id=event_id(club_id, endpoint_id, f"{EventType.TEST}/{name}"),
             type=EventType.TEST,
             club_id=club_id,
-            at_ms=now_ms,
-            body=payload(id_, EventType.TEST, time_of_ms(now_ms), data),
+            occurred_at=now_ms,
+            data=json.dumps({"club_id": club_id, "endpoint_id": endpoint_id}, separators=(",", ":")),
         )
-        event = self.deliveries.record(new)
-        delivery = self.deliveries.add(
-            Delivery(
-                endpoint=endpoint.key,
-                event_id=event.id,
-                event_type=event.type,
-                at_ms=event.at_ms,
-                due_ms=event.at_ms,
-            )
-        )
-        if event == new:
-            audit(Action.WEBHOOK_TESTED, subject=endpoint_id, clubs=[club_id])
-        return _delivery(delivery), event != new
+        if (before := self._kept(club_id, event.event_id)) is not None:
+            return _pending(endpoint, before), True
+        self._send(endpoint, event, clubs)
+        # A crash in between repeats the event under the same id.
+        self.event_ids.keep([event], now_ms // 1000)
+        audit(Action.WEBHOOK_TESTED, subject=endpoint_id, clubs=[club_id])
+        return _pending(endpoint, event), False
 
     def list_deliveries(self, endpoint_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> DeliveriesBody:
-        """Return a page of the deliveries of an endpoint. Raises Problem (400, 404) or Retry."""
+        """Return a page of the deliveries of an endpoint, as its log has them. Raises Problem (400, 403, 404) or
+        Retry.
+        """
         read = Reader(parameters, DELIVERY_PARAMETERS)
         limit = read.single("limit", _limit) or DEFAULT_LIMIT
         cursor = read.single("cursor", parse.cursor)
         read.check()
-        endpoint = self._visible(endpoint_id, clubs)
-        before = None if cursor is None else position_in(cursor, endpoint_id, read, _delivery_id)
-        shown, more = self.deliveries.page(endpoint.key, limit=limit, before=before)
+        self._visible(endpoint_id, clubs)
+        of_clubs = seen((), clubs)
+        query = WebhookLogQuery(
+            endpoint_id=endpoint_id,
+            club_id=of_clubs,  # guard: tenancy.deliveries
+            is_latest=True,
+            limit=limit,
+        )
+        if cursor is not None:
+            query = replace(query, after=position_in(cursor, endpoint_id, read, log_key))
+        page = self.log.webhook_log(query)
+        attempts: defaultdict[str, list[WebhookLogRow]] = defaultdict(list)
+        if page.rows:
+            ids = tuple(row.key.message_id for row in page.rows)
+            every = replace(query, is_latest=False, after=None, message_id=ids, limit=LISTED_ATTEMPTS * len(ids))
+            for row in self.log.webhook_log(every).rows:
+                attempts[row.key.message_id].append(row)
         return {
-            "rows": [_delivery(each) for each in shown],
-            "truncated": more,
-            "next_cursor": encode_cursor(endpoint_id, shown[-1].id) if more else None,
+            "rows": [_delivery(row, attempts[row.key.message_id]) for row in page.rows],
+            "truncated": page.more,
+            "next_cursor": encode_cursor(endpoint_id, *log_position(page.rows[-1].key)) if page.more else None,
         }
 
     def resend(
@@ -422,25 +452,60 @@ class WebhooksRoute:
         audit: Audit,
         key: str | None = None,
     ) -> tuple[DeliveryBody, bool]:
-        """Attempt a delivery again, now. Return it, and whether an earlier request with the idempotency key has done
-        so. Raises Problem (400, 404, 409 if the endpoint is disabled) or Retry.
+        """Attempt the delivery of one of masscomm's own events again, now. Return it, and whether an earlier request
+        with the idempotency key has done so.
+
+        Raises Problem (400, 404, 409 if the endpoint is disabled, 422 for another request with the key) or Retry.
         """
         check_empty(content)
-        endpoint = self._enabled(endpoint_id, clubs)
-        digest = "" if key is None else key_digest(key)
-        for _ in range(_CHANGE_ATTEMPTS):
-            is_id = _DELIVERY_ID.fullmatch(delivery_id) is not None
-            stored = self.deliveries.find(endpoint.key, delivery_id) if is_id else None
-            if stored is None:
-                raise Problem(404, Text.DELIVERY_UNKNOWN.filled())
-            # guard: webhooks.resent_once
-            if digest and stored.resend_digest == digest:
-                return _delivery(stored), True
-            again = stored.requested_again(self.clock.now_ms(), digest)
-            if self.deliveries.replace(again, stored):
-                audit(Action.WEBHOOK_RESENT, subject=endpoint_id, clubs=[endpoint.key.club_id], detail=stored.event_id)
-                return _delivery(again), False
-        raise _busy()
+        endpoint, now_ms = self._enabled(endpoint_id, clubs), self.clock.now_ms()
+        club_id = endpoint.key.club_id
+        event = self._kept(club_id, delivery_id) if is_event_id(delivery_id) else None
+        if event is None:
+            raise Problem(404, Text.DELIVERY_UNKNOWN.filled())
+        request = digest_of("POST", f"/v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend", None)
+        requested = {EventKey(club_id, f"resend/{key_digest(key)}"): request} if key is not None else {}
+        before = self.event_ids.known(requested, now_ms // 1000) if requested else {}
+        if before and before != requested:
+            raise other_request()
+        if before:  # guard: webhooks.resent_once
+            return _pending(endpoint, event), True
+        self._send(endpoint, event, clubs)
+        self.event_ids.record(requested, now_ms // 1000)
+        audit(Action.WEBHOOK_RESENT, subject=endpoint_id, clubs=[club_id], detail=delivery_id)
+        return _pending(endpoint, event), False
+
+    def _kept(self, club_id: int, event: str) -> EventOccurred | None:
+        """Return one of masscomm's own events by its id; None if it is unknown."""
+        key = EventKey(club_id, event)
+        return self.event_ids.kept([key], self.clock.now_ms() // 1000).get(key)
+
+    def _send(self, endpoint: Endpoint, event: EventOccurred, clubs: Clubs) -> None:
+        """Send an event to an endpoint alone, even if it fails."""
+        now_ms = self.clock.now_ms()
+        if endpoint.failing_since_ms is not None:
+            # The event probes the endpoint.
+            self._changed(endpoint.key.id, clubs, lambda each: replace(each, probe_at_ms=now_ms))
+        message = WaitingMessage(event, now_ms)
+        self.waiting.put(endpoint.key, [message], attempt=0, due_ms=now_ms, first_tried_at=now_ms)
+
+    def _mark(self, key: EndpointKey, *, explicit: bool = False) -> Sequence[Unpublished]:
+        """Mark that the implicit subscription of an endpoint, or each of its subscriptions, changes. The marks precede
+        the change: a sweep publishes it after this request, even if the request is killed.
+        """
+        store = self.publishing.store
+        keys = [SubscriptionKey.implicit(key)]
+        if explicit:
+            keys += [SubscriptionKey(key, each.id) for each in store.of_endpoint(key)]
+        return store.mark(keys, self.clock.now_ms())
+
+    def _publish(self, changes: Iterable[Unpublished]) -> None:
+        """Publish changed subscriptions; a sweep publishes those that Kafka does not take now."""
+        try:
+            for change in changes:
+                self.publishing.publish(change)
+        except Retry as error:
+            logger.warning("the change of an endpoint is published later", error=str(error))
 
     def _visible(self, endpoint_id: str, clubs: Clubs) -> Endpoint:
         """Return an endpoint of the caller's clubs. Raises Problem with status 404."""
@@ -510,13 +575,6 @@ def _club(key: list[Any]) -> int:
     raise ValueError("not a club")
 
 
-def _delivery_id(key: list[Any]) -> str:
-    match key:
-        case [str() as delivery_id] if _DELIVERY_ID.fullmatch(delivery_id):
-            return delivery_id
-    raise ValueError("not a delivery")
-
-
 def _types(given: list[str]) -> tuple[str, ...]:
     return tuple(sorted(set(given)))
 
@@ -527,7 +585,7 @@ def _host(url: str) -> str:
 
 
 def _busy() -> Retry:
-    return Retry("the endpoint or the delivery is changed by other requests at the same time")
+    return Retry("the endpoint is changed by other requests at the same time")
 
 
 def _time(at_ms: int | None) -> str | None:
@@ -554,24 +612,38 @@ def _row(endpoint: Endpoint) -> WebhookBody:
     }
 
 
-def _delivery(delivery: Delivery) -> DeliveryBody:
+def _pending(endpoint: Endpoint, event: EventOccurred) -> DeliveryBody:
+    """Return the delivery of an event that is sent within a minute."""
     return {
-        "id": delivery.id,
-        "event_id": delivery.event_id,
-        "event_type": delivery.event_type,
-        "at": time_of_ms(delivery.at_ms),
-        "status": delivery.status,
-        "attempts": delivery.attempts,
-        "next_attempt_at": _time(delivery.due_ms),
-        "last_attempts": [_attempt(each) for each in delivery.last],
+        "id": event.event_id,
+        "event_id": event_message_id(event.club_id, event.event_id, endpoint.key.id),
+        "event_type": event.type,
+        "at": time_of_ms(event.occurred_at),
+        "status": DeliveryStatus.PENDING,
+        "attempts": 0,
+        "next_attempt_at": time_of_ms(event.occurred_at),
+        "last_attempts": [],
     }
 
 
-def _attempt(attempt: Attempt) -> AttemptBody:
+def _delivery(latest: WebhookLogRow, attempts: Sequence[WebhookLogRow]) -> DeliveryBody:
+    """Return a delivery by its attempts in the log, the latest first."""
     return {
-        "at": time_of_ms(attempt.at_ms),
-        "duration_ms": attempt.duration_ms,
-        "status": attempt.status,
-        "error": attempt.error or None,
-        "body": attempt.body,
+        "id": latest.event_id,
+        "event_id": latest.key.message_id,
+        "event_type": latest.type,
+        "at": rfc3339((attempts or [latest])[-1].key.at),
+        "status": _STATUSES[AttemptResult(latest.status)],
+        "attempts": latest.key.attempt,
+        "next_attempt_at": None,
+        "last_attempts": [
+            {
+                "at": rfc3339(row.key.at),
+                "duration_ms": row.duration_ms,
+                "status": row.http_status,
+                "error": row.error or None,
+                "body": "",
+            }
+            for row in attempts[:LISTED_ATTEMPTS]
+        ],
     }

@@ -1,7 +1,11 @@
-"""The interface of the store of the ids of events that the REST API has accepted in the last 24 hours."""
+"""The interface of the store of the ids of events: of those that the REST API has accepted in the last 24 hours, and of
+masscomm's own, with their contents.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
+
+from masscomm.domain.records import EventOccurred
 
 
 class EventKey(NamedTuple):
@@ -9,6 +13,10 @@ class EventKey(NamedTuple):
 
     club_id: int
     event_id: str
+
+    @classmethod
+    def of(cls, event: EventOccurred) -> "EventKey":
+        return cls(event.club_id, event.event_id)
 
 
 class EventIds(Protocol):
@@ -24,4 +32,12 @@ class EventIds(Protocol):
         """Record events with the digests of their contents, after Kafka has acknowledged them. A function that crashes
         before this call leaves an event that is accepted again, and never one that is lost.
         """
+        ...
+
+    def keep(self, events: Iterable[EventOccurred], at_s: int) -> None:
+        """Record masscomm's own events with their contents, for OWN_EVENTS_KEPT_S."""
+        ...
+
+    def kept(self, keys: Iterable[EventKey], at_s: int) -> Mapping[EventKey, EventOccurred]:
+        """Return those of masscomm's own events with these keys that are recorded."""
         ...

@@ -209,6 +209,8 @@ class InMemoryMetricsStore:
             and row.club_id in (query.club_id or [row.club_id])
             and row.type in (query.type or [row.type])
             and row.status in (query.status or [row.status])
+            and row.key.message_id in (query.message_id or [row.key.message_id])
+            and not (query.is_latest and any(_follows(each, row) for each in self.webhook_rows))
             and (query.after is None or row.key < query.after)
         ]
         rows.sort(key=lambda row: row.key, reverse=True)
@@ -228,6 +230,12 @@ class InMemoryMetricsStore:
         rows.sort(key=lambda row: row.key)
         kept = self.kept_since.get(query.granularity.webhook_table)
         return WebhookCounts(rows[: query.limit], len(rows) > query.limit, kept)
+
+
+def _follows(later: WebhookLogRow, row: WebhookLogRow) -> bool:
+    """Return whether a row of the log is a later attempt to send the message of another one."""
+    is_same = (later.endpoint_id, later.key.message_id) == (row.endpoint_id, row.key.message_id)
+    return is_same and (later.key.at, later.key.attempt) > (row.key.at, row.key.attempt)
 
 
 def _send_row(send: SendTotals, requested_at: datetime) -> SendRow:

@@ -403,6 +403,9 @@ class WebhookLogQuery:
     club_id: tuple[int, ...] = ()
     type: tuple[str, ...] = ()
     status: tuple[str, ...] = ()
+    message_id: tuple[str, ...] = ()
+    # Whether only the latest attempt of each message is wanted.
+    is_latest: bool = False
     after: WebhookLogKey | None = None
     limit: int = 50
 

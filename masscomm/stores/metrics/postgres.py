@@ -238,6 +238,8 @@ class PostgresMetricsStore:
             "at": key.at if key else "infinity",
             "message_id": key.message_id if key else "",
             "attempt": key.attempt if key else 0,
+            "messages": list(query.message_id) or None,
+            "is_latest": query.is_latest,
         }
         with self._connection() as connection:
             found = connection.execute(_WEBHOOK_LOG, values).fetchall()
@@ -399,8 +401,14 @@ _OF_WEBHOOKS = """endpoint_id = %(endpoint_id)s
 # In the order of the key, backwards.
 _WEBHOOK_LOG = """
 select at, message_id, attempt, club_id, type, status, duration_ms, event_id, http_status, error
-from webhook_log
+from webhook_log as l
 where {filters}
+    and (%(messages)s::text[] is null or message_id = any(%(messages)s))
+    and not (%(is_latest)s and exists (
+        select from webhook_log as later
+        where (later.endpoint_id, later.message_id) = (l.endpoint_id, l.message_id)
+            and (later.at, later.attempt) > (l.at, l.attempt)
+    ))
     and at >= %(start)s::timestamptz and at < %(end)s::timestamptz
     and (at, message_id, attempt) < (%(at)s::timestamptz, %(message_id)s::text, %(attempt)s::int)
 order by at desc, message_id desc, attempt desc

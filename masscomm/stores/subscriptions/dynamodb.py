@@ -1,7 +1,7 @@
 """The subscriptions in DynamoDB, in the table of schemas/dynamodb/subscriptions.json."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -53,11 +53,12 @@ class DynamoDbSubscriptions(TableAdapter):
             return None
         return mark
 
-    def mark(self, endpoint: EndpointKey, at_ms: int) -> None:
-        for subscription in self.of_endpoint(endpoint):
-            mark = _mark(SubscriptionKey(endpoint, subscription.id), at_ms)
+    def mark(self, keys: Iterable[SubscriptionKey], at_ms: int) -> Sequence[Unpublished]:
+        marks = [_mark(key, at_ms) for key in keys]
+        for mark in marks:
             with answering(_WHAT):
                 self._client.put_item(**self._marking(mark)["Put"])
+        return marks
 
     def unpublished(self) -> Iterator[Unpublished]:
         for item in self._items(_UNPUBLISHED):

@@ -1,6 +1,6 @@
 """Subscriptions in memory, for unit tests."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from uuid import uuid4
 
 from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS, Subscription, SubscriptionKey
@@ -35,10 +35,9 @@ class InMemorySubscriptions(InMemoryStore):
         with self._lock:
             return None if self.stored.pop(key, None) is None else self._marked(key, at_ms)
 
-    def mark(self, endpoint: EndpointKey, at_ms: int) -> None:
+    def mark(self, keys: Iterable[SubscriptionKey], at_ms: int) -> Sequence[Unpublished]:
         with self._lock:
-            for subscription in self.of_endpoint(endpoint):
-                self._marked(SubscriptionKey(endpoint, subscription.id), at_ms)
+            return [self._marked(key, at_ms) for key in keys]
 
     def unpublished(self) -> Iterator[Unpublished]:
         yield from list(self.marks.values())

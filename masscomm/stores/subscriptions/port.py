@@ -1,6 +1,6 @@
 """The interface of the store of subscriptions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,8 +44,8 @@ class Subscriptions(Protocol):
         """Delete a subscription, and mark that this is not published. Return None if there was none."""
         ...
 
-    def mark(self, endpoint: EndpointKey, at_ms: int) -> None:
-        """Mark that the subscriptions of an endpoint are not published, because it changes."""
+    def mark(self, keys: Iterable[SubscriptionKey], at_ms: int) -> Sequence[Unpublished]:
+        """Mark that subscriptions are not published, because their endpoint changes. Return the marks."""
         ...
 
     def unpublished(self) -> Iterator[Unpublished]:

@@ -85,7 +85,7 @@ class AttemptBody(TypedDict):
     error: str | None
     """Why there was no response, or no attempt."""
     body: str
-    """The beginning of the response's body."""
+    """Empty: the response's body is not kept."""
 
 
 type AttemptResult = Literal["delivered", "retried", "given_up"]
@@ -455,13 +455,14 @@ class DeliveryBody(TypedDict):
 
     id: str
     event_id: str
-    """The value of the header webhook-id, in each attempt."""
+    """The value of the header webhook-id, in each request with this message only."""
     event_type: str
     at: str
-    """The time of the event."""
+    """The time of the event, or of its first attempt."""
     status: DeliveryStatus
     attempts: int
     next_attempt_at: str | None
+    """Null: unknown."""
     last_attempts: list[AttemptBody]
     """The latest first."""
 

@@ -1,4 +1,4 @@
-"""The functions of webhooks are killed at each step, with the real DynamoDB and Postgres: no event is missing."""
+"""webhook_events is killed at each step, with the real Kafka, DynamoDB and Postgres: no event is missing."""
 
 import json
 import os
@@ -6,9 +6,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,104 +15,55 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from examples.receive_webhooks import is_valid
 from local.devstack.config import ROOT, StackConfig
+from local.devstack.provision import create_topics, register_schemas
 from local.devstack.service import AWS_CREDENTIALS
 from local.emulators.local import REGION
+from masscomm.chain.subscription_topic import SubscriptionTopic
 from masscomm.clock import SystemClock
+from masscomm.domain.records import EventOccurred
 from masscomm.domain.sends import Send, SendKey, Source, controlled
-from masscomm.domain.signing_keys import KeySet
-from masscomm.domain.time_limits import WEBHOOK_CLAIM_S
-from masscomm.domain.webhook_signatures import secret_of
-from masscomm.domain.webhooks import Endpoint, EndpointKey, event_id
+from masscomm.domain.webhooks import Endpoint, event_id
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.topic_reading import read_topic
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 from masscomm.stores.sends.port import Position
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
-from tests.support.harness.webhooks import KEYS_TEXT, key
+from tests.support.harness.webhooks import key
 from tests.support.servers.dynamodb_table import dynamodb, new_table
-from tests.support.servers.http_server import Answer, Asked, http_server
 from tests.support.servers.metrics_database import await_earlier_transactions, metrics_database
 
 TABLES = {
     "SENDS_TABLE": "sends",
     "WEBHOOK_ENDPOINTS_TABLE": "webhook_endpoints",
-    "WEBHOOK_DELIVERIES_TABLE": "webhook_deliveries",
-    "AUDIT_LOG_TABLE": "audit_log",
+    "SUBSCRIPTIONS_TABLE": "subscriptions",
+    "EVENT_IDS_TABLE": "event_ids",
 }
+TOPICS = (topics.EVENT, topics.SUBSCRIPTION)
 ENDPOINTS = (key(7, "a"), key(7, "b"), key(8, "c"))
-# Each sweep is so much later than the one before that claims of killed ones have ended.
-STEP_S = WEBHOOK_CLAIM_S + 5
-FIND_STEPS = (
-    "deliveries.record:after",
+STEP_S = 60
+STEPS = (
+    "event_ids.keep:before",
+    "publishing.publish_implicit:before",
+    "publishing.publish_implicit:after",
     "counts.since:after",
     "sends.read:after",
-    "deliveries.record:before",
-    "deliveries._enter:before",
-    "deliveries._touch:before",
-    "deliveries.add:after",
+    "event_ids.kept:after",
+    "producer.flush:before",
+    "producer.flush:after",
+    "event_ids.keep:after",
     "sends.move:before",
     "sends.move:after",
     "sends.forget:before",
 )
-DELIVER_STEPS = (
-    "http.post:after",
-    "deliveries.claim:after",
-    "http.post:before",
-    "deliveries.replace:before",
-    "deliveries._enter:before",
-    "deliveries._enter:after",
-    "deliveries.forget:before",
-    "deliveries._touch:before",
-    "deliveries.replace:after",
-    "endpoints.replace:before",
-    "endpoints.replace:after",
-    "deliveries.drop:before",
-    "deliveries.release:before",
-)
 _STATUS = re.compile(r"-?\d+")
-# The step of a sweep that finds nothing left to deliver; the first sweep's attempts fail.
-ONCE_DELIVERED = ("deliveries.drop:before",)
 COUNTS = """
 insert into sends (send_id, club_id, type, requested_at, chunk_count, chunks, changed_xid)
 values (%(id)s, %(club)s, 'news', now(), 1, 1, pg_current_xact_id());
 """
 CHANNELS = "insert into send_channels values (%(id)s, 'push', 4, 0, 4)"
 TOTALS = "insert into send_totals values (%(id)s, 'push', 'sent', '', 4)"
-
-
-@dataclass
-class Receiver:
-    """Records what each endpoint receives. The first request to each endpoint is answered with 503 in every test."""
-
-    address: str = ""
-    # Endpoint → (event, body) of each request with a valid signature, in the order of their arrival.
-    received: dict[str, list[tuple[str, bytes]]] = field(default_factory=lambda: defaultdict(list))
-    failed: set[str] = field(default_factory=set)
-
-    def url(self, endpoint: EndpointKey) -> str:
-        return f"{self.address}/{endpoint.id}"
-
-    def answer(self, asked: Asked) -> Answer:
-        headers = {name.lower(): value for name, value in asked.headers.items()}
-        return self.status(asked.path, headers, asked.body), {"Connection": "close"}, b""
-
-    def status(self, path: str, headers: dict[str, str], body: bytes) -> int:
-        endpoint_id = path.removeprefix("/")
-        secret = secret_of(KeySet.read(KEYS_TEXT), key_id="1", endpoint_id=endpoint_id, version=1)
-        if not is_valid([secret], headers, body, float(headers["webhook-timestamp"])):
-            return 400
-        if endpoint_id not in self.failed:
-            self.failed.add(endpoint_id)
-            return 503
-        self.received[endpoint_id].append((headers["webhook-id"], body))
-        return 204
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    with http_server(made.answer) as made.address:
-        yield made
 
 
 @dataclass
@@ -126,19 +76,19 @@ class Servers:
     process: subprocess.Popen[str]
     later_s: float = 0.0
 
-    def run(self, function: str, step: str | None = None) -> None:
-        """Run a function once, later than the last one, until its end or until it is killed at a step."""
+    def run(self, step: str | None = None) -> None:
+        """Run the function once, later than the last one, until its end or until it is killed at a step."""
         self.later_s += STEP_S
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps([function, self.later_s, *([step] if step else [])]) + "\n")
+        self.process.stdin.write(json.dumps([self.later_s, *([step] if step else [])]) + "\n")
         self.process.stdin.flush()
         # The process also writes its log lines.
         lines: list[str] = []
         while not _STATUS.fullmatch(line := self.process.stdout.readline().rstrip("\n")):
             assert self.process.poll() is None, lines
             lines.append(line)
-        assert int(line) == (-signal.SIGKILL if step else 0), f"{function} {step}: {lines}"
+        assert int(line) == (-signal.SIGKILL if step else 0), f"{step}: {lines}"
 
     def table(self, setting: str) -> str:
         return self.environment[setting]
@@ -146,8 +96,11 @@ class Servers:
 
 @pytest.fixture
 def servers(
-    postgres: StackConfig, localstack: StackConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    kafka: StackConfig, registry: StackConfig, postgres: StackConfig, localstack: StackConfig, tmp_path: Path
 ) -> Iterator[Servers]:
+    used = [each for each in topics.chain_topics() if each.name in TOPICS]
+    create_topics(kafka.kafka_bootstrap, used)
+    register_schemas(registry.registry_url, used)
     client = dynamodb(localstack)
     tables = {setting: new_table(client, name) for setting, name in TABLES.items()}
     with metrics_database(postgres) as url:
@@ -158,8 +111,8 @@ def servers(
             "AWS_REGION": REGION,
             "AWS_ENDPOINT_URL": localstack.aws_url,
             "METRICS_DATABASE_URL": url,
-            "WEBHOOK_KEYS": KEYS_TEXT,
-            "WEBHOOK_LOOPBACK": "1",
+            "KAFKA_BOOTSTRAP_SERVERS": kafka.kafka_bootstrap,
+            "SCHEMA_REGISTRY_URL": registry.registry_url,
             "TMPDIR": str(tmp_path),
         }
         command = [sys.executable, "-m", "tests.support.harness.webhook_process"]
@@ -196,52 +149,39 @@ class Sends:
         self.names = {send: ["send.accepted", "send.completed"] for send in self.keys}
         self.names[self.keys[1]].insert(1, f"send.resumed/{now_ms}")
 
-    def events(self, club_id: int) -> set[str]:
-        """Return the ids of the events of a club."""
-        return {
-            event_id(club_id, send.send_id, name)
-            for send, names in self.names.items()
-            if send.club_id == club_id
-            for name in names
-        }
+
+def _events(bootstrap: str, codec: Codec, send: SendKey) -> Iterator[EventOccurred]:
+    """Yield the events of a send on the topic."""
+    for message in read_topic(bootstrap, topics.EVENT):
+        event = EventOccurred.from_avro(codec.decode("EventOccurred", message.value()))
+        if event.key == send.send_id:
+            yield event
 
 
 @pytest.mark.guarantee("webhooks.at_least_once")
 @pytest.mark.parametrize(
-    ("find", "deliver"),
-    [
-        pytest.param(
-            FIND_STEPS[number % len(FIND_STEPS)], step, marks=[] if number == 0 else [pytest.mark.nightly], id=step
-        )
-        for number, step in enumerate(DELIVER_STEPS)
-    ],
+    "step", [pytest.param(step, marks=[] if step == STEPS[0] else [pytest.mark.nightly]) for step in STEPS]
 )
-def test_killed_functions_lose_no_event(servers: Servers, receiver: Receiver, find: str, deliver: str) -> None:
-    """Each endpoint receives each event of its club, under one id and with one body; sequences order its states."""
+def test_killed_function_loses_no_event(servers: Servers, kafka: StackConfig, registry: StackConfig, step: str) -> None:
+    """Each event of a send is on the topic under one id, and its endpoints subscribe to it."""
     endpoints = DynamoDbWebhookEndpoints(table=servers.table("WEBHOOK_ENDPOINTS_TABLE"), client=servers.client)
     for each in ENDPOINTS:
-        endpoints.create(Endpoint(key=each, url=receiver.url(each), created_at_ms=1, key_id="1"))
+        endpoints.create(Endpoint(key=each, url="https://hooks.example.org/", created_at_ms=1, key_id="1"))
     sends = Sends(servers)
-    servers.run("webhook_events", find)
-    servers.run("webhook_events")
-    if deliver in ONCE_DELIVERED:
-        servers.run("webhook_delivery")
-    servers.run("webhook_delivery", deliver)
+    servers.run(step)
     for _ in range(2):
-        servers.run("webhook_delivery")
-    for each in ENDPOINTS:
-        received = receiver.received[each.id]
-        assert {id_ for id_, _ in received} == sends.events(each.club_id)
-        bodies = dict(received)
-        assert all(bodies[id_] == body and json.loads(body)["id"] == id_ for id_, body in received)
-        # The killed process repeats one call; those of other endpoints may have been under way.
-        assert len(received) <= len(bodies) + 1
-        states: dict[str, dict[int, str]] = defaultdict(dict)
-        for body in bodies.values():
-            data = json.loads(body)["data"]
-            assert data["reference"] == "order-1"
-            states[data["send_id"]][data["sequence"]] = json.loads(body)["type"]
-        for send, names in sends.names.items():
-            if send.club_id == each.club_id:
-                found = [name for _, name in sorted(states[send.send_id].items())]
-                assert found == [name.partition("/")[0] for name in names]
+        servers.run()
+    codec = Codec(HttpSchemaRegistry(registry.registry_url))
+    index = SubscriptionTopic(bootstrap=kafka.kafka_bootstrap, codec=codec).current()
+    for send, names in sends.names.items():
+        produced = list(_events(kafka.kafka_bootstrap, codec, send))
+        by_id = {event.event_id: event for event in produced}
+        assert by_id.keys() == {event_id(send.club_id, send.send_id, name) for name in names}
+        # The killed process repeats the events of one page, under their ids.
+        assert len(produced) <= 2 * len(by_id)
+        data = [json.loads(event.data) for event in by_id.values()]
+        assert {each["reference"] for each in data} == {"order-1"}
+        types = {json.loads(event.data)["sequence"]: event.type for event in by_id.values()}
+        assert [name for _, name in sorted(types.items())] == [name.partition("/")[0] for name in names]
+        receivers = {each for each in ENDPOINTS if each.club_id == send.club_id}
+        assert all(receivers <= set(index.match(event)) for event in by_id.values())

@@ -5,13 +5,10 @@ from typing import Any
 import pytest
 
 from local.devstack.config import StackConfig
-from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
-from masscomm.stores.webhook_deliveries.port import WebhookDeliveries
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
 from tests.support.contracts.webhook_stores import (
     ConcurrentWebhookEndpointsContract,
-    WebhookDeliveriesContract,
     WebhookEndpointsContract,
 )
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
@@ -24,10 +21,3 @@ class TestDynamoDbWebhookEndpoints(WebhookEndpointsContract, ConcurrentWebhookEn
     def endpoints(self, localstack: StackConfig, functions_client: Any) -> WebhookEndpoints:
         table = new_table(dynamodb(localstack), "webhook_endpoints")
         return DynamoDbWebhookEndpoints(table=table, client=functions_client)
-
-
-class TestDynamoDbWebhookDeliveries(WebhookDeliveriesContract):
-    @pytest.fixture
-    def deliveries(self, localstack: StackConfig, functions_client: Any) -> WebhookDeliveries:
-        table = new_table(dynamodb(localstack), "webhook_deliveries")
-        return DynamoDbWebhookDeliveries(table=table, client=functions_client)

@@ -9,8 +9,8 @@ from typing import Any
 
 # The types of a role's policies: CDK moves the statements that do not fit into the inline policy to managed policies.
 ROLE_POLICIES = ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy")
-# The functions outside the VPC: webhook_delivery calls servers in the Internet, and the VPC has no path to it.
-OUTSIDE_THE_VPC = {"webhook_delivery", "webhook_sender", "webhook_batch_sender", "webhook_retry_sender"}
+# The functions outside the VPC: webhook_sender calls servers in the Internet, and the VPC has no path to it.
+OUTSIDE_THE_VPC = {"webhook_sender", "webhook_batch_sender", "webhook_retry_sender"}
 
 
 @dataclass(frozen=True)

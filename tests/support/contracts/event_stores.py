@@ -6,7 +6,9 @@ import pytest
 
 from masscomm.domain.events import EventType
 from masscomm.domain.notification_rules import NotificationRule, Owner
+from masscomm.domain.records import EventOccurred
 from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS, Subscription, SubscriptionKey, rules_of
+from masscomm.domain.time_limits import OWN_EVENTS_KEPT_S
 from masscomm.domain.webhooks import EndpointKey
 from masscomm.stores.event_ids.port import EventIds, EventKey
 from masscomm.stores.event_types.port import EventTypes
@@ -39,6 +41,7 @@ def subscription(number: int = 1, endpoint: EndpointKey = ENDPOINT) -> Subscript
 
 
 KEY = SubscriptionKey(ENDPOINT, "sub_0001")
+OWN = EventOccurred(event_id="evt_1", type="send.completed", club_id=7, occurred_at=AT_MS, data='{"a":"ö"}')
 
 
 class EventTypesContract:
@@ -113,12 +116,15 @@ class SubscriptionsContract:
         assert subscriptions.delete(KEY, AT_MS + 2) is None
         assert list(subscriptions.unpublished()) == [deletion]
 
-    def test_a_changed_endpoint_marks_its_subscriptions(self, subscriptions: Subscriptions) -> None:
+    def test_subscriptions_of_a_changed_endpoint_are_marked(self, subscriptions: Subscriptions) -> None:
         for each in (subscription(), subscription(2), subscription(3, OTHER)):
             subscriptions.published(subscriptions.put(each, AT_MS))
-        subscriptions.mark(ENDPOINT, AT_MS + 1)
-        marks = sorted((mark.key.id, mark.at_ms) for mark in subscriptions.unpublished())
-        assert marks == [("sub_0001", AT_MS + 1), ("sub_0002", AT_MS + 1)]
+        marks = subscriptions.mark([KEY, SubscriptionKey.implicit(OTHER)], AT_MS + 1)
+        assert [(mark.key, mark.at_ms) for mark in marks] == [
+            (KEY, AT_MS + 1),
+            (SubscriptionKey.implicit(OTHER), AT_MS + 1),
+        ]
+        assert sorted(subscriptions.unpublished(), key=lambda mark: mark.key) == list(marks)
 
     def test_an_endpoint_has_a_maximum_of_subscriptions(self, subscriptions: Subscriptions) -> None:
         for number in range(MAX_SUBSCRIPTIONS):
@@ -146,6 +152,15 @@ class EventIdsContract:
         event_ids.record({EventKey(7, "a"): "one"}, AT_S)
         assert event_ids.known([EventKey(7, "a")], AT_S + 86_399) == {EventKey(7, "a"): "one"}
         assert event_ids.known([EventKey(7, "a")], AT_S + 86_400) == {}
+
+    def test_an_own_event_is_kept_apart_from_others(self, event_ids: EventIds) -> None:
+        key = EventKey.of(OWN)
+        event_ids.record({key: "of a caller"}, AT_S)
+        assert event_ids.kept([key], AT_S) == {}
+        event_ids.keep([OWN, replace(OWN, event_id="b")], AT_S)
+        assert event_ids.kept([key, EventKey(8, OWN.event_id)], AT_S + OWN_EVENTS_KEPT_S - 1) == {key: OWN}
+        assert event_ids.known([key], AT_S) == {key: "of a caller"}
+        assert event_ids.kept([key], AT_S + OWN_EVENTS_KEPT_S) == {}
 
 
 class SentMessagesContract:

@@ -107,6 +107,13 @@ class WebhookResultsContract:
         assert keys(end=NOON + HOUR) == [("b", 1), ("a", 3), ("a", 1), ("Z", 1)]
         assert keys(end=NOON) == []
 
+    def test_log_has_the_latest_attempt_of_each_message(self, stored: Stored) -> None:
+        store = stored(ROWS, [])
+        latest = WebhookLogQuery(endpoint_id=ENDPOINT, is_latest=True)
+        assert store.webhook_log(latest).rows == [ROWS[2], ROWS[0], ROWS[3]]
+        of_one = replace(latest, is_latest=False, message_id=("a", "c"))
+        assert store.webhook_log(of_one).rows == [ROWS[2], ROWS[4], ROWS[1]]
+
     def test_pages_of_the_log_are_the_whole_log(self, stored: Stored) -> None:
         store = stored(ROWS, [])
         query, rows = WebhookLogQuery(endpoint_id=ENDPOINT, limit=2), list[WebhookLogRow]()

@@ -18,6 +18,7 @@ from functions.operations_handler.routes.overview import OverviewRoute
 from functions.operations_handler.routes.suppressions import SuppressionsRoute
 from functions.operations_handler.routes.webhook_dead_letters import WebhookDeadLettersRoute
 from functions.operations_handler.routes.webhooks import WebhooksRoute
+from masscomm.chain.publish_subscriptions import PublishSubscriptions
 from masscomm.chain.waiting_messages import WaitingMessages
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import Clock
@@ -25,7 +26,7 @@ from masscomm.directory.disabled_devices import DisabledDevice, InMemoryDisabled
 from masscomm.directory.suppression_list import InMemorySuppressionList, StoredSuppression
 from masscomm.domain.ids import address_id
 from masscomm.domain.records import EventOccurred
-from masscomm.domain.webhooks import Attempt, Delivery, DeliveryStatus, Endpoint, EndpointKey, Event
+from masscomm.domain.webhooks import Endpoint, EndpointKey
 from masscomm.kafka import topics
 from masscomm.kafka.avro import KNOWN_SUBJECT, Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import InMemoryProducer
@@ -38,18 +39,20 @@ from masscomm.stores.api_keys.in_memory import InMemoryApiKeys
 from masscomm.stores.api_keys.port import ApiKey
 from masscomm.stores.audit_log.port import AuditLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.event_ids.in_memory import InMemoryEventIds
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
+from masscomm.stores.metrics.port import WebhookLogKey, WebhookLogRow
 from masscomm.stores.sends.in_memory import InMemorySends
 from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
 from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
 from masscomm.stores.webhook_dead_letters.port import WebhookDeadLetter
-from masscomm.stores.webhook_deliveries.in_memory import InMemoryWebhookDeliveries
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from tests.support.harness.chain import NOW, send
 from tests.support.harness.slots import use_slots
 
 EVENT_ID, EVENT_MS = "evt_5b0f6c7d8e9f4a1b8c2d3e4f5a6b7c8d", 1_763_726_400_000
-DELIVERY_ID = f"{EVENT_MS}-{EVENT_ID}"
+# The value of the header webhook-id of its message.
+MESSAGE_ID = "evt_8c2d3e4f5a6b7c8d5b0f6c7d8e9f4a1b"
 # The time of the dead letter of a webhook, before that of any clock.
 UNDELIVERED_MS = 1_600_000_000_000
 UNDELIVERED_ID = f"{UNDELIVERED_MS}-{EVENT_ID}"
@@ -105,7 +108,7 @@ def build(
         runbook="dead-letters",
     )
     alarms, letters_route = AlarmsRoute(InMemoryAlarms([alarm]), clock), DeadLettersRoute(dead_letters, codec)
-    webhooks = webhooks_route(clock, club_id)
+    webhooks = webhooks_route(clock, club_id, codec)
     overview = OverviewRoute(
         lists=lists or SendLists(InMemoryMetricsStore(), InMemorySends(clock)),
         alarms=alarms,
@@ -122,7 +125,7 @@ def build(
         devices=DevicesRoute(InMemoryDisabledDevices([device]), codec, InMemoryProducer(), clock),
         suppressions=SuppressionsRoute(InMemorySuppressionList([suppression])),
         webhooks=webhooks,
-        webhook_dead_letters=webhook_dead_letters_route(webhooks, codec, club_id),
+        webhook_dead_letters=webhook_dead_letters_route(webhooks, club_id),
     )
     keys_route, audit = KeysRoute(keys, clock), operations_handler.audits(audit_log, clock)
     monkeypatch.setattr(operations_handler, "bootstrap", lambda: cases)
@@ -137,35 +140,59 @@ def endpoint_id(club_id: int = 1) -> str:
     return f"ep_{club_id}_4fq2m7x9c1r8w3k5t6zb"
 
 
-def webhooks_route(clock: Clock, club_id: int) -> WebhooksRoute:
+def webhooks_route(clock: Clock, club_id: int, codec: Codec) -> WebhooksRoute:
     """Return the routes of webhooks, with an endpoint of a club and a delivery that failed."""
-    endpoints, deliveries = InMemoryWebhookEndpoints(), InMemoryWebhookDeliveries()
+    endpoints, event_ids = InMemoryWebhookEndpoints(), InMemoryEventIds()
     key = EndpointKey(club_id, endpoint_id(club_id))
     endpoints.create(
         Endpoint(key=key, url="https://hooks.example.org/masscomm", created_at_ms=clock.now_ms(), key_id="1")
     )
-    event = Event(id=EVENT_ID, type="send.completed", club_id=club_id, at_ms=EVENT_MS, body="{}")
-    deliveries.record(event)
-    delivery = deliveries.add(
-        Delivery(endpoint=key, event_id=event.id, event_type=event.type, at_ms=event.at_ms, due_ms=event.at_ms)
+    event = EventOccurred(
+        event_id=EVENT_ID, type="send.completed", club_id=club_id, occurred_at=clock.now_ms(), data="{}"
     )
-    attempts = (
-        Attempt(at_ms=EVENT_MS + 300_000, duration_ms=31, status=503, body="down for maintenance"),
-        Attempt(at_ms=EVENT_MS, duration_ms=15_000, error="no answer within 15 s"),
-    )
-    failed = replace(
-        delivery, status=DeliveryStatus.FAILED, due_ms=None, attempts=8, tries=8, last=attempts, revision=2
-    )
-    deliveries.replace(failed, delivery)
+    event_ids.keep([event], clock.now_ms() // 1000)
     keys = SigningKeys(
         read=lambda: json.dumps({"current": "1", "1": "a key of at least thirty-two bytes"}), clock=clock
     )
     return WebhooksRoute(
-        endpoints=endpoints, deliveries=deliveries, subscriptions=InMemorySubscriptions(), keys=keys, clock=clock
+        endpoints=endpoints,
+        event_ids=event_ids,
+        log=InMemoryMetricsStore(webhook_rows=attempts(club_id)),
+        waiting=WaitingMessages(store=InMemoryDelayStore(), codec=codec, clock=clock),
+        publishing=PublishSubscriptions(
+            store=InMemorySubscriptions(), endpoints=endpoints, codec=codec, producer=InMemoryProducer(), clock=clock
+        ),
+        keys=keys,
+        clock=clock,
     )
 
 
-def webhook_dead_letters_route(webhooks: WebhooksRoute, codec: Codec, club_id: int) -> WebhookDeadLettersRoute:
+def attempts(club_id: int, message_id: str = MESSAGE_ID) -> list[WebhookLogRow]:
+    """Return the rows of the log of a delivery that failed."""
+    first = WebhookLogRow(
+        key=WebhookLogKey(datetime.fromtimestamp(EVENT_MS / 1000, UTC), message_id, 7),
+        endpoint_id=endpoint_id(club_id),
+        club_id=club_id,
+        type="send.completed",
+        status="retried",
+        duration_ms=15_000,
+        event_id=EVENT_ID,
+        http_status=None,
+        error="no answer within 15 s",
+    )
+    at = datetime.fromtimestamp(EVENT_MS / 1000 + 300, UTC)
+    last = replace(
+        first,
+        key=WebhookLogKey(at, message_id, 8),
+        status="given_up",
+        duration_ms=31,
+        http_status=503,
+        error="",
+    )
+    return [first, last]
+
+
+def webhook_dead_letters_route(webhooks: WebhooksRoute, club_id: int) -> WebhookDeadLettersRoute:
     """Return the routes of the dead letters of webhooks, with one of the endpoint."""
     letters = InMemoryWebhookDeadLetters()
     event = EventOccurred(
@@ -189,9 +216,8 @@ def webhook_dead_letters_route(webhooks: WebhooksRoute, codec: Codec, club_id: i
             )
         ]
     )
-    waiting = WaitingMessages(store=InMemoryDelayStore(), codec=codec, clock=webhooks.clock)
     return WebhookDeadLettersRoute(
-        endpoints=webhooks.endpoints, dead_letters=letters, waiting=waiting, clock=webhooks.clock
+        endpoints=webhooks.endpoints, dead_letters=letters, waiting=webhooks.waiting, clock=webhooks.clock
     )
 
 
@@ -200,6 +226,7 @@ def registry() -> InMemorySchemaRegistry:
     found.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
     found.register(f"{topics.DEVICE_STATUS}-value", own_schema("DeviceStatusChanged"))
     found.register(f"{topics.SEND_API}-value", own_schema("SendRequested"))
+    found.register(f"{topics.SUBSCRIPTION}-value", own_schema("SubscriptionChanged"))
     found.register(f"{topics.WEBHOOK_SLOW}-value", own_schema("WebhookRequested"))
     return found
 

@@ -1,12 +1,12 @@
-"""Runs functions of webhooks in processes of their own, with their real adapters, which kill themselves at a step.
+"""Runs webhook_events in processes of its own, with its real adapters, which kill themselves at a step.
 
     python -m tests.support.harness.webhook_process
 
-Each line of the input is a JSON list: function, later_s, and optionally a step. Each line of the output is the exit
+Each line of the input is a JSON list: later_s, and optionally a step. Each line of the output is the exit
 status of the process that ran it, negative for the signal that killed it.
 
 later_s: the number of seconds by which the process is later than the machine's clock.
-step: adapter.method:before or adapter.method:after, such as http.post:after; the first such call is the last one.
+step: adapter.method:before or adapter.method:after, such as sends.move:after; the first such call is the last one.
 """
 
 import importlib
@@ -15,28 +15,20 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from functions.webhook_delivery import handler as webhook_delivery
 from functions.webhook_events import handler as webhook_events
 from masscomm.clock import SystemClock
 
-FUNCTIONS: dict[str, Callable[[], Any]] = {
-    "webhook_events": webhook_events.bootstrap,
-    "webhook_delivery": webhook_delivery.bootstrap,
-}
 REMAINING_S = 60.0
 # The modules that the processes share, so that they start fast.
 AHEAD = (
-    "functions.webhook_delivery.deliver_webhooks",
     "functions.webhook_events.find_events",
     "functions.webhook_events.send_counts",
-    "masscomm.channels.guarded_http",
-    "masscomm.stores.audit_log.dynamodb",
+    "masscomm.stores.event_ids.dynamodb",
     "masscomm.stores.sends.dynamodb",
-    "masscomm.stores.webhook_deliveries.dynamodb",
+    "masscomm.stores.subscriptions.dynamodb",
     "masscomm.stores.webhook_endpoints.dynamodb",
     "psycopg_pool",
 )
@@ -70,15 +62,15 @@ def kill_at(use_case: Any, step: str) -> None:
     vars(adapter)[method] = last
 
 
-def run(function: str, later_s: float, *step: str) -> None:
-    use_case = replace(FUNCTIONS[function](), clock=LaterClock(later_s))
+def run(later_s: float, *step: str) -> None:
+    use_case = replace(webhook_events.bootstrap(), clock=LaterClock(later_s))
     for each in step:
         kill_at(use_case, each)
     use_case.sweep(lambda: REMAINING_S)
 
 
 def in_a_process(arguments: list[Any]) -> int:
-    """Run a function in a forked process and return its exit status."""
+    """Run the function in a forked process and return its exit status."""
     if pid := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     status = 1

@@ -136,7 +136,7 @@ def test_a_subscription_is_published_as_its_endpoint_is(api: EventsApi) -> None:
     for max_count in (100, 1):
         endpoint = endpoints.find(endpoint_key())
         endpoints.replace(replace(endpoint, max_count=max_count, revision=endpoint.revision + 1))
-        store.mark(endpoint_key(), api.clock.now_ms())
+        store.mark([SubscriptionKey(endpoint_key(), subscription_id())], api.clock.now_ms())
         api.clock.sleep(SUBSCRIPTIONS_SWEPT_AFTER_S)
         assert api.cases.publishing.publish_missing(lambda: 60) == 1
     assert [record.batched for _, record in api.published() if record is not None] == [True, False]

@@ -255,6 +255,7 @@ def test_an_endpoint_that_accepts_slowly_becomes_slow(monkeypatch: pytest.Monkey
     assert sender.results() == [("e1", "delivered", 1, 200)]
 
 
+@pytest.mark.guarantee("webhooks.deleted_endpoint_receives_nothing")
 def test_a_message_of_a_deleted_endpoint_is_dropped() -> None:
     sender = WebhookSender()
     sender.endpoints.delete(KEY)
@@ -262,6 +263,7 @@ def test_a_message_of_a_deleted_endpoint_is_dropped() -> None:
     assert (sender.http.requests, sender.waiting(), sender.given_up.stored) == ([], [], {})
 
 
+@pytest.mark.guarantee("webhooks.deleted_endpoint_receives_nothing")
 @pytest.mark.parametrize("topic", [topics.WEBHOOK, topics.WEBHOOK_SLOW])
 def test_a_message_of_a_disabled_endpoint_is_a_dead_letter(topic: str) -> None:
     sender = WebhookSender()

@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from functions.event_matcher.subscriptions_topic import SubscriptionTopic
+from masscomm.chain.subscription_topic import SubscriptionTopic
 from masscomm.clock import FixedClock
 from masscomm.domain.records import SubscriptionChanged
 from masscomm.domain.subscriptions import Subscription

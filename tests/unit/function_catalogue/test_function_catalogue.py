@@ -113,7 +113,7 @@ def test_functions_yaml_can_be_deployed() -> None:
     assert deployed["send_handler"].routes[0].method == "POST"
     assert deployed["scheduler"].schedule_s == 60
     scheduled = {name for name, each in deployed.items() if each.schedule_s is not None}
-    assert scheduled == {"scheduler", "preferences_handler", "events_api", "webhook_delivery", "webhook_events"}
+    assert scheduled == {"scheduler", "preferences_handler", "events_api", "webhook_events"}
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "60", True])

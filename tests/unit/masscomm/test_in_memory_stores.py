@@ -15,8 +15,6 @@ from masscomm.stores.idempotency_keys.in_memory import InMemoryIdempotencyKeys
 from masscomm.stores.idempotency_keys.port import IdempotencyKeys
 from masscomm.stores.sends.in_memory import InMemorySends
 from masscomm.stores.sends.port import Sends
-from masscomm.stores.webhook_deliveries.in_memory import InMemoryWebhookDeliveries
-from masscomm.stores.webhook_deliveries.port import WebhookDeliveries
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
 
@@ -25,7 +23,6 @@ STORES: dict[Any, type[Any]] = {
     DelayStore: InMemoryDelayStore,
     IdempotencyKeys: InMemoryIdempotencyKeys,
     Sends: InMemorySends,
-    WebhookDeliveries: InMemoryWebhookDeliveries,
     WebhookEndpoints: InMemoryWebhookEndpoints,
 }
 METHODS = [(port, name) for port in STORES for name in vars(port) if not name.startswith("_")]

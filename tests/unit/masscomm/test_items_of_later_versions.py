@@ -17,7 +17,6 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.preferences import Decision
 from masscomm.domain.sends import Part, SendKey, controlled
 from masscomm.domain.statuses import Reason, Status
-from masscomm.domain.webhooks import Attempt
 from masscomm.stores.api_keys.dynamodb import ApiKeys
 from masscomm.stores.api_keys.port import every_key
 from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
@@ -37,7 +36,6 @@ from masscomm.stores.sends.dynamodb import DynamoDbSends
 from masscomm.stores.sends.port import Position, Progress
 from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
 from masscomm.stores.webhook_dead_letters.dynamodb import DynamoDbWebhookDeadLetters
-from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from tests.support.contracts import (
     api_keys,
@@ -127,9 +125,13 @@ def _waiting(store: DynamoDbDelayStore) -> None:
     store.put_controlled(ControlledSend(SEND, NOW))
 
 
-def _deliveries(store: DynamoDbWebhookDeliveries) -> None:
-    store.record(webhook_stores.event())
-    store.add(replace(webhook_stores.delivery(), last=(Attempt(at_ms=NOW, duration_ms=5, status=500),)))
+def _events(store: DynamoDbEventIds) -> None:
+    store.record({EventKey(7, "a"): "one"}, NOW)
+    store.keep([event_stores.OWN], NOW)
+
+
+def _read_events(store: DynamoDbEventIds) -> object:
+    return store.known([EventKey(7, "a")], NOW), store.kept([EventKey.of(event_stores.OWN)], NOW)
 
 
 def _read_sends(store: DynamoDbSends) -> object:
@@ -144,12 +146,6 @@ def _read_waiting(store: DynamoDbDelayStore) -> object:
     return due(store, NOW + HOUR), list(store.of_send(SEND)), list(store.controlled())
 
 
-def _read_deliveries(store: DynamoDbWebhookDeliveries) -> object:
-    key = webhook_stores.KEY
-    found = store.find(key, "evt_1"), store.page(key, limit=5)
-    return found, store.event("evt_1"), list(store.queues()), store.due(key, limit=5)
-
-
 def _read_endpoints(store: DynamoDbWebhookEndpoints) -> object:
     repeated = store.create(webhook_stores.endpoint(webhook_stores.SECOND), webhook_stores.REQUEST)
     return repeated, store.find(webhook_stores.KEY), list(store.of_club(7)), list(store.clubs())
@@ -159,17 +155,11 @@ def _json(text: str, change: Callable[[Any], Any]) -> str:
     return json.dumps(change(json.loads(text)))
 
 
-def _later_attempts(item: Item) -> Item:
-    later = {"S": _json(item["last"]["S"], lambda found: [{**each, "of_later": 1} for each in found])}
-    return {**item, "last": later}
-
-
-def _later_expansion(item: Item) -> Item:
-    return {**item, "expansion": {"S": _json(item["expansion"]["S"], lambda found: {**found, "of_later": 1})}}
-
-
-def _later_field(item: Item) -> Item:
-    return {**item, "record": {"S": _json(item["record"]["S"], lambda found: {**found, "of_later": 1})}}
+def _later_field(name: str) -> Callable[[Item], Item]:
+    """Return a function that changes the items with an attribute, which is a JSON object."""
+    return _where(
+        name, lambda item: {**item, name: {"S": _json(item[name]["S"], lambda found: {**found, "of_later": 1})}}
+    )
 
 
 def _later_decisions(item: Item) -> Item:
@@ -271,7 +261,7 @@ STORED = (
         store=lambda client, table: DynamoDbSends(client=client, table=table, clock=FixedClock(sends.NOW)),
         write=_sends,
         read=_read_sends,
-        nested=_where("expansion", _later_expansion),
+        nested=_later_field("expansion"),
     ),
     Stored(
         tables=("event_types",),
@@ -287,13 +277,14 @@ STORED = (
             list(subscriptions.of_endpoint(event_stores.ENDPOINT)),
             list(subscriptions.unpublished()),
         ),
-        nested=_where("record", _later_field),
+        nested=_later_field("record"),
     ),
     Stored(
         tables=("event_ids",),
         store=DynamoDbEventIds,
-        write=lambda event_ids: event_ids.record({EventKey(7, "a"): "one"}, NOW),
-        read=lambda event_ids: event_ids.known([EventKey(7, "a")], NOW),
+        write=_events,
+        read=_read_events,
+        nested=_later_field("event"),
     ),
     Stored(
         tables=("waiting",),
@@ -301,13 +292,6 @@ STORED = (
         write=_waiting,
         read=_read_waiting,
         nested=_where("topic", _later_headers),
-    ),
-    Stored(
-        tables=("webhook_deliveries",),
-        store=DynamoDbWebhookDeliveries,
-        write=_deliveries,
-        read=_read_deliveries,
-        nested=_where("last", _later_attempts),
     ),
     Stored(
         tables=("webhook_dead_letters",),

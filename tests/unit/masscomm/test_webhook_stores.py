@@ -7,19 +7,13 @@ import pytest
 
 from masscomm.domain.webhooks import MAX_ENDPOINTS, Endpoint
 from masscomm.errors import Retry
-from masscomm.stores.webhook_deliveries.dynamodb import DynamoDbWebhookDeliveries
-from masscomm.stores.webhook_deliveries.in_memory import InMemoryWebhookDeliveries
-from masscomm.stores.webhook_deliveries.port import Due, WebhookDeliveries
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from masscomm.stores.webhook_endpoints.port import TooManyEndpoints, WebhookEndpoints
 from tests.support.contracts.webhook_stores import (
     KEY,
-    NOW,
     ConcurrentWebhookEndpointsContract,
-    WebhookDeliveriesContract,
     WebhookEndpointsContract,
-    delivery,
     endpoint,
     numbered,
 )
@@ -66,33 +60,3 @@ class TestMotoWebhookEndpoints(WebhookEndpointsContract):
         )
         with pytest.raises(Retry):
             endpoints.find(KEY)
-
-
-class TestInMemoryWebhookDeliveries(WebhookDeliveriesContract):
-    @pytest.fixture
-    def deliveries(self) -> WebhookDeliveries:
-        return InMemoryWebhookDeliveries()
-
-
-class TestMotoWebhookDeliveries(WebhookDeliveriesContract):
-    @pytest.fixture
-    def deliveries(self, moto_dynamodb: Any) -> WebhookDeliveries:
-        return DynamoDbWebhookDeliveries(table=new_table(moto_dynamodb, "webhook_deliveries"), client=moto_dynamodb)
-
-    @pytest.mark.kills(guard="webhooks.entry_before_delivery")
-    def test_a_crash_leaves_a_pending_delivery_with_its_entry(
-        self, deliveries: DynamoDbWebhookDeliveries, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """The function is killed after the write of the delivery."""
-        first = deliveries.add(delivery())
-        later = first.requested_again(NOW + 9)
-
-        def killed(*_: object) -> None:
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as patched:
-            patched.setattr(deliveries, "forget", killed)
-            with pytest.raises(KeyboardInterrupt):
-                deliveries.replace(later, first)
-        assert deliveries.find(KEY, first.id) == later
-        assert Due(NOW + 9, first.id) in deliveries.due(KEY, limit=9)

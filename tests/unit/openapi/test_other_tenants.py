@@ -148,9 +148,11 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
         getattr(rows, f"_{'devices' if name == 'devices' else 'rows'}").append(replace(first, **{field: value}))
     letters: Any = operations.dead_letters.store
     letters._letters[18] = operations_api.letter(operations.dead_letters.codec, offset=18)
-    deliveries: Any = operations.webhooks.deliveries
-    (delivery,) = list(deliveries.stored.values())
-    deliveries.add(replace(delivery, event_id=f"evt_{'8' * 32}"))
+    results: Any = operations.webhooks.log
+    results.webhook_rows += operations_api.attempts(1, f"evt_{'8' * 32}")
+    own: Any = operations.webhooks.event_ids
+    (event,) = [each for each, _ in own.own.values()]
+    own.keep([replace(event, event_id=f"evt_{'8' * 32}")], event.occurred_at // 1000)
     templates: Any = previews.dry_runs().directory
     templates.put(Template(1002, 1, "match_reminder", "push", "en", "a", "b"))
     assert send_id

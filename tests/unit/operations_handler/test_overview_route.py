@@ -82,7 +82,7 @@ class Overview:
     decoding: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def __post_init__(self) -> None:
-        self.webhooks = webhooks_route(CLOCK, 1)
+        self.webhooks = webhooks_route(CLOCK, 1, Codec(registry()))
 
     def answer(self, clubs: Clubs = OWN, scopes: frozenset[Scope] = ALL_SCOPES, **parameters: str) -> Mapping[str, Any]:
         codec = Codec(registry())

@@ -9,15 +9,25 @@ import pytest
 
 from functions.operations_handler import handler as operations_handler
 from functions.operations_handler.routes.webhooks import WebhooksRoute
+from masscomm.chain.publish_subscriptions import PublishSubscriptions
+from masscomm.chain.waiting_messages import WaitingMessages
 from masscomm.clock import FixedClock
+from masscomm.domain.ids import event_message_id
+from masscomm.domain.records import SubscriptionChanged
 from masscomm.domain.subscriptions import Subscription
 from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S, WEBHOOK_SECRET_OVERLAP_S
 from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import MAX_ENDPOINTS, DeliveryStatus, EndpointKey
+from masscomm.errors import Retry
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
+from masscomm.kafka import topics
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
+from masscomm.stores.event_ids.in_memory import InMemoryEventIds
+from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
+from tests.support.contracts.webhook_results import HOUR, NOON, attempt
+from tests.support.harness.events import WebhookSender
 from tests.support.harness.webhooks import Webhooks
 
 SEVEN, EIGHT = Clubs(frozenset({7})), Clubs(frozenset({8}))
@@ -33,11 +43,22 @@ class Setting:
         self.clock: FixedClock = self.webhooks.clock
         self.audit_log = InMemoryAuditLog()
         self.audit = operations_handler.audits(self.audit_log, self.clock)("k7")
-        self.subscriptions = InMemorySubscriptions()
+        self.sender = WebhookSender()
+        self.sender.clock, self.sender.endpoints = self.clock, self.webhooks.endpoints
+        self.subscriptions, self.log = InMemorySubscriptions(), InMemoryMetricsStore()
+        self.event_ids = InMemoryEventIds()
         self.route = WebhooksRoute(
             endpoints=self.webhooks.endpoints,
-            deliveries=self.webhooks.deliveries,
-            subscriptions=self.subscriptions,
+            event_ids=self.event_ids,
+            log=self.log,
+            waiting=WaitingMessages(store=self.sender.delayed, codec=self.sender.codec, clock=self.clock),
+            publishing=PublishSubscriptions(
+                store=self.subscriptions,
+                endpoints=self.webhooks.endpoints,
+                codec=self.sender.codec,
+                producer=self.sender.producer,
+                clock=self.clock,
+            ),
             keys=self.webhooks.keys,
             clock=self.clock,
         )
@@ -57,6 +78,25 @@ class Setting:
 
     def rotate(self, id_: str, key: str | None = None) -> tuple[Any, bool]:
         return self.route.rotate(id_, None, SEVEN, "k7", self.audit, key)
+
+    def waiting(self) -> list[tuple[str, str]]:
+        """Return (event type, webhook-id) of each message that is sent within a minute."""
+        return [
+            (event.type, event_message_id(event.club_id, event.event_id, record.endpoints[0]))
+            for record in self.sender.waiting()
+            for event in record.events
+        ]
+
+    def published(self) -> list[Subscription | None]:
+        """Return each published subscription; None for a deletion."""
+        produced = [value for topic, _, value in self.sender.produced() if topic == topics.SUBSCRIPTION]
+        decode = self.sender.codec.decode
+        return [
+            None
+            if value is None
+            else Subscription.of_record(SubscriptionChanged.from_avro(decode("SubscriptionChanged", value)))
+            for value in produced
+        ]
 
     def actions(self) -> list[str]:
         return [entry.action for entry in self.audit_log.entries]
@@ -129,16 +169,43 @@ def test_a_changed_endpoint_has_not_failed(setting: Setting, fields: dict[str, A
     assert not changed.is_slow
 
 
-def test_a_change_of_max_count_marks_the_subscriptions(setting: Setting) -> None:
+def test_the_event_types_of_an_endpoint_are_a_subscription(setting: Setting) -> None:
+    created = setting.create(event_types=["send.completed", "webhook.test"])["endpoint"]
+    now_ms = setting.clock.now_ms()
+    (first,) = setting.published()
+    assert first is not None
+    assert (first.types, first.club_ids, first.since_ms) == (("send.completed",), (7,), now_ms)
+    setting.clock.advance(5)
+    changes: list[dict[str, Any]] = [{"event_types": []}, {"enabled": False}, {"enabled": True}]
+    for fields in changes:
+        setting.change(created["id"], **fields)
+    setting.route.delete(created["id"], SEVEN, setting.audit)
+    every, disabled, enabled, deleted = setting.published()[1:]
+    assert every is not None
+    assert enabled is not None
+    assert (every.types, every.since_ms, enabled.since_ms) == (("send.*",), now_ms, now_ms + 5_000)
+    assert disabled == replace(every, revision=3)
+    assert deleted is None
+    assert list(setting.subscriptions.unpublished()) == []
+
+
+def test_a_change_of_max_count_publishes_each_subscription(setting: Setting) -> None:
     """They are published again, so that event_matcher learns that the endpoint is batched."""
     key = EndpointKey.of_id(setting.create()["endpoint"]["id"])
     assert key is not None
     subscription = Subscription(id="sub_1", endpoint=key, types=("*",), club_ids=(7,))
     setting.subscriptions.published(setting.subscriptions.put(subscription, setting.clock.now_ms()))
-    setting.change(key.id, description="shop")
-    assert list(setting.subscriptions.unpublished()) == []
+    setting.sender.forget()
     setting.change(key.id, max_count=100)
-    assert [mark.key.id for mark in setting.subscriptions.unpublished()] == ["sub_1"]
+    assert [(each is not None and each.batched) for each in setting.published()] == [True, True]
+
+
+def test_a_change_is_published_later_without_kafka(setting: Setting) -> None:
+    setting.sender.producer.fail = lambda *_: Retry("no broker answers")
+    id_ = setting.create()["endpoint"]["id"]
+    assert setting.route.show(id_, SEVEN)["enabled"]
+    (mark,) = setting.subscriptions.unpublished()
+    assert mark.key.endpoint.id == id_
 
 
 @pytest.mark.kills(guard="tenancy.created_webhook")
@@ -272,33 +339,50 @@ def test_a_deleted_endpoint_is_unknown(setting: Setting) -> None:
     assert setting.actions() == ["webhook.created", "webhook.deleted"]
 
 
-def test_a_test_event_is_delivered_and_sent_again(setting: Setting) -> None:
+def test_a_test_event_is_sent_and_sent_again(setting: Setting) -> None:
     id_ = setting.create()["endpoint"]["id"]
     delivery = setting.test(id_)
     assert (delivery["event_type"], delivery["status"]) == ("webhook.test", "pending")
-    setting.webhooks.sweep()
-    (row,) = setting.route.list_deliveries(id_, {}, SEVEN)["rows"]
-    assert (row["status"], row["attempts"], row["last_attempts"][0]["status"]) == ("succeeded", 1, 200)
+    assert setting.waiting() == [("webhook.test", delivery["event_id"])]
+    (record,) = setting.sender.waiting()
+    assert json.loads(record.events[0].data) == {"club_id": 7, "endpoint_id": id_}
+    setting.sender.delayed.items.clear()
     again, _ = setting.route.resend(id_, delivery["id"], None, SEVEN, setting.audit)
     assert again["status"] is DeliveryStatus.PENDING
-    setting.webhooks.sweep()
-    first, second = setting.webhooks.http.requests
-    assert first[1]["webhook-id"] == second[1]["webhook-id"] == delivery["event_id"]
-    body = json.loads(first[2])
-    assert (body["type"], body["data"]) == ("webhook.test", {"club_id": 7, "endpoint_id": id_})
+    assert setting.waiting() == [("webhook.test", delivery["event_id"])]
     assert setting.actions() == ["webhook.created", "webhook.tested", "webhook.resent"]
 
 
-def test_pages_of_deliveries_continue_by_cursor(setting: Setting) -> None:
+def test_a_test_event_probes_a_failing_endpoint_now(setting: Setting) -> None:
     id_ = setting.create()["endpoint"]["id"]
-    for _ in range(3):
-        setting.test(id_)
-        setting.clock.advance(1)
-    first = setting.route.list_deliveries(id_, {"limit": ["2"]}, SEVEN)
-    rest = setting.route.list_deliveries(id_, {"limit": ["2"], "cursor": [first["next_cursor"] or ""]}, SEVEN)
-    times = [row["at"] for row in (*first["rows"], *rest["rows"])]
-    assert times == sorted(times, reverse=True)
-    assert (len(times), rest["truncated"]) == (3, False)
+    key = EndpointKey.of_id(id_)
+    assert key is not None
+    stored, now_ms = setting.webhooks.endpoints.stored, setting.clock.now_ms()
+    stored[key] = replace(stored[key], failing_since_ms=1, probe_at_ms=now_ms + 3_600_000, failed_probes=3)
+    setting.test(id_)
+    assert stored[key].probe_at_ms == now_ms
+
+
+@pytest.mark.kills(guard="tenancy.deliveries")
+def test_deliveries_are_those_of_the_log(setting: Setting) -> None:
+    id_ = setting.create()["endpoint"]["id"]
+    rows = [
+        attempt("a", status="retried", http_status=None, error="no answer"),
+        attempt("a", attempt=2, at=NOON + HOUR),
+        attempt("b", at=NOON + HOUR / 2, status="given_up", http_status=410),
+        attempt("c", club_id=8),
+    ]
+    setting.log.webhook_rows = [replace(row, endpoint_id=id_) for row in rows]
+    first = setting.route.list_deliveries(id_, {"limit": ["1"]}, SEVEN)
+    rest = setting.route.list_deliveries(id_, {"limit": ["1"], "cursor": [first["next_cursor"] or ""]}, SEVEN)
+    found = [*first["rows"], *rest["rows"]]
+    assert [(row["event_id"], row["status"], row["attempts"]) for row in found] == [
+        ("a", "succeeded", 2),
+        ("b", "failed", 1),
+    ]
+    assert found[0]["at"] == "2026-11-21T12:00:00Z"
+    assert [(each["status"], each["error"]) for each in found[0]["last_attempts"]] == [(200, None), (None, "no answer")]
+    assert (first["truncated"], rest["truncated"], rest["next_cursor"]) == (True, False, None)
 
 
 @pytest.mark.parametrize("delivery", ["x", "1700000000000-evt_" + "0" * 32, "\x00", "1" * 2_000])
@@ -403,8 +487,7 @@ def test_a_repeated_test_event_is_sent_once(setting: Setting) -> None:
     first = setting.test(id_, "a")
     setting.clock.advance(2)
     assert setting.route.test(id_, None, SEVEN, setting.audit, "a") == (first, True)
-    setting.webhooks.sweep()
-    assert len(setting.webhooks.http.requests) == 1
+    assert len(setting.waiting()) == 1
     assert setting.test(id_, "b")["id"] != first["id"]
     assert setting.actions() == ["webhook.created", *["webhook.tested"] * 2]
 
@@ -412,12 +495,14 @@ def test_a_repeated_test_event_is_sent_once(setting: Setting) -> None:
 @pytest.mark.kills(guard="webhooks.resent_once")
 def test_a_repeated_resend_is_attempted_once(setting: Setting) -> None:
     id_ = setting.create()["endpoint"]["id"]
-    delivery = setting.test(id_)["id"]
+    delivery, other = setting.test(id_)["id"], setting.test(id_)["id"]
     for replayed in (False, True):
-        setting.webhooks.sweep()
+        setting.sender.delayed.items.clear()
         assert setting.route.resend(id_, delivery, None, SEVEN, setting.audit, "a")[1] is replayed
-    setting.webhooks.sweep()
-    assert len(setting.webhooks.http.requests) == 2
+    assert setting.waiting() == []
+    with pytest.raises(Problem, match="another request") as raised:
+        setting.route.resend(id_, other, None, SEVEN, setting.audit, "a")
+    assert raised.value.status == 422
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Sends without counts: metrics have not counted them yet, or the metrics database does not answer."""
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 
 from functions.sends_api.routes.sends import SendsRoute
-from functions.webhook_events.find_events import FindEvents
 from functions.webhook_events.send_counts import Changes, CountedSend
 from masscomm.domain.send_states import FINAL, SendState
 from masscomm.domain.sends import Expansion, Send, SendControl, SendKey, Source
@@ -21,6 +19,7 @@ from masscomm.http.tenant import ALL_CLUBS, Clubs
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.sends.port import Position
 from tests.support.harness.control_api import OWN, ControlApi
+from tests.support.harness.own_events import OwnEvents
 from tests.support.harness.webhooks import Webhooks
 
 KEY, OTHER = SendKey(7, "s"), Clubs(frozenset({8}))
@@ -211,7 +210,7 @@ class Counts:
         self.find(KEY)
         return Position(1, "")
 
-    def since(self, position: Position | None, end: Position, _clubs: Collection[int], *, limit: int) -> Changes:
+    def since(self, position: Position | None, end: Position, clubs: Collection[int] | None, *, limit: int) -> Changes:
         return Changes(sends=[], position=position or end, more=False)
 
     def find(self, send: SendKey) -> CountedSend | None:
@@ -233,12 +232,13 @@ def states(api: Api) -> Iterator[str]:
         found = SendsRoute(api.store, api.register, api.clock).answer({"status": [name]}, OWN)["rows"]
         assert [row["status"] for row in found] == ([name] if name == status else [])
     webhooks = Webhooks()
-    stores = {"endpoints": webhooks.endpoints, "deliveries": webhooks.deliveries, "clock": api.clock}
+    webhooks.clock = api.clock
+    own = OwnEvents(webhooks, Counts(api), api.register)
     api.register.announce(KEY)
-    with suppress(Retry):  # It is raised after the events of the register are recorded.
-        FindEvents(counts=Counts(api), sends=api.register, **stores).sweep(lambda: 60)  # type: ignore[arg-type]
-    for event in webhooks.deliveries.events.values():
-        yield json.loads(event.body)["data"]["status"]
+    with suppress(Retry):  # It is raised after the events of the register are produced.
+        own.use_case.sweep(lambda: 60)
+    for event in own.events():
+        yield event["data"]["status"]
     control = api.register.sends["s"].control
     if not control.cancelled:
         assert status_of(api.pause) == (409 if body["status"] in FINAL else 0)

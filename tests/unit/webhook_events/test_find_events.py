@@ -1,6 +1,5 @@
 """The changes of sends become events, each once, for the endpoints of the send's club."""
 
-import json
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,11 +11,15 @@ from functions.webhook_events.find_events import FindEvents
 from functions.webhook_events.send_counts import Changes, CountedSend
 from masscomm.domain.send_states import SendCounts
 from masscomm.domain.sends import Expansion, Send, SendControl, SendKey, Source
+from masscomm.domain.subscriptions import Subscription
 from masscomm.domain.time_limits import WEBHOOK_EVENTS_FOUND_S
+from masscomm.domain.webhooks import EndpointKey
 from masscomm.errors import Retry
+from masscomm.kafka import topics
 from masscomm.stores.sends.in_memory import InMemorySends
 from masscomm.stores.sends.port import Position
 from tests.support.harness.control_api import OWN, ControlApi
+from tests.support.harness.own_events import OwnEvents
 from tests.support.harness.webhooks import KEY, Webhooks, key
 
 NOW_MS = 1_700_000_000_000
@@ -60,11 +63,15 @@ class Counts:
             raise self.failing
         return Position(max((each.changed for each in self.sends.values()), default=0) + 1, "")
 
-    def since(self, position: Position | None, end: Position, clubs: Collection[int], *, limit: int) -> Changes:
+    def since(self, position: Position | None, end: Position, clubs: Collection[int] | None, *, limit: int) -> Changes:
         if position is None:
             return Changes(sends=[], position=end, more=False)
         found = sorted(
-            (each for each in self.sends.values() if position < place(each) < end and each.send.club_id in clubs),
+            (
+                each
+                for each in self.sends.values()
+                if position < place(each) < end and (clubs is None or each.send.club_id in clubs)
+            ),
             key=place,
         )
         if len(found) > limit:
@@ -80,20 +87,15 @@ class Setting:
         self.webhooks = Webhooks()
         self.clock = self.webhooks.clock
         self.counts, self.register = Counts(), InMemorySends(self.clock)
-        self.use_case = self.restarted()
+        self.own = OwnEvents(self.webhooks, self.counts, self.register)
         self.sweep()
 
     def restarted(self) -> FindEvents:
-        return FindEvents(
-            counts=self.counts,
-            sends=self.register,
-            endpoints=self.webhooks.endpoints,
-            deliveries=self.webhooks.deliveries,
-            clock=self.clock,
-        )
+        self.own.sends = self.register
+        return self.own.restarted()
 
     def sweep(self, use_case: FindEvents | None = None) -> dict[str, int]:
-        return (use_case or self.use_case).sweep(lambda: 60)
+        return (use_case or self.own.use_case).sweep(lambda: 60)
 
     def count(self, each: CountedSend) -> None:
         self.counts.sends[each.send] = each
@@ -107,8 +109,13 @@ class Setting:
         self.register.control(SendControl(send=SEND, **fields))
         self.register.announce(SEND)
 
+    def endpoint(self, endpoint: EndpointKey = KEY, **fields: Any) -> None:
+        """Create an endpoint by a request."""
+        self.webhooks.endpoint(endpoint, **fields)
+        self.own.publish(endpoint)
+
     def events(self) -> list[dict[str, Any]]:
-        return [json.loads(event.body) for event in self.webhooks.deliveries.events.values()]
+        return self.own.events()
 
     def types(self) -> list[str]:
         return [event["type"] for event in self.events()]
@@ -121,7 +128,7 @@ def setting() -> Setting:
 
 def test_a_send_is_accepted_and_completed_once(setting: Setting) -> None:
     setting.count(counted())
-    assert setting.sweep() == {"sends": 1, "deliveries": 1}
+    assert setting.sweep() == {"sends": 1, "events": 1}
     setting.count(counted(changed=11, sent=2))
     setting.sweep()
     assert setting.types() == ["send.accepted"]
@@ -145,11 +152,9 @@ def test_a_send_is_accepted_and_completed_once(setting: Setting) -> None:
         "totals": {"failed": 1, "sent": 3},
         "links": {"self": f"/v1/sends/{SEND.send_id}"},
     }
-    setting.webhooks.sweep()
-    assert [json.loads(body) for _, _, body in setting.webhooks.http.requests] == setting.events()
-    assert [headers["webhook-id"] for _, headers, _ in setting.webhooks.http.requests] == [
-        event["id"] for event in setting.events()
-    ]
+    (accepted, _) = setting.own.produced_events()
+    assert (accepted.club_id, accepted.key, accepted.occurred_at) == (7, SEND.send_id, NOW_MS)
+    assert setting.own.received() == [(KEY, "send.accepted"), (KEY, "send.completed")]
 
 
 def test_a_cancelled_send_has_one_end(setting: Setting) -> None:
@@ -159,44 +164,90 @@ def test_a_cancelled_send_has_one_end(setting: Setting) -> None:
 
 
 def test_a_crash_repeats_and_loses_no_event(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function is killed after Kafka has taken an event, and before it is recorded."""
     setting.count(counted())
-    other = SendKey(7, "other")
-    setting.count(counted(other, changed=11))
-    add = setting.webhooks.deliveries.add
-    added: list[Any] = []
+    setting.count(counted(SendKey(7, "other"), changed=11))
 
-    def killed(delivery: Any) -> Any:
-        if added:
-            raise KeyboardInterrupt
-        added.append(add(delivery))
-        return added[0]
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(setting.webhooks.deliveries, "add", killed)
+        patched.setattr(setting.own.event_ids, "keep", killed)
         with pytest.raises(KeyboardInterrupt):
             setting.sweep()
     setting.clock.advance(5)
-    setting.sweep(setting.restarted())
-    assert sorted(event["data"]["send_id"] for event in setting.events()) == sorted([SEND.send_id, "other"])
-    assert len(setting.webhooks.deliveries.stored) == 2
-    setting.sweep(setting.restarted())
-    assert len(setting.webhooks.deliveries.stored) == 2
+    for _ in range(2):
+        setting.sweep(setting.restarted())
+    produced = [each.event_id for each in setting.own.produced_events()]
+    assert len(produced) == 4
+    assert len(set(produced)) == 2
+
+
+@pytest.mark.kills(guard="webhooks.recorded_event")
+def test_an_event_that_kafka_refuses_is_produced_later(setting: Setting) -> None:
+    setting.count(counted())
+    setting.own.producer.fail = lambda topic, _: Retry("no broker answers") if topic == topics.EVENT else None
+    with pytest.raises(Retry):
+        setting.sweep()
+    assert setting.own.event_ids.own == {}
+    setting.own.producer.fail = lambda *_: None
+    setting.sweep()
+    assert setting.types() == ["send.accepted"]
 
 
 @pytest.mark.guarantee("webhooks.own_tenant_only")
 def test_events_of_a_send_reach_its_club_alone(setting: Setting) -> None:
-    setting.webhooks.endpoint(key(8))
-    setting.webhooks.endpoint(key(7, "b"), event_types=("send.completed",))
-    setting.webhooks.endpoint(key(7, "c"), enabled=False)
+    setting.endpoint(key(8))
+    setting.endpoint(key(7, "b"), event_types=("send.completed",))
+    setting.endpoint(key(7, "c"), event_types=("webhook.test",))
     setting.count(counted(sent=4))
     setting.sweep()
-    reached = [(each.endpoint, each.event_type) for each in setting.webhooks.deliveries.stored.values()]
+    reached = setting.own.received()
     assert sorted(reached) == sorted([(KEY, "send.accepted"), (KEY, "send.completed"), (key(7, "b"), "send.completed")])
+
+
+def test_a_subscription_of_every_club_gets_events_of_sends(setting: Setting) -> None:
+    """Another club has no endpoint: its sends are examined for the subscription."""
+    explicit = Subscription(id="sub_1", endpoint=key(8), types=("send.completed",), club_ids=None)
+    setting.webhooks.endpoint(key(8))
+    setting.own.use_case.publishing.publish(setting.own.subscriptions.put(explicit, NOW_MS))
+    setting.count(counted(SendKey(9, "s"), sent=4))
+    setting.sweep()
+    assert setting.own.received() == [(key(8), "send.completed")]
+
+
+@pytest.mark.kills(guard="subscriptions.implicit")
+def test_an_endpoint_of_an_earlier_version_gets_events(setting: Setting) -> None:
+    """Nothing has published its subscription. The first sweep of an environment does so before it looks for events."""
+    setting.webhooks.endpoint(key(9))
+    setting.count(counted(SendKey(9, "s")))
+    setting.sweep(setting.restarted())
+    assert setting.own.received() == [(key(9), "send.accepted")]
+
+
+@pytest.mark.kills(guard="subscriptions.endpoint_changed_meanwhile")
+def test_an_endpoint_deleted_while_it_is_published_gets_nothing(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request publishes its deletion between the read and the record of the function."""
+    of_club, deletions = setting.webhooks.endpoints.of_club, iter([KEY])
+
+    def read(club_id: int) -> Any:
+        found = of_club(club_id)
+        for endpoint in deletions:
+            setting.webhooks.endpoints.delete(endpoint)
+            setting.own.publish(endpoint)
+        return found
+
+    monkeypatch.setattr(setting.webhooks.endpoints, "of_club", read)
+    restarted = setting.restarted()
+    setting.sweep(restarted)
+    assert len(restarted.subscriptions.current()) == 0
 
 
 def test_sends_of_clubs_without_endpoints_are_not_examined(setting: Setting) -> None:
     setting.count(counted(SendKey(9, "s"), sent=4))
-    assert setting.sweep() == {"sends": 0, "deliveries": 0}
+    assert setting.sweep() == {"sends": 0, "events": 0}
     assert setting.events() == []
 
 
@@ -248,7 +299,7 @@ def test_an_expansion_is_an_event(setting: Setting, users: int, error: str | Non
 def test_many_changes_are_read_in_pages(setting: Setting) -> None:
     for number in range(450):
         setting.count(counted(SendKey(7, f"s-{number:03d}"), changed=10 + number // 300))
-    assert setting.sweep() == {"sends": 450, "deliveries": 450}
+    assert setting.sweep() == {"sends": 450, "events": 450}
     assert setting.sweep()["sends"] <= 1
 
 
@@ -266,7 +317,7 @@ def test_an_event_has_reference_and_mode(setting: Setting) -> None:
     setting.put(reference="order-4711", is_test=True)
     setting.sweep()
     (event,) = setting.events()
-    assert (event["type"], event["api_version"]) == ("send.accepted", "v1")
+    assert event["type"] == "send.accepted"
     data = event["data"]
     assert (data["reference"], data["mode"], data["type"]) == ("order-4711", "test", "news")
     assert data["requested_at"] == "2023-11-14T22:13:20Z"
@@ -284,7 +335,7 @@ def test_another_tenants_reference_is_not_in_an_event(setting: Setting) -> None:
 
 @pytest.mark.guarantee("webhooks.sequence_follows_states")
 def test_sequences_follow_the_states_of_a_send(setting: Setting) -> None:
-    """Also those of events that one sweep finds, and which are delivered in this order."""
+    """Also those of events that one sweep finds."""
     setting.put(is_to_audience=True, expansion=expanded())
     setting.control(paused_at_ms=NOW_MS + 1)
     setting.sweep()
@@ -298,10 +349,6 @@ def test_sequences_follow_the_states_of_a_send(setting: Setting) -> None:
     ]
     sequences = [event["data"]["sequence"] for event in events]
     assert sequences == sorted(set(sequences))
-    setting.clock.advance(1)
-    setting.webhooks.sweep()
-    received = [json.loads(body)["data"]["sequence"] for _, _, body in setting.webhooks.http.requests]
-    assert received == sequences
 
 
 def test_a_pause_during_the_end_is_below_the_end(setting: Setting) -> None:
@@ -320,36 +367,33 @@ def test_a_pause_during_the_end_is_below_the_end(setting: Setting) -> None:
 def test_events_before_an_endpoint_are_not_its_own(setting: Setting, began: str, *, recorded: bool) -> None:
     """The send is accepted before an endpoint is created or enabled, and completed afterwards."""
     if recorded:
-        setting.webhooks.endpoint(key(7, "b"))
+        setting.endpoint(key(7, "b"))
     setting.webhooks.endpoints.delete(KEY)
+    setting.own.publish(KEY)
     setting.count(counted())
     setting.clock.advance(5)
     setting.sweep()
     setting.clock.advance(5)
     now_ms = setting.clock.now_ms()
-    if began == "created":
-        setting.webhooks.endpoint()
-    else:
-        setting.webhooks.endpoint(enabled_at_ms=now_ms)
+    setting.endpoint(KEY, **({} if began == "created" else {"enabled_at_ms": now_ms}))
+    if began == "enabled":
         setting.webhooks.endpoints.stored[KEY] = replace(setting.webhooks.stored(), created_at_ms=1)
+        setting.own.publish(KEY)
     setting.count(counted(changed=20, sent=4))
     setting.sweep(setting.restarted())
-    received = [each.event_type for each in setting.webhooks.deliveries.stored.values() if each.endpoint == KEY]
-    assert received == ["send.completed"]
+    assert [event_type for endpoint, event_type in setting.own.received() if endpoint == KEY] == ["send.completed"]
 
 
 def test_a_flood_of_changes_delays_no_other_tenants_event(setting: Setting) -> None:
     """One tenant changes more sends than a batch has, all the time."""
-    setting.webhooks.endpoint(key(9))
+    setting.endpoint(key(9))
     for number in range(1_000):
         setting.register.announce(SendKey(7, f"s{number}"))
     other = SendKey(9, "z")
     setting.register.put(Send(key=other, source=Source.REST, requested_at_ms=NOW_MS))
     setting.register.announce(other)
     setting.sweep()
-    assert [each.event_type for each in setting.webhooks.deliveries.stored.values() if each.endpoint == key(9)] == [
-        "send.accepted"
-    ]
+    assert setting.own.received() == [(key(9), "send.accepted")]
 
 
 def test_a_flood_of_controls_leaves_time_for_counts(setting: Setting) -> None:
@@ -358,7 +402,7 @@ def test_a_flood_of_controls_leaves_time_for_counts(setting: Setting) -> None:
     for number in range(400):
         setting.register.announce(SendKey(7, f"s{number}"))
     seconds = iter([60.0, 31.0, 29.0, 28.0])
-    setting.use_case.sweep(lambda: next(seconds, 14.0))
+    setting.own.use_case.sweep(lambda: next(seconds, 14.0))
     assert len(setting.register.changed) == 200
     assert "send.completed" in setting.types()
 
@@ -376,7 +420,7 @@ def test_an_endpoint_created_during_a_sweep_misses_nothing(setting: Setting, mon
     end = setting.counts.end
 
     def created_meanwhile() -> Position:
-        setting.webhooks.endpoint(key(9))
+        setting.endpoint(key(9))
         setting.count(counted(SendKey(9, "new"), changed=50, sent=4))
         return end()
 
@@ -474,5 +518,5 @@ def test_a_send_that_only_counts_know_waits_for_them(setting: Setting) -> None:
 
 def test_a_send_of_which_only_the_control_is_left_has_no_event(setting: Setting) -> None:
     setting.control(paused_at_ms=NOW_MS)
-    assert setting.sweep()["deliveries"] == 0
+    assert setting.sweep()["events"] == 0
     assert setting.register.changed == {}

@@ -121,7 +121,7 @@ public final class Types {
         /** Why there was no response, or no attempt. */
         public String error() { return optional("error", TEXT); }
 
-        /** The beginning of the response's body. */
+        /** Empty: the response's body is not kept. */
         public String body() { return required("body", TEXT); }
     }
 
@@ -689,18 +689,19 @@ public final class Types {
 
         public String id() { return required("id", TEXT); }
 
-        /** The value of the header webhook-id, in each attempt. */
+        /** The value of the header webhook-id, in each request with this message only. */
         public String eventId() { return required("event_id", TEXT); }
 
         public String eventType() { return required("event_type", TEXT); }
 
-        /** The time of the event. */
+        /** The time of the event, or of its first attempt. */
         public String at() { return required("at", TEXT); }
 
         public String status() { return required("status", TEXT); }
 
         public long attempts() { return required("attempts", INTEGER); }
 
+        /** Null: unknown. */
         public String nextAttemptAt() { return optional("next_attempt_at", TEXT); }
 
         /** The latest first. */

@@ -1,15 +1,18 @@
-"""Publishes changed subscriptions to the compacted topic `subscription`.
+"""Publishes subscriptions to the compacted topic `subscription`: those of the table, and an implicit one for each
+endpoint.
 
 DynamoDB has the truth. A change has a mark until the topic has it, so that a sweep publishes what a crash left out. A
 subscription that changes while it is published is published again: the last record of the topic is the stored state.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 from masscomm.clock import Clock
-from masscomm.domain.subscriptions import Subscription, SubscriptionKey
+from masscomm.domain.subscriptions import Subscription, SubscriptionKey, implicit_subscription
 from masscomm.domain.time_limits import API_FLUSH_S, SUBSCRIPTIONS_SWEEP_RESERVE_S, SUBSCRIPTIONS_SWEPT_AFTER_S
+from masscomm.domain.webhooks import Endpoint, EndpointKey
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
@@ -33,27 +36,51 @@ class PublishSubscriptions:
         """Publish the state of a subscription, and remove the mark of its change. Raises Retry or Stop."""
         for _ in range(_ATTEMPTS):
             subscription = self._current(change.key)
-            errors: list[Exception | None] = []
-            value = None
-            if subscription is not None:
-                record = subscription.to_record().to_avro()
-                value = self.codec.encode(topics.SUBSCRIPTION, "SubscriptionChanged", record)
-            self.producer.produce(topics.SUBSCRIPTION, change.key.id.encode(), value, [], errors.append)
-            self.producer.flush(API_FLUSH_S)
-            if error := next(iter(errors), None):
-                raise Retry(f"Kafka has not taken the subscription: {error}") from error
+            self._produce([(change.key, subscription)])
             # guard: subscriptions.changed_while_published
             if self._current(change.key) == subscription:
                 self.store.published(change)
                 return
         raise Retry("the subscription is changed by other requests at the same time")
 
+    def publish_implicit(self, pool: Executor) -> None:
+        """Publish the implicit subscription of each endpoint. Raises Retry or Stop.
+
+        Those of an earlier version were not published, and a new topic has none.
+        """
+        before = self._all_endpoints(pool)
+        self._produce((SubscriptionKey.implicit(key), implicit_subscription(each)) for key, each in before.items())
+        after = self._all_endpoints(pool)
+        for key in before:
+            # guard: subscriptions.endpoint_changed_meanwhile
+            if after.get(key) != before[key]:
+                self.publish(self.store.mark([SubscriptionKey.implicit(key)], self.clock.now_ms())[0])
+
+    def _all_endpoints(self, pool: Executor) -> dict[EndpointKey, Endpoint]:
+        found = pool.map(self.endpoints.of_club, list(self.endpoints.clubs()))
+        return {endpoint.key: endpoint for endpoints in found for endpoint in endpoints}
+
+    def _produce(self, subscriptions: Iterable[tuple[SubscriptionKey, Subscription | None]]) -> None:
+        """Produce subscriptions, and deletions of those that do not exist. Raises Retry."""
+        errors: list[Exception | None] = []
+        for key, subscription in subscriptions:
+            value = None
+            if subscription is not None:
+                record = subscription.to_record().to_avro()
+                value = self.codec.encode(topics.SUBSCRIPTION, "SubscriptionChanged", record)
+            self.producer.produce(topics.SUBSCRIPTION, key.id.encode(), value, [], errors.append)
+        self.producer.flush(API_FLUSH_S)
+        if error := next(filter(None, errors), None):
+            raise Retry(f"Kafka has not taken each subscription: {error}") from error
+
     def _current(self, key: SubscriptionKey) -> Subscription | None:
         """Return a subscription as its endpoint is now; None if there is none."""
+        endpoint = self.endpoints.find(key.endpoint)
+        if key == SubscriptionKey.implicit(key.endpoint):
+            return None if endpoint is None else implicit_subscription(endpoint)
         subscription = self.store.find(key)
         if subscription is None:
             return None
-        endpoint = self.endpoints.find(key.endpoint)
         # guard: subscriptions.batched_endpoint
         return replace(subscription, batched=endpoint is not None and endpoint.is_batched)
 
