@@ -79,8 +79,9 @@ class Positions:
         return {
             (place.topic, place.partition): place.offset
             for place in found
+            # An offset without an id is an operator's.
             # guard: own_topics.offset_of_another_topic
-            if place.offset >= 0 and place.metadata == ids.get(place.topic)
+            if place.offset >= 0 and (place.metadata or ids.get(place.topic)) == ids.get(place.topic)
         }
 
     def _partitions(self) -> dict[str, list[int]]:

@@ -39,6 +39,7 @@ def await_committed(bench: EventsBench, topic: str, offset: int, job: JobProcess
     wait_until("the commit", lambda: committed(bench, topic).get(0) == offset, job)
 
 
+@pytest.mark.guarantee("own_topics.at_least_once")
 def test_new_topic_is_read_without_a_restart(bench: EventsBench) -> None:
     job = bench.start()
     wait_until("the job's start", (bench.folder / "job-0.ready").exists, job)
@@ -57,6 +58,7 @@ def test_new_topic_is_read_without_a_restart(bench: EventsBench) -> None:
     assert sorted(bench.event_ids()) == sorted(expected)
 
 
+@pytest.mark.guarantee("own_topics.at_least_once")
 def test_killed_job_misses_no_offset(bench: EventsBench) -> None:
     """Repetitions of a record have the id and the content of the first event."""
     topic_id, count, first = bench.create("orders.killed"), 1_500, 0
@@ -116,6 +118,7 @@ def test_recreated_topic_is_read_from_its_beginning(runs: bool, bench: EventsBen
     bench.await_events(ids_of(before, 3) | ids_of(now, 9), job)
 
 
+@pytest.mark.guarantee("own_topics.bad_record_stops_nothing")
 def test_deleted_topic_stops_nothing(bench: EventsBench) -> None:
     gone, stays = bench.create("orders.gone"), bench.create("orders.stays")
     job = bench.start()
@@ -127,6 +130,7 @@ def test_deleted_topic_stops_nothing(bench: EventsBench) -> None:
     bench.await_events(ids_of(stays, 6), job)
 
 
+@pytest.mark.guarantee("own_topics.bad_record_stops_nothing")
 def test_hostile_records_stop_nothing(bench: EventsBench) -> None:
     chance = random.Random(11)  # noqa: S311
     topic_id = bench.create("orders.hostile", **{"max.message.bytes": "8000000"})
