@@ -55,12 +55,12 @@ faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1
 	.venv/bin/python -m pytest tests/faults/test_matrix.py --cells all $(if $(HEADLINE),--headline) -v --tb=short
 
 nightly: setup ## all fault cells, 20,000 hostile records a topic, further variants and pages, an upgrade from version 0.1.0
-	.venv/bin/python -m pytest tests/unit/test_hostile_records.py tests/unit/spark_metrics/test_hostile_records.py --flood full -v --tb=short
+	.venv/bin/python -m pytest tests/unit/test_hostile_records.py tests/unit/spark_events/test_record_mapping.py tests/unit/spark_metrics/test_hostile_records.py --flood full -v --tb=short
 	.venv/bin/python -m pytest tests/upgrade --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/unit/openapi/test_schemathesis.py --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/unit/rendering/test_step_times.py tests/unit/test_route_costs.py tests/unit/device_registrar/test_interleavings.py --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/e2e tests/component/console tests/component/deployment tests/component/events tests/component/packaging tests/component/prometheus tests/component/webhooks --nightly -v --tb=short
-	.venv/bin/python -m pytest tests/component/spark_metrics --nightly -v --tb=short
+	.venv/bin/python -m pytest tests/component/spark_events tests/component/spark_metrics --nightly -v --tb=short
 	$(MAKE) spark-next
 	$(MAKE) job-python
 	$(MAKE) faults
@@ -72,14 +72,14 @@ spark-next: setup ## the tests of the metrics job on the next version of Spark
 	.devstack/uv/bin/uv pip install -q --python $(SPARK_NEXT)/bin/python --require-hashes -r requirements/spark-next.txt
 	echo 'import site; site.addsitedir("$(CURDIR)/.venv/lib/python3.13/site-packages")' > $(SPARK_NEXT)/lib/python3.13/site-packages/project.pth
 	$(MVN) -f tests/support/spark/spark_next.xml dependency:copy-dependencies -DoutputDirectory=$(SPARK_NEXT)/jars
-	MASSCOMM_SPARK_JARS=$(SPARK_NEXT)/jars $(SPARK_NEXT)/bin/python -m pytest tests/unit/spark_metrics tests/component/spark_metrics -v --tb=short
+	MASSCOMM_SPARK_JARS=$(SPARK_NEXT)/jars $(SPARK_NEXT)/bin/python -m pytest tests/unit/spark_events tests/component/spark_events tests/unit/spark_metrics tests/component/spark_metrics -v --tb=short
 
 # EMR's Python (SparkConfig in infra/cdk/config.py): a version, or the path of an interpreter.
 JOB_PYTHON ?= 3.12
 job-python: setup ## the tests of the metrics job on the Python of EMR; JOB_PYTHON=/path if uv finds none
 	.devstack/uv/bin/uv venv -q --allow-existing --python $(JOB_PYTHON) out/job-python
 	.devstack/uv/bin/uv pip install -q --python out/job-python/bin/python --require-hashes -r requirements/main.txt
-	out/job-python/bin/python -m pytest tests/unit/spark_metrics tests/component/spark_metrics -v --tb=short
+	out/job-python/bin/python -m pytest tests/unit/spark_events tests/component/spark_events tests/unit/spark_metrics tests/component/spark_metrics -v --tb=short
 
 faults-headline: setup ## a broadcast to 100,000 while every process is killed in turn
 	.venv/bin/python -m tests.faults.headline

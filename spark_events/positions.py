@@ -6,9 +6,10 @@ offset with the id of another topic is ignored, so that a topic that was created
 
 import logging
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from masscomm.errors import Retry, Stop
@@ -27,7 +28,8 @@ class Positions:
     """The committed offsets, for one thread. Each method raises Retry if the brokers do not respond."""
 
     def __init__(self, bootstrap_servers: str, sources: EventSources, group: str, **security: Any) -> None:
-        self._admin = KafkaAdmin({"bootstrap.servers": bootstrap_servers, "log_level": 0, **security})
+        self._client = {"bootstrap.servers": bootstrap_servers, "log_level": 0, **security}
+        self._admin = KafkaAdmin(self._client)
         self._sources, self._group = sources, group
 
     def topic_ids(self) -> dict[str, str]:
@@ -43,7 +45,7 @@ class Positions:
         partitions = self._partitions()
         places = [TopicPartition(topic, each) for topic in ids for each in partitions.get(topic, ())]
         first = topic_offsets(self._admin.client(), places, _FIRST, timeout_s=TIMEOUT_S)
-        committed = self._committed(ids)
+        committed = self._committed(places, ids)
         for place, offset in committed.items():
             if offset < first.get(place, offset):
                 _log.error("%s-%d: Kafka has deleted the records from %d to %d unread", *place, offset, first[place])
@@ -58,30 +60,32 @@ class Positions:
         ]
         if not places:
             return
-        request = [ConsumerGroupTopicPartitions(self._group, places)]
         try:
-            answer = self._admin.client().alter_consumer_group_offsets(request, request_timeout=TIMEOUT_S)
-            answer[self._group].result()
+            self._consumer.commit(offsets=places, asynchronous=False)
         except KafkaException as error:
-            self._admin.close()
             raise Retry(f"Kafka does not commit the offsets of {self._group}: {error}") from error
 
-    def _committed(self, ids: Mapping[str, str]) -> Offsets:
-        request = [ConsumerGroupTopicPartitions(self._group)]
+    def _committed(self, places: list[TopicPartition], ids: Mapping[str, str]) -> Offsets:
         try:
-            answer = self._admin.client().list_consumer_group_offsets(
-                request, require_stable=True, request_timeout=TIMEOUT_S
-            )
-            found = answer[self._group].result().topic_partitions or []
+            found = self._consumer.committed(places, timeout=TIMEOUT_S) if places else []
         except KafkaException as error:
-            self._admin.close()
             raise Retry(f"Kafka does not return the offsets of {self._group}: {error}") from error
+        if failed := [place for place in found if place.error is not None]:
+            raise Retry(f"Kafka does not return the offsets of {self._group}: {failed[0].error}")
         return {
             (place.topic, place.partition): place.offset
             for place in found
+            # An offset without an id is an operator's.
             # guard: own_topics.offset_of_another_topic
-            if place.offset >= 0 and place.metadata == ids.get(place.topic)
+            if place.offset >= 0 and (place.metadata or ids[place.topic]) == ids[place.topic]
         }
+
+    @cached_property
+    def _consumer(self) -> Consumer:
+        """A consumer that reads nothing. The admin client's look-up of a group's offsets ends the process if the
+        group's coordinator does not answer (confluent-kafka 2.16.1).
+        """
+        return Consumer({**self._client, "group.id": self._group, "enable.auto.commit": False})
 
     def _partitions(self) -> dict[str, list[int]]:
         try:

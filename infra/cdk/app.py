@@ -75,13 +75,15 @@ def _servers(app: cdk.App, environment: Environment, base: NetworkStack) -> Serv
     data = DataStack(app, environment=environment, base=base)
     registry = RegistryStack(app, environment=environment, base=base)
     url, sources = environment.registry.url, environment.own_topics
-    shared = {"environment": environment, "base": base, "data": data, "registry_url": url}
+    events = None
+    if sources is not None:
+        events = EventsStack(app, environment=environment, base=base, data=data, registry_url=url, sources=sources)
     return ServerStacks(
         data=data,
         registry=registry,
         cdc=CdcStack(app, environment=environment, base=base, data=data),
-        metrics=MetricsStack(app, **shared),
-        events=None if sources is None else EventsStack(app, sources=sources, **shared),
+        metrics=MetricsStack(app, environment=environment, base=base, data=data, registry_url=url),
+        events=events,
     )
 
 

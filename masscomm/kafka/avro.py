@@ -336,7 +336,7 @@ class Codec:
         """
         schema_id = schema_id_of(data)
         writer, divisors = self._writer(schema_id, schema)
-        value = read_value(data, schema_id, writer, _reader_schema(schema))
+        value = read_value(data or b"", schema_id, writer, _reader_schema(schema))
         if not isinstance(value, dict):
             raise DeadLetter("undecodable", f"schema {schema_id} is not a record")
         for field, divisor in divisors.items():  # guard: registry.unit_of_the_writer

@@ -73,10 +73,11 @@ DURATION = Metric(
 )
 
 # --- Kafka-triggered functions ----------------------------------------------------------------------------------------
-RECORDS_IN = _counter("RecordsIn", "records received; a redelivered record is counted again", *KAFKA_TRIGGERED)
-RECORDS_OUT = _counter("RecordsOut", "records that Kafka has acknowledged, dead letters left out", *KAFKA_TRIGGERED)
+_READERS = (*KAFKA_TRIGGERED, "spark_events")
+RECORDS_IN = _counter("RecordsIn", "records received; a redelivered record is counted again", *_READERS)
+RECORDS_OUT = _counter("RecordsOut", "records that Kafka has acknowledged, dead letters left out", *_READERS)
 RECORDS_FAILED = _counter("RecordsFailed", "records to be redelivered: a dependency was down or slow", *KAFKA_TRIGGERED)
-DEAD_LETTERS = _counter("DeadLetters", "records written to the dead-letter topic", *KAFKA_TRIGGERED)
+DEAD_LETTERS = _counter("DeadLetters", "records written to the dead-letter topic", *_READERS)
 DEAD_LETTER_BURSTS = _counter(
     "DeadLetterBursts",
     "invocations after which the last minute of their environment held more dead letters than DEAD_LETTER_ALARM_LIMIT",

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from masscomm.kafka.dead_letters import REASON
-from masscomm.kafka.event_sources import GROUP
 from masscomm.kafka.topics import DEAD_LETTER, EVENT
 from spark_events.record_mapping import event_id
 from tests.support.spark.events_job import EventsBench, events_bench
@@ -30,15 +28,11 @@ def ids_of(topic_id: str, count: int, *, partition: int = 0) -> set[str]:
     return {event_id(topic_id, partition, offset) for offset in range(count)}
 
 
-def committed(bench: EventsBench, topic: str) -> dict[int, int]:
-    found = bench.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])[GROUP].result(WAIT_S)
-    return {place.partition: place.offset for place in found.topic_partitions or [] if place.topic == topic}
-
-
 def await_committed(bench: EventsBench, topic: str, offset: int, job: JobProcess) -> None:
-    wait_until("the commit", lambda: committed(bench, topic).get(0) == offset, job)
+    wait_until("the commit", lambda: bench.committed(topic) == offset, job)
 
 
+@pytest.mark.guarantee("own_topics.at_least_once")
 def test_new_topic_is_read_without_a_restart(bench: EventsBench) -> None:
     job = bench.start()
     wait_until("the job's start", (bench.folder / "job-0.ready").exists, job)
@@ -57,6 +51,7 @@ def test_new_topic_is_read_without_a_restart(bench: EventsBench) -> None:
     assert sorted(bench.event_ids()) == sorted(expected)
 
 
+@pytest.mark.guarantee("own_topics.at_least_once")
 def test_killed_job_misses_no_offset(bench: EventsBench) -> None:
     """Repetitions of a record have the id and the content of the first event."""
     topic_id, count, first = bench.create("orders.killed"), 1_500, 0
@@ -65,9 +60,7 @@ def test_killed_job_misses_no_offset(bench: EventsBench) -> None:
         bench.orders("orders.killed", count, first=first)
         first += count
         job = bench.start(SPARK_MAX_OFFSETS_PER_TRIGGER="100")
-        seen = len(bench.event_ids())
-        more = chance.randrange(1, count // 2)
-        wait_until("events", lambda seen=seen, more=more: len(bench.event_ids()) >= seen + more, job)
+        bench.await_more_events(chance.randrange(1, count // 2), job)
         job.kill()
     job = bench.start()
     bench.await_events(ids_of(topic_id, first), job)
@@ -86,8 +79,7 @@ def test_uncommitted_batch_is_repeated_with_equal_ids(bench: EventsBench) -> Non
     job = bench.start()
     await_committed(bench, "orders.again", 10, job)
     bench.stop(job)
-    before = [ConsumerGroupTopicPartitions(GROUP, [TopicPartition("orders.again", 0, 4, metadata=topic_id)])]
-    bench.admin.alter_consumer_group_offsets(before)[GROUP].result(WAIT_S)
+    bench.reset("orders.again", 4)
     job = bench.start()
     wait_until("the repetition", lambda: len(bench.event_ids()) == 16, job)
     await_committed(bench, "orders.again", 10, job)
@@ -116,6 +108,7 @@ def test_recreated_topic_is_read_from_its_beginning(runs: bool, bench: EventsBen
     bench.await_events(ids_of(before, 3) | ids_of(now, 9), job)
 
 
+@pytest.mark.guarantee("own_topics.bad_record_stops_nothing")
 def test_deleted_topic_stops_nothing(bench: EventsBench) -> None:
     gone, stays = bench.create("orders.gone"), bench.create("orders.stays")
     job = bench.start()
@@ -127,9 +120,10 @@ def test_deleted_topic_stops_nothing(bench: EventsBench) -> None:
     bench.await_events(ids_of(stays, 6), job)
 
 
+@pytest.mark.guarantee("own_topics.bad_record_stops_nothing")
 def test_hostile_records_stop_nothing(bench: EventsBench) -> None:
     chance = random.Random(11)  # noqa: S311
-    topic_id = bench.create("orders.hostile", **{"max.message.bytes": "8000000"})
+    topic_id = bench.create("orders.hostile", config={"max.message.bytes": "8000000"})
     hostile: list[bytes | None] = [chance.randbytes(chance.randrange(200)) for _ in range(200)]
     hostile += [None, b"", b"[" * 100_000, b"x" * 6_000_000, json.dumps({"number": "x" * 70_000}).encode()]
     bench.produce("orders.hostile", hostile)
@@ -151,6 +145,13 @@ def test_job_continues_after_the_brokers_were_away(bench: EventsBench) -> None:
     bench.stack.restart("kafka")
     bench.orders("orders.broker", 3, first=3)
     bench.await_events(ids_of(topic_id, 6), job)
+
+
+def test_local_stack_runs_the_job(bench: EventsBench) -> None:
+    bench.stack.ensure("spark_events")
+    topic_id = bench.create("orders.local")
+    bench.orders("orders.local", 3)
+    bench.await_events(ids_of(topic_id, 3))
 
 
 def test_missing_dependency_ends_the_job_with_the_reason(bench: EventsBench) -> None:

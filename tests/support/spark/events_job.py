@@ -3,12 +3,11 @@
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
-from confluent_kafka import Message, Producer
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -18,6 +17,7 @@ from local.devstack.service import base_environment, function_environment
 from local.devstack.services.spark import spark_environment
 from local.devstack.stack import Stack
 from masscomm.kafka.admin import KafkaAdmin
+from masscomm.kafka.event_sources import GROUP
 from masscomm.kafka.topic_ids import topic_ids
 from masscomm.kafka.topic_reading import read_topic
 from masscomm.kafka.topics import EVENT, chain_topics
@@ -44,12 +44,12 @@ class EventsBench:
     folder: Path
     # One client for all calls: one that is closed while its thread ends a call crashes the process.
     kafka: KafkaAdmin
+    # A consumer of the job's group that reads nothing.
+    consumer: Consumer
     jobs: list[JobProcess] = field(default_factory=list)
 
-    def start(self, sources: Any = SOURCES, **environment: str) -> JobProcess:
+    def start(self, **environment: str) -> JobProcess:
         name = f"job-{len(self.jobs)}"
-        path = self.folder / f"{name}.yaml"
-        path.write_text(yaml.safe_dump(sources))
         chosen = {
             **base_environment(),
             **function_environment(self.config),
@@ -57,7 +57,7 @@ class EventsBench:
             "SPARK_LOCAL_DIRS": str(self.folder),
             "SPARK_READY_FILE": str(self.folder / f"{name}.ready"),
             "SPARK_TRIGGER_MS": "100",
-            "SPARK_EVENT_SOURCES": str(path),
+            "SPARK_EVENT_SOURCES": str(self.config.event_sources),
             **environment,
         }
         self.jobs.append(JobProcess.started("spark_events.job", chosen, self.folder / f"{name}.log"))
@@ -67,9 +67,9 @@ class EventsBench:
         job.process.terminate()
         assert job.process.wait(WAIT_S) == 0
 
-    def create(self, topic: str, *, partitions: int = 2, **config: str) -> str:
+    def create(self, topic: str, *, partitions: int = 2, config: dict[str, str] | None = None) -> str:
         """Create a topic, and return its id."""
-        self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(WAIT_S)
+        self.admin.create_topics([NewTopic(topic, partitions, 1, config=config or {})])[topic].result(WAIT_S)
         wait_until("the topic", lambda: self._has(topic))
         return topic_ids(self.kafka, [topic])[topic]
 
@@ -80,6 +80,15 @@ class EventsBench:
     @property
     def admin(self) -> AdminClient:
         return self.kafka.client()
+
+    def committed(self, topic: str, partition: int = 0) -> int:
+        """Return the job's committed offset; a negative number if there is none."""
+        (place,) = self.consumer.committed([TopicPartition(topic, partition)], timeout=WAIT_S)
+        return place.offset
+
+    def reset(self, topic: str, offset: int) -> None:
+        """Reset the job's offset in the first partition, as an operator does."""
+        self.consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
 
     def _has(self, topic: str) -> bool:
         return topic in self.admin.list_topics(timeout=10).topics
@@ -100,18 +109,27 @@ class EventsBench:
     def event_ids(self) -> list[str]:
         return [(message.key() or b"").decode() for message in self.records(EVENT)]
 
-    def await_events(self, expected: set[str], job: JobProcess) -> None:
+    def await_more_events(self, count: int, job: JobProcess) -> None:
+        """Wait until there are this many events more than now."""
+        seen = len(self.event_ids())
+        wait_until(f"{count} events", lambda: len(self.event_ids()) >= seen + count, job)
+
+    def await_events(self, expected: set[str], job: JobProcess | None = None) -> None:
         wait_until(f"{len(expected)} events", lambda: expected <= set(self.event_ids()), job)
 
 
 @contextmanager
 def events_bench(folder: Path) -> Iterator[EventsBench]:
     """Start the servers; stop them, and kill the jobs that still run, at the end."""
-    config = StackConfig.on_free_ports(folder / "stack")
+    sources = folder / "sources.yaml"
+    sources.write_text(yaml.safe_dump(SOURCES))
+    config = replace(StackConfig.on_free_ports(folder / "stack"), event_sources=sources)
     with Stack(config, ["kafka", "registry"], discard=True) as stack:
         create_topics(config.kafka_bootstrap, chain_topics())
         register_schemas(config.registry_url, chain_topics())
-        bench = EventsBench(config, stack, folder, KafkaAdmin({"bootstrap.servers": config.kafka_bootstrap}))
+        client = {"bootstrap.servers": config.kafka_bootstrap}
+        consumer = Consumer({**client, "group.id": GROUP, "enable.auto.commit": False})
+        bench = EventsBench(config, stack, folder, KafkaAdmin(client), consumer)
         try:
             yield bench
         finally:
@@ -119,3 +137,4 @@ def events_bench(folder: Path) -> Iterator[EventsBench]:
                 if job.process.poll() is None:
                     job.kill()
             bench.kafka.close()
+            consumer.close()

@@ -57,6 +57,13 @@ def test_functions_have_the_source_that_the_variable_names(tmp_path: Path, monke
     assert (staged_sources(("schemas",)) / "schemas" / "source.yaml").read_text() == "tables: {}"
 
 
+def test_job_has_the_file_of_the_organisations_topics() -> None:
+    name = "examples/event_sources.yaml"
+    sources = staged_sources(("schemas",), name)
+    assert (sources / "event_sources.yaml").read_text() == (ROOT / name).read_text()
+    assert not (staged_sources(("schemas",)) / "event_sources.yaml").exists()
+
+
 def test_package_with_another_source_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with zipfile.ZipFile(tmp_path / "builder.zip", "w") as archive:
         archive.writestr("schemas/source.yaml", "tables: {}")

@@ -10,6 +10,7 @@ from local.devstack import provision
 from local.devstack.config import ROOT, ConfigError, Ports, StackConfig, is_free
 from local.devstack.handle import RunningStack
 from local.devstack.service import base_environment, function_environment
+from local.devstack.services import all_services
 from local.devstack.state import RunState
 from masscomm.domain.source_tables import source_file
 
@@ -102,3 +103,15 @@ def test_monolith_of_its_own_is_captured_and_not_stored(tmp_path: Path, monkeypa
     assert captured == [url]
     connector = provision.connector_config("g1", url)
     assert (connector["database.password"], connector["database.port"]) == ("p@ss", "5432")
+
+
+def test_job_of_own_topics_runs_only_if_it_is_configured(tmp_path: Path) -> None:
+    assert "spark_events" not in all_services(StackConfig(tmp_path))
+    file = tmp_path / "sources.yaml"
+    environment = {"MASSCOMM_STATE": str(tmp_path), "MASSCOMM_EVENT_SOURCES": str(file)}
+    with pytest.raises(ConfigError, match=r"MASSCOMM_EVENT_SOURCES=.* is not a file"):
+        StackConfig.from_environment(environment)
+    file.write_text("")
+    config = StackConfig.from_environment(environment)
+    assert StackConfig.from_dict(config.as_dict()).event_sources == file
+    assert all_services(config)["spark_events"].environment["SPARK_EVENT_SOURCES"] == str(file)
