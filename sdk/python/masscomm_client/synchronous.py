@@ -270,11 +270,13 @@ class Client:
         return self._execute(Call("DELETE", path_of("event-types", name), removed=removed))
 
     def subscriptions(self, **filters: Unpack[types.SubscriptionsFilters]) -> types.SubscriptionsBody:
-        """Return the subscriptions of a webhook endpoint to events."""
+        """Return the subscriptions of a webhook endpoint to events; without one, those that notify users."""
         return self._execute(Call("GET", "/v1/subscriptions", filters))
 
     def create_subscription(self, **fields: Unpack[types.SubscriptionFields]) -> types.SubscriptionBody:
-        """Subscribe a webhook endpoint to events that occur from now on. A repeated request has the same id."""
+        """Subscribe a webhook endpoint to events that occur from now on, or notify users of them. A repeated request
+        has the same id.
+        """
         return self._execute(Call("POST", "/v1/subscriptions", body=dict(fields)))
 
     def subscription(self, subscription_id: str) -> types.SubscriptionBody:

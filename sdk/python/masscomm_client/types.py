@@ -883,6 +883,26 @@ class NotificationBody(TypedDict):
     generated_at: str | None
 
 
+class NotificationFields(TypedDict):
+    """What users receive of each event. It has one of users_path, audience and unit_attribute."""
+
+    type: str
+    """The category."""
+    channels: NotRequired[list[str]]
+    """Missing: those of the category."""
+    template: NotRequired[str]
+    """The type of the template, if it differs from the category."""
+    locale: NotRequired[str]
+    data: NotRequired[dict[str, str]]
+    """The name of a variable, and the path of its value in the event's data."""
+    users_path: NotRequired[str]
+    """The path in data of a user id, or of a list of user ids."""
+    audience: NotRequired[dict[str, Any]]
+    """Users by conditions."""
+    unit_attribute: NotRequired[str]
+    """The attribute of users that has the event's unit."""
+
+
 class OverviewBody(TypedDict):
     """Sends in progress, the counts of today, and open problems."""
 
@@ -1376,10 +1396,11 @@ class StreamBody(TypedDict):
 
 
 class SubscriptionBody(TypedDict):
-    """A subscription of an endpoint."""
+    """A subscription."""
 
     id: str
-    endpoint_id: str
+    endpoint_id: str | None
+    """Null: its events become notifications."""
     types: list[str]
     club_ids: list[int] | None
     """Those that the caller may see; null: every tenant."""
@@ -1387,12 +1408,15 @@ class SubscriptionBody(TypedDict):
     filter: dict[str, list[str | int | float | bool | None]]
     fields: list[str]
     """The paths in data that are sent; empty: all data."""
+    notification: NotificationFields | None
+    owner: str | None
+    """The API key or person whose permissions and limits apply to the notifications."""
 
 
 class SubscriptionFields(TypedDict):
-    """A new subscription."""
+    """A new subscription. It has an endpoint, or a notification for users."""
 
-    endpoint_id: str
+    endpoint_id: NotRequired[str]
     types: list[str]
     """Event types, prefixes of whole parts such as `match.*`, or `*`."""
     club_ids: NotRequired[list[int]]
@@ -1403,10 +1427,12 @@ class SubscriptionFields(TypedDict):
     """A path in data, and the values that match; each path must match."""
     fields: NotRequired[list[str]]
     """The paths in data that are sent, such as player.id; empty or missing: all data."""
+    notification: NotRequired[NotificationFields]
+    """Each event becomes a send, with the permissions and limits of the caller at that time."""
 
 
 class SubscriptionsBody(TypedDict):
-    """The subscriptions of an endpoint."""
+    """The subscriptions of an endpoint, or those whose events become notifications."""
 
     rows: list[SubscriptionBody]
 
@@ -1817,9 +1843,10 @@ class SendsFilters(TypedDict):
 
 
 class SubscriptionsFilters(TypedDict):
-    """The subscriptions of an endpoint to events."""
+    """The subscriptions of an endpoint to events, or the rules that make notifications of events."""
 
-    endpoint_id: str
+    endpoint_id: NotRequired[str]
+    club_id: NotRequired[int]
 
 
 class SuppressionsFilters(TypedDict):

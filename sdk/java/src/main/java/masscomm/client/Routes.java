@@ -290,7 +290,16 @@ abstract class Routes {
     }
 
     /**
-     * Return the subscriptions of a webhook endpoint to events.
+     * Return the subscriptions of a webhook endpoint to events; without one, those that notify users.
+     *
+     * @return the body of the response
+     */
+    public SubscriptionsBody subscriptions() {
+        return subscriptions(new SubscriptionsFilters());
+    }
+
+    /**
+     * Return the subscriptions of a webhook endpoint to events; without one, those that notify users.
      *
      * @param filters the parameters of the request
      * @return the body of the response
@@ -660,7 +669,8 @@ abstract class Routes {
     }
 
     /**
-     * Subscribe a webhook endpoint to events that occur from now on. A repeated request has the same id.
+     * Subscribe a webhook endpoint to events that occur from now on, or notify users of them. A repeated request
+     * has the same id.
      *
      * @param body the body of the request
      * @return the body of the response

@@ -1432,6 +1432,59 @@ public final class Types {
         public String generatedAt() { return optional("generated_at", TEXT); }
     }
 
+    /** What users receive of each event. It has one of users_path, audience and unit_attribute. */
+    public static final class NotificationFields extends Body {
+        public NotificationFields() { this(Map.of()); }
+
+        NotificationFields(Map<String, ?> members) { super(members); }
+
+        /** The category. */
+        public String type() { return required("type", TEXT); }
+
+        /** The category. */
+        public NotificationFields type(String value) { set("type", value); return this; }
+
+        /** Missing: those of the category. */
+        public List<String> channels() { return optional("channels", listOf(TEXT)); }
+
+        /** Missing: those of the category. */
+        public NotificationFields channels(List<String> value) { set("channels", value); return this; }
+
+        /** The type of the template, if it differs from the category. */
+        public String template() { return optional("template", TEXT); }
+
+        /** The type of the template, if it differs from the category. */
+        public NotificationFields template(String value) { set("template", value); return this; }
+
+        public String locale() { return optional("locale", TEXT); }
+
+        public NotificationFields locale(String value) { set("locale", value); return this; }
+
+        /** The name of a variable, and the path of its value in the event's data. */
+        public Map<String, String> data() { return optional("data", mapOf(TEXT)); }
+
+        /** The name of a variable, and the path of its value in the event's data. */
+        public NotificationFields data(Map<String, String> value) { set("data", value); return this; }
+
+        /** The path in data of a user id, or of a list of user ids. */
+        public String usersPath() { return optional("users_path", TEXT); }
+
+        /** The path in data of a user id, or of a list of user ids. */
+        public NotificationFields usersPath(String value) { set("users_path", value); return this; }
+
+        /** Users by conditions. */
+        public Map<String, Object> audience() { return optional("audience", mapOf(ANY)); }
+
+        /** Users by conditions. */
+        public NotificationFields audience(Map<String, Object> value) { set("audience", value); return this; }
+
+        /** The attribute of users that has the event's unit. */
+        public String unitAttribute() { return optional("unit_attribute", TEXT); }
+
+        /** The attribute of users that has the event's unit. */
+        public NotificationFields unitAttribute(String value) { set("unit_attribute", value); return this; }
+    }
+
     /** Sends in progress, the counts of today, and open problems. */
     public static final class OverviewBody extends Body {
         OverviewBody(Map<String, ?> members) { super(members); }
@@ -2235,13 +2288,14 @@ public final class Types {
         public String generatedAt() { return required("generated_at", TEXT); }
     }
 
-    /** A subscription of an endpoint. */
+    /** A subscription. */
     public static final class SubscriptionBody extends Body {
         SubscriptionBody(Map<String, ?> members) { super(members); }
 
         public String id() { return required("id", TEXT); }
 
-        public String endpointId() { return required("endpoint_id", TEXT); }
+        /** Null: its events become notifications. */
+        public String endpointId() { return optional("endpoint_id", TEXT); }
 
         public List<String> types() { return required("types", listOf(TEXT)); }
 
@@ -2254,9 +2308,14 @@ public final class Types {
 
         /** The paths in data that are sent; empty: all data. */
         public List<String> fields() { return required("fields", listOf(TEXT)); }
+
+        public NotificationFields notification() { return optional("notification", body(NotificationFields::new)); }
+
+        /** The API key or person whose permissions and limits apply to the notifications. */
+        public String owner() { return optional("owner", TEXT); }
     }
 
-    /** A new subscription. */
+    /** A new subscription. It has an endpoint, or a notification for users. */
     public static final class SubscriptionFields extends Body {
         public SubscriptionFields() { this(Map.of()); }
 
@@ -2278,9 +2337,12 @@ public final class Types {
 
         /** The paths in data that are sent, such as player.id; empty or missing: all data. */
         public SubscriptionFields fields(List<String> value) { set("fields", value); return this; }
+
+        /** Each event becomes a send, with the permissions and limits of the caller at that time. */
+        public SubscriptionFields notification(NotificationFields value) { set("notification", value); return this; }
     }
 
-    /** The subscriptions of an endpoint. */
+    /** The subscriptions of an endpoint, or those whose events become notifications. */
     public static final class SubscriptionsBody extends Body {
         SubscriptionsBody(Map<String, ?> members) { super(members); }
 
@@ -2295,6 +2357,9 @@ public final class Types {
 
         /** The id of the endpoint. */
         public SubscriptionsFilters endpointId(String value) { set("endpoint_id", value); return this; }
+
+        /** The club of the notifications. */
+        public SubscriptionsFilters clubId(long value) { set("club_id", value); return this; }
     }
 
     /** An address to which a club sends no e-mail. */
