@@ -103,7 +103,8 @@ def test_recreated_topic_is_read_from_its_beginning(runs: bool, bench: EventsBen
     bench.orders(topic, 9)
     if not runs:
         job = bench.start()
-    bench.await_events(now, 9, job)
+    await_committed(bench, topic, 9, job)
+    assert set(bench.event_ids(now)) == ids_of(now, 9)
     assert set(bench.event_ids(before)) == ids_of(before, 3)
 
 

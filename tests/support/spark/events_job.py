@@ -85,8 +85,11 @@ class EventsBench:
         return self.kafka.client()
 
     def committed(self, topic: str, partition: int = 0) -> int:
-        """Return the job's committed offset; a negative number if there is none."""
-        (place,) = self.consumer.committed([TopicPartition(topic, partition)], timeout=WAIT_S)
+        """Return the job's committed offset; a negative number if there is none, or if it cannot be read now."""
+        try:
+            (place,) = self.consumer.committed([TopicPartition(topic, partition)], timeout=WAIT_S)
+        except KafkaException:  # A new broker has no coordinator of the group yet.
+            return -1
         return place.offset
 
     def reset(self, topic: str, offset: int) -> None:
