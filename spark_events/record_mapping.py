@@ -22,6 +22,8 @@ FUNCTION = "spark_events"
 _OWN_HEADERS = "masscomm."
 # The bytes that Kafka and a dead letter's own headers need in a record of the topic dead-letter.
 _OVERHEAD_BYTES = 16_384
+# Errors of a fault in the code that the content of one record can cause: the record must not stop the others.
+_UNLISTED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class Output(NamedTuple):
@@ -71,9 +73,11 @@ class RecordMapper:
         )
         try:
             event = self.event(record)
+            encoded = _codec(self.registry_url).encode(EVENT, EventOccurred.__name__, event.to_avro())
         except DeadLetter as error:
             return dead_letter(record, error)
-        encoded = _codec(self.registry_url).encode(EVENT, EventOccurred.__name__, event.to_avro())
+        except _UNLISTED as error:  # guard: own_topics.unlisted_error
+            return dead_letter(record, DeadLetter("unlisted", f"an error that is in no table: {error!r}"[:500]))
         return Output(EVENT, event.event_id.encode(), encoded, None)
 
     def event(self, record: KafkaRecord) -> EventOccurred:

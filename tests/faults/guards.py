@@ -114,6 +114,7 @@ MUTANTS = (
         "A dead letter is not replayed to a topic that a header of the record names.",
         Becomes('tuple((name, bytes(each or b"")) for name, each in headers or ())'),
     ),
+    Mutant("own_topics.unlisted_error", "A fault of the code that one record reveals does not stop the others."),
     Mutant("own_topics.size_of_dead_letter", "A record that is too large for the topic dead-letter stops no batch."),
     Mutant("own_topics.recursive_schema", "A deeply nested Avro value of another system ends no process."),
     Mutant("own_topics.items_without_bytes", "A short Avro value of another system does not become a long list."),

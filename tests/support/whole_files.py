@@ -30,7 +30,7 @@ HOLD_A_STACK = {
 SPARK = "spark"
 # The tests of these paths use the fixture `spark`, directly or through another fixture.
 ASK_FOR_SPARK = (
-    "tests/unit/spark_events/",
+    "tests/unit/spark_events/test_output",
     "tests/unit/spark_metrics/",
     *(f"tests/component/spark_metrics/test_{subject}" for subject in ("archive", "query", "recompute", "webhook")),
 )

@@ -4,28 +4,28 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from masscomm.kafka.dead_letters import REASON
-from masscomm.kafka.topics import DEAD_LETTER, EVENT
 from spark_events.record_mapping import event_id
-from tests.support.spark.events_job import EventsBench, events_bench
+from tests.support.spark.events_job import EventsBench, events_bench, ids_of
 from tests.support.spark.metrics_job import WAIT_S, JobProcess, wait_until
 
 pytestmark = pytest.mark.nightly
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[EventsBench]:
-    """Servers of the test's own, because the job produces to topics by their real names."""
-    with events_bench(tmp_path) as bench:
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EventsBench]:
+    """Servers of these tests alone, because the job produces to topics by their real names."""
+    with events_bench(tmp_path_factory.mktemp("events")) as bench:
         yield bench
 
 
-def ids_of(topic_id: str, count: int, *, partition: int = 0) -> set[str]:
-    return {event_id(topic_id, partition, offset) for offset in range(count)}
+@pytest.fixture
+def bench(servers: EventsBench) -> Iterator[EventsBench]:
+    yield servers
+    servers.kill_jobs()
 
 
 def await_committed(bench: EventsBench, topic: str, offset: int, job: JobProcess) -> None:
@@ -35,20 +35,18 @@ def await_committed(bench: EventsBench, topic: str, offset: int, job: JobProcess
 @pytest.mark.guarantee("own_topics.at_least_once")
 def test_new_topic_is_read_without_a_restart(bench: EventsBench) -> None:
     job = bench.start()
-    wait_until("the job's start", (bench.folder / "job-0.ready").exists, job)
-    expected: set[str] = set()
+    # The second topic is created when the job has read the first one.
     for topic in ("orders.first", "orders.second"):
         topic_id = bench.create(topic)
         for partition in (0, 1):
             bench.orders(topic, 10, partition=partition)
-            expected |= ids_of(topic_id, 10, partition=partition)
-        bench.await_events(expected, job)
-    # Also for topics that exist before the next start.
+        for partition in (0, 1):
+            bench.await_events(topic_id, 10, job, partition=partition)
+        assert len(bench.event_ids(topic_id)) == 20
     bench.stop(job)
-    expected |= ids_of(bench.create("orders.third"), 5)
+    topic_id = bench.create("orders.third")
     bench.orders("orders.third", 5)
-    bench.await_events(expected, bench.start())
-    assert sorted(bench.event_ids()) == sorted(expected)
+    bench.await_events(topic_id, 5, bench.start())
 
 
 @pytest.mark.guarantee("own_topics.at_least_once")
@@ -60,16 +58,15 @@ def test_killed_job_misses_no_offset(bench: EventsBench) -> None:
         bench.orders("orders.killed", count, first=first)
         first += count
         job = bench.start(SPARK_MAX_OFFSETS_PER_TRIGGER="100")
-        bench.await_more_events(chance.randrange(1, count // 2), job)
+        bench.await_more_events(topic_id, chance.randrange(1, count // 2), job)
         job.kill()
-    job = bench.start()
-    bench.await_events(ids_of(topic_id, first), job)
+    bench.await_events(topic_id, first, bench.start())
     contents = defaultdict(set)
-    for message in bench.records(EVENT):
-        contents[(message.key() or b"").decode()].add(message.value())
+    for each, value in bench.events(topic_id):
+        contents[each].add(value)
     assert contents.keys() == ids_of(topic_id, first)
     assert {len(values) for values in contents.values()} == {1}
-    assert bench.records(DEAD_LETTER) == []
+    assert bench.letters("orders.killed") == []
 
 
 def test_uncommitted_batch_is_repeated_with_equal_ids(bench: EventsBench) -> None:
@@ -81,43 +78,46 @@ def test_uncommitted_batch_is_repeated_with_equal_ids(bench: EventsBench) -> Non
     bench.stop(job)
     bench.reset("orders.again", 4)
     job = bench.start()
-    wait_until("the repetition", lambda: len(bench.event_ids()) == 16, job)
+    bench.await_more_events(topic_id, 6, job)
     await_committed(bench, "orders.again", 10, job)
     repeated = ids_of(topic_id, 10) - ids_of(topic_id, 4)
-    assert sorted(bench.event_ids()) == sorted([*ids_of(topic_id, 10), *repeated])
+    assert sorted(bench.event_ids(topic_id)) == sorted([*ids_of(topic_id, 10), *repeated])
 
 
 @pytest.mark.kills(guard="own_topics.recreated_topic")
 @pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
 def test_recreated_topic_is_read_from_its_beginning(runs: bool, bench: EventsBench) -> None:
     """The new topic is longer than the old one was, so that offsets do not reveal it."""
+    topic = f"orders.{'same' if runs else 'other'}"
     # A long time between two batches, so that Spark sees only the second topic.
     job = bench.start(SPARK_TRIGGER_MS="8000")
-    before = bench.create("orders.same", partitions=1)
-    bench.orders("orders.same", 3)
-    bench.await_events(ids_of(before, 3), job)
-    await_committed(bench, "orders.same", 3, job)
+    before = bench.create(topic, partitions=1)
+    bench.orders(topic, 3)
+    bench.await_events(before, 3, job)
+    await_committed(bench, topic, 3, job)
     if not runs:
         bench.stop(job)
-    bench.delete("orders.same")
-    now = bench.create("orders.same", partitions=1)
+    bench.delete(topic)
+    now = bench.create(topic, partitions=1)
     assert now != before
-    bench.orders("orders.same", 9)
+    bench.orders(topic, 9)
     if not runs:
         job = bench.start()
-    bench.await_events(ids_of(before, 3) | ids_of(now, 9), job)
+    await_committed(bench, topic, 9, job)
+    assert set(bench.event_ids(now)) == ids_of(now, 9)
+    assert set(bench.event_ids(before)) == ids_of(before, 3)
 
 
 @pytest.mark.guarantee("own_topics.bad_record_stops_nothing")
 def test_deleted_topic_stops_nothing(bench: EventsBench) -> None:
     gone, stays = bench.create("orders.gone"), bench.create("orders.stays")
     job = bench.start()
-    for topic in ("orders.gone", "orders.stays"):
+    for topic, topic_id in {"orders.gone": gone, "orders.stays": stays}.items():
         bench.orders(topic, 3)
-    bench.await_events(ids_of(gone, 3) | ids_of(stays, 3), job)
+        bench.await_events(topic_id, 3, job)
     bench.delete("orders.gone")
     bench.orders("orders.stays", 3, first=3)
-    bench.await_events(ids_of(stays, 6), job)
+    bench.await_events(stays, 6, job)
 
 
 @pytest.mark.guarantee("own_topics.bad_record_stops_nothing")
@@ -127,31 +127,31 @@ def test_hostile_records_stop_nothing(bench: EventsBench) -> None:
     hostile: list[bytes | None] = [chance.randbytes(chance.randrange(200)) for _ in range(200)]
     hostile += [None, b"", b"[" * 100_000, b"x" * 6_000_000, json.dumps({"number": "x" * 70_000}).encode()]
     bench.produce("orders.hostile", hostile)
-    job = bench.start()
-    wait_until("the dead letters", lambda: len(bench.records(DEAD_LETTER)) == len(hostile), job)
     bench.orders("orders.hostile", 1)
-    bench.await_events({event_id(topic_id, 0, len(hostile))}, job)
-    letters = [dict(message.headers() or []) for message in bench.records(DEAD_LETTER)]
+    job = bench.start()
+    await_committed(bench, "orders.hostile", len(hostile) + 1, job)
+    letters = bench.letters("orders.hostile")
+    assert len(letters) == len(hostile)
     assert {letter[REASON] for letter in letters} == {b"undecodable", b"invalid", b"too_large"}
-    assert len(bench.event_ids()) == 1
+    assert bench.event_ids(topic_id) == [event_id(topic_id, 0, len(hostile))]
 
 
 def test_job_continues_after_the_brokers_were_away(bench: EventsBench) -> None:
     topic_id = bench.create("orders.broker")
     bench.orders("orders.broker", 3)
     job = bench.start()
-    bench.await_events(ids_of(topic_id, 3), job)
-    bench.stack.kill("kafka")
-    bench.stack.restart("kafka")
+    bench.await_events(topic_id, 3, job)
+    bench.restart_kafka()
     bench.orders("orders.broker", 3, first=3)
-    bench.await_events(ids_of(topic_id, 6), job)
+    bench.await_events(topic_id, 6, job)
 
 
 def test_local_stack_runs_the_job(bench: EventsBench) -> None:
     bench.stack.ensure("spark_events")
     topic_id = bench.create("orders.local")
     bench.orders("orders.local", 3)
-    bench.await_events(ids_of(topic_id, 3))
+    bench.await_events(topic_id, 3)
+    bench.stack.kill("spark_events")
 
 
 def test_missing_dependency_ends_the_job_with_the_reason(bench: EventsBench) -> None:

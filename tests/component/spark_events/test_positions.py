@@ -12,9 +12,19 @@ from local.devstack.config import StackConfig
 from masscomm.errors import Retry
 from masscomm.kafka.event_sources import EventSources, event_sources
 from spark_events.positions import Positions
+from spark_metrics.common.broker import Offsets
+from spark_metrics.common.waiting import DependencyWaiter
 from tests.support.servers.kafka_topics import make_topic
 
 MAPPING: dict[str, Any] = {"type": {"value": "order.paid"}, "club_id": {"value": 1}}
+
+
+# The coordinator of a new group may not be there yet, for which the job waits, too.
+WAIT = DependencyWaiter(60)
+
+
+def started(positions: Positions) -> Offsets:
+    return WAIT.call("Kafka", lambda: positions.start(positions.topic_ids()))
 
 
 def sources_of(*topics: str) -> EventSources:
@@ -53,11 +63,11 @@ def test_positions_begin_where_the_group_ended(kafka: StackConfig, group: str) -
     positions = Positions(kafka.kafka_bootstrap, sources_of(topic), group)
     ids = positions.topic_ids()
     assert ids.keys() == {topic}
-    assert positions.start(ids) == {(topic, 0): 0, (topic, 1): 0}
+    assert started(positions) == {(topic, 0): 0, (topic, 1): 0}
     # An offset of a topic without a source is not committed.
     positions.commit({(topic, 0): 2, (other, 0): 1}, ids)
     later = Positions(kafka.kafka_bootstrap, sources_of(topic, other), group)
-    assert later.start(later.topic_ids()) == {(topic, 0): 2, (topic, 1): 0, (other, 0): 0}
+    assert started(later) == {(topic, 0): 2, (topic, 1): 0, (other, 0): 0}
 
 
 @pytest.mark.kills(guard="own_topics.offset_of_another_topic")
@@ -66,9 +76,10 @@ def test_offset_of_the_topic_before_is_ignored(kafka: StackConfig, group: str, c
     topic = make_topic(kafka.kafka_bootstrap)
     produce(kafka, topic, 5)
     positions = Positions(kafka.kafka_bootstrap, sources_of(topic), group)
+    assert started(positions) == {(topic, 0): 0}
     for metadata, first in (("the id of the topic before", 0), ("", 4)):
         consumer.commit(offsets=[TopicPartition(topic, 0, 4, metadata=metadata)], asynchronous=False)
-        assert positions.start(positions.topic_ids()) == {(topic, 0): first}
+        assert started(positions) == {(topic, 0): first}
 
 
 def test_positions_begin_at_the_first_record_that_kafka_has(
@@ -78,10 +89,11 @@ def test_positions_begin_at_the_first_record_that_kafka_has(
     produce(kafka, topic, 5)
     positions = Positions(kafka.kafka_bootstrap, sources_of(topic), group)
     ids = positions.topic_ids()
+    assert started(positions) == {(topic, 0): 0}
     positions.commit({(topic, 0): 1}, ids)
     gone = TopicPartition(topic, 0, 3)
     admin.delete_records([gone])[gone].result(20)
-    assert positions.start(ids) == {(topic, 0): 3}
+    assert started(positions) == {(topic, 0): 3}
     assert f"{topic}-0: Kafka has deleted the records from 1 to 3 unread" in caplog.text
 
 

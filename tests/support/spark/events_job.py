@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import yaml
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -17,10 +18,12 @@ from local.devstack.service import base_environment, function_environment
 from local.devstack.services.spark import spark_environment
 from local.devstack.stack import Stack
 from masscomm.kafka.admin import KafkaAdmin
+from masscomm.kafka.dead_letters import SOURCE_TOPIC
 from masscomm.kafka.event_sources import GROUP
 from masscomm.kafka.topic_ids import topic_ids
 from masscomm.kafka.topic_reading import read_topic
-from masscomm.kafka.topics import EVENT, chain_topics
+from masscomm.kafka.topics import DEAD_LETTER, EVENT, chain_topics
+from spark_events.record_mapping import event_id
 from tests.support.spark.metrics_job import WAIT_S, JobProcess, wait_until
 
 PATTERN = "orders.*"
@@ -82,8 +85,11 @@ class EventsBench:
         return self.kafka.client()
 
     def committed(self, topic: str, partition: int = 0) -> int:
-        """Return the job's committed offset; a negative number if there is none."""
-        (place,) = self.consumer.committed([TopicPartition(topic, partition)], timeout=WAIT_S)
+        """Return the job's committed offset; a negative number if there is none, or if it cannot be read now."""
+        try:
+            (place,) = self.consumer.committed([TopicPartition(topic, partition)], timeout=WAIT_S)
+        except KafkaException:  # A new broker has no coordinator of the group yet.
+            return -1
         return place.offset
 
     def reset(self, topic: str, offset: int) -> None:
@@ -106,16 +112,51 @@ class EventsBench:
     def records(self, topic: str) -> list[Message]:
         return list(read_topic(self.config.kafka_bootstrap, topic))
 
-    def event_ids(self) -> list[str]:
-        return [(message.key() or b"").decode() for message in self.records(EVENT)]
+    def events(self, topic_id: str) -> list[tuple[str, bytes | None]]:
+        """Return the id and the value of each event of a topic."""
+        found = [((message.key() or b"").decode(), message.value()) for message in self.records(EVENT)]
+        return [each for each in found if each[0].startswith(f"{topic_id}:")]
 
-    def await_more_events(self, count: int, job: JobProcess) -> None:
-        """Wait until there are this many events more than now."""
-        seen = len(self.event_ids())
-        wait_until(f"{count} events", lambda: len(self.event_ids()) >= seen + count, job)
+    def event_ids(self, topic_id: str) -> list[str]:
+        return [each for each, _ in self.events(topic_id)]
 
-    def await_events(self, expected: set[str], job: JobProcess | None = None) -> None:
-        wait_until(f"{len(expected)} events", lambda: expected <= set(self.event_ids()), job)
+    def letters(self, topic: str) -> list[dict[str, bytes]]:
+        """Return the headers of the dead letters of a topic."""
+        found: list[dict[str, Any]] = [dict(message.headers() or []) for message in self.records(DEAD_LETTER)]
+        return [letter for letter in found if letter[SOURCE_TOPIC] == topic.encode()]
+
+    def restart_kafka(self) -> None:
+        """Kill the broker, start it again, and wait until it leads its partitions."""
+        self.stack.kill("kafka")
+        self.stack.restart("kafka")
+
+        def answers() -> bool:
+            try:
+                return bool(self.records(EVENT))
+            except KafkaException:
+                return False
+
+        wait_until("the broker", answers)
+
+    def await_more_events(self, topic_id: str, count: int, job: JobProcess) -> None:
+        """Wait until the topic has this many events more than now."""
+        seen = len(self.event_ids(topic_id))
+        wait_until(f"{count} events", lambda: len(self.event_ids(topic_id)) >= seen + count, job)
+
+    def await_events(self, topic_id: str, count: int, job: JobProcess | None = None, *, partition: int = 0) -> None:
+        """Wait until the first records of a partition are events."""
+        expected = ids_of(topic_id, count, partition=partition)
+        wait_until(f"{count} events", lambda: expected <= set(self.event_ids(topic_id)), job)
+
+    def kill_jobs(self) -> None:
+        for job in self.jobs:
+            if job.process.poll() is None:
+                job.kill()
+
+
+def ids_of(topic_id: str, count: int, *, partition: int = 0) -> set[str]:
+    """Return the ids of the events of the first records of a partition."""
+    return {event_id(topic_id, partition, offset) for offset in range(count)}
 
 
 @contextmanager
@@ -127,14 +168,13 @@ def events_bench(folder: Path) -> Iterator[EventsBench]:
     with Stack(config, ["kafka", "registry"], discard=True) as stack:
         create_topics(config.kafka_bootstrap, chain_topics())
         register_schemas(config.registry_url, chain_topics())
-        client = {"bootstrap.servers": config.kafka_bootstrap}
+        # Without a log: a line for each attempt to reach a killed broker.
+        client = {"bootstrap.servers": config.kafka_bootstrap, "log_level": 0}
         consumer = Consumer({**client, "group.id": GROUP, "enable.auto.commit": False})
         bench = EventsBench(config, stack, folder, KafkaAdmin(client), consumer)
         try:
             yield bench
         finally:
-            for job in bench.jobs:
-                if job.process.poll() is None:
-                    job.kill()
+            bench.kill_jobs()
             bench.kafka.close()
             consumer.close()

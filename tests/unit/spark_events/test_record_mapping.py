@@ -4,16 +4,18 @@ import json
 import pickle
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from masscomm.domain.event_mapping import EventMapping
 from masscomm.domain.records import EventOccurred
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry, own_schema
 from masscomm.kafka.dead_letters import ERROR, REASON, SOURCE_OFFSET, SOURCE_TOPIC
-from masscomm.kafka.event_sources import event_sources
+from masscomm.kafka.event_sources import EventSources, event_sources
 from masscomm.operations.dead_letter_replays import sources as replayed_topics
 from spark_events.record_mapping import Output, RecordMapper, event_id
 from tests.support.inputs.hostile_records import hostile_records
@@ -140,6 +142,25 @@ def test_record_that_is_too_large_leaves_a_letter_without_it(part: str, mapper: 
     assert (output.topic, output.key, output.value) == (topics.DEAD_LETTER, None, None)
     assert header(output, REASON) == "too_large"
     assert (header(output, SOURCE_TOPIC), header(output, SOURCE_OFFSET)) == ("orders.a", "12")
+
+
+class FaultyMapping(EventMapping):
+    """A mapping with a fault that some records reveal."""
+
+    def event(self, document: Any, *_: Any, **__: Any) -> EventOccurred:
+        raise KeyError(document["kind"])
+
+
+@pytest.mark.kills(guard="own_topics.unlisted_error")
+def test_fault_that_a_record_reveals_stops_no_other(mapper: RecordMapper) -> None:
+    (source, _) = mapper.sources.sources
+    faulty = replace(source, mapping=FaultyMapping(fields=source.mapping.fields))
+    output = mapped(replace(mapper, sources=EventSources(sources=(faulty,))), b'{"kind": "order.paid"}')
+    assert (output.topic, output.value) == (topics.DEAD_LETTER, b'{"kind": "order.paid"}')
+    assert (header(output, REASON), header(output, ERROR)) == (
+        "unlisted",
+        "an error that is in no table: KeyError('order.paid')",
+    )
 
 
 def test_unavailable_registry_makes_no_dead_letter(mapper: RecordMapper) -> None:
