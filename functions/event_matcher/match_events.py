@@ -126,7 +126,7 @@ class MatchEvents:
         types = self.types.find(named - OWN_EVENT_TYPES)
         events: dict[int, list[EventOccurred]] = {}
         for item in items:
-            batch.attempt(item, lambda item=item: events.update({id(item): _events(item, types, index)}))
+            batch.attempt(item, partial(_find_events, item, types, index, events))
         groups: defaultdict[Group, list[Message]] = defaultdict(list)
         notified: list[Match[Value]] = []
         for item in batch.active():
@@ -190,18 +190,24 @@ def _outcome(codec: Codec, value: bytes | None) -> NotificationOutcome:
     return outcome
 
 
-def _events(item: Item[Value], types: Mapping[str, EventType], index: SubscriptionIndex) -> list[EventOccurred]:
-    """Return the events in a record. Raises DeadLetter or Retry."""
+def _find_events(
+    item: Item[Value],
+    types: Mapping[str, EventType],
+    index: SubscriptionIndex,
+    found: dict[int, list[EventOccurred]],
+) -> None:
+    """Add the events in a record to those of the batch, by the item. Raises DeadLetter or Retry."""
     value = item.value
+    found[id(item)] = events = []
     if isinstance(value, Occurred):
         # A row of the outbox is none of masscomm's events.
         is_own = item.record.topic == topics.EVENT and value.about.type in OWN_EVENT_TYPES
         if not is_own:  # guard: events.own_type
             _check(value, types)
-        return [value.about]
-    if value is None or not index.has(value.club_id, _OF_NOTIFICATIONS):  # guard: events.subscribed_outcomes
-        return []
-    return list(events_of(value.decode()))
+        events.append(value.about)
+    # guard: events.subscribed_outcomes
+    elif value is not None and index.has(value.club_id, _OF_NOTIFICATIONS):
+        events.extend(events_of(value.decode()))
 
 
 def parts_of(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:

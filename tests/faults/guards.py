@@ -1549,7 +1549,7 @@ MUTANTS = (
     Mutant(
         "events.subscribed_outcomes",
         "Outcomes of a club without a subscription to its notifications are not decoded.",
-        Becomes("value is None"),
+        Without(2),
     ),
     Mutant(
         "subscriptions.implicit",
