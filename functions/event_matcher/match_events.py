@@ -1,12 +1,13 @@
 """Finds the endpoints of a batch of occurred events, and produces the messages for them, and the sends of rules. Events
-are records of the topic `event`, and rows of the monolith's outbox.
+are records of the topic `event`, rows of the monolith's outbox, and the recipients of outcomes of a club that
+subscribes to them.
 
 The messages of a batch are grouped by the range of their events' offsets and by the bucket of their endpoints. The id
 of a record is derived from both, so that a redelivered batch produces the same ids, however it is cut.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,10 +18,12 @@ from masscomm.chain.batch import Batch, Item
 from masscomm.chain.subscription_topic import SubscriptionSource
 from masscomm.chain.waiting_messages import EVENT_BYTES
 from masscomm.clock import Clock
-from masscomm.domain.events import EventType, faults
+from masscomm.decisions.event_matching import SubscriptionIndex
+from masscomm.domain.events import EventType, faults, patterns_of
 from masscomm.domain.ids import webhook_record_id
-from masscomm.domain.records import EventOccurred, WebhookRequested
-from masscomm.domain.webhooks import OWN_EVENT_TYPES, EndpointKey, bucket_of
+from masscomm.domain.notification_events import events_of
+from masscomm.domain.records import EventOccurred, NotificationOutcome, WebhookRequested
+from masscomm.domain.webhooks import OWN_EVENT_TYPES, EndpointKey, NotificationEventType, bucket_of
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import InvalidJson, read_json
 from masscomm.kafka import topics
@@ -37,6 +40,8 @@ RANGE_SIZE = 256
 MAX_MESSAGES, MAX_BYTES = 500, 700_000
 # The bytes of a message in the columns.
 _MESSAGE_BYTES = 8
+# The patterns of subscriptions to events of notifications.
+_OF_NOTIFICATIONS = frozenset(pattern for each in NotificationEventType for pattern in patterns_of(each))
 
 
 class Occurred(NamedTuple):
@@ -47,10 +52,22 @@ class Occurred(NamedTuple):
     data: Any
 
 
+class Outcome(NamedTuple):
+    """An outcome record, which is decoded only for a club that subscribes to its events."""
+
+    club_id: int
+    # A function that returns the record. Raises DeadLetter.
+    decode: Callable[[], NotificationOutcome]
+
+
+# The value of an item; None: the record is no event.
+type Value = Occurred | Outcome | None
+
+
 class Message(NamedTuple):
     """An event for one endpoint."""
 
-    item: Item[Occurred | None]
+    item: Item[Value]
     about: EventOccurred
     endpoint: EndpointKey
     # The paths in data that the endpoint receives; empty: all data.
@@ -77,10 +94,13 @@ class MatchEvents:
     notify: Notify
     clock: Clock
 
-    def decode(self, record: KafkaRecord, codec: Codec) -> Occurred | None:
+    def decode(self, record: KafkaRecord, codec: Codec) -> Value:
         """Decode and check an event; return None for a record of the outbox that is not one. Raises DeadLetter or
         Retry.
         """
+        if record.topic == topics.OUTCOME:
+            club_id = codec.field("NotificationOutcome", record.value, "club_id")
+            return Outcome(club_id, partial(_outcome, codec, record.value))
         if record.topic == topics.EVENT:
             event = EventOccurred.from_avro(codec.decode("EventOccurred", record.value))
         elif (found := event_in(record)) is not None:
@@ -97,27 +117,32 @@ class MatchEvents:
             raise DeadLetter("invalid", "no event: data must be a JSON object")
         return Occurred(event, data)
 
-    def handle(self, batch: Batch[Occurred | None]) -> None:
-        items = _events(batch)
+    def handle(self, batch: Batch[Value]) -> None:
+        items = batch.active()
         if not items:
             return
         index = self.subscriptions.current()
-        types = self.types.find({occurred.about.type for _, occurred in items} - OWN_EVENT_TYPES)
+        named = {item.value.about.type for item in items if isinstance(item.value, Occurred)}
+        types = self.types.find(named - OWN_EVENT_TYPES)
+        events: dict[int, list[EventOccurred]] = {}
+        for item in items:
+            batch.attempt(item, partial(_find_events, item, types, index, events))
         groups: defaultdict[Group, list[Message]] = defaultdict(list)
-        notified: list[Match[Occurred | None]] = []
-        for item, occurred in items:
-            batch.attempt(item, partial(_check, occurred, types, is_own=_is_own(item, occurred)))
-        for item, (event, data) in _events(batch):
-            found = index.match(event)
-            start = item.record.offset - item.record.offset % RANGE_SIZE
-            for endpoint, fields in found.items():
-                place, topic = item.record, topics.WEBHOOK_BATCHED if endpoint in index.batched else topics.WEBHOOK
-                group = Group(place.topic, place.partition, start, bucket_of(endpoint.id), topic)
-                groups[group].append(Message(item, event, endpoint, fields))
-            rules = [(each.id, each.notification) for each in index.rules(event) if each.notification]
-            notified += (Match(item, event, data, *rule) for rule in rules)
-            metrics.add(EVENT_MESSAGES, len(found))
-            metrics.add(EVENTS_WITHOUT_ENDPOINT, not found and not rules)
+        notified: list[Match[Value]] = []
+        for item in batch.active():
+            value, place = item.value, item.record
+            start = place.offset - place.offset % RANGE_SIZE
+            for event in events[id(item)]:
+                found = index.match(event)
+                for endpoint, fields in found.items():
+                    topic = topics.WEBHOOK_BATCHED if endpoint in index.batched else topics.WEBHOOK
+                    group = Group(place.topic, place.partition, start, bucket_of(endpoint.id), topic)
+                    groups[group].append(Message(item, event, endpoint, fields))
+                metrics.add(EVENT_MESSAGES, len(found))
+                if isinstance(value, Occurred):
+                    rules = [(each.id, each.notification) for each in index.rules(event) if each.notification]
+                    notified += (Match(item, event, value.data, *rule) for rule in rules)
+                    metrics.add(EVENTS_WITHOUT_ENDPOINT, not found and not rules)
         for group, messages in groups.items():
             for part in parts_of(messages):
                 record = self._record(group, part)
@@ -125,12 +150,13 @@ class MatchEvents:
                 batch.produce_for(of_part, group.to, str(group.bucket), record, [schema_header(WebhookRequested)])
         self.notify.produce(batch, notified)
 
-    def dead_lettered(self, batch: Batch[Occurred | None], item: Item[Occurred | None], why: DeadLetter) -> None:
-        """Do nothing: an event has no recipients."""
+    def dead_lettered(self, batch: Batch[Value], item: Item[Value], why: DeadLetter) -> None:
+        """Do nothing: an event has no recipients, and those of an outcome have ended."""
 
     def _record(self, group: Group, messages: Sequence[Message]) -> WebhookRequested:
-        firsts = list({each.item.record.offset: each for each in messages}.values())
-        places = {each.item.record.offset: place for place, each in enumerate(firsts)}
+        # An outcome record is several events.
+        firsts = list({id(each.about): each for each in messages}.values())
+        places = {id(each.about): place for place, each in enumerate(firsts)}
         endpoints = {
             endpoint: place for place, endpoint in enumerate(dict.fromkeys(each.endpoint for each in messages))
         }
@@ -148,45 +174,63 @@ class MatchEvents:
             offsets=[each.item.record.offset for each in firsts],
             produced_at=[each.item.record.timestamp_ms for each in firsts],
             endpoints=[endpoint.id for endpoint in endpoints],
-            event_index=[places[each.item.record.offset] for each in messages],
+            event_index=[places[id(each.about)] for each in messages],
             endpoint_index=[endpoints[each.endpoint] for each in messages],
             field_lists=[] if is_whole else [list(fields) for fields in lists],
             field_index=[] if is_whole else [lists[each.fields] for each in messages],
         )
 
 
-def _events(batch: Batch[Occurred | None]) -> list[tuple[Item[Occurred | None], Occurred]]:
-    """Return the items of a batch that are events and have not failed, each with its event."""
-    return [(item, item.value) for item in batch.active() if item.value is not None]
+def _outcome(codec: Codec, value: bytes | None) -> NotificationOutcome:
+    """Return the outcome in a record. Raises DeadLetter or Retry."""
+    outcome = NotificationOutcome.from_avro(codec.decode("NotificationOutcome", value))
+    in_range = all(0 <= each < len(outcome.results) for each in outcome.result_index)
+    if not in_range or len(outcome.user_ids) != len(outcome.result_index):
+        raise DeadLetter("invalid", "an outcome whose columns do not fit together")
+    return outcome
+
+
+def _find_events(
+    item: Item[Value],
+    types: Mapping[str, EventType],
+    index: SubscriptionIndex,
+    found: dict[int, list[EventOccurred]],
+) -> None:
+    """Add the events in a record to those of the batch, by the item. Raises DeadLetter or Retry."""
+    value = item.value
+    found[id(item)] = events = []
+    if isinstance(value, Occurred):
+        # A row of the outbox is none of masscomm's events.
+        is_own = item.record.topic == topics.EVENT and value.about.type in OWN_EVENT_TYPES
+        if not is_own:  # guard: events.own_type
+            _check(value, types)
+        events.append(value.about)
+    # guard: events.subscribed_outcomes
+    elif value is not None and index.has(value.club_id, _OF_NOTIFICATIONS):
+        events.extend(events_of(value.decode()))
 
 
 def parts_of(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
     """Divide messages into parts of at most MAX_MESSAGES and MAX_BYTES. A part has each event once."""
     part: list[Message] = []
-    size, event_bytes, last = 0, 0, None
+    size, event_bytes = 0, 0
+    last: EventOccurred | None = None
     for message in messages:
-        if message.item is not last:
+        if message.about is not last:
             event_bytes = EVENT_BYTES + len(message.about.data.encode())
-        added = _MESSAGE_BYTES + (0 if message.item is last else event_bytes)
+        added = _MESSAGE_BYTES + (0 if message.about is last else event_bytes)
         if part and (len(part) == MAX_MESSAGES or size + added > MAX_BYTES):  # guard: events.size_of_record
             yield part
             part, size = [], 0
             added = _MESSAGE_BYTES + event_bytes
         part.append(message)
-        size, last = size + added, message.item
+        size, last = size + added, message.about
     if part:
         yield part
 
 
-def _is_own(item: Item[Occurred | None], occurred: Occurred) -> bool:
-    """Return whether an event is one of masscomm: a row of the outbox never is."""
-    return occurred.about.type in OWN_EVENT_TYPES and item.record.topic == topics.EVENT
-
-
-def _check(occurred: Occurred, types: Mapping[str, EventType], *, is_own: bool) -> None:
+def _check(occurred: Occurred, types: Mapping[str, EventType]) -> None:
     """Check an event against its type. Raises DeadLetter."""
-    if is_own:  # guard: events.own_type
-        return
     event = occurred.about
     event_type = types.get(event.type)
     if event_type is None:

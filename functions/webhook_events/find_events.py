@@ -18,6 +18,7 @@ from masscomm.chain.publish_subscriptions import PublishSubscriptions
 from masscomm.chain.subscription_topic import SubscriptionSource
 from masscomm.clock import Clock
 from masscomm.decisions.event_matching import SubscriptionIndex
+from masscomm.domain.ids import own_event_id
 from masscomm.domain.records import EventOccurred
 from masscomm.domain.send_states import SendState, send_state
 from masscomm.domain.sends import Send, SendKey, Source
@@ -27,7 +28,7 @@ from masscomm.domain.time_limits import (
     WEBHOOK_EVENTS_FOUND_S,
     WEBHOOK_EVENTS_RESERVE_S,
 )
-from masscomm.domain.webhooks import EventType, event_id
+from masscomm.domain.webhooks import EventType
 from masscomm.errors import Retry
 from masscomm.http.parameters import time_of_ms
 from masscomm.kafka import topics
@@ -229,7 +230,7 @@ class FindEvents:
             if known_ms is not None and known_ms < now_ms - WEBHOOK_EVENTS_FOUND_S * 1000:
                 continue  # guard: webhooks.expired_event
             yield EventOccurred(
-                event_id=event_id(key.club_id, key.send_id, transition.name),
+                event_id=own_event_id(key.club_id, key.send_id, transition.name),
                 type=transition.type,
                 club_id=key.club_id,
                 key=key.send_id,

@@ -8,7 +8,7 @@ because a key of three values takes twice the memory.
 `python -m lab.benchmarks.events --match` measures it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from masscomm import fast_json
@@ -75,6 +75,10 @@ class SubscriptionIndex:
         endpoint subscribes to those of every club.
         """
         return self._to_endpoints.clubs_of(event_types)
+
+    def has(self, club_id: int, patterns: Set[str]) -> bool:
+        """Return whether an endpoint subscribes by one of these patterns to events of a club without a unit."""
+        return self._to_endpoints.has(club_id, patterns)
 
 
 class _Entries:
@@ -146,6 +150,10 @@ class _Entries:
         patterns = {pattern for each in event_types for pattern in patterns_of(each)}
         found = {club_id for club_id, entries in self._by_club.items() if not entries.keys().isdisjoint(patterns)}
         return None if EVERY_CLUB in found else found
+
+    def has(self, club_id: int, patterns: Set[str]) -> bool:
+        found = (self._by_club.get(club_id), self._by_club.get(EVERY_CLUB))
+        return any(entries is not None and not entries.keys().isdisjoint(patterns) for entries in found)
 
 
 def _clubs(subscription: Subscription) -> Iterable[int]:

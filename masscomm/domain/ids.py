@@ -113,6 +113,13 @@ def notification_id(send_id: str, user_id: int, channel: str) -> str:
     return _uuid5(f"{send_id}/{user_id}/{channel}")
 
 
+def own_event_id(club_id: int, subject: str, transition: str) -> str:
+    """Return the id of masscomm's event of one transition of a send or a notification, such as
+    (7, "8a6e…", "send.completed").
+    """
+    return f"evt_{_uuid5(f'webhook/{club_id}/{subject}/{transition}').replace('-', '')}"
+
+
 def event_message_id(club_id: int, event_id: str, endpoint_id: str) -> str:
     """Return the id of the message with an occurred event for one endpoint: each repetition has the same id, and
     receivers recognise it by `webhook-id`.

@@ -7,9 +7,7 @@ from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from hashlib import blake2b
 from typing import NamedTuple
-from uuid import UUID, uuid5
 
-from masscomm.domain.ids import NAMESPACE
 from masscomm.domain.time_limits import (
     EVENT_ATTEMPT_S,
     WEBHOOK_ATTEMPT_S,
@@ -55,7 +53,17 @@ class EventType(StrEnum):
     TEST = "webhook.test"
 
 
-# The types of masscomm's own events, which need no description by an operator.
+class NotificationEventType(StrEnum):
+    """The type of an event of a notification, by its status. An endpoint gets these events by a subscription alone."""
+
+    SENT = "notification.sent"
+    DELIVERED = "notification.delivered"
+    BOUNCED = "notification.bounced"
+    FAILED = "notification.failed"
+    SUPPRESSED = "notification.suppressed"
+
+
+# The types of masscomm's own events on the topic `event`, which need no description by an operator.
 OWN_EVENT_TYPES = frozenset[str](EventType)
 
 
@@ -234,11 +242,6 @@ class Endpoint:
     def probed(self, now_ms: int) -> "Endpoint":
         """Return the endpoint while one message probes it: another one does so only if this one has no result."""
         return replace(self, probe_at_ms=now_ms + 2 * round(WEBHOOK_ATTEMPT_S * 1000))
-
-
-def event_id(club_id: int, subject: str, transition: str) -> str:
-    """Return the id of the event of one transition of a send, such as (7, "8a6e…", "send.completed")."""
-    return f"evt_{uuid5(UUID(str(NAMESPACE)), f'webhook/{club_id}/{subject}/{transition}').hex}"
 
 
 class DeliveryStatus(StrEnum):

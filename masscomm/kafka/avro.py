@@ -260,7 +260,7 @@ def schema_id_of(data: bytes | None) -> int:
     return schema_id
 
 
-def read_value(data: bytes, schema_id: int, writer: Any, reader: Any = None) -> Any:
+def read_value(data: bytes, schema_id: int, writer: Any, reader: Any = None, *, is_whole: bool = True) -> Any:
     """Return the decoded value of a record in the wire format.
 
     Args:
@@ -268,6 +268,7 @@ def read_value(data: bytes, schema_id: int, writer: Any, reader: Any = None) -> 
         schema_id: The id in the value, for messages.
         writer: The writer's schema, parsed by fastavro.
         reader: The schema to which the value is resolved, parsed by fastavro; None: the writer's.
+        is_whole: Whether no byte may be left over.
 
     Raises:
         DeadLetter: The schema cannot decode the value, or bytes are left over.
@@ -281,7 +282,7 @@ def read_value(data: bytes, schema_id: int, writer: Any, reader: Any = None) -> 
     except Exception as error:
         # Invalid bytes raise exceptions of many types, from EOFError to OverflowError.
         raise DeadLetter("undecodable", f"schema {schema_id} does not read the value: {error!r}"[:500]) from error
-    if buffer.tell() != len(data):
+    if is_whole and buffer.tell() != len(data):
         raise DeadLetter("undecodable", f"{len(data) - buffer.tell()} bytes are left over after schema {schema_id}")
     return value
 
@@ -297,6 +298,8 @@ class Codec:
         self._registry = registry
         # By schema id and name: the writer's schema, and the divisors of its times.
         self._writers: dict[tuple[int, str], tuple[Any, Mapping[str, int]]] = {}
+        # By schema id, name and field: the writer's schema up to the field.
+        self._parts: dict[tuple[int, str, str], Any] = {}
         # By topic and schema name: the first bytes of each value.
         self._headers: dict[tuple[str, str], bytes] = {}
 
@@ -343,6 +346,29 @@ class Codec:
             if value[field] is not None:
                 value[field] //= divisor
         return value
+
+    def field(self, schema: str, data: bytes | None, name: str) -> Any:
+        """Decode a field of a record of schemas/<schema>.avsc, and none of those after it: in a hundredth of the time
+        for a field before the columns of recipients. Raises as `decode` does; a record without the field is a
+        DeadLetter.
+        """
+        schema_id = schema_id_of(data)
+        writer = self._until(schema_id, schema, name)
+        return read_value(data or b"", schema_id, writer, is_whole=False)[name]
+
+    def _until(self, schema_id: int, schema: str, name: str) -> Any:
+        """Return the writer's schema up to a field."""
+        import fastavro.schema
+
+        if (schema_id, schema, name) not in self._parts:
+            whole, _ = self._writer(schema_id, schema)
+            names = [field["name"] for field in whole["fields"]]
+            if name not in names:
+                raise DeadLetter("undecodable", f"schema {schema_id} has no field {name}")
+            first = whole["fields"][: names.index(name) + 1]
+            part = {"type": "record", "name": f"{schema}Part", "fields": first}
+            self._parts[schema_id, schema, name] = fastavro.schema.parse_schema(part)
+        return self._parts[schema_id, schema, name]
 
     def _writer(self, schema_id: int, name: str) -> tuple[Any, Mapping[str, int]]:
         import fastavro.schema

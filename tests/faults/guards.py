@@ -1543,6 +1543,16 @@ MUTANTS = (
         Becomes("list(events)"),
     ),
     Mutant(
+        "events.own_type",
+        "A row of the outbox is none of masscomm's events.",
+        Becomes("value.about.type not in OWN_EVENT_TYPES"),
+    ),
+    Mutant(
+        "events.subscribed_outcomes",
+        "Outcomes of a club without a subscription to its notifications are not decoded.",
+        Without(2),
+    ),
+    Mutant(
         "subscriptions.implicit",
         "The endpoints of an earlier version get events before the first search for events.",
         Never(),

@@ -20,9 +20,11 @@ from local.devstack.upgrade import job_runs, upgrade
 from local.emulators.sns_stand_in import Rule
 from masscomm.domain.statuses import Reason, Status
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
+from masscomm_client import Client
 from tests.support.fault_stack.bench import Bench, Sent
 from tests.support.fault_stack.cell import Cell, Load, Send
 from tests.support.fault_stack.population import CLUB, address
+from tests.support.harness.webhook_receiver import receiving
 from tests.support.servers.localstack_client import localstack_client
 from tests.support.servers.opensearch_client import TestClient
 from tests.support.until import until
@@ -50,10 +52,22 @@ def bench(
 
 
 def test_upgrade_amid_sends_keeps_all_guarantees(bench: Bench) -> None:
-    """Counted and scheduled sends, held recipients and half a broadcast of the earlier version all end once."""
-    result = bench.run(Cell(name="upgrade", fault=_upgrade, load=Load()))
-    assert result.ok, result.describe()
-    assert run_recompute(bench.stack.config) == 0
+    """Counted and scheduled sends, held recipients and half a broadcast of the earlier version all end once. A webhook
+    endpoint of the earlier version gets the event of an end, although nobody changes it.
+    """
+    config, ends = bench.stack.config, list[str]()
+    with receiving() as receiver:
+        with Client(config.gateway_url, key=config.api_key) as api:
+            created = api.create_webhook(club_id=CLUB, url=receiver.url, event_types=["send.completed"])
+
+        def fault(bench: Bench, _: Send) -> None:
+            ends.append(_upgrade(bench).send_id)
+
+        result = bench.run(Cell(name="upgrade", fault=fault, load=Load()))
+        assert result.ok, result.describe()
+        until("the end of a send arrives", lambda: receiver.types(ends[0]) == ["send.completed"], TIMEOUT_S)
+        assert receiver.received[-1].is_signed(created["secret"])
+    assert run_recompute(config) == 0
 
 
 def test_erased_person_is_in_no_store_and_counts_stay(bench: Bench) -> None:
@@ -146,7 +160,8 @@ def _counts(config: StackConfig) -> list[Any]:
         ]
 
 
-def _upgrade(bench: Bench, _: Send) -> None:
+def _upgrade(bench: Bench) -> Sent:
+    """Upgrade amid sends. Return one that is scheduled before, and ends afterwards."""
     bench.await_counted(_ended(bench, bench.emit(bench.shared[:200])))
 
     sleepers = [user_id for user_id in bench.population.grow(60) if user_id % 10 >= 6]
@@ -179,6 +194,7 @@ def _upgrade(bench: Bench, _: Send) -> None:
     bench.stack.use(ROOT)
     bench.stack.sns.clear()
     until("what was put off is due", lambda: time.time() >= due.timestamp(), 2 * LATER_S, every_s=0.5)
+    return scheduled
 
 
 def _all_are(bench: Bench, sent: Sent, status: Status) -> bool:

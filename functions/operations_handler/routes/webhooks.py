@@ -25,7 +25,7 @@ from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action
 from masscomm.domain.events import is_event_id
-from masscomm.domain.ids import event_message_id
+from masscomm.domain.ids import event_message_id, own_event_id
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.records import EventOccurred
 from masscomm.domain.subscriptions import SubscriptionKey
@@ -44,7 +44,6 @@ from masscomm.domain.webhooks import (
     Endpoint,
     EndpointKey,
     EventType,
-    event_id,
 )
 from masscomm.errors import Retry
 from masscomm.http import parameters as parse
@@ -398,7 +397,7 @@ class WebhooksRoute:
         # guard: webhooks.tested_once
         name = str(uuid4()) if key is None else key_digest(key)
         event = EventOccurred(
-            event_id=event_id(club_id, endpoint_id, f"{EventType.TEST}/{name}"),
+            event_id=own_event_id(club_id, endpoint_id, f"{EventType.TEST}/{name}"),
             type=EventType.TEST,
             club_id=club_id,
             occurred_at=now_ms,

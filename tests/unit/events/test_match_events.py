@@ -1,16 +1,21 @@
 """event_matcher: occurred events become messages for the endpoints that subscribe."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from functions.event_matcher.match_events import MAX_BYTES, MAX_MESSAGES, RANGE_SIZE
 from masscomm.domain.events import EventType
-from masscomm.domain.records import WebhookRequested
+from masscomm.domain.ids import notification_id
+from masscomm.domain.records import NotificationOutcome, Result, WebhookRequested
+from masscomm.domain.statuses import Status
+from masscomm.domain.subscriptions import Subscription
 from masscomm.domain.webhooks import EndpointKey, bucket_of
 from masscomm.errors import Retry
 from masscomm.kafka import topics
+from tests.support.harness.chain import NOW, SEND_ID
 from tests.support.harness.events import GOAL, EventMatcher, occurred, subscribed
 from tests.support.harness.webhooks import KEY, key
 
@@ -160,3 +165,105 @@ def test_events_of_an_unacknowledged_record_are_redelivered() -> None:
     matcher.subscribe(subscribed())
     matcher.producer.fail = lambda topic, _: Retry("down") if topic == topics.WEBHOOK else None
     assert matcher.match(occurred("e1"), occurred("e2"), occurred("e3", club_id=8)) == [0, 1]
+
+
+def _outcome(statuses: Sequence[str], **fields: Any) -> NotificationOutcome:
+    """Return an outcome with a user for each status."""
+    distinct = list(dict.fromkeys(statuses))
+    given: dict[str, Any] = {
+        "record_id": "r",
+        "parent_id": "p",
+        "step": "delivery",
+        "send_id": SEND_ID,
+        "chunk_index": 0,
+        "range_start": 0,
+        "range_end": len(statuses),
+        "club_id": 7,
+        "type": "news",
+        "channel": "push",
+        "timestamp": NOW,
+        "requested_at": NOW,
+        "positions": list(range(len(statuses))),
+        "user_ids": list(range(1, len(statuses) + 1)),
+        "results": [Result(status=each, reason=None, count=statuses.count(each)) for each in distinct],
+        "result_index": [distinct.index(each) for each in statuses],
+    }
+    return NotificationOutcome(**given | fields)
+
+
+def _to_notifications(*types: str, **fields: Any) -> Subscription:
+    return subscribed(types=types or ("notification.*",), **fields)
+
+
+def test_an_outcome_of_500_is_a_record_of_500_messages() -> None:
+    matcher = EventMatcher()
+    matcher.subscribe(_to_notifications())
+    outcome = matcher.encoded(_outcome(["sent"] * 500), topics.OUTCOME, offset=3)
+    assert matcher.run(matcher.use_case, outcome) == []
+    (request,) = matcher.requests()
+    assert len(request.event_index) == len(request.events) == 500
+    assert set(request.offsets) == {3}
+    first = request.events[0]
+    notification = notification_id(SEND_ID, 1, "push")
+    assert (first.type, first.club_id, first.key, first.occurred_at) == ("notification.sent", 7, notification, NOW)
+    assert json.loads(first.data) == {
+        "notification_id": notification,
+        "send_id": SEND_ID,
+        "user_id": 1,
+        "channel": "push",
+        "type": "news",
+        "status": "sent",
+        "reason": None,
+    }
+    (value,) = matcher.values(topics.WEBHOOK)
+    assert len(value) < MAX_BYTES
+    # A redelivered outcome has the same messages.
+    before = matcher.messages()
+    matcher.forget()
+    matcher.run(matcher.use_case, outcome)
+    assert matcher.messages() == before
+
+
+def test_events_of_notifications_are_those_of_final_statuses() -> None:
+    matcher = EventMatcher()
+    matcher.subscribe(_to_notifications())
+    statuses = [str(each) for each in Status]
+    matcher.run(matcher.use_case, matcher.encoded(_outcome(statuses), topics.OUTCOME))
+    types = [event.type for request in matcher.requests() for event in request.events]
+    assert sorted(types) == [
+        *("notification.bounced", "notification.delivered", "notification.failed"),
+        *("notification.sent", "notification.suppressed"),
+    ]
+
+
+def test_a_filter_applies_to_each_recipient() -> None:
+    matcher = EventMatcher()
+    matcher.subscribe(
+        _to_notifications("notification.failed"),
+        _to_notifications(number=2, endpoint=MANY[1], filter={"user_id": [2]}),
+    )
+    matcher.run(matcher.use_case, matcher.encoded(_outcome(["sent", "failed", "failed"]), topics.OUTCOME))
+    events = {event.event_id: event for request in matcher.requests() for event in request.events}
+    found = sorted((endpoint, json.loads(events[event].data)["user_id"]) for _, event, endpoint in matcher.messages())
+    assert found == [(KEY.id, 2), (KEY.id, 3), (MANY[1].id, 2)]
+
+
+@pytest.mark.kills(guard="events.subscribed_outcomes")
+def test_outcomes_of_other_clubs_are_not_decoded() -> None:
+    """The columns of the record are malformed: nobody reads them."""
+    matcher = EventMatcher()
+    matcher.subscribe(_to_notifications(club_ids=(8,)), subscribed(2))
+    broken = matcher.encoded(_outcome(["sent"], result_index=[9]), topics.OUTCOME)
+    assert matcher.run(matcher.use_case, broken) == []
+    assert matcher.produced() == []
+    matcher.subscribe(_to_notifications(number=3, club_ids=None))
+    assert matcher.run(matcher.use_case, broken) == []
+    assert [each["masscomm.reason"] for each in matcher.dead_letters()] == ["invalid"]
+
+
+def test_an_own_event_needs_no_described_type() -> None:
+    matcher = EventMatcher()
+    matcher.subscribe(subscribed(types=("send.*",)))
+    matcher.match(occurred("e1", type="send.completed"), occurred("e2", type="send.unknown"))
+    assert [event for _, event, _ in matcher.messages()] == ["e1"]
+    assert [each["masscomm.reason"] for each in matcher.dead_letters()] == ["unknown_type"]

@@ -176,3 +176,12 @@ def test_the_outbox_of_the_oldest_generation_is_read() -> None:
     assert TOPIC not in topics.resolve(topics.ALL_OF_CDC, lane=Lane.BULK, generation="g1,g2")
     (topic,) = [each for each in topics.cdc_topics("g1") if each.name == TOPIC]
     assert (topic.consumers, topic.cleanup) == (("event_matcher",), "delete")
+
+
+@pytest.mark.kills(guard="events.own_type")
+def test_a_row_is_no_event_of_masscomm() -> None:
+    matcher = Matcher()
+    matcher.subscribe(subscribed(2, types=("send.*",)))
+    matcher.capture(change(type="send.completed"))
+    assert matcher.sent() == []
+    assert [each["masscomm.reason"] for each in matcher.dead_letters()] == ["unknown_type"]
