@@ -25,18 +25,25 @@ EventOption = Annotated[
 @app.command()
 @calling
 def create(
-    address: Annotated[str, typer.Argument(metavar="URL", help="The address that receives the events.")],
+    address: Annotated[
+        str, typer.Argument(metavar="URL", help="The address that receives the events, or the ARN of a queue or bus.")
+    ],
     *,
     api: Client,
     club: Annotated[int, typer.Option("--club", help="The club (tenant).")],
     event: EventOption = None,
     description: Annotated[str, typer.Option("--description", help="For people.")] = "",
+    role: Annotated[
+        str | None, typer.Option("--role", metavar="ARN", help="With the ARN of a queue or bus: the role to assume.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create an endpoint and print its secret. The secret is shown only once."""
     fields: CreateWebhookRequest = {"club_id": club, "url": address, "description": description}
     if event:
         fields["event_types"] = event  # type: ignore[typeddict-item]  # the API checks the names
+    if role is not None:
+        fields["role_arn"] = role
     answer = api.create_webhook(**fields)
     _print_secret(answer, as_json=as_json)
 
@@ -156,6 +163,8 @@ def _print_secret(answer: Mapping[str, Any], *, as_json: bool) -> None:
         return
     console.print(f"Endpoint {answer['endpoint']['id']}. Its secret, shown only now:")
     console.print(answer["secret"])
+    if (external_id := answer["endpoint"].get("external_id")) is not None:
+        console.print(f"The role must require the external id {external_id}.")
 
 
 def _print_delivery(answer: Mapping[str, Any], what: str, *, as_json: bool) -> None:

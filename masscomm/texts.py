@@ -165,6 +165,8 @@ class Text(StrEnum):
     SUPPRESSION_UNKNOWN = "The suppression is unknown."
     DEVICE_UNKNOWN = "The device is unknown, or it is not disabled."
     DEVICE_ENDED = "The device is {reason}: only a change of the monolith's row enables it."
+    ROLE_WITHOUT_TARGET = "is for the ARN of a queue or of an event bus"
+    ROLE_FORM = "must be the ARN of a role of account {account} whose name begins with {prefix}"
     ENDPOINT_UNKNOWN = "The endpoint is unknown."
     ENDPOINT_DISABLED = "The endpoint is disabled: enable it first."
     ENDPOINT_DELETED = "The endpoint that this request created is deleted: choose a new key for another one."

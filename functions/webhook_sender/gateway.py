@@ -8,16 +8,18 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from functions.webhook_sender.messages import Post
+from functions.webhook_sender.messages import Message, Post
+from masscomm.channels.customer_aws import Entry
 from masscomm.channels.gateway import event_loop
 from masscomm.channels.guarded_http import Answer, NoAnswer
 from masscomm.channels.public_urls import UrlRefused
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.channels.webhook_requests import attempt_of, signed_headers
 from masscomm.clock import Clock
+from masscomm.domain.aws_targets import AwsTarget
 from masscomm.domain.time_limits import (
     EVENT_ATTEMPT_S,
     EVENT_BATCH_S,
@@ -32,8 +34,16 @@ CALLS = 128
 # An endpoint that refuses as many requests one after the other is failing, even if it answers.
 FAILURES_IN_A_ROW = 3
 
-# A request and its attempt.
+# A request, or the part of one that has the same result, and its attempt.
 type Sent = tuple[Post, Attempt]
+
+
+class Aws(Protocol):
+    async def send(
+        self, endpoint: Endpoint, target: AwsTarget, entries: Sequence[Entry], timeout_s: float
+    ) -> Sequence[Answer]:
+        """Send messages to a queue or an event bus, and return the answer to each. Raises NoAnswer, Retry or Stop."""
+        ...
 
 
 class Http(Protocol):
@@ -149,13 +159,12 @@ class Window:
                 self._changed.notify_all()
             self._count += len(post.messages)
 
-    async def ended(self, post: Post, attempt: Attempt | None) -> None:
-        """Take a request into account that was attempted, or was not (None)."""
+    async def ended(self, post: Post, sent: Sequence[Sent]) -> None:
+        """Take a request into account that was attempted, or was not (empty)."""
+        accepted = [each for each in sent if each[1].succeeded]
         async with self._changed:
-            if attempt is not None and attempt.succeeded:
-                self._accepted.append((post, attempt))
-            else:
-                self._count -= len(post.messages)
+            self._accepted += accepted
+            self._count -= len(post.messages) - sum(len(each.messages) for each, _ in accepted)
             self._changed.notify_all()
 
 
@@ -164,6 +173,7 @@ class WebhookGateway:
     """Makes the calls. Each function environment has one instance."""
 
     http: Http
+    aws: Aws
     keys: SigningKeys
     clock: Clock
     rates: Rates = field(default_factory=Rates)
@@ -220,9 +230,9 @@ class WebhookGateway:
                 has_turn = await self._has_turn(lane.endpoint, post, has_time, waits=times.waits)
                 if has_turn and (window is None or await _admitted(lane, post, window, has_time)):
                     offer(lane)
-                    attempt = await self._attempt(lane, post, times.attempt_s)
+                    sent = await self._attempt(lane, post, times.attempt_s)
                     if window is not None:
-                        await window.ended(post, attempt)
+                        await window.ended(post, sent)
                     lane.calls -= 1
                     offer(lane, to_another=False)
                 else:
@@ -247,8 +257,12 @@ class WebhookGateway:
                 return False
         return True
 
-    async def _attempt(self, lane: Lane, post: Post, timeout_s: float) -> Attempt | None:
-        """Attempt a request, and return its attempt; None after an error that concerns every endpoint."""
+    async def _attempt(self, lane: Lane, post: Post, timeout_s: float) -> Sequence[Sent]:
+        """Attempt a request, and return its messages with their attempts: of a server one attempt, of a queue or a bus
+        maybe several. Return none after an error that concerns every endpoint.
+        """
+        if (target := lane.endpoint.target) is not None:
+            return await self._attempt_target(lane, target, post, timeout_s)
         at_ms, began = self.clock.now_ms(), time.monotonic()
         result: Answer | UrlRefused | NoAnswer
         try:
@@ -260,10 +274,41 @@ class WebhookGateway:
         except Exception as error:
             lane.error = error
             lane.pending.appendleft(post)
-            return None
+            return []
         attempt = attempt_of(result, at_ms=at_ms, duration_ms=round((time.monotonic() - began) * 1000))
         lane.add(post, attempt)
-        return attempt
+        return [(post, attempt)]
+
+    async def _attempt_target(self, lane: Lane, target: AwsTarget, post: Post, timeout_s: float) -> Sequence[Sent]:
+        """Send the messages of a request to a queue or an event bus. Those that it refuses are repeated without the
+        others.
+        """
+        at_ms, began = self.clock.now_ms(), time.monotonic()
+        entries = [
+            Entry(each.id, each.event.type, each.event.key or each.event.event_id, each.body) for each in post.messages
+        ]
+        answers: Sequence[Answer | NoAnswer]
+        try:
+            answers = await self.aws.send(lane.endpoint, target, entries, timeout_s)
+        except NoAnswer as refused:
+            answers = [refused] * len(entries)
+        except Exception as error:
+            lane.error = error
+            lane.pending.appendleft(post)
+            return []
+        duration_ms = round((time.monotonic() - began) * 1000)
+        parts: dict[Attempt, list[Message]] = {}
+        for message, answer in zip(post.messages, answers, strict=True):
+            attempt = attempt_of(answer, at_ms=at_ms, duration_ms=duration_ms)
+            if isinstance(answer, Answer) and not attempt.succeeded:
+                attempt = replace(attempt, error=answer.body)
+            parts.setdefault(attempt, []).append(message)
+        # Accepted messages come last: the endpoint works if it accepts some.
+        ordered = sorted(parts, key=lambda each: each.succeeded)
+        sent = [(Post(parts[attempt], is_batch=True), attempt) for attempt in ordered]
+        for part, attempt in sent:
+            lane.add(part, attempt)
+        return sent
 
 
 async def _admitted(lane: Lane, post: Post, window: Window, has_time: Callable[[], bool]) -> bool:
@@ -275,5 +320,5 @@ async def _admitted(lane: Lane, post: Post, window: Window, has_time: Callable[[
         return False
     if has_time():
         return True
-    await window.ended(post, None)
+    await window.ended(post, [])
     return False

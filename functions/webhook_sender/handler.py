@@ -28,6 +28,7 @@ def bootstrap() -> "tuple[BatchDriver, SendMessages]":
     from functions.webhook_sender.gateway import WebhookGateway
     from functions.webhook_sender.send_messages import UNRECORDED, KnownEndpoints, SendMessages
     from functions.webhook_sender.storing import Storing
+    from masscomm.channels.customer_aws import CustomerAws
     from masscomm.channels.kept_alive_http import KeptAliveHttp
     from masscomm.channels.public_urls import loopback_permitted
     from masscomm.channels.signing_keys import SigningKeys
@@ -39,6 +40,7 @@ def bootstrap() -> "tuple[BatchDriver, SendMessages]":
     from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
     from masscomm.stores.webhook_endpoints.results import EndpointResults
 
+    is_local = loopback_permitted(os.environ)
     clock, endpoints = SystemClock(), DynamoDbWebhookEndpoints.from_environment()
     audit = PrincipalAudit(
         audit_log=DynamoDbAuditLog.from_environment(), clock=clock, logger=logger, principal="webhook_sender"
@@ -49,7 +51,9 @@ def bootstrap() -> "tuple[BatchDriver, SendMessages]":
         storing=Storing.of(DynamoDbDelayStore.from_environment(), DynamoDbWebhookDeadLetters.from_environment(), clock),
         sent=DynamoDbSentMessages.from_environment(),
         gateway=WebhookGateway(
-            http=KeptAliveHttp(loopback=loopback_permitted(os.environ)),
+            http=KeptAliveHttp(loopback=is_local),
+            # The emulated security token service checks no trust policy.
+            aws=CustomerAws(checks_trust=not is_local),
             keys=SigningKeys.from_environment("WEBHOOK_KEYS", clock),
             clock=clock,
         ),

@@ -7,6 +7,7 @@ from itertools import repeat
 
 from masscomm.chain.batch import Item
 from masscomm.chain.waiting_messages import WaitingMessage
+from masscomm.domain.aws_targets import MAX_ENTRIES, MAX_REQUEST_BYTES
 from masscomm.domain.events import webhook_body, with_fields
 from masscomm.domain.ids import event_message_id, webhook_batch_id
 from masscomm.domain.records import EventOccurred, WebhookRequested
@@ -103,20 +104,22 @@ def posts_of(endpoint: Endpoint, messages: Iterable[Message]) -> list[Post]:
     """
     if endpoint.format is not BodyFormat.MASSCOMM:
         messages = [replace(message, format=endpoint.format) for message in messages]
-    if not endpoint.is_batched:
+    if endpoint.target is not None:
+        posts = list(_batches(messages, MAX_ENTRIES, MAX_REQUEST_BYTES))
+    elif not endpoint.is_batched:
         posts = [Post((message,), is_batch=False) for message in messages]
     else:
-        posts = list(_batches(endpoint, messages))
+        posts = list(_batches(messages, endpoint.max_count, endpoint.max_bytes))
     posts.sort(key=lambda post: post.attempt)
     return posts
 
 
-def _batches(endpoint: Endpoint, messages: Iterable[Message]) -> Iterator[Post]:
+def _batches(messages: Iterable[Message], max_count: int, max_bytes: int) -> Iterator[Post]:
     some: list[Message] = []
     size = _BRACKETS
     for message in messages:
         added = len(message.body) + _COMMA
-        is_full = len(some) == endpoint.max_count or size + added > endpoint.max_bytes  # guard: events.size_of_batch
+        is_full = len(some) == max_count or size + added > max_bytes  # guard: events.size_of_batch
         # guard: events.repeated_batch
         is_other = bool(some) and _batch_of(some[-1]) != _batch_of(message)
         if some and (is_full or is_other):

@@ -164,6 +164,8 @@ class Profile:
     webhook_keys: bool = False
     # Whether the function calls servers in the Internet. It is outside the VPC then, and reaches none of its servers.
     calls_internet: bool = False
+    # Whether the function assumes roles of tenants, in their accounts.
+    assumes_roles: bool = False
     # Whether the function creates the SNS endpoints of devices.
     registers_endpoints: bool = False
     # Whether SNS and SES invoke the function with delivery statuses.
@@ -180,6 +182,7 @@ _SENDER = Profile(
     tables=(ENDPOINTS, LEDGER, WAITING, UNDELIVERED, AUDIT),
     webhook_keys=True,
     calls_internet=True,
+    assumes_roles=True,
 )
 
 PROFILES = {

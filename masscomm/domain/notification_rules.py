@@ -16,6 +16,17 @@ from masscomm.json_reader import read_json
 
 # The members of a rule that name the recipients; it has one of them.
 RECIPIENTS = ("users_path", "audience", "unit_attribute")
+# The members of a rule, each with the type of its value.
+_MEMBERS = {
+    "type": str,
+    "channels": list,
+    "template": str,
+    "locale": str,
+    "data": dict,
+    "users_path": str,
+    "audience": dict,
+    "unit_attribute": str,
+}
 
 
 class RuleRefused(Exception):
@@ -66,20 +77,24 @@ class NotificationRule:
     @classmethod
     def of_body(cls, body: Mapping[str, Any], owner: Owner) -> "NotificationRule":
         """Return the rule in a request that was checked."""
-        return cls(**{name: body[name] for name in (*OF_A_REQUEST, *RECIPIENTS) if name in body}, owner=owner)
+        return cls(**{name: body[name] for name in _MEMBERS if name in body}, owner=owner)
 
     @classmethod
     def of_json(cls, text: str) -> "NotificationRule":
         """Return the rule in a stored text. Raises ValueError if it is malformed."""
-        found = read_json(text)
-        try:
-            owner = Owner(principal=found["owner"]["principal"], context=found["owner"]["context"])
-            rule = cls.of_body(found, owner)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"a rule is malformed: {error!r}") from error
-        if sum(getattr(rule, name) is not None for name in RECIPIENTS) != 1:
+        match found := read_json(text):
+            case {"type": str(), "owner": {"principal": str(principal), "context": dict(context)}}:
+                owner = Owner(principal=principal, context=context)
+            case _:
+                raise ValueError("a rule has no type or no owner")
+        if not all(isinstance(found[name], kind) for name, kind in _MEMBERS.items() if name in found):
+            raise ValueError("a rule has a member of another type")
+        texts = [*context.values(), *found.get("channels", []), *found.get("data", {}).values()]
+        if not all(isinstance(each, str) for each in texts):
+            raise ValueError("a rule has a value that is no text")
+        if sum(name in found for name in RECIPIENTS) != 1:
             raise ValueError("a rule has one kind of recipients")
-        return rule
+        return cls.of_body(found, owner)
 
     def variables(self, data: Any) -> dict[str, str]:
         """Return the variables of an event's messages. A value that is neither text, number nor boolean is missing.
@@ -111,10 +126,6 @@ class NotificationRule:
         if event.unit is None:  # guard: rules.event_without_unit
             raise RuleRefused("the event has no unit")
         return audience_of_unit(self.unit_attribute, event.unit)
-
-
-# The members of a request, without the recipients.
-OF_A_REQUEST = ("type", "channels", "template", "locale", "data")
 
 
 def audience_of_unit(attribute: str, unit: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import NamedTuple
 
+from masscomm.domain.aws_targets import AwsTarget, target_of
 from masscomm.domain.time_limits import (
     EVENT_ATTEMPT_S,
     WEBHOOK_ATTEMPT_S,
@@ -159,8 +160,15 @@ class Endpoint:
     # The digests of these requests, which contain their principals; "": none.
     rotation_request: str = ""
     previous_rotation_request: str = ""
+    # The role with which messages are sent to a queue or an event bus, whose ARN is the URL; None: it is a server.
+    role_arn: str | None = None
     # The number of changes.
     revision: int = 1
+
+    @property
+    def target(self) -> AwsTarget | None:
+        """Return the queue or the event bus that receives the messages; None for a server."""
+        return None if self.role_arn is None else target_of(self.url)
 
     @property
     def is_batched(self) -> bool:

@@ -102,6 +102,8 @@ _ENDPOINT = {
     "max_concurrency": 8,
     "rate_per_s": None,
     "format": "masscomm",
+    "role_arn": None,
+    "external_id": None,
     "enabled": True,
 }
 _NEW_ENDPOINT = {"secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo=", "endpoint": _ENDPOINT}

@@ -58,6 +58,7 @@ from tests.support.harness.webhook_receiver import receiving
 from tests.support.runbooks import RUNBOOKS, commands, spans
 from tests.support.schemathesis_run import check_responses
 from tests.support.servers.http_server import Asked, http_server
+from tests.support.servers.localstack_client import localstack_client
 from tests.support.servers.prometheus import scraping, values
 from tests.support.until import WaitTimeoutError, until
 
@@ -331,6 +332,28 @@ def test_event_becomes_a_push_by_a_rule(stack: RunningStack, config: StackConfig
         assert masscomm(config, "inbox", "--user", "42").count(title) == 1
         assert client.get_send(send_id)["reference"] == event["event_id"]
         client.delete_subscription(rule["id"])
+
+
+def test_event_reaches_a_queue_of_the_tenant(stack: RunningStack, config: StackConfig) -> None:
+    """webhook_sender assumes the role and sends the message to SQS."""
+    sqs = localstack_client(config.aws_url, "sqs")
+    queue = sqs.create_queue(QueueName="e2e-events")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    role = "arn:aws:iam::000000000000:role/masscomm-events"
+    with Client(config.gateway_url, key=config.api_key) as client:
+        client.set_event_type("e2e.queued", description="d", example={})
+        endpoint = client.create_webhook(club_id=1, url=arn, role_arn=role, event_types=["send.failed"])["endpoint"]
+        client.create_subscription(endpoint_id=endpoint["id"], types=["e2e.queued"], club_ids=[1])
+        client.report_events([{"event_id": "e2e-q1", "type": "e2e.queued", "club_id": 1, "data": {"n": 1}}])
+        messages: list[Any] = []
+
+        def arrived() -> bool:
+            messages.extend(sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=1).get("Messages", []))
+            return bool(messages)
+
+        until("the message has arrived", arrived, 60)
+        client.delete_webhook(endpoint["id"])
+    assert json.loads(messages[0]["Body"])["event_id"] == "e2e-q1"
 
 
 def test_refused_event_is_repeated_and_a_batch_arrives(stack: RunningStack, config: StackConfig) -> None:

@@ -1443,6 +1443,17 @@ MUTANTS = (
         "A caller lists the rules of its own clubs.",
         Becomes("(club_id,) if club_id else tuple(clubs.ids)"),
     ),
+    Mutant(
+        "aws_targets.partial_failure",
+        "Of a request to a queue or a bus, the refused messages are repeated.",
+        Becomes("{str(number) for number in range(count)}"),
+    ),
+    Mutant("aws_targets.role_of_the_account", "The role of a queue or a bus belongs to its account."),
+    Mutant(
+        "assumed_roles.external_id_is_required",
+        "A role that can be assumed without its external id is refused.",
+        Never(),
+    ),
     Mutant("events.unit_is_a_path", "The unit of an event is a path."),
     Mutant("events.unit_of_time", "The time of an event is in milliseconds."),
     Mutant("events.unrecorded_messages", "A kill repeats at most the messages that are not recorded."),
@@ -1475,7 +1486,7 @@ MUTANTS = (
     Mutant("events.schedule_of_probes", "Only a probe makes the delay of the next one longer.", Always()),
     Mutant("events.end_of_the_schedule", "A message has a bounded number of attempts."),
     Mutant("events.rate_of_an_endpoint", "Messages beyond the rate of an endpoint are stored.", Returns("True")),
-    Mutant("events.size_of_batch", "A request has at most max_bytes.", Becomes("len(some) == endpoint.max_count")),
+    Mutant("events.size_of_batch", "A request has at most max_bytes.", Becomes("len(some) == max_count")),
     Mutant("events.repeated_batch", "A repeated request has the same messages.", Becomes("False")),
     Mutant("events.size_of_waiting_record", "A record of waiting messages fits into an item."),
     Mutant(

@@ -24,6 +24,7 @@ from masscomm.channels.public_urls import UrlRefused, checked
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action
+from masscomm.domain.aws_targets import ROLE_PREFIX, AwsTarget, role_account, target_of
 from masscomm.domain.events import is_event_id
 from masscomm.domain.ids import event_message_id, own_event_id
 from masscomm.domain.limits import LARGEST_ID
@@ -107,6 +108,10 @@ class WebhookBody(TypedDict):
     """The most messages with events a second: 1 to 10,000; null: no limit."""
     format: BodyFormat
     """The form of events of systems; those of sends have the form `masscomm`."""
+    role_arn: str | None
+    """The role with which messages are sent to a queue or an event bus; null: the URL is a server's."""
+    external_id: str | None
+    """The external id that the trust policy of the role must require."""
     enabled: bool
     disabled_reason: str | None
     """Why masscomm disabled it; null if it is enabled, or disabled by a request."""
@@ -139,7 +144,7 @@ class CreateWebhookRequest(TypedDict):
 
     club_id: int
     url: str
-    """An address with https in the Internet."""
+    """An address with https in the Internet, or the ARN of an SQS queue or of an EventBridge event bus."""
     event_types: NotRequired[list[EventType]]
     """Empty or missing: every type."""
     description: NotRequired[str]
@@ -153,6 +158,8 @@ class CreateWebhookRequest(TypedDict):
     """The most messages with events a second: 1 to 10,000; null or missing: no limit."""
     format: NotRequired[BodyFormat]
     """The form of events of systems: `masscomm` (the default), or CloudEvents 1.0 in the structured form."""
+    role_arn: NotRequired[str | None]
+    """For an ARN: the role in its account that masscomm assumes; its name begins with `masscomm-`."""
 
 
 class ChangeWebhookRequest(TypedDict):
@@ -167,6 +174,7 @@ class ChangeWebhookRequest(TypedDict):
     rate_per_s: NotRequired[int | None]
     """Null: no limit."""
     format: NotRequired[BodyFormat]
+    role_arn: NotRequired[str | None]
     enabled: NotRequired[bool]
 
 
@@ -271,6 +279,7 @@ class WebhooksRoute:
             errors.append(FieldError("club_id", Text.MUST_BE_CLUB.filled()))
         if "url" not in fields:
             errors.append(FieldError("url", Text.MISSING.filled()))
+        errors += _role_errors(fields.get("url"), fields.get("role_arn"))
         if errors:
             raise unusable(errors)
         if club_id not in clubs:  # guard: tenancy.created_webhook
@@ -287,6 +296,7 @@ class WebhooksRoute:
             **{name: fields[name] for name in _SETTINGS if name in fields},
             created_at_ms=self.clock.now_ms(),
             key_id=self.keys.now().current,
+            role_arn=fields.get("role_arn"),
         )
         body = self._with_secret(endpoint)
         changes = self._mark(endpoint.key)
@@ -330,9 +340,12 @@ class WebhooksRoute:
                 event_types=_types(fields["event_types"]) if "event_types" in fields else endpoint.event_types,
                 description=fields.get("description", endpoint.description),
                 format=BodyFormat(fields.get("format", endpoint.format)),
+                role_arn=fields.get("role_arn", endpoint.role_arn),
                 **{name: fields[name] for name in _SETTINGS if name in fields},
             )
-            if new.url != endpoint.url:
+            if wrong := _role_errors(new.url, new.role_arn):
+                raise unusable(wrong)
+            if (new.url, new.role_arn) != (endpoint.url, endpoint.role_arn):
                 new = new.without_failures()
             if "enabled" in fields and fields["enabled"] != endpoint.enabled:
                 new = replace(new.without_failures(), enabled=fields["enabled"], disabled_reason="")
@@ -542,7 +555,7 @@ class WebhooksRoute:
     def _wrong(self, fields: Mapping[str, Any], request: Any) -> list[FieldError]:
         """Return an error for each field that cannot be used."""
         errors = undefined_fields(fields, request)
-        if "url" in fields:
+        if "url" in fields and _target_of(fields["url"]) is None:
             try:
                 checked(fields["url"] if isinstance(fields["url"], str) else "", loopback=self.loopback)
             except UrlRefused as refused:
@@ -580,7 +593,22 @@ def _types(given: list[str]) -> tuple[str, ...]:
 
 def _host(url: str) -> str:
     """Return the host of a URL, for the audit log; path and query may contain a credential."""
-    return checked(url, loopback=True).host
+    return checked(url, loopback=True).host if target_of(url) is None else url
+
+
+def _target_of(url: object) -> AwsTarget | None:
+    return target_of(url) if isinstance(url, str) else None
+
+
+def _role_errors(url: object, role_arn: object) -> list[FieldError]:
+    """Return an error if a queue or an event bus has no role of its account, or a server has one."""
+    target = _target_of(url)
+    if target is None:
+        return [] if role_arn is None else [FieldError("role_arn", Text.ROLE_WITHOUT_TARGET.filled())]
+    # guard: aws_targets.role_of_the_account
+    if role_account(role_arn) != target.account:
+        return [FieldError("role_arn", Text.ROLE_FORM.filled(account=target.account, prefix=ROLE_PREFIX))]
+    return []
 
 
 def _busy() -> Retry:
@@ -603,6 +631,8 @@ def _row(endpoint: Endpoint) -> WebhookBody:
         "max_concurrency": endpoint.max_concurrency,
         "rate_per_s": endpoint.rate_per_s,
         "format": endpoint.format,
+        "role_arn": endpoint.role_arn,
+        "external_id": None if endpoint.role_arn is None else endpoint.key.id,
         "enabled": endpoint.enabled,
         "disabled_reason": endpoint.disabled_reason or None,
         "failing_since": _time(endpoint.failing_since_ms),

@@ -17,6 +17,7 @@ from infra.cdk.resources.tables import definitions
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
 from masscomm.cdc.captured_tables import table_topics
+from masscomm.domain.aws_targets import ROLE_PREFIX
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.topic_reading import OPERATIONS_GROUP
 from masscomm.kafka.topics import (
@@ -74,10 +75,32 @@ def grant_profile(
             "an application has one endpoint for each device, created and deleted at any time",
             *(f"{prefix}/{name}/*]" for name in names),
         )
+    if profile.assumes_roles:
+        _grant_assumed_roles(function)
     if profile.operates:
         _grant_alarms(function, environment)
     if profile.database:
         function.grant(data.database.statements(function, profile.database))
+
+
+def _grant_assumed_roles(function: MasscommFunction) -> None:
+    """Permit AssumeRole for the roles of other accounts that tenants made for masscomm, by their names."""
+    roles = f"arn:aws:iam::*:role/{ROLE_PREFIX}*"
+    function.grant(
+        [
+            iam.PolicyStatement(
+                actions=["sts:AssumeRole"],
+                resources=[roles],
+                # The roles of the installation itself are none of a tenant's.
+                conditions={"StringNotEquals": {"aws:ResourceAccount": Stack.of(function).account}},
+            )
+        ]
+    )
+    explain(
+        function.role,
+        "tenants name the roles, which need an external id",
+        f"IAM5[Resource::{roles}]",
+    )
 
 
 def _grant_alarms(function: MasscommFunction, environment: Environment) -> None:

@@ -15,7 +15,7 @@ _WHAT = "webhook endpoints"
 _CLUBS = "clubs"
 _CREATE_ATTEMPTS = 10
 _TEXTS = (
-    *("url", "description", "disabled_reason", "key_id", "previous_key_id"),
+    *("url", "description", "disabled_reason", "key_id", "previous_key_id", "role_arn"),
     *("rotation_digest", "previous_rotation_digest", "rotation_request", "previous_rotation_request"),
 )
 _NUMBERS = (

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from functions.event_matcher.notify import Notify, RuleOwners
 from functions.webhook_sender.gateway import WebhookGateway
 from functions.webhook_sender.send_messages import KnownEndpoints, SendMessages
 from functions.webhook_sender.storing import Storing
+from masscomm.channels.customer_aws import CustomerAws
 from masscomm.channels.guarded_http import Answer
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import FixedClock
@@ -205,7 +206,19 @@ class ScriptedAsyncHttp:
 class WebhookSender(Chain):
     """The use case of webhook_sender, with an endpoint of club 7."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(
+        self,
+        aws: CustomerAws | None = None,
+        run: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run,
+        **settings: Any,
+    ) -> None:
+        """Create the function.
+
+        Args:
+            aws: Sends to queues and event buses.
+            run: Runs a coroutine, in the event loop of `aws` if that is given.
+            settings: Those of SendMessages.
+        """
         super().__init__()
         self.endpoints = InMemoryWebhookEndpoints()
         self.delayed = InMemoryDelayStore()
@@ -226,9 +239,10 @@ class WebhookSender(Chain):
             sent=self.sent,
             gateway=WebhookGateway(
                 http=self.http,
+                aws=aws or CustomerAws(),
                 keys=SigningKeys(read=lambda: KEYS_TEXT, clock=self.clock),
                 clock=self.clock,
-                run=asyncio.run,
+                run=run,
             ),
             clock=self.clock,
             **settings,
@@ -236,7 +250,7 @@ class WebhookSender(Chain):
         self.endpoint()
 
     def endpoint(self, key: EndpointKey = KEY, **fields: Any) -> Endpoint:
-        created = Endpoint(key=key, url=url_of(key), created_at_ms=NOW, key_id="1", **fields)
+        created = Endpoint(key=key, created_at_ms=NOW, key_id="1", **{"url": url_of(key), **fields})
         self.endpoints.stored[key] = created
         return created
 

@@ -1,6 +1,8 @@
 """event_matcher keeps the subscriptions of a compacted topic in memory."""
 
-from typing import cast
+import json
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -11,7 +13,7 @@ from masscomm.domain.subscriptions import Subscription
 from masscomm.domain.time_limits import SUBSCRIPTIONS_FOLLOWED_S
 from masscomm.kafka import topics
 from masscomm.kafka.topic_reading import TopicReader
-from tests.support.harness.events import EventMatcher, ScriptedReader, occurred, subscribed
+from tests.support.harness.events import EventMatcher, ScriptedReader, occurred, rule, subscribed
 
 
 def record(source: SubscriptionTopic, subscription: Subscription) -> tuple[bytes | None, bytes | None]:
@@ -49,3 +51,27 @@ def test_idle_matcher_learns_of_an_older_deletion(source: SubscriptionTopic, rea
     reader.records = [record(source, left), record(source, left)]
     cast(FixedClock, source.clock).advance(SUBSCRIPTIONS_FOLLOWED_S + 1)
     assert len(source.current()) == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"owner": None},
+        {"owner": {"principal": "k", "context": []}},
+        {"owner": {"principal": "k", "context": {"scopes": ["send"]}}},
+        {"type": 7},
+        {"channels": "push"},
+        {"data": {"goals": 7}},
+        {"users_path": ["fans"]},
+        {"unit_attribute": "team"},
+        {"users_path": None},
+    ],
+)
+def test_malformed_rule_is_left_out(source: SubscriptionTopic, reader: ScriptedReader, changed: dict[str, Any]) -> None:
+    kept, malformed = rule(1), rule(2).to_record()
+    fields = json.loads(malformed.notification or "") | changed
+    value = source.codec.encode(
+        topics.SUBSCRIPTION, "SubscriptionChanged", replace(malformed, notification=json.dumps(fields)).to_avro()
+    )
+    reader.records = [(b"sub_2", value), record(source, kept)]
+    assert [each.id for each in source.current().rules(occurred())] == [kept.id]

@@ -29,6 +29,7 @@ from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
 from tests.support.contracts.webhook_results import HOUR, NOON, attempt
 from tests.support.harness.events import WebhookSender
 from tests.support.harness.webhooks import Webhooks
+from tests.support.servers.customer_account import ACCOUNT, BUS, QUEUE, ROLE
 
 SEVEN, EIGHT = Clubs(frozenset({7})), Clubs(frozenset({8}))
 URL = "https://hooks.example.org/a?token=hidden"
@@ -123,6 +124,43 @@ def test_a_created_endpoint_is_listed_without_its_secret(setting: Setting) -> No
     (entry,) = setting.audit_log.entries
     assert (entry.action, entry.club_id, entry.principal) == ("webhook.created", 7, "k7")
     assert (entry.subject, entry.detail) == (endpoint["id"], "hooks.example.org")
+
+
+def test_a_queue_or_a_bus_is_an_endpoint_with_a_role(setting: Setting) -> None:
+    created = setting.create(url=QUEUE, role_arn=ROLE)["endpoint"]
+    assert (created["url"], created["role_arn"], created["external_id"]) == (QUEUE, ROLE, created["id"])
+    assert setting.audit_log.entries[-1].detail == QUEUE
+    changed = setting.change(created["id"], url=BUS)
+    assert (changed["url"], changed["role_arn"]) == (BUS, ROLE)
+    server = setting.change(created["id"], url=URL, role_arn=None)
+    assert (server["role_arn"], server["external_id"]) == (None, None)
+    alone: list[dict[str, Any]] = [{"url": QUEUE}, {"role_arn": ROLE}]
+    for fields in alone:
+        with pytest.raises(Problem):
+            setting.change(created["id"], **fields)
+
+
+@pytest.mark.parametrize(
+    ("url", "role_arn", "code"),
+    [
+        (QUEUE, None, "role_form"),
+        (QUEUE, ROLE.replace("masscomm-", ""), "role_form"),
+        pytest.param(
+            QUEUE,
+            ROLE.replace(ACCOUNT, "444455556666"),
+            "role_form",
+            marks=pytest.mark.kills(guard="aws_targets.role_of_the_account"),
+        ),
+        (QUEUE, 7, "role_form"),
+        (URL, ROLE, "role_without_target"),
+        ("arn:aws:sns:eu-central-1:111122223333:orders", ROLE, "url_not_https"),
+    ],
+)
+def test_a_target_needs_a_role_of_its_account(setting: Setting, url: str, role_arn: Any, code: str) -> None:
+    with pytest.raises(Problem) as raised:
+        setting.create(url=url, role_arn=role_arn)
+    assert raised.value.status == 400
+    assert code in {each.message.code for each in raised.value.errors}
 
 
 def test_the_settings_for_events_have_defaults_and_change(setting: Setting) -> None:
