@@ -208,6 +208,7 @@ class ChangeWebhookRequest(TypedDict):
     rate_per_s: NotRequired[int | None]
     """Null: no limit."""
     format: NotRequired[BodyFormat]
+    role_arn: NotRequired[str | None]
     enabled: NotRequired[bool]
 
 
@@ -317,7 +318,7 @@ class CreateWebhookRequest(TypedDict):
 
     club_id: int
     url: str
-    """An address with https in the Internet."""
+    """An address with https in the Internet, or the ARN of an SQS queue or of an EventBridge event bus."""
     event_types: NotRequired[list[EventType]]
     """Empty or missing: every type."""
     description: NotRequired[str]
@@ -331,6 +332,8 @@ class CreateWebhookRequest(TypedDict):
     """The most messages with events a second: 1 to 10,000; null or missing: no limit."""
     format: NotRequired[BodyFormat]
     """The form of events of systems: `masscomm` (the default), or CloudEvents 1.0 in the structured form."""
+    role_arn: NotRequired[str | None]
+    """For an ARN: the role in its account that masscomm assumes; its name begins with `masscomm-`."""
 
 
 class DeadLetterAction(TypedDict):
@@ -1632,6 +1635,10 @@ class WebhookBody(TypedDict):
     """The most messages with events a second: 1 to 10,000; null: no limit."""
     format: BodyFormat
     """The form of events of systems; those of sends have the form `masscomm`."""
+    role_arn: str | None
+    """The role with which messages are sent to a queue or an event bus; null: the URL is a server's."""
+    external_id: str | None
+    """The external id that the trust policy of the role must require."""
     enabled: bool
     disabled_reason: str | None
     """Why masscomm disabled it; null if it is enabled, or disabled by a request."""

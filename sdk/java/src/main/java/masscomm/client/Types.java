@@ -307,6 +307,8 @@ public final class Types {
 
         public ChangeWebhookRequest format(String value) { set("format", value); return this; }
 
+        public ChangeWebhookRequest roleArn(String value) { set("role_arn", value); return this; }
+
         public ChangeWebhookRequest enabled(boolean value) { set("enabled", value); return this; }
     }
 
@@ -462,7 +464,7 @@ public final class Types {
 
         public CreateWebhookRequest clubId(long value) { set("club_id", value); return this; }
 
-        /** An address with https in the Internet. */
+        /** An address with https in the Internet, or the ARN of an SQS queue or of an EventBridge event bus. */
         public CreateWebhookRequest url(String value) { set("url", value); return this; }
 
         /** Empty or missing: every type. */
@@ -484,6 +486,9 @@ public final class Types {
 
         /** The form of events of systems: {@code masscomm} (the default), or CloudEvents 1.0 in the structured form. */
         public CreateWebhookRequest format(String value) { set("format", value); return this; }
+
+        /** For an ARN: the role in its account that masscomm assumes; its name begins with {@code masscomm-}. */
+        public CreateWebhookRequest roleArn(String value) { set("role_arn", value); return this; }
     }
 
     /** An earlier operation on a dead letter. */
@@ -2711,6 +2716,12 @@ public final class Types {
 
         /** The form of events of systems; those of sends have the form {@code masscomm}. */
         public String format() { return required("format", TEXT); }
+
+        /** The role with which messages are sent to a queue or an event bus; null: the URL is a server's. */
+        public String roleArn() { return optional("role_arn", TEXT); }
+
+        /** The external id that the trust policy of the role must require. */
+        public String externalId() { return optional("external_id", TEXT); }
 
         public boolean enabled() { return required("enabled", BOOLEAN); }
 
