@@ -9,7 +9,6 @@ from http.server import ThreadingHTTPServer
 import pytest
 
 from examples.receive_webhooks import is_valid, server
-from functions.webhook_sender.gateway import WebhookGateway
 from masscomm.channels.kept_alive_http import KeptAliveHttp
 from masscomm.clock import SystemClock
 from masscomm.domain.webhook_signatures import headers, secret_of
@@ -35,7 +34,9 @@ def receiver() -> Iterator[ThreadingHTTPServer]:
 
 def test_the_example_receives_an_event_once(receiver: ThreadingHTTPServer, capsys: pytest.CaptureFixture[str]) -> None:
     sender = WebhookSender()
-    gateway = WebhookGateway(http=KeptAliveHttp(loopback=True), keys=Webhooks().keys, clock=SystemClock())
+    gateway = replace(
+        sender.use_case.gateway, http=KeptAliveHttp(loopback=True), keys=Webhooks().keys, clock=SystemClock()
+    )
     sender.use_case = replace(sender.use_case, gateway=gateway)
     url = f"http://127.0.0.1:{receiver.server_address[1]}/hook"
     sender.endpoints.stored[KEY] = replace(sender.endpoints.stored[KEY], url=url)
