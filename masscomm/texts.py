@@ -367,6 +367,13 @@ class Text(StrEnum):
     URL_WITHOUT_HOST = "must contain a host name or an IP address"
     URL_NOT_PUBLIC = "must name a public server"
     URL_PORT = "must use port {port}, or one from {first}"
+    # Of the authentication of webhooks.
+    MUST_BE_VISIBLE = "must be a text of 1 to {maximum} visible ASCII characters"
+    USERNAME_WITH_COLON = "must not contain a colon"
+    HEADERS_FORM = "must have 1 to {maximum} headers with values, none of which masscomm or the connection sets itself"
+    CERTIFICATE_FORM = "must be a valid certificate in PEM, followed by those of its authorities"
+    PRIVATE_KEY_FORM = "must be the private key of the certificate in PEM, without a password"
+    AUTHENTICATION_OF_OTHER_SERVER = "must be given again for a URL of another server"
     # Of audiences.
     AUDIENCE_TOO_LARGE = "has more than {maximum} bytes of JSON"
     AUDIENCE_MEMBER = "is unknown: an audience has where or all_users, and except_users"

@@ -75,6 +75,8 @@ def keys() -> KeysRoute:
 
 @cache
 def bootstrap() -> UseCases:
+    from masscomm.aws.kms import KmsDataKeys
+    from masscomm.aws.sealed_secrets import SecretBox
     from masscomm.chain.publish_subscriptions import PublishSubscriptions
     from masscomm.channels.public_urls import loopback_permitted
     from masscomm.channels.signing_keys import SigningKeys
@@ -115,6 +117,7 @@ def bootstrap() -> UseCases:
             producer=producer,
             clock=clock,
         ),
+        box=SecretBox(KmsDataKeys(environment.required("WEBHOOK_SECRETS_KEY"))),
         keys=SigningKeys.from_environment("WEBHOOK_KEYS", clock),
         clock=clock,
         loopback=loopback_permitted(os.environ),

@@ -8,13 +8,16 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from functions.webhook_sender.credentials import EndpointCredentials, NoCredentials
+from functions.webhook_sender.http import Http
 from functions.webhook_sender.messages import Message, Post
 from masscomm.channels.customer_aws import Entry
 from masscomm.channels.gateway import event_loop
-from masscomm.channels.guarded_http import Answer, NoAnswer
+from masscomm.channels.guarded_http import Answer, ClientCertificate, NoAnswer
 from masscomm.channels.public_urls import UrlRefused
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.channels.webhook_requests import attempt_of, signed_headers
@@ -28,6 +31,9 @@ from masscomm.domain.time_limits import (
     WEBHOOK_ATTEMPT_S,
 )
 from masscomm.domain.webhooks import GONE, Attempt, Endpoint, EndpointKey
+from masscomm.observability import logs
+
+logger = logs.logger("webhook_sender")
 
 # The concurrent requests of an environment.
 CALLS = 128
@@ -43,12 +49,6 @@ class Aws(Protocol):
         self, endpoint: Endpoint, target: AwsTarget, entries: Sequence[Entry], timeout_s: float
     ) -> Sequence[Answer]:
         """Send messages to a queue or an event bus, and return the answer to each. Raises NoAnswer, Retry or Stop."""
-        ...
-
-
-class Http(Protocol):
-    async def post(self, url: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
-        """Post a body and return the answer. Raises UrlRefused or NoAnswer."""
         ...
 
 
@@ -105,6 +105,8 @@ class Lane:
     failures_in_a_row: int = 0
     # Whether it has stopped to answer, or answers that it wants no more: until a later request succeeds.
     has_stopped: bool = False
+    # Whether its credentials cannot be read now: its messages wait, and it does not count as failing.
+    is_held: bool = False
     # An error that concerns every endpoint, such as signing keys that cannot be read.
     error: Exception | None = None
 
@@ -175,6 +177,7 @@ class WebhookGateway:
     http: Http
     aws: Aws
     keys: SigningKeys
+    credentials: EndpointCredentials
     clock: Clock
     rates: Rates = field(default_factory=Rates)
     # A function that runs a coroutine in the event loop.
@@ -208,7 +211,8 @@ class WebhookGateway:
 
         def offer(lane: Lane, *, to_another: bool = True) -> None:
             """Let a worker take a request of an endpoint, if it may have one more: this worker, or another one."""
-            if lane.pending and lane.calls < lane.concurrency and not lane.is_failing and not lane.is_ready:
+            is_free = lane.calls < lane.concurrency and not (lane.is_failing or lane.is_held or lane.is_ready)
+            if lane.pending and is_free:
                 lane.is_ready = True
                 ready.append(lane)
                 if to_another and busy < CALLS:
@@ -222,7 +226,7 @@ class WebhookGateway:
             while ready:
                 lane = ready.popleft()
                 lane.is_ready = False
-                if lane.is_failing or not has_time():
+                if lane.is_failing or lane.is_held or not has_time():
                     continue
                 post = lane.pending.popleft()
                 lane.calls += 1
@@ -264,13 +268,14 @@ class WebhookGateway:
         if (target := lane.endpoint.target) is not None:
             return await self._attempt_target(lane, target, post, timeout_s)
         at_ms, began = self.clock.now_ms(), time.monotonic()
-        result: Answer | UrlRefused | NoAnswer
         try:
-            body = post.body
-            headers = signed_headers(self.keys.now(), lane.endpoint, message_id=post.id, at_ms=at_ms, body=body)
-            result = await self.http.post(lane.endpoint.url, body=body, headers=headers, timeout_s=timeout_s)
-        except (UrlRefused, NoAnswer) as refused:
-            result = refused
+            result = await self._posted(lane.endpoint, post, at_ms, timeout_s)
+        except NoCredentials:  # guard: webhook_authentication.unreadable
+            lane.is_held = True
+            lane.pending.appendleft(post)
+            key = lane.endpoint.key
+            logger.exception("the messages of an endpoint wait", club_id=key.club_id, endpoint=key.id)
+            return []
         except Exception as error:
             lane.error = error
             lane.pending.appendleft(post)
@@ -309,6 +314,44 @@ class WebhookGateway:
         for part, attempt in sent:
             lane.add(part, attempt)
         return sent
+
+    async def _posted(
+        self, endpoint: Endpoint, post: Post, at_ms: int, timeout_s: float
+    ) -> Answer | UrlRefused | NoAnswer:
+        """Return the result of a request, with the first credentials that the endpoint does not refuse. Raises
+        NoCredentials or Stop.
+        """
+        body = post.body
+        signed = signed_headers(self.keys.now(), endpoint, message_id=post.id, at_ms=at_ms, body=body)
+        if endpoint.authentication is None:
+            return await self._result(endpoint.url, body, signed, timeout_s)
+        until = time.monotonic() + timeout_s
+        result: Answer | UrlRefused | NoAnswer | None = None
+        try:
+            async with aclosing(self.credentials.candidates(endpoint, at_ms, timeout_s=timeout_s)) as candidates:
+                async for each in candidates:
+                    if (left_s := until - time.monotonic()) <= 0:
+                        break
+                    headers = {**each.headers, **signed}
+                    result = await self._result(endpoint.url, body, headers, left_s, each.client)
+                    if not each.refused_by(result):
+                        break
+        except NoAnswer as error:
+            result = result or error
+        return result or NoAnswer(f"no answer within {timeout_s:g} s")
+
+    async def _result(
+        self,
+        url: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        client: ClientCertificate | None = None,
+    ) -> Answer | UrlRefused | NoAnswer:
+        try:
+            return await self.http.post(url, body=body, headers=headers, timeout_s=timeout_s, client=client)
+        except (UrlRefused, NoAnswer) as refused:
+            return refused
 
 
 async def _admitted(lane: Lane, post: Post, window: Window, has_time: Callable[[], bool]) -> bool:

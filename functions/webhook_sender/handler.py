@@ -25,9 +25,11 @@ logger = logs.logger("webhook_sender")
 
 @cache
 def bootstrap() -> "tuple[BatchDriver, SendMessages]":
+    from functions.webhook_sender.credentials import EndpointCredentials
     from functions.webhook_sender.gateway import WebhookGateway
     from functions.webhook_sender.send_messages import UNRECORDED, KnownEndpoints, SendMessages
     from functions.webhook_sender.storing import Storing
+    from masscomm.aws.kms import KmsDataKeys
     from masscomm.channels.customer_aws import CustomerAws
     from masscomm.channels.kept_alive_http import KeptAliveHttp
     from masscomm.channels.public_urls import loopback_permitted
@@ -39,9 +41,17 @@ def bootstrap() -> "tuple[BatchDriver, SendMessages]":
     from masscomm.stores.webhook_dead_letters.dynamodb import DynamoDbWebhookDeadLetters
     from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
     from masscomm.stores.webhook_endpoints.results import EndpointResults
+    from masscomm.stores.webhook_tokens.dynamodb import DynamoDbWebhookTokens
 
     is_local = loopback_permitted(os.environ)
     clock, endpoints = SystemClock(), DynamoDbWebhookEndpoints.from_environment()
+    http = KeptAliveHttp(loopback=is_local)
+    credentials = EndpointCredentials.of(
+        keys=KmsDataKeys(environment.required("WEBHOOK_SECRETS_KEY")),
+        http=http,
+        tokens=DynamoDbWebhookTokens.from_environment(),
+        clock=clock,
+    )
     audit = PrincipalAudit(
         audit_log=DynamoDbAuditLog.from_environment(), clock=clock, logger=logger, principal="webhook_sender"
     )
@@ -51,9 +61,10 @@ def bootstrap() -> "tuple[BatchDriver, SendMessages]":
         storing=Storing.of(DynamoDbDelayStore.from_environment(), DynamoDbWebhookDeadLetters.from_environment(), clock),
         sent=DynamoDbSentMessages.from_environment(),
         gateway=WebhookGateway(
-            http=KeptAliveHttp(loopback=is_local),
             # The emulated security token service checks no trust policy.
             aws=CustomerAws(checks_trust=not is_local),
+            http=http,
+            credentials=credentials,
             keys=SigningKeys.from_environment("WEBHOOK_KEYS", clock),
             clock=clock,
         ),

@@ -6,6 +6,7 @@ Each function of functions/functions.yaml has one profile; tests/unit/infra chec
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
 
 from masscomm.cdc.captured_tables import captured_tables, personal_tables
 from masscomm.kafka.topics import BUILD, DELIVERY, RECHECK, SEND_API, SEND_MONOLITH, SUBSCRIPTION
@@ -162,6 +163,8 @@ class Profile:
     reads_mailbox: bool = False
     # Whether the function signs webhooks, or shows the secrets of their endpoints.
     webhook_keys: bool = False
+    # The operations of KMS with the key of the credentials of webhook endpoints: GenerateDataKey seals, Decrypt opens.
+    webhook_secrets: tuple[Literal["GenerateDataKey", "Decrypt"], ...] = ()
     # Whether the function calls servers in the Internet. It is outside the VPC then, and reaches none of its servers.
     calls_internet: bool = False
     # Whether the function assumes roles of tenants, in their accounts.
@@ -181,6 +184,7 @@ _SENDER = Profile(
     warmth=Warmth.SNAPSTART,
     tables=(ENDPOINTS, LEDGER, WAITING, UNDELIVERED, AUDIT),
     webhook_keys=True,
+    webhook_secrets=("Decrypt",),
     calls_internet=True,
     assumes_roles=True,
 )
@@ -306,6 +310,7 @@ PROFILES = {
         table_indices=((API_KEYS, BY_CREATION), (SENDS, LISTED)),
         operates=True,
         webhook_keys=True,
+        webhook_secrets=("GenerateDataKey",),
     ),
     "key_revocation": Profile(warmth=Warmth.SNAPSTART, tables=(API_KEYS, AUDIT, USAGE, POLLS)),
     "events_api": Profile(

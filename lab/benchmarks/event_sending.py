@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from functions.event_matcher.match_events import MatchEvents
 from functions.event_matcher.notify import Notify, RuleOwners
+from functions.webhook_sender.credentials import EndpointCredentials
 from functions.webhook_sender.gateway import WebhookGateway
 from functions.webhook_sender.send_messages import KnownEndpoints, SendMessages
 from functions.webhook_sender.storing import Storing
@@ -47,6 +48,8 @@ from masscomm.stores.sent_messages.in_memory import InMemorySentMessages
 from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from masscomm.stores.webhook_endpoints.results import EndpointResults
+from masscomm.stores.webhook_tokens.in_memory import InMemoryWebhookTokens
+from tests.support.fakes.data_keys import InMemoryDataKeys
 from tests.support.harness.chain import Context, entry, event, registry_with_all_schemas
 
 PARTITIONS = 4
@@ -232,6 +235,10 @@ class Functions:
 
         def audit(*_: object, **__: object) -> None: ...
 
+        http = KeptAliveHttp(loopback=True)
+        credentials = EndpointCredentials.of(
+            keys=InMemoryDataKeys(), http=http, tokens=InMemoryWebhookTokens(), clock=self.clock
+        )
         driver = BatchDriver(function="benchmark", codec=Codec(BundledSchema(WebhookRequested)), producer=NoProducer())
         use_case = SendMessages(
             endpoints=KnownEndpoints(store=self.endpoints, clock=self.clock),
@@ -239,7 +246,7 @@ class Functions:
             storing=Storing.of(self.delayed, InMemoryWebhookDeadLetters(), self.clock),
             sent=InMemorySentMessages(),
             gateway=WebhookGateway(
-                http=KeptAliveHttp(loopback=True), aws=CustomerAws(), keys=self._keys, clock=self.clock
+                http=http, aws=CustomerAws(), keys=self._keys, credentials=credentials, clock=self.clock
             ),
             clock=self.clock,
         )

@@ -29,7 +29,7 @@ from mypy_boto3_dynamodb import DynamoDBClient
 
 from cli.client_log import KAFKA_LOGGER
 from local.devstack.config import EXAMPLE, GENERATION, ROOT, StackConfig, connector_name, example
-from local.devstack.service import Task, function_environment, local_client
+from local.devstack.service import WEBHOOK_SECRETS_KEY, Task, function_environment, local_client
 from masscomm.cdc.debezium import debezium_config
 from masscomm.domain.source_tables import SOURCE_VARIABLE
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
@@ -194,7 +194,7 @@ _APPLICATIONS = {"GCM": "PLATFORM_APPLICATION_ARN_GCM", "APNS": "PLATFORM_APPLIC
 
 
 class LocalProvider:
-    """SNS, SES and DynamoDB of LocalStack, which loses its state when it ends.
+    """SNS, SES, KMS and DynamoDB of LocalStack, which loses its state when it ends.
 
     If the directory still has endpoints of an earlier run, they are deleted and the consumer group of device_registrar
     is reset, so that it registers the devices again.
@@ -205,7 +205,9 @@ class LocalProvider:
         self._is_new = False
 
     def provision(self) -> None:
-        """Create the SNS platform applications, the verified e-mail sender, and the tables of schemas/dynamodb."""
+        """Create the SNS platform applications, the verified e-mail sender, the KMS key of the credentials of webhook
+        endpoints, and the tables of schemas/dynamodb.
+        """
         aws_url = self._config.aws_url
         environment = function_environment(self._config)
         sns = local_client(aws_url, "sns")
@@ -221,6 +223,7 @@ class LocalProvider:
             if made["PlatformApplicationArn"] != arn:
                 raise ProvisioningError(f"platform application {arn} was made as {made['PlatformApplicationArn']}")
         local_client(aws_url, "ses").verify_email_identity(EmailAddress=environment["SES_SENDER"])
+        create_webhook_secrets_key(local_client(aws_url, "kms"))
         create_dynamodb_tables(local_client(aws_url, "dynamodb"))
 
     def lost_endpoints(self) -> list[str]:
@@ -235,7 +238,9 @@ class LocalProvider:
 
 
 def missing_in_aws(config: StackConfig) -> list[str]:
-    """Return a line of text for each SNS platform application, sender, DynamoDB table and index that is missing."""
+    """Return a line of text for each SNS platform application, sender, KMS key, DynamoDB table and index that is
+    missing.
+    """
     environment = function_environment(config)
     sns = local_client(config.aws_url, "sns")
     known = {each["PlatformApplicationArn"] for each in sns.list_platform_applications()["PlatformApplications"]}
@@ -244,7 +249,21 @@ def missing_in_aws(config: StackConfig) -> list[str]:
     sender = environment["SES_SENDER"]
     if sender not in local_client(config.aws_url, "ses").list_identities()["Identities"]:
         found.append(f"verify the sender {sender}")
+    if not _has_webhook_secrets_key(local_client(config.aws_url, "kms")):
+        found.append(f"create the KMS key {WEBHOOK_SECRETS_KEY}")
     return found + missing_dynamodb_tables(local_client(config.aws_url, "dynamodb"))
+
+
+def create_webhook_secrets_key(kms: Any) -> None:
+    """Create the KMS key of the credentials of webhook endpoints, unless it exists."""
+    if not _has_webhook_secrets_key(kms):
+        key = kms.create_key(Description="credentials of webhook endpoints")["KeyMetadata"]["KeyId"]
+        kms.create_alias(AliasName=WEBHOOK_SECRETS_KEY, TargetKeyId=key)
+
+
+def _has_webhook_secrets_key(kms: Any) -> bool:
+    pages = kms.get_paginator("list_aliases").paginate()
+    return any(alias["AliasName"] == WEBHOOK_SECRETS_KEY for page in pages for alias in page["Aliases"])
 
 
 def missing_dynamodb_tables(dynamodb: DynamoDBClient) -> list[str]:

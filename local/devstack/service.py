@@ -221,6 +221,10 @@ def json_at(url: str) -> Any:
         raise OSError(f"{url} answered no JSON") from error
 
 
+# The alias of the KMS key of the credentials of webhook endpoints.
+WEBHOOK_SECRETS_KEY = "alias/masscomm-webhook-secrets"
+
+
 def function_environment(config: StackConfig) -> dict[str, str]:
     """Return the environment of the functions and of the Spark job: addresses, names, dummy credentials."""
     application = f"arn:aws:sns:{REGION}:000000000000:app"
@@ -241,6 +245,7 @@ def function_environment(config: StackConfig) -> dict[str, str]:
         "UNSUBSCRIBE_KEYS": config.unsubscribe_keys,
         "WEBHOOK_KEYS": config.webhook_keys,
         "WEBHOOK_LOOPBACK": "1",
+        "WEBHOOK_SECRETS_KEY": WEBHOOK_SECRETS_KEY,
         "CDC_GENERATION": "g1",
         "CDC_CONSUMER_GROUP": "masscomm.cdc_consumer",
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO"),

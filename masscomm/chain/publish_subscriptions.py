@@ -2,7 +2,8 @@
 endpoint.
 
 DynamoDB has the truth. A change has a mark until the topic has it, so that a sweep publishes what a crash left out. A
-subscription that changes while it is published is published again: the last record of the topic is the stored state.
+subscription that changes while it is published is published again: the last record of the topic is the stored state. A
+subscription whose endpoint is deleted is deleted, too.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,9 +39,13 @@ class PublishSubscriptions:
             subscription = self._current(change.key)
             self._produce([(change.key, subscription)])
             # guard: subscriptions.changed_while_published
-            if self._current(change.key) == subscription:
-                self.store.published(change)
-                return
+            if self._current(change.key) != subscription:
+                continue
+            if subscription is None:
+                # Its endpoint may be deleted. The deletion has a mark of its own.
+                change = self.store.delete(change.key, self.clock.now_ms()) or change
+            self.store.published(change)
+            return
         raise Retry("the subscription is changed by other requests at the same time")
 
     def publish_implicit(self, pool: Executor) -> None:
@@ -74,15 +79,15 @@ class PublishSubscriptions:
             raise Retry(f"Kafka has not taken each subscription: {error}") from error
 
     def _current(self, key: SubscriptionKey) -> Subscription | None:
-        """Return a subscription as its endpoint is now; None if there is none."""
+        """Return a subscription as its endpoint is now; None if there is none, or no endpoint."""
         endpoint = self.endpoints.find(key.endpoint)
         if key == SubscriptionKey.implicit(key.endpoint):
             return None if endpoint is None else implicit_subscription(endpoint)
         subscription = self.store.find(key)
-        if subscription is None:
+        if subscription is None or endpoint is None:  # guard: subscriptions.deleted_endpoint
             return None
         # guard: subscriptions.batched_endpoint
-        return replace(subscription, batched=endpoint is not None and endpoint.is_batched)
+        return replace(subscription, batched=endpoint.is_batched)
 
     def publish_missing(self, remaining_s: Callable[[], float]) -> int:
         """Publish the changes whose request has ended without doing so. Return their number. Raises Retry or Stop."""

@@ -7,11 +7,13 @@ response headers and body are read up to a limit, without decompression.
 
 import http.client
 import io
+import os
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Thread
@@ -185,15 +187,51 @@ def _begun(reading: _Reading) -> http.client.HTTPResponse:
     return response
 
 
-def tls_context(authorities: str | None) -> ssl.SSLContext:
-    """Return the settings of TLS to a server that a tenant named. `authorities` is a file with further certificate
-    authorities.
+@dataclass(frozen=True, kw_only=True)
+class ClientCertificate:
+    """A certificate with which a client authenticates itself."""
+
+    # Identifies the certificate and its owner: connections are shared only with the same id.
+    id: str
+    # The certificate, followed by those of its authorities, and the private key without a password, in PEM.
+    certificate: str
+    private_key: str = field(repr=False)
+
+
+def tls_context(authorities: str | None, client: ClientCertificate | None = None) -> ssl.SSLContext:
+    """Return the settings of TLS to a server that a tenant named.
+
+    Args:
+        authorities: A file with further certificate authorities.
+        client: The certificate of the client.
+
+    Raises:
+        NoAnswer: The certificate of the client cannot be used.
     """
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if authorities is not None:
         context.load_verify_locations(authorities)
+    if client is not None:
+        with _readable(client.certificate) as certificate, _readable(client.private_key) as private_key:
+            try:
+                # Without a password, one would be asked for at the terminal.
+                context.load_cert_chain(certificate, private_key, password="")
+            except OSError as error:  # ssl.SSLError, or that a pipe cannot be read twice
+                raise NoAnswer("the client certificate cannot be used") from error
     return context
+
+
+@contextmanager
+def _readable(text: str) -> Iterator[str]:
+    """Yield a path from which a text of up to 16 kB is read once. It is a pipe: no disk gets the text."""
+    reading, writing = os.pipe()
+    try:
+        with os.fdopen(writing, "w") as pipe:
+            pipe.write(text)
+        yield f"/dev/fd/{reading}"
+    finally:
+        os.close(reading)
 
 
 def failed_connection(error: OSError) -> NoAnswer:

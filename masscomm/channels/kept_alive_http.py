@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from typing import NamedTuple
 
 from masscomm.aws.async_http import FRESH_S, Connection
 from masscomm.aws.http_answer import AnswerLost, AnswerReader
@@ -20,6 +20,7 @@ from masscomm.channels.guarded_http import (
     MAX_BODY_BYTES,
     MAX_RESPONSE_BYTES,
     Answer,
+    ClientCertificate,
     NoAnswer,
     failed_connection,
     request_of,
@@ -31,7 +32,19 @@ from masscomm.errors import Retry
 
 # The idle connections that are kept. With those in use, they are far below Lambda's limit of 1,024 file descriptors.
 MAX_IDLE = 640
+# The settings of TLS that are kept, one for each client certificate. Each has all authorities: a megabyte.
+MAX_CONTEXTS = 33
 _RETRY_AFTER = re.compile(rb"\r\nretry-after[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
+
+
+class _Server(NamedTuple):
+    """A server to which requests of one client share connections."""
+
+    scheme: str
+    host: str
+    port: int
+    # The id of the client's certificate; "": it has none.
+    client: str
 
 
 @dataclass(frozen=True)
@@ -40,6 +53,17 @@ class _Kept:
 
     connection: Connection
     made_at: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Exchange:
+    """A request, and the limits of its answer."""
+
+    request: bytes
+    # On the clock of the event loop.
+    deadline: float
+    timeout_s: float
+    most_bytes: int
 
 
 @dataclass(kw_only=True)
@@ -52,10 +76,21 @@ class KeptAliveHttp:
     # A file with further certificate authorities, for tests.
     authorities: str | None = None
     # Idle connections by their server, the one that was used last at the end.
-    _idle: OrderedDict[tuple[str, str, int], list[_Kept]] = field(default_factory=OrderedDict)
+    _idle: OrderedDict[_Server, list[_Kept]] = field(default_factory=OrderedDict)
     _idle_count: int = 0
+    # The settings of TLS by the id of the client's certificate, the one that was used last at the end.
+    _contexts: OrderedDict[str, ssl.SSLContext] = field(default_factory=OrderedDict)
 
-    async def post(self, url: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
+    async def post(
+        self,
+        url: str,
+        *,
+        body: bytes,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        client: ClientCertificate | None = None,
+        most_bytes: int = MAX_BODY_BYTES,
+    ) -> Answer:
         """Post a body and return the answer, whatever its status is.
 
         Args:
@@ -63,6 +98,8 @@ class KeptAliveHttp:
             body: The body.
             headers: The headers.
             timeout_s: The time limit of the request, name resolution included.
+            client: The certificate that the server may ask for.
+            most_bytes: The bytes of the answer's body that are returned.
 
         Raises:
             UrlRefused: The URL must not be called.
@@ -71,18 +108,25 @@ class KeptAliveHttp:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         target = checked(url, loopback=self.loopback)
-        request = request_of(target, body, headers, connection="keep-alive")
-        kept = await self._taken(target)
+        # guard: kept_alive_http.connections_of_a_client
+        server = _Server(target.scheme, target.host, target.port, "" if client is None else client.id)
+        exchange = _Exchange(
+            request=request_of(target, body, headers, connection="keep-alive"),
+            deadline=deadline,
+            timeout_s=timeout_s,
+            most_bytes=most_bytes,
+        )
+        kept = await self._taken(server)
         if kept is not None:
             reader = AnswerReader(MAX_RESPONSE_BYTES)
             try:
-                return await self._exchanged(target, kept, request, deadline, reader, timeout_s)
+                return await self._exchanged(server, kept, exchange, reader)
             except NoAnswer:
                 # The server ended the idle connection meanwhile. The receiver recognises a repetition by its id.
                 if reader.status or loop.time() >= deadline:
                     raise
-        made = await self._connected(loop, target, deadline, timeout_s)
-        return await self._exchanged(target, made, request, deadline, AnswerReader(MAX_RESPONSE_BYTES), timeout_s)
+        made = await self._connected(loop, target, deadline, timeout_s, client)
+        return await self._exchanged(server, made, exchange, AnswerReader(MAX_RESPONSE_BYTES))
 
     async def close(self) -> None:
         """Close the idle connections."""
@@ -93,28 +137,25 @@ class KeptAliveHttp:
         self._idle_count = 0
         await asyncio.sleep(0)  # One turn of the event loop closes the sockets.
 
-    async def _exchanged(
-        self, target: Target, kept: _Kept, request: bytes, deadline: float, reader: AnswerReader, timeout_s: float
-    ) -> Answer:
+    async def _exchanged(self, server: _Server, kept: _Kept, exchange: _Exchange, reader: AnswerReader) -> Answer:
         try:
-            await kept.connection.exchange(request, deadline, reader)
+            await kept.connection.exchange(exchange.request, exchange.deadline, reader)
         except AnswerLost as error:
             if not reader.head:
-                late = asyncio.get_running_loop().time() >= deadline
-                raise NoAnswer(_late(timeout_s) if late else "the connection failed") from error
+                late = asyncio.get_running_loop().time() >= exchange.deadline
+                raise NoAnswer(_late(exchange.timeout_s) if late else "the connection failed") from error
             # The status is known, and decides; the rest of the body is too large, late or malformed.
         if kept.connection.is_usable:
-            self._keep(target, kept)
+            self._keep(server, kept)
         found = _RETRY_AFTER.search(reader.head)
         return Answer(
             status=reader.status,
             retry_after=None if found is None else found[1].decode("latin-1").strip(),
-            body=reader.body[:MAX_BODY_BYTES].decode(errors="replace"),
+            body=reader.body[: exchange.most_bytes].decode(errors="replace"),
         )
 
-    async def _taken(self, target: Target) -> _Kept | None:
+    async def _taken(self, key: _Server) -> _Kept | None:
         """Return an idle connection to a server; None if there is none."""
-        key = (target.scheme, target.host, target.port)
         if key not in self._idle:
             return None
         if time.time() - self._idle[key][-1].connection.idle_since >= FRESH_S:
@@ -131,8 +172,7 @@ class KeptAliveHttp:
             kept.connection.abort()
         return None
 
-    def _keep(self, target: Target, kept: _Kept) -> None:
-        key = (target.scheme, target.host, target.port)
+    def _keep(self, key: _Server, kept: _Kept) -> None:
         self._idle.setdefault(key, []).append(kept)
         self._idle.move_to_end(key)
         self._idle_count += 1
@@ -145,7 +185,12 @@ class KeptAliveHttp:
                 del self._idle[oldest]
 
     async def _connected(
-        self, loop: asyncio.AbstractEventLoop, target: Target, deadline: float, timeout_s: float
+        self,
+        loop: asyncio.AbstractEventLoop,
+        target: Target,
+        deadline: float,
+        timeout_s: float,
+        client: ClientCertificate | None,
     ) -> _Kept:
         """Return a connection to the first address that accepts one, with TLS for the host's name. Raises UrlRefused or
         NoAnswer.
@@ -153,7 +198,7 @@ class KeptAliveHttp:
         try:
             async with asyncio.timeout_at(deadline):
                 addresses = await self._addresses(loop, target)
-                return _Kept(await self._first(loop, target, addresses), time.time())
+                return _Kept(await self._first(loop, target, addresses, client), time.time())
         except TimeoutError as error:
             raise NoAnswer(_late(timeout_s)) from error
         except OSError as error:
@@ -168,9 +213,15 @@ class KeptAliveHttp:
         except Retry as error:
             raise NoAnswer(str(error)) from error
 
-    async def _first(self, loop: asyncio.AbstractEventLoop, target: Target, addresses: Sequence[str]) -> Connection:
+    async def _first(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        target: Target,
+        addresses: Sequence[str],
+        client: ClientCertificate | None,
+    ) -> Connection:
         error: OSError = ConnectionError("no address")
-        tls = self._tls if target.scheme == "https" else None
+        tls = self._tls(client) if target.scheme == "https" else None
         for address in addresses:
             try:
                 # The address is numeric: nothing is resolved again.
@@ -189,9 +240,15 @@ class KeptAliveHttp:
             return made
         raise error
 
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
-        return tls_context(self.authorities)
+    def _tls(self, client: ClientCertificate | None) -> ssl.SSLContext:
+        """Return the settings of TLS. Raises NoAnswer for a certificate that cannot be used."""
+        id_ = "" if client is None else client.id
+        if id_ not in self._contexts:
+            self._contexts[id_] = tls_context(self.authorities, client)
+        self._contexts.move_to_end(id_)
+        if len(self._contexts) > MAX_CONTEXTS:  # guard: kept_alive_http.contexts
+            self._contexts.popitem(last=False)
+        return self._contexts[id_]
 
 
 def _late(timeout_s: float) -> str:

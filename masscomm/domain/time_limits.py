@@ -166,6 +166,11 @@ WEBHOOK_RETRY_DELAYS_S = (5, 300, 1_800, 2 * _HOUR_S, 5 * _HOUR_S, 10 * _HOUR_S,
 WEBHOOK_RETRY_AFTER_LIMIT_S = _DAY_S
 # How long the previous secret of an endpoint also signs.
 WEBHOOK_SECRET_OVERLAP_S = _DAY_S
+# How long before its end an access token for an endpoint is renewed, and the age from which one that is refused is; the
+# validity of a token whose server names none; and how long an environment that requests one keeps the others from it.
+WEBHOOK_TOKEN_RENEWED_S = 60.0
+WEBHOOK_TOKEN_VALID_S = 300.0
+WEBHOOK_TOKEN_REQUEST_S = 20.0
 # The time without a successful attempt after which a failed one disables the endpoint, and the time for which the
 # attempts of its delivery must have failed: one failure after days without an event is not an outage.
 WEBHOOK_DISABLED_AFTER_S = 5 * _DAY_S
@@ -428,6 +433,9 @@ RULES: Mapping[str, str] = {
     ),
     "WEBHOOK_RETRY_AFTER_LIMIT_S < OWN_EVENTS_KEPT_S": "an event is recognised while its message waits",
     "every_s('webhook_events') < SUBSCRIPTIONS_RENEWED_S": "few sweeps publish every subscription",
+    "WEBHOOK_ATTEMPT_S < WEBHOOK_TOKEN_REQUEST_S < WEBHOOK_TOKEN_RENEWED_S < WEBHOOK_TOKEN_VALID_S / 2": (
+        "a token is renewed by one environment, while the others use it"
+    ),
     "86_400 <= EVENT_IDS_KEPT_S < kept_s('event')": "an id is recognised for a day, and not after its event has ended",
     "timeout_s('event_matcher') / 10 < EVENT_TYPES_CACHED_S < timeout_s('event_matcher')": (
         "few batches read types, and a change of one applies soon"

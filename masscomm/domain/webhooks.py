@@ -18,6 +18,7 @@ from masscomm.domain.time_limits import (
     WEBHOOK_RETRY_DELAYS_S,
     WEBHOOK_SECRET_OVERLAP_S,
 )
+from masscomm.domain.webhook_authentication import Authentication
 from masscomm.integers import integer_or
 
 # The version of the bodies of events. Under the same version fields are added only.
@@ -162,6 +163,11 @@ class Endpoint:
     previous_rotation_request: str = ""
     # The role with which messages are sent to a queue or an event bus, whose ARN is the URL; None: it is a server.
     role_arn: str | None = None
+    # How requests are authenticated; None: by their signature only.
+    authentication: Authentication | None = None
+    # The authentication before, and until when it is used for a request that is refused; None: there is none.
+    previous_authentication: Authentication | None = None
+    previous_authentication_until_ms: int | None = None
     # The number of changes.
     revision: int = 1
 
@@ -207,6 +213,27 @@ class Endpoint:
             previous_key_id=self.key_id,
             previous_until_ms=now_ms + WEBHOOK_SECRET_OVERLAP_S * 1000,
         )
+
+    def authenticated(self, authentication: Authentication | None, now_ms: int) -> "Endpoint":
+        """Return the endpoint with another authentication. The previous one stays in use for a while, unless there is
+        none now.
+        """
+        is_rotated = authentication is not None and self.authentication is not None
+        return replace(
+            self,
+            authentication=authentication,
+            previous_authentication=self.authentication if is_rotated else None,
+            previous_authentication_until_ms=now_ms + WEBHOOK_SECRET_OVERLAP_S * 1000 if is_rotated else None,
+        )
+
+    def authentications(self, now_ms: int) -> Sequence[Authentication]:
+        """Return the authentications in use, the current one first."""
+        # guard: webhook_authentication.overlap
+        is_previous = (
+            self.previous_authentication_until_ms is not None and now_ms < self.previous_authentication_until_ms
+        )
+        both = (self.authentication, self.previous_authentication if is_previous else None)
+        return [each for each in both if each is not None]
 
     def after(self, attempt: "Attempt", *, tried_since_ms: int, is_probe: bool = False) -> "Endpoint":
         """Return the endpoint after an attempt, which may disable it.

@@ -1488,6 +1488,28 @@ MUTANTS = (
     Mutant("events.rate_of_an_endpoint", "Messages beyond the rate of an endpoint are stored.", Returns("True")),
     Mutant("events.size_of_batch", "A request has at most max_bytes.", Becomes("len(some) == max_count")),
     Mutant("events.repeated_batch", "A repeated request has the same messages.", Becomes("False")),
+    Mutant("webhook_authentication.overlap", "Previous credentials are used for a day only.", Becomes("True")),
+    Mutant("webhook_authentication.unreadable", "An endpoint whose credentials cannot be read delays no other."),
+    Mutant("webhook_authentication.other_server", "Stored credentials are not used for another server."),
+    Mutant(
+        "webhook_authentication.reserved_headers",
+        "A tenant's headers replace none of masscomm's.",
+        Becomes("all(map(_HEADER_NAME.fullmatch, names))"),
+    ),
+    Mutant("webhook_authentication.digest", "No password can be guessed from a stored digest.", Returns("fields")),
+    Mutant(
+        "webhook_tokens.one_request",
+        "One environment requests an access token.",
+        Becomes('f"attribute_exists(id) OR {condition}"'),
+    ),
+    Mutant("webhook_tokens.one_environment", "One environment renews an access token.", Always()),
+    Mutant("webhook_tokens.age_of_refused", "An endpoint does not get a new token for each request.", Always()),
+    Mutant(
+        "kept_alive_http.connections_of_a_client",
+        "Two endpoints do not share connections with a client certificate.",
+        Becomes('_Server(target.scheme, target.host, target.port, "")'),
+    ),
+    Mutant("kept_alive_http.contexts", "The kept settings of TLS are bounded."),
     Mutant("events.size_of_waiting_record", "A record of waiting messages fits into an item."),
     Mutant(
         "registry.schema_of_released_record", "A record of another version does not get the id of this one's schema."
@@ -1517,7 +1539,21 @@ MUTANTS = (
     Mutant(
         "subscriptions.changed_while_published",
         "The last record of a subscription is its stored state.",
-        Always(),
+    ),
+    Mutant(
+        "subscriptions.deleted_endpoint",
+        "The subscriptions of a deleted endpoint are deleted.",
+        Becomes("subscription is None"),
+    ),
+    Mutant(
+        "subscriptions.marked_before_deletion",
+        "A killed request deletes no endpoint without its subscriptions.",
+        Removed(),
+    ),
+    Mutant(
+        "subscriptions.marked_after_deletion",
+        "A subscription that is created while its endpoint is deleted is deleted, too.",
+        Removed(),
     ),
     Mutant(
         "subscriptions.idle_matcher",

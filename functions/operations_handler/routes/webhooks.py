@@ -10,6 +10,7 @@ POST /v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend
 An endpoint of another club and an unknown one have the same response.
 """
 
+import hmac
 import json
 import secrets
 from collections import defaultdict
@@ -18,6 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NotRequired, TypedDict
 from uuid import uuid4
 
+from functions.operations_handler.routes import webhook_authentication
+from masscomm.aws.sealed_secrets import SecretBox
 from masscomm.chain.publish_subscriptions import PublishSubscriptions
 from masscomm.chain.waiting_messages import WaitingMessage, WaitingMessages
 from masscomm.channels.public_urls import UrlRefused, checked
@@ -30,6 +33,7 @@ from masscomm.domain.ids import event_message_id, own_event_id
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.records import EventOccurred
 from masscomm.domain.subscriptions import SubscriptionKey
+from masscomm.domain.webhook_authentication import Authentication, AuthenticationType, sealing_context, server_of
 from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import (
     LEAST_BYTES,
@@ -119,6 +123,8 @@ class WebhookBody(TypedDict):
     """The first failed attempt since the last successful one."""
     previous_secret_until: str | None
     """The time until which the previous secret also signs."""
+    authentication: webhook_authentication.AuthenticationBody | None
+    """Null: requests have their signature only."""
     created_at: str
 
 
@@ -160,6 +166,8 @@ class CreateWebhookRequest(TypedDict):
     """The form of events of systems: `masscomm` (the default), or CloudEvents 1.0 in the structured form."""
     role_arn: NotRequired[str | None]
     """For an ARN: the role in its account that masscomm assumes; its name begins with `masscomm-`."""
+    authentication: NotRequired[webhook_authentication.AuthenticationFields | None]
+    """Null or missing: requests have their signature only."""
 
 
 class ChangeWebhookRequest(TypedDict):
@@ -175,6 +183,8 @@ class ChangeWebhookRequest(TypedDict):
     """Null: no limit."""
     format: NotRequired[BodyFormat]
     role_arn: NotRequired[str | None]
+    authentication: NotRequired[webhook_authentication.AuthenticationFields | None]
+    """The previous one is used for 24 hours for requests that are refused. Null: none, at once."""
     enabled: NotRequired[bool]
 
 
@@ -232,6 +242,8 @@ class WebhooksRoute:
     log: MetricsStore
     waiting: WaitingMessages
     publishing: PublishSubscriptions
+    # Seals the credentials of endpoints. It cannot open them in a deployment.
+    box: SecretBox
     keys: SigningKeys
     clock: Clock
     # Whether servers on this machine are permitted, for the local stack.
@@ -298,6 +310,7 @@ class WebhooksRoute:
             key_id=self.keys.now().current,
             role_arn=fields.get("role_arn"),
         )
+        endpoint = replace(endpoint, authentication=self._sealed(fields, endpoint))
         body = self._with_secret(endpoint)
         changes = self._mark(endpoint.key)
         try:
@@ -320,9 +333,20 @@ class WebhooksRoute:
         if key is None:
             return None
         # The response to a repeated request has the secret, which is shown only to its maker.
-        request = {"fields": fields, "principal": principal}  # guard: webhooks.other_principal
+        request = {"fields": self._comparable(fields), "principal": principal}  # guard: webhooks.other_principal
         digest = digest_of("POST", "/v1/webhooks", request)
         return CreationRequest(id=key_digest(key), digest=digest, at_s=self.clock.now_ms() // 1000)
+
+    def _comparable(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the fields of a request with a keyed digest of the credentials: passwords could be guessed from the
+        digest of the request, which is stored.
+        """
+        if fields.get("authentication") is None:
+            return fields
+        keys = self.keys.now()
+        text = json.dumps(fields["authentication"], sort_keys=True).encode()
+        # guard: webhook_authentication.digest
+        return {**fields, "authentication": hmac.new(keys.keys[keys.current], text, "sha256").hexdigest()}
 
     def change(self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit) -> WebhookBody:
         """Change fields of an endpoint. Raises Problem (400, 404) or Retry."""
@@ -345,7 +369,15 @@ class WebhooksRoute:
             )
             if wrong := _role_errors(new.url, new.role_arn):
                 raise unusable(wrong)
-            if (new.url, new.role_arn) != (endpoint.url, endpoint.role_arn):
+            is_other = server_of(new.url) != server_of(endpoint.url)
+            # guard: webhook_authentication.other_server
+            if is_other and endpoint.authentication is not None and "authentication" not in fields:
+                raise unusable([FieldError("authentication", Text.AUTHENTICATION_OF_OTHER_SERVER.filled())])
+            if "authentication" in fields:
+                # The previous credentials are sealed for the previous server.
+                known = replace(new, authentication=None) if is_other else new
+                new = known.authenticated(self._sealed(fields, new), self.clock.now_ms())
+            if (new.url, new.role_arn) != (endpoint.url, endpoint.role_arn) or "authentication" in fields:
                 new = new.without_failures()
             if "enabled" in fields and fields["enabled"] != endpoint.enabled:
                 new = replace(new.without_failures(), enabled=fields["enabled"], disabled_reason="")
@@ -360,12 +392,15 @@ class WebhooksRoute:
         return _row(endpoint)
 
     def delete(self, endpoint_id: str, clubs: Clubs, audit: Audit) -> DeletedWebhookBody:
-        """Delete an endpoint. Raises Problem with status 404, or Retry."""
+        """Delete an endpoint with its subscriptions. Raises Problem with status 404, or Retry."""
         endpoint = self._visible(endpoint_id, clubs)
-        changes = self._mark(endpoint.key)
+        # Without their endpoint, marked subscriptions are deleted: by this request, or by a sweep if it is killed. The
+        # marks after the deletion are of subscriptions that were created meanwhile, too.
+        self._mark(endpoint.key, explicit=True)  # guard: subscriptions.marked_before_deletion
         if not self.endpoints.delete(endpoint.key):
             raise unknown_endpoint()
-        self._publish(changes)
+        # guard: subscriptions.marked_after_deletion
+        self._publish(self._mark(endpoint.key, explicit=True))
         audit(Action.WEBHOOK_DELETED, subject=endpoint_id, clubs=[endpoint.key.club_id], detail=_host(endpoint.url))
         return {"id": endpoint_id, "status": "deleted"}
 
@@ -546,6 +581,23 @@ class WebhooksRoute:
                 return new, True
         raise _busy()
 
+    def _sealed(self, fields: Mapping[str, Any], endpoint: Endpoint) -> Authentication | None:
+        """Return the authentication in a valid request, sealed for an endpoint; None: it has none. Raises Problem with
+        status 400, Retry or Stop.
+        """
+        now_ms = self.clock.now_ms()
+        if (value := fields.get("authentication")) is None:
+            return None
+        given = webhook_authentication.read(value, now_ms=now_ms, loopback=self.loopback)
+        if isinstance(given, list):
+            raise unusable(given)
+        # A queue or an event bus has a role, and a client certificate needs TLS.
+        is_http = endpoint.role_arn is None and checked(endpoint.url, loopback=self.loopback).scheme == "http"
+        if endpoint.role_arn is not None or (given.type is AuthenticationType.MTLS and is_http):
+            raise unusable([FieldError("url", Text.URL_NOT_HTTPS.filled())])
+        sealed = self.box.seal(given.secrets, sealing_context(endpoint.key.id, endpoint.url))
+        return Authentication(type=given.type, shown=given.shown, sealed=sealed, since_ms=now_ms)
+
     def _with_secret(self, endpoint: Endpoint, version: tuple[str, int] | None = None) -> NewWebhookBody:
         """Return an endpoint with a secret, by default the current one."""
         key_id, number = version or (endpoint.key_id, endpoint.secret_version)
@@ -574,6 +626,9 @@ class WebhooksRoute:
             is_number = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
             if not is_number and not (name == "rate_per_s" and value is None):
                 errors.append(FieldError(name, Text.FORM_NUMBER.filled(lowest=least, highest=most)))
+        if (authentication := fields.get("authentication")) is not None:
+            given = webhook_authentication.read(authentication, now_ms=self.clock.now_ms(), loopback=self.loopback)
+            errors += given if isinstance(given, list) else []
         return errors
 
 
@@ -637,6 +692,9 @@ def _row(endpoint: Endpoint) -> WebhookBody:
         "disabled_reason": endpoint.disabled_reason or None,
         "failing_since": _time(endpoint.failing_since_ms),
         "previous_secret_until": _time(endpoint.previous_until_ms),
+        "authentication": webhook_authentication.shown(
+            endpoint.authentication, endpoint.previous_authentication_until_ms
+        ),
         "created_at": time_of_ms(endpoint.created_at_ms),
     }
 

@@ -1,4 +1,4 @@
-"""Creates the KMS key that encrypts all stored data of an environment."""
+"""Creates the KMS keys of an environment: one encrypts all stored data, the other one credentials of tenants."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,6 +39,20 @@ def data_key(scope: Construct, *, environment: Environment) -> kms.Key:
     # queues.
     _let_use(key, "events.amazonaws.com", {"ArnLike": {"kms:EncryptionContext:aws:sqs:arn": queues}})
     return key
+
+
+def webhook_secrets_key(scope: Construct, *, environment: Environment) -> kms.Key:
+    """Return the key of the credentials with which masscomm authenticates itself to endpoints. It is another one than
+    that of stored data: a function that reads tables does not read them.
+    """
+    return kms.Key(
+        scope,
+        "webhook-secrets",
+        alias=f"{environment.prefix}-webhook-secrets",
+        description=f"{environment.prefix}: credentials of webhook endpoints",
+        enable_key_rotation=True,
+        removal_policy=removal(environment),
+    )
 
 
 def _let_use(key: kms.Key, service: str, conditions: Mapping[str, Any], *actions: str) -> None:

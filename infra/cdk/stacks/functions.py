@@ -17,6 +17,7 @@ from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER, EventSources
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.kafka import partitions_of
+from infra.cdk.resources.key import webhook_secrets_key
 from infra.cdk.resources.logs import removal
 from infra.cdk.resources.receipts import Receipts, configuration_set
 from infra.cdk.resources.unsubscribe_mailbox import receipt_rule
@@ -26,6 +27,7 @@ from infra.cdk.stacks.grants import CDC_CONSUMER, grant_profile
 from infra.cdk.stacks.network import NetworkStack
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import BROADCASTS, Lane
+from masscomm.domain.webhook_authentication import PURPOSE
 from masscomm.kafka.topics import chain_topics, lane_of
 from masscomm.operations.health import GROUP
 
@@ -60,6 +62,7 @@ class FunctionsStack(Stack):
             "The keys from which the secrets of webhook endpoints are derived, by id, and the id of the current one.",
             "receivers configure the derived secrets: an operator adds a key, and each receiver changes over",
         )
+        self._webhook_secrets = webhook_secrets_key(self, environment=environment)
         catalogue = read_catalogue(generation=environment.generation)
         lanes = Counter(entry.package for entry in catalogue)
         self.event_sources: dict[str, EventSources] = {}
@@ -97,6 +100,16 @@ class FunctionsStack(Stack):
                         resources=[self._base.key.key_arn],
                         conditions={"StringEquals": {"kms:ViaService": f"secretsmanager.{self.region}.amazonaws.com"}},
                     ),
+                ]
+            )
+        if profile.webhook_secrets:
+            function.grant(
+                [
+                    iam.PolicyStatement(
+                        actions=[f"kms:{operation}" for operation in profile.webhook_secrets],
+                        resources=[self._webhook_secrets.key_arn],
+                        conditions={"StringEquals": {"kms:EncryptionContext:purpose": PURPOSE}},
+                    )
                 ]
             )
         if entry.event_source is not None:
@@ -183,6 +196,8 @@ class FunctionsStack(Stack):
             variables["UNSUBSCRIBE_KEYS_SECRET_ARN"] = self._unsubscribe_keys.secret_arn
         if profile.webhook_keys:
             variables["WEBHOOK_KEYS_SECRET_ARN"] = self._webhook_keys.secret_arn
+        if profile.webhook_secrets:
+            variables["WEBHOOK_SECRETS_KEY"] = self._webhook_secrets.key_arn
         if profile.push or profile.email:
             variables |= self._shares(entry)
         if profile.registers_endpoints:

@@ -1,4 +1,4 @@
-"""LocalStack without Docker: SNS, SES, SQS, S3, EventBridge, STS, and DynamoDB with our own DynamoDBLocal.
+"""LocalStack without Docker: SNS, SES, SQS, S3, KMS, EventBridge, STS, and DynamoDB with our own DynamoDBLocal.
 
 For a trial deployment, it also runs the services that CloudFormation uses, and plug-ins that run the functions.
 """
@@ -17,11 +17,11 @@ from local.devstack.setup import JARS, LAUNCHERS, LOCALSTACK_VENV, SERVICE_CATAL
 from local.emulators.local import LOOPBACK
 from local.emulators.localstack_plugins import ENTRY_POINTS
 
-SERVICES = ("sns", "ses", "sqs", "s3", "dynamodb", "events", "sts")
+SERVICES = ("sns", "ses", "sqs", "s3", "kms", "dynamodb", "events", "sts")
 # The AWS services that only a deployment needs.
 DEPLOYED = (
     *SERVICES,
-    *("apigateway", "cloudformation", "cloudwatch", "ec2", "iam", "kms", "lambda", "logs"),
+    *("apigateway", "cloudformation", "cloudwatch", "ec2", "iam", "lambda", "logs"),
     *("secretsmanager", "ssm"),
 )
 

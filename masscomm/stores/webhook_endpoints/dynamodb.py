@@ -1,5 +1,6 @@
 """The webhook endpoints in DynamoDB, in the table of schemas/dynamodb/webhook_endpoints.json."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
@@ -7,6 +8,7 @@ from uuid import uuid4
 from masscomm.aws.dynamodb import ConditionFailed, answering, read_items, transact
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
+from masscomm.domain.webhook_authentication import Authentication, AuthenticationType
 from masscomm.domain.webhooks import MAX_ENDPOINTS, BodyFormat, Endpoint, EndpointKey
 from masscomm.errors import Retry
 from masscomm.stores.webhook_endpoints.port import CreatedBefore, CreationRequest, TooManyEndpoints
@@ -21,7 +23,9 @@ _TEXTS = (
 _NUMBERS = (
     *("created_at_ms", "secret_version", "previous_until_ms", "failing_since_ms", "enabled_at_ms", "revision"),
     *("probe_at_ms", "failed_probes", "max_count", "max_bytes", "max_concurrency", "rate_per_s"),
+    "previous_authentication_until_ms",
 )
+_AUTHENTICATIONS = ("authentication", "previous_authentication")
 
 
 class DynamoDbWebhookEndpoints(TableAdapter):
@@ -173,7 +177,30 @@ def _item(endpoint: Endpoint) -> dict[str, Any]:
     types = {"event_types": {"SS": list(endpoint.event_types)}} if endpoint.event_types else {}
     flags = {"enabled": {"BOOL": endpoint.enabled}, "is_slow": {"BOOL": endpoint.is_slow}}
     other = {} if endpoint.format is BodyFormat.MASSCOMM else {"format": {"S": endpoint.format}}
-    return {**_key(endpoint.key), **texts, **numbers, **types, **other, **flags}
+    given = {name: value for name in _AUTHENTICATIONS if (value := getattr(endpoint, name)) is not None}
+    authentications = {name: _authentication_item(value) for name, value in given.items()}
+    return {**_key(endpoint.key), **texts, **numbers, **types, **other, **flags, **authentications}
+
+
+def _authentication_item(authentication: Authentication) -> dict[str, Any]:
+    return {
+        "M": {
+            "type": {"S": authentication.type},
+            "shown": {"S": json.dumps(authentication.shown)},
+            "sealed": {"B": authentication.sealed},
+            "since_ms": {"N": str(authentication.since_ms)},
+        }
+    }
+
+
+def _authentication(item: Mapping[str, Any]) -> Authentication:
+    values = item["M"]
+    return Authentication(
+        type=AuthenticationType(values["type"]["S"]),
+        shown=json.loads(values["shown"]["S"]),
+        sealed=bytes(values["sealed"]["B"]),
+        since_ms=int(values["since_ms"]["N"]),
+    )
 
 
 def _endpoint(item: Mapping[str, Any]) -> Endpoint:
@@ -181,6 +208,7 @@ def _endpoint(item: Mapping[str, Any]) -> Endpoint:
     try:
         texts = {name: item[name]["S"] for name in _TEXTS if name in item}
         fields: dict[str, Any] = texts | {name: int(item[name]["N"]) for name in _NUMBERS if name in item}
+        fields |= {name: _authentication(item[name]) for name in _AUTHENTICATIONS if name in item}
         return Endpoint(
             key=EndpointKey(int(item["club"]["S"]), item["id"]["S"]),
             event_types=tuple(sorted(item["event_types"]["SS"])) if "event_types" in item else (),

@@ -42,9 +42,10 @@ class EndpointResults:
         """
         for _ in range(_CHANGE_ATTEMPTS):
             stored = self.endpoints.find(endpoint.key)
-            # The attempt says nothing about the server of another URL, nor about one that was enabled meanwhile.
+            # The attempt says nothing about the server of another URL, nor about one that was enabled or got another
+            # authentication meanwhile.
             # guard: webhooks.result_of_the_present_endpoint
-            if stored is None or (stored.url, stored.enabled_at_ms) != (endpoint.url, endpoint.enabled_at_ms):
+            if stored is None or _attempted(stored) != _attempted(endpoint):
                 return stored or endpoint
             after = stored.after(attempt, tried_since_ms=tried_since_ms, is_probe=is_probe)
             if after == stored:
@@ -60,3 +61,8 @@ class EndpointResults:
                     )
                 return after
         raise Retry(f"endpoint {endpoint.key.id} is changed by other requests at the same time")
+
+
+def _attempted(endpoint: Endpoint) -> object:
+    """Return the parts of an endpoint on which the result of an attempt depends."""
+    return endpoint.url, endpoint.enabled_at_ms, endpoint.authentication

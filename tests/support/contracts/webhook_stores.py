@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
+from masscomm.domain.webhook_authentication import Authentication, AuthenticationType
 from masscomm.domain.webhooks import MAX_ENDPOINTS, BodyFormat, Endpoint, EndpointKey
 from masscomm.errors import Retry
 from masscomm.stores.webhook_endpoints.port import CreatedBefore, CreationRequest, TooManyEndpoints, WebhookEndpoints
+from masscomm.stores.webhook_tokens.port import StoredToken, WebhookTokens
 
 NOW = 1_700_000_000_500
 KEY, OTHER = EndpointKey(7, "ep_7_aaaaaaaaaaaaaaaaaaaa"), EndpointKey(8, "ep_8_aaaaaaaaaaaaaaaaaaaa")
 SECOND = EndpointKey(7, "ep_7_bbbbbbbbbbbbbbbbbbbb")
+AUTHENTICATION = Authentication(
+    type=AuthenticationType.BASIC, shown={"username": "ö"}, sealed=b"\x00\xff", since_ms=NOW
+)
+TOKEN = StoredToken(sealed=b"\x00token", expires_at_ms=NOW + 1, requested_until_ms=NOW, version="token")
 REQUEST = CreationRequest(id="k", digest="r" * 64, at_s=1_000)
 
 
@@ -51,6 +57,9 @@ class WebhookEndpointsContract:
             max_bytes=5_000,
             max_concurrency=3,
             rate_per_s=7,
+            authentication=AUTHENTICATION,
+            previous_authentication=replace(AUTHENTICATION, type=AuthenticationType.BEARER, shown={}, sealed=b"\x01"),
+            previous_authentication_until_ms=NOW + 4,
         )
         endpoints.create(full)
         assert endpoints.find(KEY) == full
@@ -125,6 +134,33 @@ class WebhookEndpointsContract:
         assert not endpoints.delete(KEY)
         assert endpoints.find(KEY) is None
         assert not endpoints.replace(replace(endpoint(), revision=2))
+
+
+class WebhookTokensContract:
+    """Subclasses define the fixture `tokens`, an empty store."""
+
+    def test_a_stored_token_is_found(self, tokens: WebhookTokens) -> None:
+        assert tokens.find(KEY) is None
+        assert tokens.replace(KEY, TOKEN, None)
+        assert tokens.find(KEY) == TOKEN
+        assert tokens.find(OTHER) is None
+
+    @pytest.mark.kills(guard="webhook_tokens.one_request")
+    def test_a_token_replaces_the_state_that_was_read(self, tokens: WebhookTokens) -> None:
+        claim = StoredToken(requested_until_ms=NOW, version="1")
+        assert tokens.replace(KEY, claim, None)
+        assert not tokens.replace(KEY, replace(claim, version="2"), None)
+        # The client repeats a request whose response was lost.
+        assert tokens.replace(KEY, claim, None)
+        assert tokens.replace(KEY, TOKEN, claim)
+        assert not tokens.replace(KEY, replace(TOKEN, version="3"), claim)
+        assert tokens.replace(KEY, TOKEN, claim)
+        assert tokens.find(KEY) == TOKEN
+
+    def test_an_expired_state_is_not_replaced(self, tokens: WebhookTokens) -> None:
+        """DynamoDB has deleted the state that was read."""
+        assert not tokens.replace(KEY, TOKEN, StoredToken(version="1"))
+        assert tokens.find(KEY) is None
 
 
 class ConcurrentWebhookEndpointsContract:

@@ -3,16 +3,18 @@
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from functions.event_matcher.match_events import MatchEvents
 from functions.event_matcher.notify import Notify, RuleOwners
+from functions.webhook_sender.credentials import EndpointCredentials
 from functions.webhook_sender.gateway import WebhookGateway
 from functions.webhook_sender.send_messages import KnownEndpoints, SendMessages
 from functions.webhook_sender.storing import Storing
+from masscomm.aws.sealed_secrets import SecretBox
 from masscomm.channels.customer_aws import CustomerAws
-from masscomm.channels.guarded_http import Answer
+from masscomm.channels.guarded_http import MAX_BODY_BYTES, Answer, ClientCertificate
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import FixedClock
 from masscomm.decisions.event_matching import SubscriptionIndex
@@ -20,6 +22,7 @@ from masscomm.domain.events import EventType
 from masscomm.domain.notification_rules import RECIPIENTS, NotificationRule, Owner
 from masscomm.domain.records import EventOccurred, SendRequested, WebhookOutcome, WebhookRequested
 from masscomm.domain.subscriptions import Subscription, rules_of
+from masscomm.domain.webhook_authentication import Authentication, AuthenticationType, sealing_context
 from masscomm.domain.webhooks import Endpoint, EndpointKey
 from masscomm.kafka import topics
 from masscomm.kafka.bundled_schema import schema_header, with_schema_id
@@ -37,6 +40,8 @@ from masscomm.stores.sent_messages.in_memory import InMemorySentMessages
 from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from masscomm.stores.webhook_endpoints.results import EndpointResults
+from masscomm.stores.webhook_tokens.in_memory import InMemoryWebhookTokens
+from tests.support.fakes.data_keys import InMemoryDataKeys
 from tests.support.harness.chain import NOW, Chain, entry
 from tests.support.harness.webhooks import KEY, KEYS_TEXT, answer, url_of
 
@@ -175,16 +180,28 @@ class ScriptedAsyncHttp:
     running: dict[str, int] = field(default_factory=dict)
     most: dict[str, int] = field(default_factory=dict)
     timeouts: set[float] = field(default_factory=set)
+    # The certificate of each request.
+    clients: list[ClientCertificate | None] = field(default_factory=list)
     # The clock, and by how much an answer advances it.
     clock: FixedClock | None = None
     takes_s: float = 0.0
     # The number of requests after which the function is killed.
     killed_after: int | None = None
 
-    async def post(self, url: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
+    async def post(
+        self,
+        url: str,
+        *,
+        body: bytes,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        client: ClientCertificate | None = None,
+        most_bytes: int = MAX_BODY_BYTES,
+    ) -> Answer:
         self.timeouts.add(timeout_s)
         if len(self.requests) == self.killed_after:
             raise Killed
+        self.clients.append(client)
         self.requests.append((url, headers, body))
         self.running[url] = self.running.get(url, 0) + 1
         self.most[url] = max(self.most.get(url, 0), self.running[url])
@@ -226,6 +243,8 @@ class WebhookSender(Chain):
         self.audit_log = InMemoryAuditLog()
         self.sent = InMemorySentMessages()
         self.http = ScriptedAsyncHttp()
+        self.data_keys = InMemoryDataKeys()
+        self.tokens = InMemoryWebhookTokens()
         audit = PrincipalAudit(
             audit_log=self.audit_log,
             clock=self.clock,
@@ -241,6 +260,7 @@ class WebhookSender(Chain):
                 http=self.http,
                 aws=aws or CustomerAws(),
                 keys=SigningKeys(read=lambda: KEYS_TEXT, clock=self.clock),
+                credentials=self.credentials(),
                 clock=self.clock,
                 run=run,
             ),
@@ -248,6 +268,20 @@ class WebhookSender(Chain):
             **settings,
         )
         self.endpoint()
+
+    def credentials(self) -> EndpointCredentials:
+        """Return the credentials of a new environment."""
+        return EndpointCredentials.of(keys=self.data_keys, http=self.http, tokens=self.tokens, clock=self.clock)
+
+    def new_environment(self) -> None:
+        """Forget the credentials that the environment has read."""
+        gateway = replace(self.use_case.gateway, credentials=self.credentials())
+        self.use_case = replace(self.use_case, gateway=gateway)
+
+    def authentication(self, type_: str, key: EndpointKey = KEY, **secrets: Any) -> Authentication:
+        """Return an authentication for an endpoint."""
+        sealed = SecretBox(self.data_keys).seal(secrets, sealing_context(key.id, url_of(key)))
+        return Authentication(type=AuthenticationType(type_), shown={}, sealed=sealed, since_ms=NOW)
 
     def endpoint(self, key: EndpointKey = KEY, **fields: Any) -> Endpoint:
         created = Endpoint(key=key, created_at_ms=NOW, key_id="1", **{"url": url_of(key), **fields})
@@ -307,11 +341,18 @@ class WebhookSender(Chain):
 
     def results(self) -> list[tuple[str, str, int, int | None]]:
         """Return (event, status, attempt, HTTP status) of each result, in the order of the events' ids."""
-        found = []
-        for each in self._delayed(topics.WEBHOOK_OUTCOME):
-            record = WebhookOutcome.from_avro(self.codec.decode("WebhookOutcome", self._value(each)))
-            found += list(zip(record.event_id, record.status, record.attempt, record.http_status, strict=True))
+        found: list[tuple[str, str, int, int | None]] = []
+        for record in self._outcomes():
+            found += zip(record.event_id, record.status, record.attempt, record.http_status, strict=True)
         return sorted(found)
+
+    def errors(self) -> list[str]:
+        """Return why there was no answer, for each attempt without one."""
+        return [error for record in self._outcomes() for error in record.error if error]
+
+    def _outcomes(self) -> list[WebhookOutcome]:
+        delayed = self._delayed(topics.WEBHOOK_OUTCOME)
+        return [WebhookOutcome.from_avro(self.codec.decode("WebhookOutcome", self._value(each))) for each in delayed]
 
     def _delayed(self, topic: str) -> list[DelayedRecord]:
         found = [each for each in self.delayed.items.values() if each.topic == topic]

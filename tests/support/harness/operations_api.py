@@ -18,6 +18,7 @@ from functions.operations_handler.routes.overview import OverviewRoute
 from functions.operations_handler.routes.suppressions import SuppressionsRoute
 from functions.operations_handler.routes.webhook_dead_letters import WebhookDeadLettersRoute
 from functions.operations_handler.routes.webhooks import WebhooksRoute
+from masscomm.aws.sealed_secrets import SecretBox
 from masscomm.chain.publish_subscriptions import PublishSubscriptions
 from masscomm.chain.waiting_messages import WaitingMessages
 from masscomm.channels.signing_keys import SigningKeys
@@ -47,6 +48,7 @@ from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
 from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
 from masscomm.stores.webhook_dead_letters.port import WebhookDeadLetter
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
+from tests.support.fakes.data_keys import InMemoryDataKeys
 from tests.support.harness.chain import NOW, send
 from tests.support.harness.slots import use_slots
 
@@ -162,6 +164,7 @@ def webhooks_route(clock: Clock, club_id: int, codec: Codec) -> WebhooksRoute:
         publishing=PublishSubscriptions(
             store=InMemorySubscriptions(), endpoints=endpoints, codec=codec, producer=InMemoryProducer(), clock=clock
         ),
+        box=SecretBox(InMemoryDataKeys()),
         keys=keys,
         clock=clock,
     )

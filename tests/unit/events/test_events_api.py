@@ -142,6 +142,19 @@ def test_a_subscription_is_published_as_its_endpoint_is(api: EventsApi) -> None:
     assert [record.batched for _, record in api.published() if record is not None] == [True, False]
 
 
+@pytest.mark.guarantee("events.subscriptions_of_a_deleted_endpoint")
+@pytest.mark.kills(guard="subscriptions.deleted_endpoint")
+def test_subscriptions_of_a_deleted_endpoint_are_deleted(api: EventsApi) -> None:
+    store: Any = api.cases.publishing.store
+    endpoints: Any = api.cases.publishing.endpoints
+    store.mark(endpoint_key(), api.clock.now_ms())
+    endpoints.delete(endpoint_key())
+    api.clock.sleep(SUBSCRIPTIONS_SWEPT_AFTER_S)
+    assert api.cases.publishing.publish_missing(lambda: 60) == 1
+    assert api.published() == [(subscription_id(), None)]
+    assert (store.stored, store.marks) == ({}, {})
+
+
 @pytest.mark.kills(guard="subscriptions.changed_while_published")
 def test_the_last_record_is_the_stored_state(api: EventsApi) -> None:
     """Another request deletes the subscription while this one publishes it: its record may follow the deletion's."""

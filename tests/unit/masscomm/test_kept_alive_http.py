@@ -5,11 +5,13 @@ import socket
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from masscomm.channels import kept_alive_http
-from masscomm.channels.guarded_http import MAX_RESPONSE_BYTES, Answer, NoAnswer
+from masscomm.channels.guarded_http import MAX_RESPONSE_BYTES, Answer, ClientCertificate, NoAnswer
 from masscomm.channels.kept_alive_http import KeptAliveHttp
 from masscomm.channels.public_urls import UrlRefused
 from tests.support.servers.tls_server import Authority, TlsServer, create_authority, tls_servers
@@ -163,3 +165,87 @@ def test_refused_connection_counts_as_unanswered(authority: Authority) -> None:
     http = posting(authority)
     with pytest.raises(NoAnswer, match="connection failed"):
         run(http, lambda: http.post(f"http://127.0.0.1:{port}/", body=b"", headers={}, timeout_s=10))
+
+
+def certified(authority: Authority, name: str) -> ClientCertificate:
+    """Return a client certificate of the authority."""
+    authority.context(name)
+    private_key, begin, certificate = (authority.folder / f"{name}.pem").read_text().partition("-----BEGIN CERT")
+    return ClientCertificate(id=name, certificate=begin + certificate, private_key=private_key)
+
+
+def demanding(serving: Callable[..., TlsServer], authority: Authority, seen: list[str]) -> TlsServer:
+    """Return a server that demands a client certificate, and records the name in it for each request."""
+
+    def answer(connection: ssl.SSLSocket, _: bytes) -> None:
+        found: Any = connection.getpeercert()
+        for number in range(10):
+            if number and not connection.recv(1_000):
+                return
+            seen.append(found["subject"][0][0][1])
+            connection.sendall(OK)
+
+    server = serving(answer=answer)
+    server.context.load_verify_locations(authority.path)
+    server.context.verify_mode = ssl.CERT_REQUIRED
+    return server
+
+
+@pytest.mark.kills(guard="kept_alive_http.connections_of_a_client")
+def test_client_certificates_do_not_share_connections(serving: Callable[..., TlsServer], authority: Authority) -> None:
+    seen: list[str] = []
+    server, http = demanding(serving, authority, seen), posting(authority)
+    ada, bob = certified(authority, "ada"), certified(authority, "bob")
+    threading.Thread(target=server.serve, daemon=True).start()
+
+    async def work() -> None:
+        for client in (ada, bob, ada, bob):
+            url = f"https://localhost:{server.port}/"
+            await http.post(url, body=b"", headers={}, timeout_s=10, client=client)
+
+    run(http, work)
+    assert seen == ["ada", "bob", "ada", "bob"]
+    assert server.handshakes == 2
+
+
+def test_a_demanded_certificate_is_no_answer(serving: Callable[..., TlsServer], authority: Authority) -> None:
+    server = demanding(serving, authority, [])
+    with pytest.raises(NoAnswer):
+        post(posting(authority), server)
+
+
+def test_a_certificate_that_does_not_fit_its_key_is_no_answer(
+    serving: Callable[..., TlsServer], authority: Authority
+) -> None:
+    server, http = demanding(serving, authority, []), posting(authority)
+    other = replace(certified(authority, "ada"), private_key=certified(authority, "bob").private_key)
+    url = f"https://localhost:{server.port}/"
+    with pytest.raises(NoAnswer, match="the client certificate cannot be used"):
+        run(http, lambda: http.post(url, body=b"", headers={}, timeout_s=10, client=other))
+
+
+@pytest.mark.kills(guard="kept_alive_http.contexts")
+def test_settings_of_tls_are_bounded(
+    serving: Callable[..., TlsServer], authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_alive_http, "MAX_CONTEXTS", 2)
+    seen: list[str] = []
+    server, http = demanding(serving, authority, seen), posting(authority)
+    clients = [replace(certified(authority, "ada"), id=str(number)) for number in range(3)]
+    threading.Thread(target=server.serve, daemon=True).start()
+    threading.Thread(target=server.serve, daemon=True).start()
+
+    async def work() -> None:
+        for client in clients:
+            url = f"https://localhost:{server.port}/"
+            await http.post(url, body=b"", headers={}, timeout_s=10, client=client)
+
+    run(http, work)
+    assert list(http._contexts) == ["1", "2"]
+
+
+def test_a_longer_body_is_returned_on_request(serving: Callable[..., TlsServer], authority: Authority) -> None:
+    server = serving(answer=replying(b"HTTP/1.1 200 OK\r\ncontent-length: 3000\r\n\r\n" + b"a" * 3000))
+    http, url = posting(authority), f"https://localhost:{server.port}/"
+    answer = run(http, lambda: http.post(url, body=b"", headers={}, timeout_s=10, most_bytes=2_000))
+    assert answer.body == "a" * 2_000

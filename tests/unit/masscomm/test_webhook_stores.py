@@ -10,10 +10,14 @@ from masscomm.errors import Retry
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from masscomm.stores.webhook_endpoints.port import TooManyEndpoints, WebhookEndpoints
+from masscomm.stores.webhook_tokens.dynamodb import DynamoDbWebhookTokens
+from masscomm.stores.webhook_tokens.in_memory import InMemoryWebhookTokens
+from masscomm.stores.webhook_tokens.port import WebhookTokens
 from tests.support.contracts.webhook_stores import (
     KEY,
     ConcurrentWebhookEndpointsContract,
     WebhookEndpointsContract,
+    WebhookTokensContract,
     endpoint,
     numbered,
 )
@@ -24,6 +28,18 @@ class TestInMemoryWebhookEndpoints(WebhookEndpointsContract, ConcurrentWebhookEn
     @pytest.fixture
     def endpoints(self) -> WebhookEndpoints:
         return InMemoryWebhookEndpoints()
+
+
+class TestInMemoryWebhookTokens(WebhookTokensContract):
+    @pytest.fixture
+    def tokens(self) -> WebhookTokens:
+        return InMemoryWebhookTokens()
+
+
+class TestMotoWebhookTokens(WebhookTokensContract):
+    @pytest.fixture
+    def tokens(self, moto_dynamodb: Any) -> WebhookTokens:
+        return DynamoDbWebhookTokens(table=new_table(moto_dynamodb, "webhook_endpoints"), client=moto_dynamodb)
 
 
 class TestMotoWebhookEndpoints(WebhookEndpointsContract):

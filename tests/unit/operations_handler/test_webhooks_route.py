@@ -9,6 +9,7 @@ import pytest
 
 from functions.operations_handler import handler as operations_handler
 from functions.operations_handler.routes.webhooks import WebhooksRoute
+from masscomm.aws.sealed_secrets import SecretBox
 from masscomm.chain.publish_subscriptions import PublishSubscriptions
 from masscomm.chain.waiting_messages import WaitingMessages
 from masscomm.clock import FixedClock
@@ -27,6 +28,7 @@ from masscomm.stores.event_ids.in_memory import InMemoryEventIds
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
 from tests.support.contracts.webhook_results import HOUR, NOON, attempt
+from tests.support.fakes.data_keys import InMemoryDataKeys
 from tests.support.harness.events import WebhookSender
 from tests.support.harness.webhooks import Webhooks
 from tests.support.servers.customer_account import ACCOUNT, BUS, QUEUE, ROLE
@@ -60,6 +62,7 @@ class Setting:
                 producer=self.sender.producer,
                 clock=self.clock,
             ),
+            box=SecretBox(InMemoryDataKeys()),
             keys=self.webhooks.keys,
             clock=self.clock,
         )
@@ -207,6 +210,14 @@ def test_a_changed_endpoint_has_not_failed(setting: Setting, fields: dict[str, A
     assert not changed.is_slow
 
 
+def subscribed(setting: Setting, id_: str) -> None:
+    """Store and publish a subscription of an endpoint."""
+    key = EndpointKey.of_id(id_)
+    assert key is not None
+    subscription = Subscription(id="sub_1", endpoint=key, types=("*",), club_ids=(7,))
+    setting.subscriptions.published(setting.subscriptions.put(subscription, setting.clock.now_ms()))
+
+
 def test_the_event_types_of_an_endpoint_are_a_subscription(setting: Setting) -> None:
     created = setting.create(event_types=["send.completed", "webhook.test"])["endpoint"]
     now_ms = setting.clock.now_ms()
@@ -229,12 +240,10 @@ def test_the_event_types_of_an_endpoint_are_a_subscription(setting: Setting) -> 
 
 def test_a_change_of_max_count_publishes_each_subscription(setting: Setting) -> None:
     """They are published again, so that event_matcher learns that the endpoint is batched."""
-    key = EndpointKey.of_id(setting.create()["endpoint"]["id"])
-    assert key is not None
-    subscription = Subscription(id="sub_1", endpoint=key, types=("*",), club_ids=(7,))
-    setting.subscriptions.published(setting.subscriptions.put(subscription, setting.clock.now_ms()))
+    id_ = setting.create()["endpoint"]["id"]
+    subscribed(setting, id_)
     setting.sender.forget()
-    setting.change(key.id, max_count=100)
+    setting.change(id_, max_count=100)
     assert [(each is not None and each.batched) for each in setting.published()] == [True, True]
 
 
@@ -367,6 +376,39 @@ def test_a_rotated_secret_replaces_the_previous_one(setting: Setting) -> None:
     assert rotated["secret"] != created["secret"]
     assert rotated["endpoint"]["previous_secret_until"] is not None
     assert setting.actions() == ["webhook.created", "webhook.rotated"]
+
+
+@pytest.mark.kills(guard="subscriptions.marked_before_deletion")
+def test_a_killed_deletion_has_marked_the_subscriptions(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep deletes them once the endpoint is deleted."""
+    id_ = setting.create()["endpoint"]["id"]
+    subscribed(setting, id_)
+    delete = setting.webhooks.endpoints.delete
+
+    def killed(key: EndpointKey) -> bool:
+        delete(key)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(setting.webhooks.endpoints, "delete", killed)
+    with pytest.raises(KeyboardInterrupt):
+        setting.route.delete(id_, SEVEN, setting.audit)
+    assert "sub_1" in [mark.key.id for mark in setting.subscriptions.unpublished()]
+
+
+@pytest.mark.kills(guard="subscriptions.marked_after_deletion")
+def test_a_subscription_created_meanwhile_is_deleted(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    id_ = setting.create()["endpoint"]["id"]
+    delete = setting.webhooks.endpoints.delete
+
+    def after_another_request(key: EndpointKey) -> bool:
+        subscribed(setting, id_)
+        return delete(key)
+
+    monkeypatch.setattr(setting.webhooks.endpoints, "delete", after_another_request)
+    setting.route.delete(id_, SEVEN, setting.audit)
+    assert setting.subscriptions.stored == {}
+    assert list(setting.subscriptions.unpublished()) == []
+    assert setting.published()[-2:] == [None, None]
 
 
 def test_a_deleted_endpoint_is_unknown(setting: Setting) -> None:
