@@ -1,5 +1,6 @@
 """The commands `masscomm webhooks`: they manage webhook endpoints and their deliveries through the REST API."""
 
+import json
 from collections.abc import Mapping
 from itertools import islice
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ from cli.options import JsonOption
 from cli.sends import calling
 from cli.terminal import Terminal, print_answer, print_json
 from masscomm_client import Client
-from masscomm_client.types import CreateWebhookRequest
+from masscomm_client.types import AuthenticationFields, CreateWebhookRequest
 
 app = typer.Typer(no_args_is_help=True)
 console = Terminal()
@@ -109,6 +110,31 @@ def rotate(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = Fal
     _print_secret(answer, as_json=as_json)
 
 
+@app.command()
+@calling
+def authenticate(
+    endpoint: EndpointArgument,
+    file: Annotated[
+        typer.FileText | None,
+        typer.Argument(metavar="FILE", help='A JSON file such as {"type": "bearer", "token": "…"}; - is the input.'),
+    ] = None,
+    *,
+    api: Client,
+    none: Annotated[bool, typer.Option("--none", help="Remove the credentials, the previous ones included.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Set the credentials with which masscomm authenticates its requests. They are not shown again."""
+    if (file is None) != none:
+        raise typer.BadParameter("Name a file with the credentials, or --none.")
+    authentication = None if file is None else _credentials(file.read())
+    answer = api.change_webhook(endpoint, authentication=authentication)
+    shown = answer["authentication"]
+    text = (
+        f"{endpoint} has no credentials." if shown is None else f"{endpoint} has credentials of type {shown['type']}."
+    )
+    print_answer(answer, text, console, as_json=as_json)
+
+
 @app.command("test")
 @calling
 def send_test(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
@@ -155,6 +181,14 @@ def resend(
     """Attempt a delivery again."""
     answer = api.resend_webhook(endpoint, delivery)
     _print_delivery(answer, "is sent again within a minute", as_json=as_json)
+
+
+def _credentials(text: str) -> AuthenticationFields:
+    try:
+        fields: AuthenticationFields = json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"The file has no JSON: {error}") from error
+    return fields
 
 
 def _print_secret(answer: Mapping[str, Any], *, as_json: bool) -> None:

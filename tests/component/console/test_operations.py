@@ -215,6 +215,31 @@ def test_a_webhook_endpoint_is_created_and_shown_once(console: Console) -> None:
     expect(row).to_have_count(0)
 
 
+def test_credentials_of_a_webhook_are_set_and_not_shown(console: Console) -> None:
+    page = console.page
+    section(console, "webhooks")
+    page.get_by_role("button", name="Authentication").click()
+    expect(page.get_by_role("heading", name="Authentication")).to_be_focused()
+    page.get_by_label("Type").select_option("OAuth 2.0 client credentials")
+    page.get_by_label("Address of the token server").fill("https://10.0.0.1/token")
+    page.get_by_label("Client id", exact=True).fill("shop")
+    page.get_by_label("Client secret").fill("s3cr3t-value")
+    page.get_by_role("button", name="Set the credentials").click()
+    expect(page.get_by_text("must name a public server")).to_be_visible()
+    assert console.violations() == []
+    page.get_by_label("Address of the token server").fill("https://login.example.org/token")
+    page.get_by_role("button", name="Set the credentials").click()
+    expect(page.get_by_role("status")).to_contain_text("are set")
+    row = page.get_by_role("row").filter(has_text="OAuth 2.0 client credentials")
+    row.get_by_role("button", name="Authentication").click()
+    expect(page.get_by_label("Client id", exact=True)).to_have_value("shop")
+    expect(page.get_by_label("Client secret")).to_have_value("")
+    page.get_by_label("Type").select_option("Signature only")
+    page.get_by_role("button", name="Set the credentials").click()
+    expect(page.get_by_role("status")).to_contain_text("has no credentials")
+    expect(row).to_have_count(0)
+
+
 def test_a_failed_webhook_is_sent_again(console: Console) -> None:
     page = console.page
     section(console, "webhooks")

@@ -1,6 +1,6 @@
 import { ApiError, Client, ConnectionError, readJson, type Answer, type Arguments, type CallOptions, type Id, type Method, type PathOf } from "masscomm-client";
 import { endSession, session } from "./session";
-import type { AttemptResult, KeyRequest, Metrics, PreviewRequest, SendRequest, Template, WebhookRequest } from "./types";
+import type { AttemptResult, KeyRequest, Metrics, PreviewRequest, SendRequest, Template, WebhookChange, WebhookRequest } from "./types";
 
 export const EVENT_STREAM = "text/event-stream";
 /** The longest wait of a long poll, in seconds. */
@@ -153,7 +153,7 @@ export const listWebhooks = (query: Query, signal?: AbortSignal) => listed("/v1/
 
 /** Create an endpoint. A repeated call with the same idempotency key returns the same one. */
 export const createWebhook = (body: WebhookRequest, idempotencyKey: string) => api.request("POST", "/v1/webhooks", { body, idempotencyKey });
-export const changeWebhook = (endpoint_id: string, body: { enabled: boolean }) => api.request("PATCH", "/v1/webhooks/{endpoint_id}", { path: { endpoint_id }, body });
+export const changeWebhook = (endpoint_id: string, body: WebhookChange) => api.request("PATCH", "/v1/webhooks/{endpoint_id}", { path: { endpoint_id }, body });
 export const deleteWebhook = (endpoint_id: string) => api.request("DELETE", "/v1/webhooks/{endpoint_id}", { path: { endpoint_id } });
 export const rotateWebhook = (endpoint_id: string) => api.request("POST", "/v1/webhooks/{endpoint_id}/rotate", { path: { endpoint_id } });
 export const testWebhook = (endpoint_id: string) => api.request("POST", "/v1/webhooks/{endpoint_id}/test", { path: { endpoint_id } });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { creationOf, endpointState, EVENT_TYPES, lastResult } from "./webhooks";
+import { authenticationOf, creationOf, endpointState, EVENT_TYPES, lastResult } from "./webhooks";
 
 const DRAFT = { club: "7", url: " https://hooks.example.org/a ", description: " shop ", types: [] as string[] };
 const ATTEMPT = { at: "2026-11-21T12:00:00Z", duration_ms: 5, status: null, error: null, body: "" };
@@ -28,4 +28,17 @@ test("a creation has trimmed texts and the chosen types in order", () => {
 test("every type is the same as none, so that later types are included", () => {
   expect(creationOf({ ...DRAFT, types: [...EVENT_TYPES] }).event_types).toEqual([]);
   expect(creationOf(DRAFT).event_types).toEqual([]);
+});
+
+test("an authentication has the filled fields of its type", () => {
+  const values = { token: " t ", username: " ada ", password: " p ", scope: "" };
+  expect(authenticationOf("bearer", values)).toEqual({ type: "bearer", token: " t " });
+  expect(authenticationOf("basic", values)).toEqual({ type: "basic", username: "ada", password: " p " });
+  const client = { token_url: " https://login.example.org/ ", client_id: "shop", client_secret: "s", scope: " " };
+  expect(authenticationOf("oauth2", client)).toEqual({ type: "oauth2", token_url: "https://login.example.org/", client_id: "shop", client_secret: "s" });
+});
+
+test("headers are lines with a name and a value", () => {
+  const headers = authenticationOf("headers", { headers: "x-api-key: a:b\n\n  X-Tenant:7 \nwrong\n" });
+  expect(headers).toEqual({ type: "headers", headers: { "x-api-key": "a:b", "X-Tenant": "7", wrong: "" } });
 });

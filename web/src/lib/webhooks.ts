@@ -1,4 +1,4 @@
-import type { AttemptResult, EventType, WebhookDelivery, WebhookEndpoint, WebhookRequest } from "../api/types";
+import type { AttemptResult, EventType, WebhookAuthentication, WebhookDelivery, WebhookEndpoint, WebhookRequest } from "../api/types";
 import { idOf } from "./ids";
 
 // Each type once: the type checker refuses a list that lacks one, or has another.
@@ -40,4 +40,46 @@ export function creationOf(draft: { club: string; url: string; description: stri
     description: draft.description.trim(),
     event_types: chosen.length === EVENT_TYPES.length ? [] : chosen,
   };
+}
+
+export type AuthenticationType = WebhookAuthentication["type"];
+
+interface CredentialField {
+  name: Exclude<keyof WebhookAuthentication, "type">;
+  secret?: true;
+  optional?: true;
+  /** The lines of a long text. */
+  rows?: number;
+  choices?: readonly string[];
+}
+
+/** The fields of each type of authentication. */
+export const AUTHENTICATION_FIELDS: Record<AuthenticationType, readonly CredentialField[]> = {
+  bearer: [{ name: "token", secret: true }],
+  basic: [{ name: "username" }, { name: "password", secret: true }],
+  headers: [{ name: "headers", secret: true, rows: 4 }],
+  oauth2: [
+    { name: "token_url" },
+    { name: "client_id" },
+    { name: "client_secret", secret: true },
+    { name: "client_authentication", optional: true, choices: ["basic", "body"] },
+    { name: "scope", optional: true },
+    { name: "audience", optional: true },
+  ],
+  mtls: [
+    { name: "certificate", rows: 6 },
+    { name: "private_key", secret: true, rows: 6 },
+  ],
+};
+
+/** Return an authentication from the texts of a form. Headers are lines such as `x-api-key: value`. */
+export function authenticationOf(type: AuthenticationType, values: Readonly<Record<string, string>>): WebhookAuthentication {
+  const given = AUTHENTICATION_FIELDS[type].map(({ name, secret }) => [name, secret && name !== "headers" ? values[name] : values[name]?.trim()] as const);
+  const texts = Object.fromEntries(given.filter(([, value]) => value));
+  return { ...texts, ...(texts["headers"] ? { headers: headersOf(texts["headers"]) } : {}), type } as WebhookAuthentication;
+}
+
+function headersOf(text: string): Record<string, string> {
+  const lines = text.split("\n").filter((line) => line.trim());
+  return Object.fromEntries(lines.map((line) => [line.split(":")[0]!.trim(), line.slice(line.split(":")[0]!.length + 1).trim()]));
 }
