@@ -1,13 +1,12 @@
 """The commands `masscomm events`: they report events, and manage event types and subscriptions through the REST API."""
 
 import json
-import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cli.errors import CommandError
+from cli.json_files import parsed, read_file
 from cli.options import JsonOption
 from cli.sends import calling
 from cli.terminal import Terminal, print_answer, print_json
@@ -42,14 +41,14 @@ def report(
 ) -> None:
     """Report events from a file, or one event by --id and --type. The same event of the last 24 hours is repeated."""
     if file is not None:
-        found = _read(file)
+        found = read_file(file)
         events: list[EventFields] = found if isinstance(found, list) else [found]
     elif event_id is not None and name is not None:
         fields: EventFields = {
             "event_id": event_id,
             "type": name,
             "club_id": club,
-            "data": _parsed(data, "--data"),
+            "data": parsed(data, "--data"),
             "unit": unit,
             "key": key,
         }
@@ -101,7 +100,7 @@ def put_type(
     as_json: JsonOption = False,
 ) -> None:
     """Store an event type, in the place of an earlier one with its name."""
-    answer = api.set_event_type(name, **_read(file))
+    answer = api.set_event_type(name, **read_file(file))
     print_answer(answer, f"{name} is stored.", console, as_json=as_json)
 
 
@@ -177,7 +176,7 @@ def add_subscription(
     if unit:
         fields["units"] = unit
     if condition is not None:
-        fields["filter"] = _parsed(condition, "--filter")
+        fields["filter"] = parsed(condition, "--filter")
     answer = api.create_subscription(**fields)
     words = (
         f"Users are notified: {answer['id']}."
@@ -197,22 +196,6 @@ def remove_subscription(
 ) -> None:
     """Delete a subscription."""
     print_answer(api.delete_subscription(subscription), f"{subscription} is deleted.", console, as_json=as_json)
-
-
-def _read(file: str) -> Any:
-    """Return the JSON in a file. Raises CommandError."""
-    try:
-        return _parsed(sys.stdin.read() if file == "-" else Path(file).read_text(), file)
-    except OSError as error:
-        raise CommandError(f"{file} cannot be read: {error.strerror}") from error
-
-
-def _parsed(text: str, where: str) -> Any:
-    """Return the value of a JSON text. Raises CommandError."""
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise CommandError(f"{where} is not JSON: {error}") from error
 
 
 def _filter(conditions: Any) -> list[str]:

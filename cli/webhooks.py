@@ -1,17 +1,17 @@
 """The commands `masscomm webhooks`: they manage webhook endpoints and their deliveries through the REST API."""
 
-import json
 from collections.abc import Mapping
 from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
+from cli.json_files import read_file
 from cli.options import JsonOption
 from cli.sends import calling
 from cli.terminal import Terminal, print_answer, print_json
 from masscomm_client import Client
-from masscomm_client.types import AuthenticationFields, CreateWebhookRequest
+from masscomm_client.types import CreateWebhookRequest
 
 app = typer.Typer(no_args_is_help=True)
 console = Terminal()
@@ -115,24 +115,21 @@ def rotate(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = Fal
 def authenticate(
     endpoint: EndpointArgument,
     file: Annotated[
-        typer.FileText | None,
-        typer.Argument(metavar="FILE", help='A JSON file such as {"type": "bearer", "token": "…"}; - is the input.'),
-    ] = None,
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help='A JSON file such as {"type": "bearer", "token": "…"}, or null for none; - is standard input.',
+        ),
+    ],
     *,
     api: Client,
-    none: Annotated[bool, typer.Option("--none", help="Remove the credentials, the previous ones included.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Set the credentials with which masscomm authenticates its requests. They are not shown again."""
-    if (file is None) != none:
-        raise typer.BadParameter("Name a file with the credentials, or --none.")
-    authentication = None if file is None else _credentials(file.read())
-    answer = api.change_webhook(endpoint, authentication=authentication)
+    answer = api.change_webhook(endpoint, authentication=read_file(file))
     shown = answer["authentication"]
-    text = (
-        f"{endpoint} has no credentials." if shown is None else f"{endpoint} has credentials of type {shown['type']}."
-    )
-    print_answer(answer, text, console, as_json=as_json)
+    kind = "no credentials" if shown is None else f"credentials of type {shown['type']}"
+    print_answer(answer, f"{endpoint} has {kind}.", console, as_json=as_json)
 
 
 @app.command("test")
@@ -181,14 +178,6 @@ def resend(
     """Attempt a delivery again."""
     answer = api.resend_webhook(endpoint, delivery)
     _print_delivery(answer, "is sent again within a minute", as_json=as_json)
-
-
-def _credentials(text: str) -> AuthenticationFields:
-    try:
-        fields: AuthenticationFields = json.loads(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"The file has no JSON: {error}") from error
-    return fields
 
 
 def _print_secret(answer: Mapping[str, Any], *, as_json: bool) -> None:

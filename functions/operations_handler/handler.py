@@ -117,7 +117,7 @@ def bootstrap() -> UseCases:
             producer=producer,
             clock=clock,
         ),
-        box=SecretBox(KmsDataKeys(environment.required("WEBHOOK_SECRETS_KEY"))),
+        box=SecretBox(KmsDataKeys(environment.required("WEBHOOK_KMS_KEY"))),
         keys=SigningKeys.from_environment("WEBHOOK_KEYS", clock),
         clock=clock,
         loopback=loopback_permitted(os.environ),

@@ -47,7 +47,7 @@ def bootstrap() -> "tuple[BatchDriver, SendMessages]":
     clock, endpoints = SystemClock(), DynamoDbWebhookEndpoints.from_environment()
     http = KeptAliveHttp(loopback=is_local)
     credentials = EndpointCredentials.of(
-        keys=KmsDataKeys(environment.required("WEBHOOK_SECRETS_KEY")),
+        keys=KmsDataKeys(environment.required("WEBHOOK_KMS_KEY")),
         http=http,
         tokens=DynamoDbWebhookTokens.from_environment(),
         clock=clock,

@@ -29,7 +29,7 @@ from mypy_boto3_dynamodb import DynamoDBClient
 
 from cli.client_log import KAFKA_LOGGER
 from local.devstack.config import EXAMPLE, GENERATION, ROOT, StackConfig, connector_name, example
-from local.devstack.service import WEBHOOK_SECRETS_KEY, Task, function_environment, local_client
+from local.devstack.service import WEBHOOK_KMS_KEY, Task, function_environment, local_client
 from masscomm.cdc.debezium import debezium_config
 from masscomm.domain.source_tables import SOURCE_VARIABLE
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
@@ -250,7 +250,7 @@ def missing_in_aws(config: StackConfig) -> list[str]:
     if sender not in local_client(config.aws_url, "ses").list_identities()["Identities"]:
         found.append(f"verify the sender {sender}")
     if not _has_webhook_secrets_key(local_client(config.aws_url, "kms")):
-        found.append(f"create the KMS key {WEBHOOK_SECRETS_KEY}")
+        found.append(f"create the KMS key {WEBHOOK_KMS_KEY}")
     return found + missing_dynamodb_tables(local_client(config.aws_url, "dynamodb"))
 
 
@@ -258,12 +258,12 @@ def create_webhook_secrets_key(kms: Any) -> None:
     """Create the KMS key of the credentials of webhook endpoints, unless it exists."""
     if not _has_webhook_secrets_key(kms):
         key = kms.create_key(Description="credentials of webhook endpoints")["KeyMetadata"]["KeyId"]
-        kms.create_alias(AliasName=WEBHOOK_SECRETS_KEY, TargetKeyId=key)
+        kms.create_alias(AliasName=WEBHOOK_KMS_KEY, TargetKeyId=key)
 
 
 def _has_webhook_secrets_key(kms: Any) -> bool:
     pages = kms.get_paginator("list_aliases").paginate()
-    return any(alias["AliasName"] == WEBHOOK_SECRETS_KEY for page in pages for alias in page["Aliases"])
+    return any(alias["AliasName"] == WEBHOOK_KMS_KEY for page in pages for alias in page["Aliases"])
 
 
 def missing_dynamodb_tables(dynamodb: DynamoDBClient) -> list[str]:

@@ -222,7 +222,7 @@ def json_at(url: str) -> Any:
 
 
 # The alias of the KMS key of the credentials of webhook endpoints.
-WEBHOOK_SECRETS_KEY = "alias/masscomm-webhook-secrets"
+WEBHOOK_KMS_KEY = "alias/masscomm-webhook-secrets"
 
 
 def function_environment(config: StackConfig) -> dict[str, str]:
@@ -245,7 +245,7 @@ def function_environment(config: StackConfig) -> dict[str, str]:
         "UNSUBSCRIBE_KEYS": config.unsubscribe_keys,
         "WEBHOOK_KEYS": config.webhook_keys,
         "WEBHOOK_LOOPBACK": "1",
-        "WEBHOOK_SECRETS_KEY": WEBHOOK_SECRETS_KEY,
+        "WEBHOOK_KMS_KEY": WEBHOOK_KMS_KEY,
         "CDC_GENERATION": "g1",
         "CDC_CONSUMER_GROUP": "masscomm.cdc_consumer",
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO"),

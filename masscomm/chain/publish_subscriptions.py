@@ -84,8 +84,12 @@ class PublishSubscriptions:
         if key == SubscriptionKey.implicit(key.endpoint):
             return None if endpoint is None else implicit_subscription(endpoint)
         subscription = self.store.find(key)
-        if subscription is None or endpoint is None:  # guard: subscriptions.deleted_endpoint
+        if subscription is None:
             return None
+        if endpoint is None:
+            # A rule has no endpoint.
+            # guard: subscriptions.deleted_endpoint
+            return None if subscription.notification is None else subscription
         # guard: subscriptions.batched_endpoint
         return replace(subscription, batched=endpoint.is_batched)
 

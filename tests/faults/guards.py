@@ -1543,7 +1543,7 @@ MUTANTS = (
     Mutant(
         "subscriptions.deleted_endpoint",
         "The subscriptions of a deleted endpoint are deleted.",
-        Becomes("subscription is None"),
+        Returns("subscription"),
     ),
     Mutant(
         "subscriptions.marked_before_deletion",

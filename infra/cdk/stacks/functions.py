@@ -197,7 +197,7 @@ class FunctionsStack(Stack):
         if profile.webhook_keys:
             variables["WEBHOOK_KEYS_SECRET_ARN"] = self._webhook_keys.secret_arn
         if profile.webhook_secrets:
-            variables["WEBHOOK_SECRETS_KEY"] = self._webhook_secrets.key_arn
+            variables["WEBHOOK_KMS_KEY"] = self._webhook_secrets.key_arn
         if profile.push or profile.email:
             variables |= self._shares(entry)
         if profile.registers_endpoints:

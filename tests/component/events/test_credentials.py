@@ -9,7 +9,7 @@ import pytest
 from functions.operations_handler.routes.webhooks import WebhooksRoute
 from local.devstack.config import StackConfig
 from local.devstack.provision import create_webhook_secrets_key
-from local.devstack.service import AWS_CREDENTIALS, WEBHOOK_SECRETS_KEY
+from local.devstack.service import AWS_CREDENTIALS, WEBHOOK_KMS_KEY
 from local.emulators.local import REGION
 from masscomm.aws.kms import KmsDataKeys
 from masscomm.aws.sealed_secrets import SecretBox
@@ -42,7 +42,7 @@ def keys(localstack: StackConfig, monkeypatch: pytest.MonkeyPatch) -> KmsDataKey
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     create_webhook_secrets_key(localstack_client(localstack.aws_url, "kms"))
-    return KmsDataKeys(WEBHOOK_SECRETS_KEY)
+    return KmsDataKeys(WEBHOOK_KMS_KEY)
 
 
 class TestKmsDataKeys(DataKeysContract):

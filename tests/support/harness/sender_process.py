@@ -10,7 +10,7 @@ import pytest
 
 from functions.webhook_sender import handler as webhook_sender
 from local.devstack.config import StackConfig
-from local.devstack.service import AWS_CREDENTIALS, WEBHOOK_SECRETS_KEY
+from local.devstack.service import AWS_CREDENTIALS, WEBHOOK_KMS_KEY
 from local.emulators.local import REGION
 from masscomm.channels.guarded_http import Answer
 from masscomm.channels.kept_alive_http import KeptAliveHttp
@@ -107,7 +107,7 @@ def sender_stores(localstack: StackConfig, monkeypatch: pytest.MonkeyPatch) -> S
     client = dynamodb(localstack)
     settings = {setting: new_table(client, name) for setting, name in _TABLES.items()}
     settings |= {**AWS_CREDENTIALS, "AWS_REGION": REGION, "AWS_ENDPOINT_URL": localstack.aws_url}
-    settings |= {"WEBHOOK_KEYS": KEYS_TEXT, "WEBHOOK_LOOPBACK": "1", "WEBHOOK_SECRETS_KEY": WEBHOOK_SECRETS_KEY}
+    settings |= {"WEBHOOK_KEYS": KEYS_TEXT, "WEBHOOK_LOOPBACK": "1", "WEBHOOK_KMS_KEY": WEBHOOK_KMS_KEY}
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     return SenderStores(client)

@@ -19,7 +19,7 @@ from tests.support.harness.events import WebhookSender, occurred
 from tests.support.harness.webhooks import KEY, answer, key, url_of
 
 TOKENS = "https://login.example.org/token"
-CLIENT = {
+CLIENT: dict[str, Any] = {
     "token_url": TOKENS,
     "client_id": "shop",
     "client_secret": "s3:cret",
@@ -54,7 +54,7 @@ class Sender(WebhookSender):
         return [headers.get("authorization") for each, headers, _ in self.http.requests if each == url]
 
     def answer_tokens(self, *values: str, expires_in: int = 3600) -> None:
-        self.http.answers[TOKENS] = [token(value, expires_in=expires_in) for value in values]
+        self.http.answers[TOKENS] = [*(token(value, expires_in=expires_in) for value in values)]
 
 
 def token(value: str = "t1", **fields: Any) -> Answer:
@@ -257,7 +257,8 @@ def test_a_refused_token_is_renewed_once() -> None:
     sender.answer_tokens("t1", "t2", "t3")
     sender.post("e1")
     sender.clock.advance(61)
-    sender.http.answers[url_of(KEY)] = [answer(401)] * 3 + [answer(200)]
+    refused = answer(401)
+    sender.http.answers[url_of(KEY)] = [refused, refused, refused, answer(200)]
     sender.post("e2")
     assert sender.authorizations() == ["Bearer t1", "Bearer t1", "Bearer t2"]
     assert ("e2", "retried", 1, 401) in sender.results()

@@ -147,7 +147,7 @@ def test_a_subscription_is_published_as_its_endpoint_is(api: EventsApi) -> None:
 def test_subscriptions_of_a_deleted_endpoint_are_deleted(api: EventsApi) -> None:
     store: Any = api.cases.publishing.store
     endpoints: Any = api.cases.publishing.endpoints
-    store.mark(endpoint_key(), api.clock.now_ms())
+    store.mark([SubscriptionKey(endpoint_key(), subscription_id())], api.clock.now_ms())
     endpoints.delete(endpoint_key())
     api.clock.sleep(SUBSCRIPTIONS_SWEPT_AFTER_S)
     assert api.cases.publishing.publish_missing(lambda: 60) == 1
