@@ -170,7 +170,7 @@ def add_subscription(
     if endpoint is not None:
         fields["endpoint_id"] = endpoint
     if notify is not None:
-        fields["notification"] = _parsed(notify, "--notify")
+        fields["notification"] = parsed(notify, "--notify")
     if club:
         fields["club_ids"] = club
     if unit:

@@ -23,7 +23,13 @@ from masscomm.aws.sealed_secrets import NotOpened, OpenSecrets, decrypted, encry
 from masscomm.channels.guarded_http import Answer, NoAnswer
 from masscomm.channels.public_urls import UrlRefused
 from masscomm.clock import Clock
-from masscomm.domain.time_limits import WEBHOOK_TOKEN_RENEWED_S, WEBHOOK_TOKEN_REQUEST_S, WEBHOOK_TOKEN_VALID_S
+from masscomm.domain.time_limits import (
+    WEBHOOK_TOKEN_LONGEST_S,
+    WEBHOOK_TOKEN_PAUSE_S,
+    WEBHOOK_TOKEN_RENEWED_S,
+    WEBHOOK_TOKEN_REQUEST_S,
+    WEBHOOK_TOKEN_VALID_S,
+)
 from masscomm.domain.webhooks import EndpointKey
 from masscomm.errors import Retry
 from masscomm.stores.webhook_tokens.port import StoredToken, WebhookTokens
@@ -31,9 +37,6 @@ from masscomm.stores.webhook_tokens.port import StoredToken, WebhookTokens
 # The endpoints whose tokens an environment remembers, and the bytes of a server's answer.
 _KNOWN, _MOST_BYTES = 1_000, 16_000
 _TOKEN = re.compile(r"[!-~]{1,8000}", re.ASCII)
-_LONGEST_S = 86_400
-# The pause before a token that another environment requests is looked for again.
-_PAUSE_S = 0.1
 
 
 class AccessToken(NamedTuple):
@@ -138,7 +141,7 @@ class _Renewal:
                 continue
             if clock.monotonic() >= until:
                 raise Retry("another environment requests an access token")
-            await clock.pause(_PAUSE_S)
+            await clock.pause(WEBHOOK_TOKEN_PAUSE_S)
 
     async def _requested(self, claim: StoredToken, until: float) -> AccessToken:
         """Request and store a token. Raises NoAnswer, and the claim ends."""
@@ -205,4 +208,4 @@ def _token(answer: Answer, now_ms: int) -> AccessToken:
     is_bearer = isinstance(kind, str) and kind.lower() == "bearer"
     if not is_bearer or not isinstance(value, str) or not _TOKEN.fullmatch(value) or not valid_s > 0:
         raise NoAnswer("the token server answered with a token that cannot be used")
-    return AccessToken(value, now_ms, now_ms + round(min(valid_s, _LONGEST_S) * 1000))
+    return AccessToken(value, now_ms, now_ms + round(min(valid_s, WEBHOOK_TOKEN_LONGEST_S) * 1000))

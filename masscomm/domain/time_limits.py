@@ -167,10 +167,12 @@ WEBHOOK_RETRY_AFTER_LIMIT_S = _DAY_S
 # How long the previous secret of an endpoint also signs.
 WEBHOOK_SECRET_OVERLAP_S = _DAY_S
 # How long before its end an access token for an endpoint is renewed, and the age from which one that is refused is; the
-# validity of a token whose server names none; and how long an environment that requests one keeps the others from it.
+# validity of a token whose server names none, and the longest; how long an environment that requests one keeps the
+# others from it, and after which pause they look for it again.
 WEBHOOK_TOKEN_RENEWED_S = 60.0
-WEBHOOK_TOKEN_VALID_S = 300.0
+WEBHOOK_TOKEN_VALID_S, WEBHOOK_TOKEN_LONGEST_S = 300.0, _DAY_S
 WEBHOOK_TOKEN_REQUEST_S = 20.0
+WEBHOOK_TOKEN_PAUSE_S = 0.1
 # The time without a successful attempt after which a failed one disables the endpoint, and the time for which the
 # attempts of its delivery must have failed: one failure after days without an event is not an outage.
 WEBHOOK_DISABLED_AFTER_S = 5 * _DAY_S
@@ -436,6 +438,9 @@ RULES: Mapping[str, str] = {
     "WEBHOOK_ATTEMPT_S < WEBHOOK_TOKEN_REQUEST_S < WEBHOOK_TOKEN_RENEWED_S < WEBHOOK_TOKEN_VALID_S / 2": (
         "a token is renewed by one environment, while the others use it"
     ),
+    "WEBHOOK_TOKEN_VALID_S <= 600 < WEBHOOK_TOKEN_LONGEST_S / 10": "tokens of an unknown validity are renewed often",
+    "WEBHOOK_TOKEN_LONGEST_S <= WEBHOOK_SECRET_OVERLAP_S": "a token does not outlive previous credentials",
+    "0.05 <= WEBHOOK_TOKEN_PAUSE_S < EVENT_ATTEMPT_S / 20": "an attempt waits little longer than the request takes",
     "86_400 <= EVENT_IDS_KEPT_S < kept_s('event')": "an id is recognised for a day, and not after its event has ended",
     "timeout_s('event_matcher') / 10 < EVENT_TYPES_CACHED_S < timeout_s('event_matcher')": (
         "few batches read types, and a change of one applies soon"
