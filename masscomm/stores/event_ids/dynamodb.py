@@ -54,8 +54,12 @@ class DynamoDbEventIds(TableAdapter):
 
     def _items(self, by_id: Mapping[str, EventKey], at_s: int) -> dict[EventKey, Mapping[str, Any]]:
         items = read_items(self._client, _WHAT, self._table, [{"id": {"S": id_}} for id_ in by_id])
-        # guard: events.expired_id
-        return {by_id[item["id"]["S"]]: item for item in items if int(item["expires_at"]["N"]) > at_s}
+        found: dict[EventKey, Mapping[str, Any]] = {}
+        for item in items:
+            if int(item["expires_at"]["N"]) <= at_s:  # guard: events.expired_id
+                continue
+            found[by_id[item["id"]["S"]]] = item
+        return found
 
 
 def _id(key: EventKey) -> str:

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { authenticationOf, creationOf, endpointState, EVENT_TYPES, lastResult } from "./webhooks";
+import { authenticationOf, creationOf, endpointState, EVENT_TYPES, isOwn, lastResult } from "./webhooks";
 
 const DRAFT = { club: "7", url: " https://hooks.example.org/a ", description: " shop ", types: [] as string[] };
 const ATTEMPT = { at: "2026-11-21T12:00:00Z", duration_ms: 5, status: null, error: null, body: "" };
@@ -14,6 +14,11 @@ test("the last result is the status, else the reason", () => {
   expect(lastResult({ last_attempts: [] })).toBeNull();
   expect(lastResult({ last_attempts: [{ ...ATTEMPT, status: 503 }, { ...ATTEMPT, status: 200 }] })).toBe("503");
   expect(lastResult({ last_attempts: [{ ...ATTEMPT, error: "no answer within 15 s" }] })).toBe("no answer within 15 s");
+});
+
+test("an event of a send or a test can be sent again", () => {
+  expect([...EVENT_TYPES, "webhook.test"].every((type) => isOwn({ event_type: type }))).toBe(true);
+  expect(["match.finished", "notification.sent", "sending"].some((type) => isOwn({ event_type: type }))).toBe(false);
 });
 
 test("a creation has trimmed texts and the chosen types in order", () => {

@@ -25,6 +25,11 @@ export function endpointState(endpoint: Pick<WebhookEndpoint, "enabled" | "faili
   return endpoint.failing_since === null ? "enabled" : "failing";
 }
 
+/** Return whether masscomm keeps the event, so that it can be sent again; other events have dead letters. */
+export function isOwn(delivery: Pick<WebhookDelivery, "event_type">): boolean {
+  return delivery.event_type.startsWith("send.") || delivery.event_type === "webhook.test";
+}
+
 /** Return the result of the last attempt: the status of the response, else why there was none; null before the first. */
 export function lastResult(delivery: Pick<WebhookDelivery, "last_attempts">): string | null {
   const last = delivery.last_attempts[0];
