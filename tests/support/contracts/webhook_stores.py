@@ -51,6 +51,7 @@ class WebhookEndpointsContract:
             max_bytes=5_000,
             max_concurrency=3,
             rate_per_s=7,
+            contact_user_id=42,
         )
         endpoints.create(full)
         assert endpoints.find(KEY) == full
