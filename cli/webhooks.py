@@ -6,14 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.errors import CommandError
 from cli.json_files import read_file
 from cli.options import JsonOption
 from cli.sends import calling
 from cli.terminal import Terminal, print_answer, print_json
 from masscomm_client import Client
-from masscomm_client.types import CreateWebhookRequest
+from masscomm_client.types import CreateWebhookRequest, WebhookDeadLettersFilters
 
 app = typer.Typer(no_args_is_help=True)
+dead_letters = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(dead_letters, name="dead-letters", help="Messages with events that are not attempted any more.")
 console = Terminal()
 
 _PAGE = 200
@@ -21,6 +24,13 @@ EndpointArgument = Annotated[str, typer.Argument(metavar="ENDPOINT", help="The i
 EventOption = Annotated[
     list[str] | None, typer.Option("--event", help="Only this type, such as send.completed. May be repeated.")
 ]
+
+
+TypeOption = Annotated[str | None, typer.Option("--type", help="Only events of this type.")]
+AfterOption = Annotated[
+    str | None, typer.Option("--after", help="Only those after this id or time, as 2026-11-21T12:00:00Z.")
+]
+UpToOption = Annotated[str | None, typer.Option("--up-to", help="Only those up to this id or time.")]
 
 
 @app.command()
@@ -37,10 +47,15 @@ def create(
     role: Annotated[
         str | None, typer.Option("--role", metavar="ARN", help="With the ARN of a queue or bus: the role to assume.")
     ] = None,
+    contact: Annotated[
+        int | None, typer.Option("--contact", help="The user who gets an e-mail when masscomm disables it.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create an endpoint and print its secret. The secret is shown only once."""
     fields: CreateWebhookRequest = {"club_id": club, "url": address, "description": description}
+    if contact is not None:
+        fields["contact_user_id"] = contact
     if event:
         fields["event_types"] = event  # type: ignore[typeddict-item]  # the API checks the names
     if role is not None:
@@ -81,7 +96,7 @@ def show(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False
 @app.command()
 @calling
 def enable(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
-    """Enable an endpoint. Deliveries that failed meanwhile can be sent again."""
+    """Enable an endpoint. Deliveries that failed meanwhile, and dead letters, can be sent again."""
     answer = api.change_webhook(endpoint, enabled=True)
     print_answer(answer, f"{endpoint} is enabled.", console, as_json=as_json)
 
@@ -92,6 +107,20 @@ def disable(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = Fa
     """Disable an endpoint: it receives nothing until it is enabled."""
     answer = api.change_webhook(endpoint, enabled=False)
     print_answer(answer, f"{endpoint} is disabled.", console, as_json=as_json)
+
+
+@app.command("contact")
+@calling
+def set_contact(
+    endpoint: EndpointArgument,
+    user: Annotated[int | None, typer.Argument(metavar="[USER]", help="The id of a user; without it, nobody.")] = None,
+    *,
+    api: Client,
+    as_json: JsonOption = False,
+) -> None:
+    """Set the user who gets an e-mail when masscomm disables an endpoint."""
+    answer = api.change_webhook(endpoint, contact_user_id=user)
+    print_answer(answer, f"The contact of {endpoint} is {user or 'nobody'}.", console, as_json=as_json)
 
 
 @app.command()
@@ -178,6 +207,85 @@ def resend(
     """Attempt a delivery again."""
     answer = api.resend_webhook(endpoint, delivery)
     _print_delivery(answer, "is sent again within a minute", as_json=as_json)
+
+
+@dead_letters.command("list")
+@calling
+def list_dead_letters(
+    endpoint: EndpointArgument,
+    *,
+    api: Client,
+    after: AfterOption = None,
+    up_to: UpToOption = None,
+    event_type: TypeOption = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of dead letters.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the dead letters of an endpoint in the last 14 days, the oldest first. One is listed after a minute."""
+    filters = WebhookDeadLettersFilters(limit=min(limit, _PAGE))
+    filters.update(_span(after, up_to, event_type))  # type: ignore[typeddict-item]
+    rows = list(islice(api.webhook_dead_letters(endpoint, **filters), limit))
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    console.print(f"{len(rows)} dead letters")
+    for row in rows:
+        answer = "no answer" if row["status"] is None else f"last answer: {row['status']}"
+        console.entry(
+            row["id"],
+            f"{row['at']} {row['type']} {row['event_id']}",
+            f"{row['reason']}, attempts: {row['attempts']}, {answer}",
+        )
+
+
+@dead_letters.command("ack")
+@calling
+def acknowledge(
+    endpoint: EndpointArgument,
+    *,
+    api: Client,
+    up_to: Annotated[str, typer.Option("--up-to", help="The id of the last one, or a time.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Delete the dead letters of an endpoint up to one of them."""
+    count, more = 0, True
+    while more:
+        answer = api.acknowledge_webhook_dead_letters(endpoint, up_to)
+        count, more = count + answer["acknowledged"], answer["truncated"]
+    print_answer({"acknowledged": count}, f"{count} dead letters are deleted.", console, as_json=as_json)
+
+
+@dead_letters.command()
+@calling
+def replay(
+    endpoint: EndpointArgument,
+    *,
+    api: Client,
+    ids: Annotated[list[str] | None, typer.Option("--id", help="This dead letter. May be repeated.")] = None,
+    after: AfterOption = None,
+    up_to: UpToOption = None,
+    event_type: TypeOption = None,
+    every: Annotated[bool, typer.Option("--all", help="All dead letters of the endpoint.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Send dead letters of an endpoint again: single ones, or those of a span and a type."""
+    span = _span(after, up_to, event_type)
+    if not (ids or span or every):
+        raise CommandError("Name the dead letters: --id, --after, --up-to or --type; or all of them: --all.")
+    fields: dict[str, Any] = {"ids": ids, **span} if ids else span
+    count, more = 0, True
+    while more:
+        answer = api.replay_webhook_dead_letters(endpoint, **fields)
+        count, more = count + answer["replayed"], answer["truncated"]
+    text = f"{count} dead letters are sent again within minutes."
+    print_answer({"replayed": count}, text, console, as_json=as_json)
+
+
+def _span(after: str | None, up_to: str | None, event_type: str | None) -> dict[str, str]:
+    """Return the filters that are given."""
+    filters = {"after": after, "up_to": up_to, "type": event_type}
+    return {name: value for name, value in filters.items() if value is not None}
 
 
 def _print_secret(answer: Mapping[str, Any], *, as_json: bool) -> None:

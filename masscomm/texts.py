@@ -174,7 +174,7 @@ class Text(StrEnum):
     # Of events.
     EVENT_TYPE_UNKNOWN = "The event type is unknown."
     EVENT_TYPE_RESERVED = "Types that begin with {reserved} are those of masscomm's own events."
-    WEBHOOK_DEAD_LETTER_ID = "the id of a dead letter of a webhook"
+    WEBHOOK_DEAD_LETTER_POSITION = "the id of a dead letter of a webhook, or a time such as 2026-11-21T12:00:00Z"
     WEBHOOK_DEAD_LETTER_IDS = "must be a list of at most {maximum} ids of dead letters"
     WEBHOOK_DEAD_LETTER_IDS_ALONE = "ids name the dead letters: no span and no type are possible with them"
     EVENT_TYPE_FORM = "must be a type: up to 8 parts of a-z, 0-9 and _, with dots between them, e.g. match.finished"

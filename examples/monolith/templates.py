@@ -75,6 +75,15 @@ TEMPLATES = (
         "<p>Hello {{ user.first_name }} {{ user.last_name }},</p><p>if this was not you, change your password now.</p>",
     ),
     Template(
+        None, "webhook_disabled", "email", "en",
+        "A webhook endpoint was disabled",
+        "Hello {{ user.first_name }},\n\nthe endpoint {{ data.endpoint_id }} gets no events any more:"
+        " {{ data.reason }}\n"
+        "Repair the receiver, then enable the endpoint and send its dead letters again.\n",
+        "<p>Hello {{ user.first_name }},</p><p>the endpoint {{ data.endpoint_id }} gets no events any more:"
+        " {{ data.reason }}</p><p>Repair the receiver, then enable the endpoint and send its dead letters again.</p>",
+    ),
+    Template(
         None, "newsletter", "email", "en",
         "{{ data.headline | default('The month at your club') }}",
         "Dear {{ user.first_name }} {{ user.last_name }},\n\nthis is what happened at your club (no. {{ club_id }}).\n",

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 from functions.event_matcher.notify import Match, Notify
 from masscomm.cdc.outbox import event_in
 from masscomm.chain.batch import Batch, Item
+from masscomm.chain.disabled_endpoints import send_to_contact
 from masscomm.chain.subscription_topic import SubscriptionSource
 from masscomm.chain.waiting_messages import EVENT_BYTES
 from masscomm.clock import Clock
 from masscomm.decisions.event_matching import SubscriptionIndex
 from masscomm.domain.events import EventType, faults, patterns_of
-from masscomm.domain.ids import webhook_record_id
+from masscomm.domain.ids import chunk_id, webhook_record_id
+from masscomm.domain.lanes import Lane
 from masscomm.domain.notification_events import events_of
 from masscomm.domain.records import EventOccurred, NotificationOutcome, WebhookRequested
 from masscomm.domain.webhooks import OWN_EVENT_TYPES, EndpointKey, NotificationEventType, bucket_of
@@ -140,6 +142,9 @@ class MatchEvents:
                     groups[group].append(Message(item, event, endpoint, fields))
                 metrics.add(EVENT_MESSAGES, len(found))
                 if isinstance(value, Occurred):
+                    if (send := send_to_contact(event, value.data)) is not None:
+                        send_id = str(send.send_id)
+                        batch.produce(item, topics.in_lane(topics.SEND_API, Lane.BULK), chunk_id(send_id, 0), send)
                     rules = [(each.id, each.notification) for each in index.rules(event) if each.notification]
                     notified += (Match(item, event, value.data, *rule) for rule in rules)
                     metrics.add(EVENTS_WITHOUT_ENDPOINT, not found and not rules)
@@ -232,6 +237,8 @@ def parts_of(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
 def _check(occurred: Occurred, types: Mapping[str, EventType]) -> None:
     """Check an event against its type. Raises DeadLetter."""
     event = occurred.about
+    if event.type in OWN_EVENT_TYPES:
+        return
     event_type = types.get(event.type)
     if event_type is None:
         raise DeadLetter("unknown_type", f"there is no event type {event.type}")  # guard: events.unknown_type

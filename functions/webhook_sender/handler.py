@@ -30,6 +30,7 @@ def bootstrap() -> "tuple[BatchDriver, SendMessages]":
     from functions.webhook_sender.send_messages import UNRECORDED, KnownEndpoints, SendMessages
     from functions.webhook_sender.storing import Storing
     from masscomm.aws.kms import KmsDataKeys
+    from masscomm.chain.disabled_endpoints import AnnounceDisabled
     from masscomm.channels.customer_aws import CustomerAws
     from masscomm.channels.kept_alive_http import KeptAliveHttp
     from masscomm.channels.public_urls import loopback_permitted
@@ -52,13 +53,14 @@ def bootstrap() -> "tuple[BatchDriver, SendMessages]":
         tokens=DynamoDbWebhookTokens.from_environment(),
         clock=clock,
     )
+    store = DynamoDbDelayStore.from_environment()
     audit = PrincipalAudit(
         audit_log=DynamoDbAuditLog.from_environment(), clock=clock, logger=logger, principal="webhook_sender"
     )
     return offline_batch_driver("webhook_sender", logger, WebhookRequested), SendMessages(
         endpoints=KnownEndpoints(store=endpoints, clock=clock),
-        results=EndpointResults(endpoints=endpoints, audit=audit),
-        storing=Storing.of(DynamoDbDelayStore.from_environment(), DynamoDbWebhookDeadLetters.from_environment(), clock),
+        results=EndpointResults(endpoints=endpoints, audit=audit, announce=AnnounceDisabled(store=store, clock=clock)),
+        storing=Storing.of(store, DynamoDbWebhookDeadLetters.from_environment(), clock),
         sent=DynamoDbSentMessages.from_environment(),
         gateway=WebhookGateway(
             # The emulated security token service checks no trust policy.

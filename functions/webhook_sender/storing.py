@@ -16,12 +16,17 @@ from masscomm.chain.waiting_messages import WaitingMessages, records_of
 from masscomm.clock import Clock
 from masscomm.domain.ids import webhook_part_id
 from masscomm.domain.records import WebhookOutcome, WebhookRequested
-from masscomm.domain.webhooks import MAX_ATTEMPTS, Attempt, AttemptResult, Endpoint, retry_delay_ms
+from masscomm.domain.webhooks import MAX_ATTEMPTS, Attempt, AttemptResult, Endpoint, EndpointKey, retry_delay_ms
+from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.bundled_schema import BundledSchema, schema_header
+from masscomm.observability import logs, metrics
+from masscomm.observability.metric_names import WEBHOOK_DEAD_LETTERS_REMOVED
 from masscomm.stores.delayed_records.port import MINUTE_MS, DelayedRecord, DelayStore
 from masscomm.stores.webhook_dead_letters.port import WebhookDeadLetter, WebhookDeadLetters
+
+logger = logs.logger("webhook_sender")
 
 # The results of a record: each has at most 400 bytes.
 MAX_RESULTS = 500
@@ -90,22 +95,39 @@ class Storing:
             )
 
     def put_dead_letters(self, results: Iterable[Result], reason: str) -> None:
-        """Store messages as dead letters for the tenant of their endpoint."""
-        self.dead_letters.put(
-            [
-                WebhookDeadLetter(
-                    endpoint=message.endpoint,
-                    message_id=message.id,
-                    event=message.event,
-                    produced_at_ms=message.waiting.produced_at_ms,
-                    at_ms=attempt.at_ms,
-                    reason=reason,
-                    attempts=message.attempt + int(attempt.status is not None or attempt.duration_ms > 0),
-                    status=attempt.status,
-                )
-                for message, _, attempt in results
-            ]
-        )
+        """Store messages as dead letters for the tenant of their endpoint. The oldest of an endpoint with too many
+        go.
+        """
+        letters = [
+            WebhookDeadLetter(
+                endpoint=message.endpoint,
+                message_id=message.id,
+                event=message.event,
+                produced_at_ms=message.waiting.produced_at_ms,
+                at_ms=attempt.at_ms,
+                reason=reason,
+                attempts=message.attempt + int(attempt.status is not None or attempt.duration_ms > 0),
+                status=attempt.status,
+            )
+            for message, _, attempt in results
+        ]
+        self.dead_letters.put(letters)
+        stored: defaultdict[EndpointKey, list[str]] = defaultdict(list)
+        for letter in letters:
+            stored[letter.endpoint].append(letter.id)
+        for endpoint, ids in stored.items():
+            self._remove_oldest(endpoint, ids)
+
+    def _remove_oldest(self, endpoint: EndpointKey, stored: Sequence[str]) -> None:
+        try:
+            removed = self.dead_letters.remove_oldest(endpoint, stored)
+        except Retry as error:
+            # The messages would be sent again for it. The next call removes more.
+            logger.warning("the oldest dead letters of an endpoint stay", endpoint=endpoint.id, error=str(error))
+            return
+        if removed:
+            metrics.add(WEBHOOK_DEAD_LETTERS_REMOVED, removed)
+            logger.warning("an endpoint has too many dead letters", endpoint=endpoint.id, removed=removed)
 
     def _put_messages(self, endpoint: Endpoint, messages: Sequence[Message], attempt: int, due_ms: int) -> None:
         tried = [each.item.value.first_tried_at for each in messages if each.item.value.first_tried_at]

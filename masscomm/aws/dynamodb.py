@@ -169,8 +169,22 @@ def write_items(client: Any, what: str, table: str, items: Iterable[Mapping[str,
         Retry: DynamoDB leaves items unwritten, or as `answering`.
         ItemRefused, Stop: as `answering`.
     """
-    for some in batched(items, _ITEMS_A_WRITE, strict=False):
-        request: Any = {table: [{"PutRequest": {"Item": item}} for item in some]}
+    _write_all(client, what, table, ({"PutRequest": {"Item": item}} for item in items))
+
+
+def delete_items(client: Any, what: str, table: str, keys: Iterable[Mapping[str, Any]]) -> None:
+    """Delete the items under distinct keys, in no order.
+
+    Raises:
+        Retry: DynamoDB leaves items undeleted, or as `answering`.
+        Stop: as `answering`.
+    """
+    _write_all(client, what, table, ({"DeleteRequest": {"Key": key}} for key in keys))
+
+
+def _write_all(client: Any, what: str, table: str, requests: Iterable[Mapping[str, Any]]) -> None:
+    for some in batched(requests, _ITEMS_A_WRITE, strict=False):
+        request: Any = {table: list(some)}
         for _ in range(_ATTEMPTS):
             with answering(what):
                 request = client.batch_write_item(RequestItems=request).get("UnprocessedItems")

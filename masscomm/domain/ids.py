@@ -127,6 +127,11 @@ def event_message_id(club_id: int, event_id: str, endpoint_id: str) -> str:
     return f"evt_{_uuid5(f'event/{club_id}/{endpoint_id}/{event_id}').replace('-', '')}"
 
 
+def contact_send_id(club_id: int, event_id: str) -> str:
+    """Return the id of the send that an event of a disabled endpoint makes to the endpoint's contact."""
+    return _uuid5(f"event/{club_id}/{event_id}/contact")
+
+
 def webhook_record_id(topic: str, partition: int, start: int, end: int, bucket: int) -> str:
     """Return the id of the record with the messages of one bucket of endpoints for the events of a topic's partition
     with an offset in [start, end).

@@ -53,6 +53,11 @@ class EventType(StrEnum):
     CANCELLED = "send.cancelled"  # Each notification has ended, at least one of them as cancelled.
     FAILED = "send.failed"  # The send's audience could not be expanded.
     TEST = "webhook.test"
+    DISABLED = "webhook.disabled"  # masscomm disabled an endpoint, for example after days of failures.
+
+
+# The types of masscomm's own events.
+OWN_EVENT_TYPES = frozenset[str](EventType)
 
 
 class NotificationEventType(StrEnum):
@@ -130,6 +135,8 @@ class Endpoint:
     event_types: tuple[str, ...] = ()
     description: str = ""
     format: BodyFormat = BodyFormat.MASSCOMM
+    # The user of the tenant who gets an e-mail when masscomm disables it; None: nobody.
+    contact_user_id: int | None = None
     enabled: bool = True
     # Why it was disabled; "" if it is enabled.
     disabled_reason: str = ""

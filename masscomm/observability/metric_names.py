@@ -237,6 +237,9 @@ _OF_EVENTS = ("webhook_sender", "webhook_batch_sender", "webhook_retry_sender")
 WEBHOOKS_DELIVERED = _counter("WebhooksDelivered", "webhooks that an endpoint accepted", *_OF_EVENTS)
 WEBHOOK_FAILURES = _counter("WebhookFailures", "attempts that failed; most are repeated later", *_OF_EVENTS)
 WEBHOOKS_GIVEN_UP = _counter("WebhooksGivenUp", "webhooks that get no further attempt", *_OF_EVENTS)
+WEBHOOK_DEAD_LETTERS_REMOVED = _counter(
+    "WebhookDeadLettersRemoved", "the oldest dead letters of endpoints with about a million of them", *_OF_EVENTS
+)
 WEBHOOK_ENDPOINTS_DISABLED = _counter(
     "WebhookEndpointsDisabled",
     "endpoints disabled because they failed for days or answered 410",
@@ -351,6 +354,7 @@ ALL: Mapping[str, Metric] = {
         WEBHOOKS_DELIVERED,
         WEBHOOK_FAILURES,
         WEBHOOKS_GIVEN_UP,
+        WEBHOOK_DEAD_LETTERS_REMOVED,
         WEBHOOK_ENDPOINTS_DISABLED,
         WEBHOOKS_DEFERRED,
         WEBHOOKS_WITHOUT_ENDPOINT,

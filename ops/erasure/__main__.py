@@ -36,11 +36,13 @@ from masscomm.directory.bulk_writes import connect_from_environment
 from masscomm.errors import MasscommError, Stop
 from masscomm.kafka.avro import HttpSchemaRegistry
 from masscomm.kafka.topics import cdc_topics, chain_topics
+from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
 from ops.erasure import metrics_store
 from ops.erasure.command import Step, check, erase
 from ops.erasure.delayed_records import DelayedRecords
 from ops.erasure.item_tables import ItemTables
 from ops.erasure.person import ERASED_USER, Person
+from ops.erasure.personal_events import EventTables, PersonalEvents
 from ops.erasure.remains import remaining_data
 from ops.erasure.search_indices import SearchIndices
 from spark_metrics.archive.mark import check_table
@@ -99,17 +101,27 @@ def _stores(
     """Return the erasing step of each store. The step for delayed records is first, because it may find e-mail
     addresses that the directory no longer has.
     """
+    client = DynamoDb(Limits(connect_s=2, read_s=10, attempts=5))
+    events = PersonalEvents.of_types(DynamoDbEventTypes.from_environment().every())
     tables = ItemTables(
-        DynamoDb(Limits(connect_s=2, read_s=10, attempts=5)),
+        client,
         ledger=environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"),
         waiting=environ.get("WAITING_TABLE", "waiting"),
         sends=environ.get("SENDS_TABLE", "sends"),
-        records=DelayedRecords(HttpSchemaRegistry(settings.registry_url)),
+        records=DelayedRecords(HttpSchemaRegistry(settings.registry_url), events),
+    )
+    webhooks = EventTables(
+        client=client,
+        dead_letters=environ.get("WEBHOOK_DEAD_LETTERS_TABLE", "webhook_dead_letters"),
+        endpoints=environ.get("WEBHOOK_ENDPOINTS_TABLE", "webhook_endpoints"),
+        events=events,
     )
     return {
         "delayed records": tables.erase_delayed,
         "delivery ledger": tables.erase_ledger,
         "register of sends": tables.erase_sends,
+        "dead letters of webhooks": webhooks.erase_dead_letters,
+        "contacts of webhooks": webhooks.erase_contacts,
         "log of recipients": partial(metrics_store.erase_log, connection),
         "archived records": partial(_erase_records, settings, connection, resources),
         "provider messages": indices.erase_messages,

@@ -1,7 +1,8 @@
 """Removes one recipient's data from delayed records.
 
 Every position of the record is kept, so that each recipient still gets one outcome. The user id is kept until the
-record is released: the directory in OpenSearch then has no such user, and the recipient is suppressed.
+record is released: the directory in OpenSearch then has no such user, and the recipient is suppressed. Messages with
+events that concern the person are removed.
 """
 
 import io
@@ -10,45 +11,62 @@ from typing import Any
 
 import fastavro
 
+from masscomm.domain.records import WebhookRequested
+from masscomm.errors import Retry
 from masscomm.kafka import topics
-from masscomm.kafka.avro import SchemaRegistry
+from masscomm.kafka.avro import SchemaRegistry, own_schema
+from masscomm.kafka.bundled_schema import schema_header
+from masscomm.observability.traces import Headers
 from ops.erasure.addresses import without_addresses
 from ops.erasure.person import ERASED_ADDRESS, Person
+from ops.erasure.personal_events import PersonalEvents
 
 # The topics whose delayed records are changed. Those of other topics wait for a schema, for a minute or two.
-_CHANGED = (topics.RECHECK, topics.BUILD, topics.DELIVERY, topics.RECEIPT)
-# The length of the Avro header: a zero byte, and the schema id in four bytes.
-_HEADER = 5
+_CHANGED = (topics.RECHECK, topics.BUILD, topics.DELIVERY, topics.RECEIPT, topics.WEBHOOK_SLOW)
+# The length of the Avro header: a zero byte, and the schema id in four bytes. The id 0 stands for a schema that a
+# header of the record names (masscomm.kafka.bundled_schema).
+_HEADER, _BUNDLED = 5, 0
 _ERASED = ""
 
 
 class DelayedRecords:
     """Decodes and encodes delayed records with their original schemas, which `registry` returns."""
 
-    def __init__(self, registry: SchemaRegistry) -> None:
+    def __init__(self, registry: SchemaRegistry, events: PersonalEvents) -> None:
         self._registry = registry
+        self._events = events
         self._schemas: dict[int, Any] = {}
 
-    def without(self, person: Person, topic: str, value: bytes) -> bytes:
-        """Return the bytes of the record without the person's data; the same bytes if it contains none.
+    def without(self, person: Person, topic: str, value: bytes, headers: Headers = ()) -> bytes | None:
+        """Return the bytes of the record without the person's data; the same bytes if it contains none; None if it
+        contains nothing else.
 
         Raises:
             DeadLetter: The registry has no schema with the record's id.
-            Retry: The registry cannot be reached.
+            Retry: The registry cannot be reached, or another version of the code has encoded the record.
             ValueError: The record does not match its schema. Other errors of fastavro are possible.
         """
         if topics.base_of(topic) not in _CHANGED:
             return value
-        schema = self._schema(int.from_bytes(value[1:_HEADER], "big"))
+        schema = self._schema(int.from_bytes(value[1:_HEADER], "big"), headers)
         record: Any = fastavro.schemaless_reader(io.BytesIO(value[_HEADER:]), schema, None)
-        changed = _erased(person, topics.base_of(topic), record)
+        if topics.base_of(topic) == topics.WEBHOOK_SLOW:
+            changed = self._events.without(person, record)
+        else:
+            changed = _erased(person, topics.base_of(topic), record)
+        if changed is None:
+            return None
         if changed == record:
             return value
         buffer = io.BytesIO()
         fastavro.schemaless_writer(buffer, schema, changed)
         return value[:_HEADER] + buffer.getvalue()
 
-    def _schema(self, schema_id: int) -> Any:
+    def _schema(self, schema_id: int, headers: Headers) -> Any:
+        if schema_id == _BUNDLED:
+            if schema_header(WebhookRequested) not in headers:  # guard: erasure.bundled_schema
+                raise Retry("the record has another version of WebhookRequested: use that of the functions")
+            return fastavro.parse_schema(own_schema("WebhookRequested"))
         if schema_id not in self._schemas:
             self._schemas[schema_id] = fastavro.parse_schema(self._registry.schema_by_id(schema_id))
         return self._schemas[schema_id]

@@ -42,17 +42,20 @@ class ItemTables:
         return DynamoDbDelayStore(table=self.waiting, client=self.client)
 
     def erase_delayed(self, person: Person) -> int:
-        """Replace each delayed record that contains data of the person. Return the number of replaced records."""
+        """Replace each delayed record that contains data of the person. Return the number of replaced and removed
+        records.
+        """
         found = [
             (item, value)
             for item in self._delayed.scan()
-            if (value := self.records.without(person, item.topic, item.value)) != item.value
+            if (value := self.records.without(person, item.topic, item.value, item.headers)) != item.value
         ]
         for item, value in found:
             # The changed copy has a later time and therefore another key, so that the store contains the record at
             # every moment. If both copies are released, the second one is processed as a redelivery, because both have
             # the same record id.
-            self._delayed.put(replace(item, value=value, due_ms=item.due_ms + 1, key=None), self.now_ms())
+            if value is not None:
+                self._delayed.put(replace(item, value=value, due_ms=item.due_ms + 1, key=None), self.now_ms())
             self._delayed.done(item)
         return len(found)
 

@@ -37,7 +37,8 @@ _READ = frozenset(
             "suppressions",
             "templates",
         ),
-        *("user_notifications", "webhook_deliveries", "webhook_log", "webhook_metrics", "webhooks"),
+        *("user_notifications", "webhook_dead_letters", "webhook_deliveries", "webhook_log", "webhook_metrics"),
+        "webhooks",
     )
 )
 # The maximum length of a line.

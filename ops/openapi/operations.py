@@ -104,6 +104,7 @@ _ENDPOINT = {
     "format": "masscomm",
     "role_arn": None,
     "external_id": None,
+    "contact_user_id": 42,
     "enabled": True,
 }
 _NEW_ENDPOINT = {"secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo=", "endpoint": _ENDPOINT}
@@ -502,12 +503,13 @@ OPERATIONS = {
     ("GET", "/v1/webhooks/{endpoint_id}/dead-letters"): Operation(
         description=(
             "Messages with events that are not attempted any more, in the order in which they became dead letters. One "
-            "is listed a minute later, so that `last` can be the `after` of the next request for ever."
+            "is listed a minute later, so that `last` can be the `after` of the next poll for ever."
         ),
         parameters=(
-            Parameter("after", "The id after which the page begins", TEXT, _UNDELIVERED["id"]),
-            page(undelivered.DEFAULT_LIMIT, undelivered.MAX_LIMIT)[0],
+            Parameter("after", "The id or the time after which the list begins", TEXT, _UNDELIVERED["id"]),
+            Parameter("up_to", "The id of the last one that may be listed, or a time", TEXT, NOON),
             Parameter("type", "The type of the events", TEXT, "match.finished"),
+            *page(undelivered.DEFAULT_LIMIT, undelivered.MAX_LIMIT),
         ),
         response=undelivered.WebhookDeadLettersBody,
         example={"rows": [_UNDELIVERED], "last": _UNDELIVERED["id"]},

@@ -935,6 +935,8 @@ MUTANTS = (
     ),
     Mutant("erasure.other_users_endpoints", "Endpoints that other users' devices use are kept.", Without(2)),
     Mutant("erasure.other_tenants_user", "Only the data of that tenant's user is erased.", Without(1)),
+    Mutant("erasure.other_tenants_event", "Only events of that tenant and of a type with a path are erased."),
+    Mutant("erasure.bundled_schema", "A waiting message of another version is not read as one of this version."),
     Mutant("erasure.directory_last", "The directory's rows are kept until every other store is erased."),
     Mutant("views.repeatable", "A view that depends on the time or on chance is refused."),
     Mutant("channels.each_has_a_sender", "Delivery does not start while a channel has no sender."),
@@ -1510,6 +1512,13 @@ MUTANTS = (
         Becomes('_Server(target.scheme, target.host, target.port, "")'),
     ),
     Mutant("kept_alive_http.contexts", "The kept settings of TLS are bounded."),
+    Mutant("events.kept_dead_letters", "An endpoint keeps about a million dead letters, and none is removed before."),
+    Mutant(
+        "events.expired_dead_letter",
+        "A dead letter that DynamoDB has not deleted yet is neither listed nor sent again.",
+        Becomes('after or ""'),
+    ),
+    Mutant("events.announced_endpoint", "An endpoint that masscomm disables is announced."),
     Mutant("events.size_of_waiting_record", "A record of waiting messages fits into an item."),
     Mutant(
         "registry.schema_of_released_record", "A record of another version does not get the id of this one's schema."

@@ -170,10 +170,10 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         ("POST", "/v1/webhooks"): {"club_id": CLUB, "url": "https://hooks.example.org/"},
         ("PATCH", f"/v1/webhooks/{operations_api.endpoint_id(CLUB)}"): {"enabled": True},
         ("POST", f"/v1/webhooks/{operations_api.endpoint_id(CLUB)}/dead-letters/ack"): {
-            "up_to": operations_api.UNDELIVERED_ID
+            "up_to": operations_api.undelivered_id(FixedClock())
         },
         ("POST", f"/v1/webhooks/{operations_api.endpoint_id(CLUB)}/dead-letters/replay"): {
-            "ids": [operations_api.UNDELIVERED_ID]
+            "ids": [operations_api.undelivered_id(FixedClock())]
         },
         ("POST", "/v1/keys"): {"name": "shop", "clubs": [CLUB], "scopes": ["admin"]},
         ("POST", "/v1/events"): {

@@ -17,21 +17,27 @@ from masscomm.chain.waiting_messages import WaitingMessage, WaitingMessages, rec
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action
 from masscomm.domain.events import is_event_type
-from masscomm.domain.time_limits import WEBHOOK_DEAD_LETTERS_SETTLED_S
+from masscomm.domain.time_limits import WEBHOOK_DEAD_LETTERS_KEPT_S, WEBHOOK_DEAD_LETTERS_SETTLED_S
 from masscomm.domain.webhooks import Endpoint, EndpointKey
 from masscomm.http import parameters as parse
 from masscomm.http.body import read_object, undefined_fields
+from masscomm.http.cursor import encode_cursor, position_in
 from masscomm.http.endpoints import endpoint_key, unknown_endpoint
 from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.problem import FieldError, Problem, unusable
 from masscomm.http.tenant import Clubs
 from masscomm.stores.audit_log.port import Audit
-from masscomm.stores.webhook_dead_letters.port import WebhookDeadLetter, WebhookDeadLetters
+from masscomm.stores.webhook_dead_letters.port import (
+    DeadLetterPage,
+    WebhookDeadLetter,
+    WebhookDeadLetters,
+    position_at,
+)
 from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
 from masscomm.texts import Text
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
-PARAMETERS = ("after", "limit", "type")
+PARAMETERS = ("after", "up_to", "type", "limit", "cursor")
 # The dead letters that one request acknowledges or sends again.
 MAX_AT_ONCE = 500
 _ID = re.compile(r"[0-9]{13}-evt_[0-9a-f]{32}", re.ASCII)
@@ -63,15 +69,16 @@ class WebhookDeadLettersBody(TypedDict):
     rows: list[WebhookDeadLetterBody]
     truncated: bool
     """Whether there may be more. A page may have fewer rows than its limit."""
+    next_cursor: str | None
     last: str | None
-    """The value of `after` for the next page; null if nothing was read."""
+    """The value of `after` for the next poll; null if nothing was read."""
 
 
 class AcknowledgeWebhooksRequest(TypedDict):
     """Which dead letters the caller has processed."""
 
     up_to: str
-    """The id of the last one."""
+    """The id of the last one, or a time."""
 
 
 class AcknowledgedWebhooksBody(TypedDict):
@@ -87,9 +94,9 @@ class ReplayWebhooksRequest(TypedDict):
 
     ids: NotRequired[list[str]]
     after: NotRequired[str]
-    """The id after which the span begins."""
+    """The id or the time after which the span begins."""
     up_to: NotRequired[str]
-    """The id of the last one of the span."""
+    """The id of the last one of the span, or a time."""
     type: NotRequired[str]
 
 
@@ -112,13 +119,19 @@ class WebhookDeadLettersRoute:
         """Return a page of the dead letters of an endpoint. Raises Problem (400, 404) or Retry."""
         read = Reader(parameters, PARAMETERS)
         limit = read.single("limit", _limit) or DEFAULT_LIMIT
-        after, event_type = read.single("after", _letter), read.single("type", _type)
+        after, up_to = read.single("after", _position), read.single("up_to", _position)
+        event_type, cursor = read.single("type", _type), read.single("cursor", parse.cursor)
         read.check()
         endpoint = self._visible(endpoint_id, clubs)
-        page = self.dead_letters.page(
-            endpoint.key, limit=limit, before_ms=self._settled_ms(), after=after, event_type=event_type
-        )
-        return {"rows": [_row(each) for each in page.letters], "truncated": page.more, "last": page.last}
+        if cursor is not None:
+            after = position_in(cursor, endpoint_id, read, _id_in)
+        page = self._page(endpoint.key, after, up_to, event_type, limit)
+        return {
+            "rows": [_row(each) for each in page.letters],
+            "truncated": page.more,
+            "next_cursor": encode_cursor(endpoint_id, page.last) if page.more else None,
+            "last": page.last,
+        }
 
     def acknowledge(
         self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit
@@ -127,7 +140,7 @@ class WebhookDeadLettersRoute:
         fields = read_object(content)
         _check(fields, AcknowledgeWebhooksRequest, required=("up_to",))
         endpoint = self._visible(endpoint_id, clubs)
-        found, more = self._span(endpoint.key, None, fields["up_to"], None)
+        found, more = self._span(endpoint.key, None, _position(fields["up_to"]), None)
         self.dead_letters.delete(endpoint.key, [each.id for each in found])
         detail = f"{len(found)} up to {fields['up_to']}"
         audit(Action.WEBHOOK_ACKNOWLEDGED, subject=endpoint_id, clubs=[endpoint.key.club_id], detail=detail)
@@ -143,9 +156,11 @@ class WebhookDeadLettersRoute:
         if not endpoint.enabled:
             raise Problem(409, Text.ENDPOINT_DISABLED.filled())
         if "ids" in fields:
-            found, more = self.dead_letters.find(endpoint.key, fields["ids"]), False
+            stored = self.dead_letters.find(endpoint.key, fields["ids"])
+            found, more = [each for each in stored if each.id > self._expired()], False
         else:
-            found, more = self._span(endpoint.key, fields.get("after"), fields.get("up_to"), fields.get("type"))
+            after, up_to = (_position(fields[name]) if name in fields else None for name in ("after", "up_to"))
+            found, more = self._span(endpoint.key, after, up_to, fields.get("type"))
         now_ms = self.clock.now_ms()
         for some in records_of(found, _waiting):
             self.waiting.put(
@@ -162,22 +177,35 @@ class WebhookDeadLettersRoute:
 
     def _span(
         self, endpoint: EndpointKey, after: str | None, up_to: str | None, event_type: str | None
-    ) -> tuple[Sequence[WebhookDeadLetter], bool]:
+    ) -> tuple[list[WebhookDeadLetter], bool]:
         """Return the first dead letters of a span, and whether there may be more."""
         found: list[WebhookDeadLetter] = []
         more = True
         while more and len(found) < MAX_AT_ONCE:
-            page = self.dead_letters.page(
-                endpoint, limit=MAX_LIMIT, before_ms=self._settled_ms(), after=after, event_type=event_type
-            )
-            found += [each for each in page.letters if up_to is None or each.id <= up_to]
-            after = page.last
-            more = page.more and (up_to is None or (after or "") < up_to)
+            page = self._page(endpoint, after, up_to, event_type, MAX_LIMIT)
+            found += page.letters
+            after, more = page.last, page.more
         return found[:MAX_AT_ONCE], more or len(found) > MAX_AT_ONCE
 
-    def _settled_ms(self) -> int:
-        """Return the time before which no further dead letter is stored."""
-        return self.clock.now_ms() - WEBHOOK_DEAD_LETTERS_SETTLED_S * 1000
+    def _page(
+        self, endpoint: EndpointKey, after: str | None, up_to: str | None, event_type: str | None, limit: int
+    ) -> DeadLetterPage:
+        """Return the first dead letters of a span that have neither expired nor are so new that an earlier one may
+        still be stored.
+        """
+        now_ms = self.clock.now_ms()
+        settled = position_at(now_ms - WEBHOOK_DEAD_LETTERS_SETTLED_S * 1000 - 1)
+        return self.dead_letters.page(
+            endpoint,
+            limit=limit,
+            after=max(after or "", self._expired()),  # guard: events.expired_dead_letter
+            up_to=min(up_to or settled, settled),
+            event_type=event_type,
+        )
+
+    def _expired(self) -> str:
+        """Return the position of the last dead letter that has expired: DynamoDB may still have it."""
+        return position_at(self.clock.now_ms() - WEBHOOK_DEAD_LETTERS_KEPT_S * 1000)
 
     def _visible(self, endpoint_id: str, clubs: Clubs) -> Endpoint:
         """Return an endpoint of the caller's clubs. Raises Problem with status 404."""
@@ -196,9 +224,9 @@ def _check(fields: Mapping[str, Any], request: Any, required: Sequence[str] = ()
     errors = undefined_fields(fields, request)
     errors += [FieldError(name, Text.MISSING.filled()) for name in required if name not in fields]
     errors += [
-        FieldError(name, Text.WEBHOOK_DEAD_LETTER_ID.filled())
+        FieldError(name, Text.WEBHOOK_DEAD_LETTER_POSITION.filled())
         for name in ("after", "up_to")
-        if name in fields and not _is_id(fields[name])
+        if name in fields and not _is_position(fields[name])
     ]
     ids = fields.get("ids", [])
     if not isinstance(ids, list) or len(ids) > MAX_LIMIT or not all(map(_is_id, ids)):
@@ -218,11 +246,24 @@ def _is_id(value: object) -> bool:
 _limit = parse.whole_number(1, MAX_LIMIT)
 
 
-@parse.of_form(Text.WEBHOOK_DEAD_LETTER_ID.filled())
-def _letter(text: str) -> str:
-    if not _is_id(text):
-        raise ValueError("not a dead letter")
-    return text
+@parse.of_form(Text.WEBHOOK_DEAD_LETTER_POSITION.filled())
+def _position(text: str) -> str:
+    """Return the position of an id, or after a time."""
+    return text if _is_id(text) else position_at(round(parse.time(text).timestamp() * 1000))
+
+
+def _is_position(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(_position(value))
+    except ValueError:
+        return False
+
+
+def _id_in(key: list[Any]) -> str:
+    match key:
+        case [str() as id_] if _is_id(id_):
+            return id_
+    raise ValueError("not a dead letter")
 
 
 @parse.of_form(Text.EVENT_TYPE_FORM.filled())

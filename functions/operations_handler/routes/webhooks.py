@@ -84,13 +84,16 @@ _STATUSES = {
     AttemptResult.RETRIED: DeliveryStatus.PENDING,
     AttemptResult.GIVEN_UP: DeliveryStatus.FAILED,
 }
-# The settings for events that are whole numbers, each with its limits.
+# The settings that are whole numbers, each with its limits.
 _SETTINGS = {
     "max_count": (1, MAX_COUNT),
     "max_bytes": (LEAST_BYTES, MAX_BYTES),
     "max_concurrency": (1, MAX_CONCURRENCY),
     "rate_per_s": (1, MAX_RATE),
+    "contact_user_id": (1, LARGEST_ID),
 }
+# Those that may be null.
+_OPTIONAL = ("rate_per_s", "contact_user_id")
 
 
 class WebhookBody(TypedDict):
@@ -116,6 +119,8 @@ class WebhookBody(TypedDict):
     """The role with which messages are sent to a queue or an event bus; null: the URL is a server's."""
     external_id: str | None
     """The external id that the trust policy of the role must require."""
+    contact_user_id: int | None
+    """The user of the tenant who gets an e-mail when masscomm disables it; null: nobody."""
     enabled: bool
     disabled_reason: str | None
     """Why masscomm disabled it; null if it is enabled, or disabled by a request."""
@@ -168,6 +173,8 @@ class CreateWebhookRequest(TypedDict):
     """For an ARN: the role in its account that masscomm assumes; its name begins with `masscomm-`."""
     authentication: NotRequired[webhook_authentication.AuthenticationFields | None]
     """Null or missing: requests have their signature only."""
+    contact_user_id: NotRequired[int | None]
+    """The user of the tenant who gets an e-mail when masscomm disables it; null or missing: nobody."""
 
 
 class ChangeWebhookRequest(TypedDict):
@@ -185,6 +192,8 @@ class ChangeWebhookRequest(TypedDict):
     role_arn: NotRequired[str | None]
     authentication: NotRequired[webhook_authentication.AuthenticationFields | None]
     """The previous one is used for 24 hours for requests that are refused. Null: none, at once."""
+    contact_user_id: NotRequired[int | None]
+    """Null: nobody."""
     enabled: NotRequired[bool]
 
 
@@ -624,7 +633,7 @@ class WebhooksRoute:
         for name, (least, most) in _SETTINGS.items():
             value = fields.get(name, least)
             is_number = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-            if not is_number and not (name == "rate_per_s" and value is None):
+            if not is_number and not (name in _OPTIONAL and value is None):
                 errors.append(FieldError(name, Text.FORM_NUMBER.filled(lowest=least, highest=most)))
         if (authentication := fields.get("authentication")) is not None:
             given = webhook_authentication.read(authentication, now_ms=self.clock.now_ms(), loopback=self.loopback)
@@ -688,6 +697,7 @@ def _row(endpoint: Endpoint) -> WebhookBody:
         "format": endpoint.format,
         "role_arn": endpoint.role_arn,
         "external_id": None if endpoint.role_arn is None else endpoint.key.id,
+        "contact_user_id": endpoint.contact_user_id,
         "enabled": endpoint.enabled,
         "disabled_reason": endpoint.disabled_reason or None,
         "failing_since": _time(endpoint.failing_since_ms),

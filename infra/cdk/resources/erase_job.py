@@ -19,8 +19,8 @@ from infra.cdk.resources.network import Place
 from infra.cdk.resources.spark_application import spark_application
 from infra.cdk.resources.spark_run import SparkRun
 
-# The actions that masscomm/stores/delayed_records/dynamodb.py and ops/erasure/item_tables.py use.
-_TABLE_ACTIONS = ("DeleteItem", "GetItem", "PutItem", "Scan", "UpdateItem")
+# The actions that masscomm/stores/delayed_records/dynamodb.py, ops/erasure/item_tables.py and personal_events.py use.
+_TABLE_ACTIONS = ("BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem")
 # Retentions in days that AWS or buckets.py determine (docs/personal-data.md).
 _DYNAMODB_RECOVERY_DAYS, _OPENSEARCH_SNAPSHOT_DAYS, _ARCHIVE_VERSION_DAYS = 35, 14, 30
 

@@ -1,10 +1,20 @@
 """The Spark jobs: the streaming job that counts, the job that erases one person, and the daily runs on the archive."""
 
 from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.cdk.config import Environment
-from infra.cdk.profiles import ERASURE_REQUESTS, LEDGER, METRICS_WRITER, SENDS, WAITING
+from infra.cdk.profiles import (
+    ENDPOINTS,
+    ERASURE_REQUESTS,
+    EVENT_TYPES,
+    LEDGER,
+    METRICS_WRITER,
+    SENDS,
+    UNDELIVERED,
+    WAITING,
+)
 from infra.cdk.resources.archive_catalog import ArchiveCatalog
 from infra.cdk.resources.archive_runs import HOURS, ArchiveRuns
 from infra.cdk.resources.erase_job import EraseJob
@@ -67,7 +77,7 @@ class MetricsStack(Stack):
             place=base.network.place("erasure"),
             archive=archive,
             other_runs=len(HOURS),
-            tables={name: data.tables[name] for name in (LEDGER, SENDS, WAITING)},
+            tables={name: data.tables[name] for name in (LEDGER, SENDS, WAITING, UNDELIVERED, ENDPOINTS)},
             applications=[
                 self.format_arn(service="sns", resource="app", resource_name=f"{kind}/{environment.prefix}-{platform}")
                 for platform, kind in environment.platforms
@@ -77,9 +87,11 @@ class MetricsStack(Stack):
                 "OPENSEARCH_URL": data.directory.url,
                 "OPENSEARCH_AUTHENTICATION": data.directory.authentication,
                 "CDC_GENERATION": environment.generation,
+                "EVENT_TYPES_TABLE": data.tables[EVENT_TYPES].table_name,
             },
             statements=[
                 *data.directory.statements(ERASURE_REQUESTS),
+                iam.PolicyStatement(actions=["dynamodb:Query"], resources=[data.tables[EVENT_TYPES].table_arn]),
                 *data.metrics.writer.statements(self, METRICS_WRITER),
                 *catalog.statements,
             ],

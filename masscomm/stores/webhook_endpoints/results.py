@@ -1,5 +1,6 @@
 """Stores the results of attempts on their endpoints, and disables an endpoint that fails for days or is gone."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from masscomm.domain.audit import Action
@@ -19,6 +20,8 @@ class EndpointResults:
     endpoints: WebhookEndpoints
     # Records that masscomm disabled an endpoint.
     audit: Audit
+    # Announces that masscomm disables an endpoint; None: nothing is announced.
+    announce: Callable[[Endpoint], None] | None = None
 
     def claim_probe(self, endpoint: Endpoint, now_ms: int) -> bool:
         """Claim the probe of a failing endpoint: return whether this caller may attempt one message. Raises Retry."""
@@ -50,8 +53,12 @@ class EndpointResults:
             after = stored.after(attempt, tried_since_ms=tried_since_ms, is_probe=is_probe)
             if after == stored:
                 return stored
+            is_disabled = stored.enabled and not after.enabled
+            # Before the change: a crash in between announces it again under the same id, and loses nothing.
+            if is_disabled and self.announce is not None:  # guard: events.announced_endpoint
+                self.announce(after)
             if self.endpoints.replace(replace(after, revision=stored.revision + 1)):
-                if stored.enabled and not after.enabled:
+                if is_disabled:
                     metrics.add(WEBHOOK_ENDPOINTS_DISABLED)
                     self.audit(
                         Action.WEBHOOK_DISABLED,

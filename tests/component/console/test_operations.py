@@ -259,6 +259,25 @@ def test_a_failed_webhook_is_sent_again(console: Console) -> None:
     expect(page.get_by_role("row").filter(has_text="webhook.resent")).to_be_visible()
 
 
+def test_dead_letters_of_a_webhook_are_sent_again(console: Console) -> None:
+    page = console.page
+    section(console, "webhooks")
+    page.get_by_role("button", name=f"Deliveries {endpoint_id(1)}").click()
+    letters = page.get_by_role("region", name="Dead letters")
+    row = letters.get_by_role("row").filter(has_text="match-4711-finished")
+    expect(row).to_contain_text("all attempts failed")
+    row.get_by_text("Data").click()
+    expect(row.locator("pre")).to_contain_text('"goals"')
+    assert console.violations() == []
+    page.get_by_role("button", name="Delete the shown ones").click()
+    page.get_by_role("alert").get_by_role("button", name="Back").click()
+    row.get_by_role("button", name="Send again").click()
+    expect(page.get_by_role("status").filter(has_text="1 dead letter is sent again")).to_be_visible()
+    expect(row).to_have_count(0)
+    section(console, "audit")
+    expect(page.get_by_role("row").filter(has_text="webhook.replayed")).to_be_visible()
+
+
 def test_attempts_for_events_are_counted_and_filtered(url: str) -> None:
     with open_console(url, "admin") as console:
         page = console.page

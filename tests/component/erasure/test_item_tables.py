@@ -12,18 +12,25 @@ import pytest
 from local.devstack.config import StackConfig
 from masscomm.clock import FixedClock
 from masscomm.domain.call_results import CallResult, RecipientResult
+from masscomm.domain.events import EventType
 from masscomm.domain.kept_messages import KeptMessage
 from masscomm.domain.outcomes import SENT
 from masscomm.domain.records import ContentColumn, DeliveryRequested
 from masscomm.domain.sends import Send, SendKey, Source, digest_of_users
+from masscomm.domain.webhooks import EndpointKey
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.sends.dynamodb import DynamoDbSends
+from masscomm.stores.webhook_dead_letters.dynamodb import DynamoDbWebhookDeadLetters
+from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from ops.erasure.delayed_records import DelayedRecords
 from ops.erasure.item_tables import ItemTables
 from ops.erasure.person import ERASED_USER, Person
+from ops.erasure.personal_events import EventTables, PersonalEvents
+from tests.support.contracts.webhook_dead_letters import KEY, letter
+from tests.support.contracts.webhook_stores import endpoint
 from tests.support.harness.chain import NOW
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 
@@ -51,7 +58,7 @@ class TablesWithItems:
             ledger=self.ledger_table,
             waiting=self.waiting_table,
             sends=self.sends_table,
-            records=DelayedRecords(registry),
+            records=DelayedRecords(registry, PersonalEvents({})),
             now_ms=lambda: NOW,
         )
 
@@ -194,3 +201,32 @@ def test_message_that_named_the_person_is_deleted(tables: TablesWithItems, funct
     ]
     assert len(packed) == 3
     assert NAME not in str(list(map(zlib.decompress, packed)))
+
+
+@pytest.mark.guarantee("erasure.dead_letters_of_webhooks")
+def test_dead_letters_and_contacts_lose_the_person(localstack: StackConfig, functions_client: Any) -> None:
+    admin = dynamodb(localstack)
+    letters_table, endpoints_table = (new_table(admin, each) for each in ("webhook_dead_letters", "webhook_endpoints"))
+    letters = DynamoDbWebhookDeadLetters(table=letters_table, client=functions_client)
+    own, other = (
+        replace(letter().event, club_id=3, type="player.hurt", data=f'{{"player":{{"id":{user}}}}}') for user in (7, 8)
+    )
+    letters.put([letter(number, event=event) for number, event in enumerate((own, other, replace(own, club_id=4)))])
+    endpoints = DynamoDbWebhookEndpoints(table=endpoints_table, client=functions_client)
+    contacts = {EndpointKey(club, f"ep_{club}_{user:020d}"): user for club in (3, 4) for user in (7, 8)}
+    for key, user in contacts.items():
+        endpoints.create(endpoint(key, contact_user_id=user))
+    events = PersonalEvents.of_types([EventType(name="player.hurt", description="", user_path="player.id")])
+    erasing = EventTables(client=functions_client, dead_letters=letters_table, endpoints=endpoints_table, events=events)
+    person = Person(user_id=7, club_id=3)
+    assert (erasing.erase_dead_letters(person), erasing.erase_contacts(person)) == (1, 1)
+    assert (erasing.erase_dead_letters(person), erasing.erase_contacts(person)) == (0, 0)
+    assert [each.id for each in letters.find(KEY, [letter(number).id for number in range(3)])] == [
+        letter(1).id,
+        letter(2).id,
+    ]
+    found = endpoints.find_all(contacts)
+    assert {key: each.contact_user_id for key, each in found.items() if each.contact_user_id is not None} == {
+        key: user for key, user in contacts.items() if (key.club_id, user) != (3, 7)
+    }
+    assert sorted(each.revision for each in found.values()) == [1, 1, 1, 2]

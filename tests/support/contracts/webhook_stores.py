@@ -60,6 +60,7 @@ class WebhookEndpointsContract:
             authentication=AUTHENTICATION,
             previous_authentication=replace(AUTHENTICATION, type=AuthenticationType.BEARER, shown={}, sealed=b"\x01"),
             previous_authentication_until_ms=NOW + 4,
+            contact_user_id=42,
         )
         endpoints.create(full)
         assert endpoints.find(KEY) == full

@@ -192,6 +192,9 @@ def _webhooks(api: Client, url: str) -> None:
     assert list(api.webhook_log(id_, status=["retried"])) == []
     hours: dict[str, Any] = {"granularity": "hour", "start": "2026-11-21T12:00:00Z", "end": "2026-11-21T13:00:00Z"}
     assert list(api.webhook_metrics(id_, **hours)) == []
+    assert list(api.webhook_dead_letters(id_, type="match.finished")) == []
+    assert api.replay_webhook_dead_letters(id_, type="match.finished")["replayed"] == 0
+    assert api.acknowledge_webhook_dead_letters(id_, "2026-11-21T12:00:00Z")["acknowledged"] == 0
     assert api.resend_webhook(id_, tested["id"])["id"] == tested["id"]
     assert api.rotate_webhook(id_)["secret"] != created["secret"]
     assert api.delete_webhook(id_)["status"] == "deleted"

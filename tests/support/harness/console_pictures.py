@@ -377,6 +377,7 @@ def _secret(page: Page) -> None:
 def _deliveries(page: Page) -> None:
     page.get_by_role("button", name=f"Deliveries {endpoint_id()}").click()
     page.get_by_text("8 · 503").click()
+    page.get_by_role("region", name="Dead letters").get_by_role("row").filter(has_text="match-4711").wait_for()
 
 
 def _nothing(page: Page) -> None:

@@ -13,6 +13,7 @@ from functions.webhook_sender.gateway import WebhookGateway
 from functions.webhook_sender.send_messages import KnownEndpoints, SendMessages
 from functions.webhook_sender.storing import Storing
 from masscomm.aws.sealed_secrets import SecretBox
+from masscomm.chain.disabled_endpoints import AnnounceDisabled
 from masscomm.channels.customer_aws import CustomerAws
 from masscomm.channels.guarded_http import MAX_BODY_BYTES, Answer, ClientCertificate
 from masscomm.channels.signing_keys import SigningKeys
@@ -253,7 +254,11 @@ class WebhookSender(Chain):
         )
         self.use_case = SendMessages(
             endpoints=KnownEndpoints(store=self.endpoints, clock=self.clock),
-            results=EndpointResults(endpoints=self.endpoints, audit=audit),
+            results=EndpointResults(
+                endpoints=self.endpoints,
+                audit=audit,
+                announce=AnnounceDisabled(store=self.delayed, clock=self.clock),
+            ),
             storing=Storing.of(self.delayed, self.given_up, self.clock),
             sent=self.sent,
             gateway=WebhookGateway(
@@ -363,6 +368,11 @@ class WebhookSender(Chain):
 
     def _value(self, item: DelayedRecord) -> bytes:
         return with_schema_id(item.value, item.headers, item.topic, self.codec)
+
+    def own_events(self) -> list[EventOccurred]:
+        """Return masscomm's own events that wait for the topic `event`."""
+        found = self._delayed(topics.EVENT)
+        return [EventOccurred.from_avro(self.codec.decode("EventOccurred", self._value(each))) for each in found]
 
     def bodies(self) -> list[Any]:
         return [json.loads(body) for _, _, body in self.http.requests]

@@ -55,9 +55,6 @@ from tests.support.harness.slots import use_slots
 EVENT_ID, EVENT_MS = "evt_5b0f6c7d8e9f4a1b8c2d3e4f5a6b7c8d", 1_763_726_400_000
 # The value of the header webhook-id of its message.
 MESSAGE_ID = "evt_8c2d3e4f5a6b7c8d5b0f6c7d8e9f4a1b"
-# The time of the dead letter of a webhook, before that of any clock.
-UNDELIVERED_MS = 1_600_000_000_000
-UNDELIVERED_ID = f"{UNDELIVERED_MS}-{EVENT_ID}"
 KEY_ID = "7d793037a0760186"
 ADDRESS_ID = address_id("ada@example.org")
 
@@ -195,8 +192,13 @@ def attempts(club_id: int, message_id: str = MESSAGE_ID) -> list[WebhookLogRow]:
     return [first, last]
 
 
+def undelivered_id(clock: Clock) -> str:
+    """Return the id of the first dead letter of the webhook, which is two minutes old."""
+    return f"{clock.now_ms() - 120_000:013d}-{EVENT_ID}"
+
+
 def webhook_dead_letters_route(webhooks: WebhooksRoute, club_id: int) -> WebhookDeadLettersRoute:
-    """Return the routes of the dead letters of webhooks, with one of the endpoint."""
+    """Return the routes of the dead letters of webhooks, with two of the endpoint."""
     letters = InMemoryWebhookDeadLetters()
     event = EventOccurred(
         event_id="match-4711-finished",
@@ -205,20 +207,18 @@ def webhook_dead_letters_route(webhooks: WebhooksRoute, club_id: int) -> Webhook
         occurred_at=EVENT_MS,
         data='{"goals":[2]}',
     )
-    letters.put(
-        [
-            WebhookDeadLetter(
-                endpoint=EndpointKey(club_id, endpoint_id(club_id)),
-                message_id=EVENT_ID,
-                event=event,
-                produced_at_ms=UNDELIVERED_MS,
-                at_ms=UNDELIVERED_MS,
-                reason="all attempts failed",
-                attempts=8,
-                status=503,
-            )
-        ]
+    first = WebhookDeadLetter(
+        endpoint=EndpointKey(club_id, endpoint_id(club_id)),
+        message_id=EVENT_ID,
+        event=event,
+        produced_at_ms=EVENT_MS,
+        at_ms=webhooks.clock.now_ms() - 120_000,
+        reason="all attempts failed",
+        attempts=8,
+        status=503,
     )
+    second = replace(first, at_ms=first.at_ms + 1, event=replace(event, event_id="match-4712-finished"))
+    letters.put([first, second])
     return WebhookDeadLettersRoute(
         endpoints=webhooks.endpoints, dead_letters=letters, waiting=webhooks.waiting, clock=webhooks.clock
     )

@@ -92,7 +92,7 @@ class SenderStores:
 
     def dead_letters(self, key: EndpointKey = KEY) -> list[WebhookDeadLetter]:
         """Return the dead letters in the order of their events' ids."""
-        page = self._letters.page(key, limit=1_000, before_ms=9_999_999_999_999)
+        page = self._letters.page(key, limit=1_000, after="", up_to="~")
         return sorted(page.letters, key=lambda each: each.event.event_id)
 
     def _stored(self, topic: str) -> list[DelayedRecord]:

@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 
 from local.devstack.config import ROOT
+from masscomm.domain.events import EventType
+from masscomm.domain.records import WebhookRequested
+from masscomm.errors import Retry
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
+from masscomm.kafka.bundled_schema import BundledSchema, schema_header
 from ops.erasure.delayed_records import DelayedRecords
 from ops.erasure.person import Person
+from ops.erasure.personal_events import PersonalEvents
 
 EXAMPLES = ROOT / "schemas" / "examples"
 TOPICS = {
@@ -17,6 +22,7 @@ TOPICS = {
     "recheck.small": "RecheckRequested",
     "build.bulk2": "BuildRequested",
     "receipt": "ReceiptReceived",
+    "webhook.slow": "WebhookRequested",
 }
 
 
@@ -28,11 +34,13 @@ class RecordEraser:
         for topic, schema in TOPICS.items():
             registry.register(f"{topic}-value", own_schema(schema))
         self.codec = Codec(registry)
-        self.records = DelayedRecords(registry)
+        types = [EventType(name="player.hurt", description="An injury", user_path="player.id")]
+        self.records = DelayedRecords(registry, PersonalEvents.of_types(types))
 
     def erased(self, person: Person, topic: str, record: dict[str, Any]) -> dict[str, Any]:
-        value = self.codec.encode(topic, TOPICS[topic], record)
-        return self.codec.decode(TOPICS[topic], self.records.without(person, topic, value))
+        value = self.records.without(person, topic, self.codec.encode(topic, TOPICS[topic], record))
+        assert value is not None
+        return self.codec.decode(TOPICS[topic], value)
 
     def record(self, topic: str, example: str, **changes: Any) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(Path(EXAMPLES, f"{example}.json").read_text()) | changes
@@ -154,3 +162,67 @@ def test_receipt_keeps_its_shape_without_the_address(eraser: RecordEraser) -> No
 @pytest.mark.parametrize("topic", ["on-failure", "outcome", "audience", "device_status"])
 def test_record_that_waited_for_its_schema_stays(eraser: RecordEraser, topic: str) -> None:
     assert eraser.records.without(Person(user_id=7, club_id=3), topic, b'{"payload": 7}') == b'{"payload": 7}'
+
+
+def occurred(data: Any, **fields: Any) -> dict[str, Any]:
+    usual = {"event_id": "e", "type": "player.hurt", "club_id": 3, "occurred_at": 1_700_000_000_000}
+    return usual | {"data": json.dumps(data)} | fields
+
+
+def a_webhook(eraser: RecordEraser, *events: dict[str, Any]) -> dict[str, Any]:
+    """Return a record with each event for two endpoints, which receive other fields of data."""
+    columns: dict[str, Any] = {
+        "events": list(events),
+        "offsets": list(range(len(events))),
+        "produced_at": [1_700_000_000_000 + number for number in range(len(events))],
+        "endpoints": ["ep_3_aaaaaaaaaaaaaaaaaaaa", "ep_3_bbbbbbbbbbbbbbbbbbbb"],
+        "event_index": [place for place in range(len(events)) for _ in range(2)],
+        "endpoint_index": [0, 1] * len(events),
+        "field_lists": [[], ["player"]],
+        "field_index": [0, 1] * len(events),
+    }
+    return eraser.record("webhook.slow", "WebhookRequested.two_messages", **columns)
+
+
+@pytest.mark.guarantee("erasure.waiting_messages")
+def test_waiting_messages_that_concern_the_person_are_removed(eraser: RecordEraser) -> None:
+    other, own = occurred({"player": {"id": 8}}, event_id="other"), occurred({"player": {"id": 7}})
+    before = a_webhook(eraser, other, own, other, own | {"data": '{"player":{"id":"7"}}'}, other)
+    assert eraser.erased(Person(user_id=7, club_id=3), "webhook.slow", before) == before | {
+        **{name: [before[name][place] for place in (0, 2, 4)] for name in ("events", "offsets", "produced_at")},
+        "event_index": [0, 0, 1, 1, 2, 2],
+        "endpoint_index": [0, 1] * 3,
+        "field_index": [0, 1] * 3,
+    }
+    alone = eraser.codec.encode("webhook.slow", "WebhookRequested", a_webhook(eraser, own, own))
+    assert eraser.records.without(Person(user_id=7, club_id=3), "webhook.slow", alone) is None
+
+
+@pytest.mark.kills(guard="erasure.other_tenants_event")
+@pytest.mark.parametrize(
+    "event",
+    [
+        occurred({"player": {"id": 7}}, club_id=4),
+        occurred({"player": {"id": 7}}, type="player.other"),
+        occurred({"player": {"id": True}}),
+        occurred({"player": 7}),
+        occurred({"player": {"id": [7]}}),
+    ],
+)
+def test_other_messages_wait_as_before(eraser: RecordEraser, event: dict[str, Any]) -> None:
+    before = a_webhook(eraser, event)
+    for person in (Person(user_id=7, club_id=3), Person(user_id=1, club_id=3)):
+        assert eraser.erased(person, "webhook.slow", before) == before
+
+
+@pytest.mark.kills(guard="erasure.bundled_schema")
+def test_messages_of_a_function_without_a_registry_are_erased(eraser: RecordEraser) -> None:
+    """Its schema is named by a header; another version of it must not be read as this one."""
+    person = Person(user_id=7, club_id=3)
+    codec = Codec(BundledSchema(WebhookRequested))
+    record = a_webhook(eraser, occurred({"player": {"id": 7}}))
+    value = codec.encode("webhook.slow", "WebhookRequested", record)
+    headers = [schema_header(WebhookRequested)]
+    assert eraser.records.without(person, "webhook.slow", value, headers) is None
+    with pytest.raises(Retry, match="another version"):
+        eraser.records.without(person, "webhook.slow", value, [("masscomm.schema", b"other")])

@@ -2,10 +2,12 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from functions.webhook_sender.storing import Storing
 from masscomm.channels.guarded_http import NoAnswer
 from masscomm.domain.ids import event_message_id
 from masscomm.domain.time_limits import (
@@ -20,8 +22,10 @@ from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import MAX_ATTEMPTS, Attempt, BodyFormat, Endpoint, bucket_of
 from masscomm.errors import Retry
 from masscomm.kafka import topics
+from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
+from masscomm.stores.webhook_dead_letters.port import Bound
 from tests.support.harness.chain import NOW
-from tests.support.harness.events import Killed, WebhookSender, occurred
+from tests.support.harness.events import EventMatcher, Killed, WebhookSender, occurred, subscribed
 from tests.support.harness.webhook_receiver import Received
 from tests.support.harness.webhooks import KEY, answer, key, url_of
 
@@ -218,6 +222,50 @@ def test_an_endpoint_that_is_disabled_leaves_dead_letters() -> None:
     assert len(sender.given_up.stored) == 5
     assert sorted(each.attempts for each in sender.given_up.stored.values()) == [0, 0, 0, 0, 1]
     assert sender.waiting() == []
+
+
+@pytest.mark.kills(guard="events.announced_endpoint")
+@pytest.mark.parametrize("contact", [None, 42])
+def test_a_disabled_endpoint_is_announced_once(contact: int | None) -> None:
+    """Another endpoint learns of it, and the endpoint's contact: a repetition after a crash is the same event."""
+    sender = WebhookSender()
+    sender.endpoint(contact_user_id=contact)
+    sender.http.answers[url_of(KEY)] = [answer(410)]
+    sender.endpoints.failing = {"replace": Retry("down")}
+    assert sender.send(sender.request([occurred()])) == [0]
+    sender.endpoints.failing = None
+    sender.clock.advance(1)
+    assert sender.send(sender.request([occurred()])) == []
+    (first, *others) = sender.own_events()
+    assert [each.event_id for each in others] == [first.event_id]
+    assert (first.type, first.club_id, first.key) == ("webhook.disabled", KEY.club_id, KEY.id)
+    data = json.loads(first.data)
+    assert (data["endpoint_id"], data["reason"]) == (KEY.id, "The endpoint answered 410 Gone.")
+    assert data.get("contact_user_id") == contact
+    matcher = EventMatcher()
+    matcher.subscribe(subscribed(1, key(7, "b"), types=("webhook.*",)))
+    assert matcher.match(first) == []
+    assert [event for _, event, _ in matcher.messages()] == [first.event_id]
+    assert [each.to_users for each in matcher.sends()] == ([] if contact is None else [[contact]])
+    assert all((each.type, each.channels) == ("webhook_disabled", ["email"]) for each in matcher.sends())
+
+
+def test_the_oldest_dead_letters_beyond_the_bound_go() -> None:
+    sender = WebhookSender()
+    sender.given_up = InMemoryWebhookDeadLetters(Bound(sampled_in=1, samples=3))
+    sender.use_case = replace(sender.use_case, storing=Storing.of(sender.delayed, sender.given_up, sender.clock))
+    sender.endpoint(enabled=False)
+    sender.send(sender.request([occurred("e0"), occurred("e1")]))
+    sender.clock.advance(1)
+    sender.given_up.failing = {"remove_oldest": Retry("down")}
+    assert sender.send(sender.request([occurred(f"e{number}") for number in range(2, 5)])) == []
+    assert len(sender.given_up.stored) == 5
+    sender.given_up.failing = None
+    sender.clock.advance(1)
+    sender.send(sender.request([occurred("e5")]))
+    left = sorted(each.event.event_id for each in sender.given_up.stored.values())
+    assert len(left) == 3
+    assert not {"e0", "e1"} & set(left)
 
 
 @pytest.mark.kills(guard="events.schedule_of_probes")

@@ -297,7 +297,7 @@ STORED = (
         tables=("webhook_dead_letters",),
         store=DynamoDbWebhookDeadLetters,
         write=lambda letters: letters.put([webhook_dead_letters.letter()]),
-        read=lambda letters: letters.page(webhook_dead_letters.KEY, limit=9, before_ms=webhook_dead_letters.LATER_MS),
+        read=webhook_dead_letters.page,
     ),
     Stored(
         tables=("webhook_endpoints",),

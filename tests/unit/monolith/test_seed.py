@@ -60,6 +60,7 @@ def test_each_category_has_a_template_in_the_fallback_locale() -> None:
         "news",
         "match_reminder",
         "newsletter",
+        "webhook_disabled",
         "one_time_password",
         "security_alert",
     }

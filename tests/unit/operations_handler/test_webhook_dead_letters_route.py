@@ -12,7 +12,7 @@ from functions.operations_handler.routes.webhook_dead_letters import MAX_AT_ONCE
 from masscomm.chain.waiting_messages import WaitingMessages
 from masscomm.clock import FixedClock
 from masscomm.domain.records import WebhookRequested
-from masscomm.domain.time_limits import WEBHOOK_DEAD_LETTERS_SETTLED_S
+from masscomm.domain.time_limits import WEBHOOK_DEAD_LETTERS_KEPT_S, WEBHOOK_DEAD_LETTERS_SETTLED_S
 from masscomm.domain.webhooks import Endpoint
 from masscomm.errors import Retry
 from masscomm.http.problem import Problem
@@ -77,12 +77,40 @@ def test_dead_letters_are_polled_in_their_order(setting: Setting) -> None:
     first = setting.page(limit="6")
     assert [row["event_id"] for row in first["rows"]] == [f"e{number}" for number in range(6)]
     assert (first["rows"][0]["data"], first["rows"][0]["status"], first["truncated"]) == ({"a": "ö"}, 500, True)
-    second = setting.page(after=first["last"])
+    second = setting.page(cursor=first["next_cursor"])
+    assert second == setting.page(after=first["last"])
     assert [row["event_id"] for row in second["rows"]] == [f"e{number}" for number in range(6, 10)]
     empty = setting.page(after=second["last"])
-    assert (empty["rows"], empty["last"]) == ([], None)
+    assert (empty["rows"], empty["last"], empty["next_cursor"]) == ([], None, None)
     assert setting.page(type="match.finished")["rows"] == []
     assert len(setting.page(type="match.goal")["rows"]) == 10
+    with pytest.raises(Problem) as raised:
+        setting.page(cursor="x")
+    assert [each.field for each in raised.value.errors] == ["cursor"]
+
+
+@pytest.mark.parametrize(
+    ("span", "listed"),
+    [
+        ({"after": letter(6).id}, [7, 8, 9]),
+        ({"after": "2023-11-14T22:13:20.506Z"}, [7, 8, 9]),
+        ({"up_to": letter(2).id}, [0, 1, 2]),
+        ({"up_to": "2023-11-14T23:13:20.502+01:00"}, [0, 1, 2]),
+        ({"after": letter(4).id, "up_to": "2023-11-14T22:13:20.505Z"}, [5]),
+    ],
+)
+def test_a_span_ends_at_ids_or_times(setting: Setting, span: dict[str, Any], listed: list[int]) -> None:
+    assert [row["event_id"] for row in setting.page(**span)["rows"]] == [f"e{number}" for number in listed]
+    assert setting.replay(**span)["replayed"] == len(listed)
+
+
+@pytest.mark.kills(guard="events.expired_dead_letter")
+def test_expired_letters_are_neither_listed_nor_replayed(setting: Setting) -> None:
+    """DynamoDB deletes an expired item within days."""
+    setting.clock.advance((NOW + 5 - setting.clock.now_ms()) / 1000 + WEBHOOK_DEAD_LETTERS_KEPT_S)
+    assert [row["event_id"] for row in setting.page()["rows"]] == [f"e{number}" for number in range(6, 10)]
+    assert setting.replay(ids=[letter(5).id, letter(6).id]) == {"replayed": 1, "truncated": False}
+    assert setting.replay() == {"replayed": 3, "truncated": False}
 
 
 def test_a_dead_letter_is_listed_once_it_has_settled(setting: Setting) -> None:
@@ -173,6 +201,7 @@ def test_letters_of_another_clubs_endpoint_read_as_unknown(setting: Setting) -> 
     ("fields", "field"),
     [
         ({"up_to": "x"}, "up_to"),
+        ({"up_to": "2023-11-14T22:13:20"}, "up_to"),
         ({"after": 5}, "after"),
         ({"ids": "x"}, "ids"),
         ({"ids": ["x"]}, "ids"),

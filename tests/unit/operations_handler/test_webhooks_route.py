@@ -167,12 +167,12 @@ def test_a_target_needs_a_role_of_its_account(setting: Setting, url: str, role_a
 
 
 def test_the_settings_for_events_have_defaults_and_change(setting: Setting) -> None:
-    id_ = setting.create(max_count=500, rate_per_s=100)["endpoint"]["id"]
-    settings = ("max_count", "max_bytes", "max_concurrency", "rate_per_s")
+    id_ = setting.create(max_count=500, rate_per_s=100, contact_user_id=42)["endpoint"]["id"]
+    settings = ("max_count", "max_bytes", "max_concurrency", "rate_per_s", "contact_user_id")
     created: Any = setting.route.show(id_, SEVEN)
-    assert [created[name] for name in settings] == [500, 256_000, 8, 100]
-    changed = setting.change(id_, max_bytes=1_000_000, max_concurrency=32, rate_per_s=None)
-    assert [changed[name] for name in settings] == [500, 1_000_000, 32, None]
+    assert [created[name] for name in settings] == [500, 256_000, 8, 100, 42]
+    changed = setting.change(id_, max_bytes=1_000_000, max_concurrency=32, rate_per_s=None, contact_user_id=None)
+    assert [changed[name] for name in settings] == [500, 1_000_000, 32, None, None]
 
 
 @pytest.mark.parametrize(
@@ -187,6 +187,7 @@ def test_the_settings_for_events_have_defaults_and_change(setting: Setting) -> N
         ("max_concurrency", 33, "1 to 32"),
         ("rate_per_s", 0, "1 to 10,000"),
         ("rate_per_s", 1.5, "1 to 10,000"),
+        ("contact_user_id", 0, "1 to 9,223,372,036,854,775,807"),
     ],
 )
 def test_a_setting_beyond_its_limits_is_refused(setting: Setting, field: str, value: Any, limits: str) -> None:

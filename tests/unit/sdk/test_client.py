@@ -20,7 +20,7 @@ from masscomm_client.calls import KEY
 from ops.openapi import java_client
 from ops.openapi.client_types import client_types
 from ops.openapi.synchronous_client import synchronous_client
-from tests.support.harness import rest_api
+from tests.support.harness import operations_api, rest_api
 from tests.support.harness.chain import Chain
 from tests.support.harness.client_calls import methods
 from tests.support.harness.events_api import endpoint_key
@@ -146,6 +146,16 @@ def test_events_and_subscriptions_work_against_the_api(call: Caller, chain: Chai
         assert call("delete_subscription", made["id"])["status"] == "deleted"
         assert call("delete_event_type", name) == {"name": name, "status": "deleted"}
     assert [topic for topic, *_ in chain.producer.produced] == [EVENT, SUBSCRIPTION, SUBSCRIPTION]
+
+
+def test_dead_letters_of_a_webhook_work_against_the_api(call: Caller, chain: Chain) -> None:
+    del chain
+    endpoint = operations_api.endpoint_id()
+    with rest_api.serving() as call.url:
+        letter, other = call("webhook_dead_letters", endpoint, type="match.finished", limit=1)
+        assert call("webhook_dead_letters", endpoint, after=letter["id"]) == [other]
+        assert call("replay_webhook_dead_letters", endpoint, ids=[letter["id"]])["replayed"] == 1
+        assert call("acknowledge_webhook_dead_letters", endpoint, other["id"])["acknowledged"] == 1
 
 
 def test_refused_request_raises_the_problem_at_once(call: Caller, chain: Chain) -> None:

@@ -1,6 +1,6 @@
 import { ApiError, Client, ConnectionError, readJson, type Answer, type Arguments, type CallOptions, type Id, type Method, type PathOf } from "masscomm-client";
 import { endSession, session } from "./session";
-import type { AttemptResult, KeyRequest, Metrics, PreviewRequest, SendRequest, Template, WebhookChange, WebhookRequest } from "./types";
+import type { AttemptResult, KeyRequest, Metrics, PreviewRequest, SendRequest, Template, WebhookChange, WebhookRequest, WebhookSpan } from "./types";
 
 export const EVENT_STREAM = "text/event-stream";
 /** The longest wait of a long poll, in seconds. */
@@ -165,6 +165,27 @@ export const resendWebhook = (endpoint_id: string, delivery_id: string) =>
 
 export const listWebhookLog = (endpoint_id: string, query: Query, signal?: AbortSignal) =>
   listed("/v1/webhooks/{endpoint_id}/log", query, { path: { endpoint_id }, signal });
+
+export const listWebhookDeadLetters = (endpoint_id: string, query: Query, signal?: AbortSignal) =>
+  listed("/v1/webhooks/{endpoint_id}/dead-letters", query, { path: { endpoint_id }, signal });
+
+/** Delete the dead letters of an endpoint up to one of them. Return their number. */
+export async function acknowledgeWebhooks(endpoint_id: string, up_to: string): Promise<number> {
+  for (let count = 0; ; ) {
+    const answer = await api.request("POST", "/v1/webhooks/{endpoint_id}/dead-letters/ack", { path: { endpoint_id }, body: { up_to } });
+    count += answer.acknowledged;
+    if (!answer.truncated) return count;
+  }
+}
+
+/** Send dead letters of an endpoint again: single ones, or all of a type. Return their number. */
+export async function replayWebhooks(endpoint_id: string, span: WebhookSpan): Promise<number> {
+  for (let count = 0; ; ) {
+    const answer = await api.request("POST", "/v1/webhooks/{endpoint_id}/dead-letters/replay", { path: { endpoint_id }, body: span });
+    count += answer.replayed;
+    if (!answer.truncated) return count;
+  }
+}
 
 /** Count the attempts to send events to an endpoint in the last 24 hours, in whole hours. */
 export async function countWebhookAttempts(endpoint_id: string, signal: AbortSignal): Promise<Record<AttemptResult, bigint>> {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { authenticationOf, creationOf, endpointState, EVENT_TYPES, isOwn, lastResult } from "./webhooks";
 
-const DRAFT = { club: "7", url: " https://hooks.example.org/a ", description: " shop ", types: [] as string[] };
+const DRAFT = { club: "7", url: " https://hooks.example.org/a ", description: " shop ", contact: "", types: [] as string[] };
 const ATTEMPT = { at: "2026-11-21T12:00:00Z", duration_ms: 5, status: null, error: null, body: "" };
 
 test("an endpoint is enabled, failing or disabled", () => {
@@ -22,10 +22,11 @@ test("an event of a send or a test can be sent again", () => {
 });
 
 test("a creation has trimmed texts and the chosen types in order", () => {
-  expect(creationOf({ ...DRAFT, types: ["send.failed", "send.accepted", "other"] })).toEqual({
+  expect(creationOf({ ...DRAFT, contact: " 42 ", types: ["send.failed", "send.accepted", "other"] })).toEqual({
     club_id: 7,
     url: "https://hooks.example.org/a",
     description: "shop",
+    contact_user_id: 42,
     event_types: ["send.accepted", "send.failed"],
   });
 });

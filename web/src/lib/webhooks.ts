@@ -10,6 +10,7 @@ const TYPES: Record<Exclude<EventType, "webhook.test">, true> = {
   "send.completed": true,
   "send.cancelled": true,
   "send.failed": true,
+  "webhook.disabled": true,
 };
 /** The types of events that an endpoint can be limited to. */
 export const EVENT_TYPES = Object.keys(TYPES) as (keyof typeof TYPES)[];
@@ -37,12 +38,13 @@ export function lastResult(delivery: Pick<WebhookDelivery, "last_attempts">): st
 }
 
 /** Return the body of a request for a new endpoint. All types of events are the same as none. */
-export function creationOf(draft: { club: string; url: string; description: string; types: string[] }): WebhookRequest {
+export function creationOf(draft: { club: string; url: string; description: string; contact: string; types: string[] }): WebhookRequest {
   const chosen = EVENT_TYPES.filter((type) => draft.types.includes(type));
   return {
     club_id: idOf(draft.club)!,
     url: draft.url.trim(),
     description: draft.description.trim(),
+    contact_user_id: idOf(draft.contact),
     event_types: chosen.length === EVENT_TYPES.length ? [] : chosen,
   };
 }
