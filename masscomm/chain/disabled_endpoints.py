@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from masscomm.clock import Clock
-from masscomm.domain.ids import contact_send_id
+from masscomm.domain.ids import contact_send_id, own_event_id
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.records import EventOccurred, SendRequested
-from masscomm.domain.webhooks import Endpoint, EventType, event_id
+from masscomm.domain.webhooks import Endpoint, EventType
 from masscomm.http.parameters import time_of_ms
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
@@ -46,7 +46,7 @@ class AnnounceDisabled:
             data["contact_user_id"] = endpoint.contact_user_id
         enabled_at_ms = endpoint.enabled_at_ms or endpoint.created_at_ms
         event = EventOccurred(
-            event_id=event_id(key.club_id, key.id, f"{EventType.DISABLED}/{enabled_at_ms}"),
+            event_id=own_event_id(key.club_id, key.id, f"{EventType.DISABLED}/{enabled_at_ms}"),
             type=EventType.DISABLED,
             club_id=key.club_id,
             key=key.id,

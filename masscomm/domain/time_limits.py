@@ -446,6 +446,9 @@ RULES: Mapping[str, str] = {
         "few batches read types, and a change of one applies soon"
     ),
     "timeout_s('webhook_retry_sender') < SENT_MESSAGES_KEPT_S": "a batch is soon processed again after a kill",
+    "timeout_s('event_matcher') / 2 <= RULE_OWNERS_CACHED_S <= 60": (
+        "few batches read the owners of rules, and a revoked key sends nothing a minute later"
+    ),
     "7 * 86_400 <= kept_s('event')": "an outage of a week loses no event",
     "timeout_s('webhook_sender') < kept_s('webhook')": "a message outlives the attempts of its record",
     "timeout_s('webhook_batch_sender') < kept_s('webhook.batched')": "and so does one of a batch",

@@ -246,6 +246,26 @@ class Client:
         """Yield the counts of the attempts to send events to a webhook endpoint, from all pages."""
         return self._rows(path_of("webhooks", endpoint_id, "metrics"), filters)
 
+    def webhook_dead_letters(
+        self, endpoint_id: str, **filters: Unpack[types.WebhookDeadLettersFilters]
+    ) -> Iterator[types.WebhookDeadLetterBody]:
+        """Yield the messages with events for a webhook endpoint that are not attempted any more, the oldest first, from
+        all pages.
+        """
+        return self._rows(path_of("webhooks", endpoint_id, "dead-letters"), filters)
+
+    def acknowledge_webhook_dead_letters(self, endpoint_id: str, up_to: str) -> types.AcknowledgedWebhooksBody:
+        """Delete the dead letters of a webhook endpoint up to an id or a time, at most 500."""
+        path = path_of("webhooks", endpoint_id, "dead-letters", "ack")
+        return self._execute(Call("POST", path, body={"up_to": up_to}))
+
+    def replay_webhook_dead_letters(
+        self, endpoint_id: str, **fields: Unpack[types.ReplayWebhooksRequest]
+    ) -> types.ReplayedWebhooksBody:
+        """Send dead letters of a webhook endpoint again: those with ids, or of a span and a type, at most 500."""
+        path = path_of("webhooks", endpoint_id, "dead-letters", "replay")
+        return self._execute(Call("POST", path, body=dict(fields)))
+
     def report_events(self, events: Iterable[types.EventFields]) -> types.AcceptedEvents:
         """Report up to 100 events, with a status for each. An event that was accepted in the last 24 hours is
         `repeated`.

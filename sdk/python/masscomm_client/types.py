@@ -41,7 +41,7 @@ class AcknowledgeWebhooksRequest(TypedDict):
     """Which dead letters the caller has processed."""
 
     up_to: str
-    """The id of the last one."""
+    """The id of the last one, or a time."""
 
 
 class AcknowledgedWebhooksBody(TypedDict):
@@ -115,6 +115,56 @@ class AuditRow(TypedDict):
     result: str
     """ok, or failed: the action may have had a part of its effect."""
     detail: str
+
+
+class AuthenticationBody(TypedDict):
+    """The authentication of an endpoint, without its secrets."""
+
+    type: AuthenticationType
+    since: str
+    """The time at which it was set."""
+    previous_until: str | None
+    """The time until which the previous one is used for requests that are refused."""
+    username: NotRequired[str]
+    headers: NotRequired[list[str]]
+    """The names of the headers."""
+    token_url: NotRequired[str]
+    client_id: NotRequired[str]
+    scope: NotRequired[str]
+    audience: NotRequired[str]
+    client_authentication: NotRequired[Literal["basic", "body"]]
+    certificate: NotRequired[str]
+    """The subject of the client certificate."""
+    certificate_until: NotRequired[str]
+    """The end of its validity."""
+
+
+class AuthenticationFields(TypedDict):
+    """How masscomm authenticates its requests, in addition to their signature."""
+
+    type: AuthenticationType
+    token: NotRequired[str]
+    """bearer: the token."""
+    username: NotRequired[str]
+    password: NotRequired[str]
+    """basic: user name and password."""
+    headers: NotRequired[dict[str, str]]
+    """headers: up to 10 headers, such as x-api-key."""
+    token_url: NotRequired[str]
+    """oauth2: the address from which access tokens are requested with client credentials."""
+    client_id: NotRequired[str]
+    client_secret: NotRequired[str]
+    scope: NotRequired[str]
+    audience: NotRequired[str]
+    client_authentication: NotRequired[Literal["basic", "body"]]
+    """oauth2: whether id and secret are in the header Authorization (the default) or in the body."""
+    certificate: NotRequired[str]
+    """mtls: the client certificate in PEM, followed by those of its authorities."""
+    private_key: NotRequired[str]
+    """mtls: its private key in PEM, without a password."""
+
+
+type AuthenticationType = Literal["bearer", "basic", "headers", "oauth2", "mtls"]
 
 
 class BatchBody(TypedDict):
@@ -209,6 +259,10 @@ class ChangeWebhookRequest(TypedDict):
     """Null: no limit."""
     format: NotRequired[BodyFormat]
     role_arn: NotRequired[str | None]
+    authentication: NotRequired[AuthenticationFields | None]
+    """The previous one is used for 24 hours for requests that are refused. Null: none, at once."""
+    contact_user_id: NotRequired[int | None]
+    """Null: nobody."""
     enabled: NotRequired[bool]
 
 
@@ -334,6 +388,10 @@ class CreateWebhookRequest(TypedDict):
     """The form of events of systems: `masscomm` (the default), or CloudEvents 1.0 in the structured form."""
     role_arn: NotRequired[str | None]
     """For an ARN: the role in its account that masscomm assumes; its name begins with `masscomm-`."""
+    authentication: NotRequired[AuthenticationFields | None]
+    """Null or missing: requests have their signature only."""
+    contact_user_id: NotRequired[int | None]
+    """The user of the tenant who gets an e-mail when masscomm disables it; null or missing: nobody."""
 
 
 class DeadLetterAction(TypedDict):
@@ -657,6 +715,7 @@ type EventType = Literal[
     "send.cancelled",
     "send.failed",
     "webhook.test",
+    "webhook.disabled",
 ]
 
 
@@ -1130,9 +1189,9 @@ class ReplayWebhooksRequest(TypedDict):
 
     ids: NotRequired[list[str]]
     after: NotRequired[str]
-    """The id after which the span begins."""
+    """The id or the time after which the span begins."""
     up_to: NotRequired[str]
-    """The id of the last one of the span."""
+    """The id of the last one of the span, or a time."""
     type: NotRequired[str]
 
 
@@ -1639,6 +1698,8 @@ class WebhookBody(TypedDict):
     """The role with which messages are sent to a queue or an event bus; null: the URL is a server's."""
     external_id: str | None
     """The external id that the trust policy of the role must require."""
+    contact_user_id: int | None
+    """The user of the tenant who gets an e-mail when masscomm disables it; null: nobody."""
     enabled: bool
     disabled_reason: str | None
     """Why masscomm disabled it; null if it is enabled, or disabled by a request."""
@@ -1646,6 +1707,8 @@ class WebhookBody(TypedDict):
     """The first failed attempt since the last successful one."""
     previous_secret_until: str | None
     """The time until which the previous secret also signs."""
+    authentication: AuthenticationBody | None
+    """Null: requests have their signature only."""
     created_at: str
 
 
@@ -1688,8 +1751,9 @@ class WebhookDeadLettersBody(TypedDict):
     rows: list[WebhookDeadLetterBody]
     truncated: bool
     """Whether there may be more. A page may have fewer rows than its limit."""
+    next_cursor: str | None
     last: str | None
-    """The value of `after` for the next page; null if nothing was read."""
+    """The value of `after` for the next poll; null if nothing was read."""
 
 
 class WebhookLogBody(TypedDict):
@@ -1881,6 +1945,15 @@ class UserNotificationsFilters(TypedDict):
     limit: NotRequired[int]
     club_id: NotRequired[int | list[int]]
     channel: NotRequired[str | list[str]]
+
+
+class WebhookDeadLettersFilters(TypedDict):
+    """The dead letters of a webhook endpoint in the last 14 days, the oldest first."""
+
+    after: NotRequired[str]
+    up_to: NotRequired[str]
+    type: NotRequired[str]
+    limit: NotRequired[int]
 
 
 class WebhookDeliveriesFilters(TypedDict):

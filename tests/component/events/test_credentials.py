@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,13 +18,13 @@ from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import SystemClock
 from masscomm.domain.webhooks import EndpointKey
 from masscomm.http.tenant import Clubs
-from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
-from masscomm.stores.webhook_deliveries.in_memory import InMemoryWebhookDeliveries
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from masscomm.stores.webhook_tokens.dynamodb import DynamoDbWebhookTokens
 from masscomm.stores.webhook_tokens.port import WebhookTokens
 from tests.support.contracts.data_keys import DataKeysContract
 from tests.support.contracts.webhook_stores import WebhookTokensContract
+from tests.support.harness.chain import Chain
+from tests.support.harness.operations_api import webhooks_route
 from tests.support.harness.sender_process import SenderStores, batch, in_a_process, sender_stores
 from tests.support.harness.webhook_receiver import receiving
 from tests.support.harness.webhooks import KEYS_TEXT
@@ -59,10 +60,9 @@ class TestDynamoDbWebhookTokens(WebhookTokensContract):
 @pytest.fixture
 def route(sender_stores: SenderStores, keys: KmsDataKeys) -> WebhooksRoute:
     clock = SystemClock()
-    return WebhooksRoute(
+    return replace(
+        webhooks_route(clock, 7, Chain().codec),
         endpoints=DynamoDbWebhookEndpoints(table=os.environ["WEBHOOK_ENDPOINTS_TABLE"]),
-        deliveries=InMemoryWebhookDeliveries(),
-        subscriptions=InMemorySubscriptions(),
         box=SecretBox(keys),
         keys=SigningKeys(read=lambda: KEYS_TEXT, clock=clock),
         clock=clock,

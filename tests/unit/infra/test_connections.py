@@ -108,7 +108,8 @@ def _urls(environment: SynthesisedEnvironment) -> dict[str, str]:
             found[str(function.properties["FunctionName"])] = flat(variables["METRICS_DATABASE_URL"])
     for parameter in environment.resources("AWS::SSM::Parameter"):
         request = flat(parameter.properties["Value"])
-        (found["job"],) = set(re.findall(r"METRICS_DATABASE_URL=(\S+)", request))
+        if not str(parameter.properties["Name"]).endswith("/events-job"):
+            (found["job"],) = set(re.findall(r"METRICS_DATABASE_URL=(\S+)", request))
     return found
 
 

@@ -390,6 +390,29 @@ abstract class Routes {
     }
 
     /**
+     * Return the messages with events for a webhook endpoint that are not attempted any more, the oldest first,
+     * from all pages.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @return the body of the response
+     */
+    public Results<WebhookDeadLetterBody> webhookDeadLetters(String endpointId) {
+        return webhookDeadLetters(endpointId, new WebhookDeadLettersFilters());
+    }
+
+    /**
+     * Return the messages with events for a webhook endpoint that are not attempted any more, the oldest first,
+     * from all pages.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public Results<WebhookDeadLetterBody> webhookDeadLetters(String endpointId, WebhookDeadLettersFilters filters) {
+        return rows(Call.path("webhooks", endpointId, "dead-letters"), filters, WebhookDeadLetterBody::new);
+    }
+
+    /**
      * Return the deliveries of a webhook endpoint, the latest first, from all pages.
      *
      * @param endpointId the member {@code endpoint_id} of the path or the body
@@ -703,6 +726,32 @@ abstract class Routes {
         return execute(
                 new Call("POST", Call.path("webhooks")).with(body.members()).once(idempotencyKey),
                 NewWebhookBody::new);
+    }
+
+    /**
+     * Delete the dead letters of a webhook endpoint up to an id or a time, at most 500.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @param upTo the member {@code up_to} of the path or the body
+     * @return the body of the response
+     */
+    public AcknowledgedWebhooksBody acknowledgeWebhookDeadLetters(String endpointId, String upTo) {
+        return execute(
+                new Call("POST", Call.path("webhooks", endpointId, "dead-letters", "ack")).with(new AcknowledgeWebhooksRequest().upTo(upTo).members()),
+                AcknowledgedWebhooksBody::new);
+    }
+
+    /**
+     * Send dead letters of a webhook endpoint again: those with ids, or of a span and a type, at most 500.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @param body the body of the request
+     * @return the body of the response
+     */
+    public ReplayedWebhooksBody replayWebhookDeadLetters(String endpointId, ReplayWebhooksRequest body) {
+        return execute(
+                new Call("POST", Call.path("webhooks", endpointId, "dead-letters", "replay")).with(body.members()),
+                ReplayedWebhooksBody::new);
     }
 
     /**

@@ -60,7 +60,7 @@ public final class Types {
 
         AcknowledgeWebhooksRequest(Map<String, ?> members) { super(members); }
 
-        /** The id of the last one. */
+        /** The id of the last one, or a time. */
         public AcknowledgeWebhooksRequest upTo(String value) { set("up_to", value); return this; }
     }
 
@@ -169,6 +169,91 @@ public final class Types {
         public String result() { return required("result", TEXT); }
 
         public String detail() { return required("detail", TEXT); }
+    }
+
+    /** The authentication of an endpoint, without its secrets. */
+    public static final class AuthenticationBody extends Body {
+        AuthenticationBody(Map<String, ?> members) { super(members); }
+
+        public String type() { return required("type", TEXT); }
+
+        /** The time at which it was set. */
+        public String since() { return required("since", TEXT); }
+
+        /** The time until which the previous one is used for requests that are refused. */
+        public String previousUntil() { return optional("previous_until", TEXT); }
+
+        public String username() { return optional("username", TEXT); }
+
+        /** The names of the headers. */
+        public List<String> headers() { return optional("headers", listOf(TEXT)); }
+
+        public String tokenUrl() { return optional("token_url", TEXT); }
+
+        public String clientId() { return optional("client_id", TEXT); }
+
+        public String scope() { return optional("scope", TEXT); }
+
+        public String audience() { return optional("audience", TEXT); }
+
+        public String clientAuthentication() { return optional("client_authentication", TEXT); }
+
+        /** The subject of the client certificate. */
+        public String certificate() { return optional("certificate", TEXT); }
+
+        /** The end of its validity. */
+        public String certificateUntil() { return optional("certificate_until", TEXT); }
+    }
+
+    /** How masscomm authenticates its requests, in addition to their signature. */
+    public static final class AuthenticationFields extends Body {
+        public AuthenticationFields() { this(Map.of()); }
+
+        AuthenticationFields(Map<String, ?> members) { super(members); }
+
+        public AuthenticationFields type(String value) { set("type", value); return this; }
+
+        /** bearer: the token. */
+        public AuthenticationFields token(String value) { set("token", value); return this; }
+
+        public AuthenticationFields username(String value) { set("username", value); return this; }
+
+        /** basic: user name and password. */
+        public AuthenticationFields password(String value) { set("password", value); return this; }
+
+        /** headers: up to 10 headers, such as x-api-key. */
+        public AuthenticationFields headers(Map<String, String> value) { set("headers", value); return this; }
+
+        /** oauth2: the address from which access tokens are requested with client credentials. */
+        public AuthenticationFields tokenUrl(String value) { set("token_url", value); return this; }
+
+        public AuthenticationFields clientId(String value) { set("client_id", value); return this; }
+
+        public AuthenticationFields clientSecret(String value) { set("client_secret", value); return this; }
+
+        public AuthenticationFields scope(String value) { set("scope", value); return this; }
+
+        public AuthenticationFields audience(String value) { set("audience", value); return this; }
+
+        /** oauth2: whether id and secret are in the header Authorization (the default) or in the body. */
+        public AuthenticationFields clientAuthentication(String value) { set("client_authentication", value); return this; }
+
+        /** mtls: the client certificate in PEM, followed by those of its authorities. */
+        public AuthenticationFields certificate(String value) { set("certificate", value); return this; }
+
+        /** mtls: its private key in PEM, without a password. */
+        public AuthenticationFields privateKey(String value) { set("private_key", value); return this; }
+    }
+
+    /** The values of AuthenticationType. A later version of the API may have further ones. */
+    public static final class AuthenticationType {
+        public static final String BEARER = "bearer";
+        public static final String BASIC = "basic";
+        public static final String HEADERS = "headers";
+        public static final String OAUTH2 = "oauth2";
+        public static final String MTLS = "mtls";
+
+        private AuthenticationType() {}
     }
 
     /** The results of a batch. */
@@ -308,6 +393,12 @@ public final class Types {
         public ChangeWebhookRequest format(String value) { set("format", value); return this; }
 
         public ChangeWebhookRequest roleArn(String value) { set("role_arn", value); return this; }
+
+        /** The previous one is used for 24 hours for requests that are refused. Null: none, at once. */
+        public ChangeWebhookRequest authentication(AuthenticationFields value) { set("authentication", value); return this; }
+
+        /** Null: nobody. */
+        public ChangeWebhookRequest contactUserId(Long value) { set("contact_user_id", value); return this; }
 
         public ChangeWebhookRequest enabled(boolean value) { set("enabled", value); return this; }
     }
@@ -489,6 +580,12 @@ public final class Types {
 
         /** For an ARN: the role in its account that masscomm assumes; its name begins with {@code masscomm-}. */
         public CreateWebhookRequest roleArn(String value) { set("role_arn", value); return this; }
+
+        /** Null or missing: requests have their signature only. */
+        public CreateWebhookRequest authentication(AuthenticationFields value) { set("authentication", value); return this; }
+
+        /** The user of the tenant who gets an e-mail when masscomm disables it; null or missing: nobody. */
+        public CreateWebhookRequest contactUserId(Long value) { set("contact_user_id", value); return this; }
     }
 
     /** An earlier operation on a dead letter. */
@@ -1024,6 +1121,7 @@ public final class Types {
         public static final String SEND_CANCELLED = "send.cancelled";
         public static final String SEND_FAILED = "send.failed";
         public static final String WEBHOOK_TEST = "webhook.test";
+        public static final String WEBHOOK_DISABLED = "webhook.disabled";
 
         private EventType() {}
     }
@@ -1853,10 +1951,10 @@ public final class Types {
 
         public ReplayWebhooksRequest ids(List<String> value) { set("ids", value); return this; }
 
-        /** The id after which the span begins. */
+        /** The id or the time after which the span begins. */
         public ReplayWebhooksRequest after(String value) { set("after", value); return this; }
 
-        /** The id of the last one of the span. */
+        /** The id of the last one of the span, or a time. */
         public ReplayWebhooksRequest upTo(String value) { set("up_to", value); return this; }
 
         public ReplayWebhooksRequest type(String value) { set("type", value); return this; }
@@ -2723,6 +2821,9 @@ public final class Types {
         /** The external id that the trust policy of the role must require. */
         public String externalId() { return optional("external_id", TEXT); }
 
+        /** The user of the tenant who gets an e-mail when masscomm disables it; null: nobody. */
+        public Long contactUserId() { return optional("contact_user_id", INTEGER); }
+
         public boolean enabled() { return required("enabled", BOOLEAN); }
 
         /** Why masscomm disabled it; null if it is enabled, or disabled by a request. */
@@ -2733,6 +2834,9 @@ public final class Types {
 
         /** The time until which the previous secret also signs. */
         public String previousSecretUntil() { return optional("previous_secret_until", TEXT); }
+
+        /** Null: requests have their signature only. */
+        public AuthenticationBody authentication() { return optional("authentication", body(AuthenticationBody::new)); }
 
         public String createdAt() { return required("created_at", TEXT); }
     }
@@ -2796,8 +2900,29 @@ public final class Types {
         /** Whether there may be more. A page may have fewer rows than its limit. */
         public boolean truncated() { return required("truncated", BOOLEAN); }
 
-        /** The value of {@code after} for the next page; null if nothing was read. */
+        public String nextCursor() { return optional("next_cursor", TEXT); }
+
+        /** The value of {@code after} for the next poll; null if nothing was read. */
         public String last() { return optional("last", TEXT); }
+    }
+
+    /** The parameters of {@link Client#webhookDeadLetters}. */
+    public static final class WebhookDeadLettersFilters extends Body {
+        public WebhookDeadLettersFilters() { this(Map.of()); }
+
+        WebhookDeadLettersFilters(Map<String, ?> members) { super(members); }
+
+        /** The id or the time after which the list begins. */
+        public WebhookDeadLettersFilters after(String value) { set("after", value); return this; }
+
+        /** The id of the last one that may be listed, or a time. */
+        public WebhookDeadLettersFilters upTo(String value) { set("up_to", value); return this; }
+
+        /** The type of the events. */
+        public WebhookDeadLettersFilters type(String value) { set("type", value); return this; }
+
+        /** The maximum number of rows. */
+        public WebhookDeadLettersFilters limit(long value) { set("limit", value); return this; }
     }
 
     /** The parameters of {@link Client#webhookDeliveries}. */
