@@ -196,9 +196,12 @@ def test_each_mapping_reports_item_failures_and_has_on_failure(
         assert properties["StartingPosition"] == "TRIM_HORIZON", mapping
         assert "FilterCriteria" not in properties, mapping
         (topic,) = properties["Topics"]
+        alias = resources[properties["FunctionName"]["Ref"]]
+        function = resources[alias.properties["FunctionName"]["Ref"]].properties["FunctionName"]
+        name = function.removeprefix(f"masscomm-{environment.name}-")
         # A batching window would delay notifications and events; these records are not urgent, or wait for each other.
-        gathered = ("outcome", "receipt", "webhook.batched", "webhook.slow")
-        assert properties["MaximumBatchingWindowInSeconds"] == int(topic in gathered), mapping
+        gathers = name in ("receipts", "webhook_batch_sender", "webhook_retry_sender")
+        assert properties["MaximumBatchingWindowInSeconds"] == int(gathers), mapping
         groups[properties["AmazonManagedKafkaEventSourceConfig"]["ConsumerGroupId"]] += 1
         destination = properties.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination")
         if destination is None:
@@ -207,9 +210,7 @@ def test_each_mapping_reports_item_failures_and_has_on_failure(
         else:
             assert destination == "kafka://on-failure", mapping
             assert properties["BisectBatchOnFunctionError"] is True, mapping
-        alias = resources[properties["FunctionName"]["Ref"]]
-        function = resources[alias.properties["FunctionName"]["Ref"]].properties["FunctionName"]
-        by_function[function.removeprefix(f"masscomm-{environment.name}-")].append(topic)
+        by_function[name].append(topic)
     assert by_function.keys() == KAFKA_FUNCTIONS
     assert max(groups.values()) == 1
     for entry in read_catalogue(generation="g1"):
