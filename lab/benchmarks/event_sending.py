@@ -25,7 +25,6 @@ from functions.webhook_sender.gateway import WebhookGateway
 from functions.webhook_sender.send_messages import KnownEndpoints, SendMessages
 from functions.webhook_sender.storing import Storing
 from masscomm.chain.batch import BatchDriver
-from masscomm.channels.customer_aws import CustomerAws
 from masscomm.channels.kept_alive_http import KeptAliveHttp
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import SystemClock
@@ -238,9 +237,7 @@ class Functions:
             results=EndpointResults(endpoints=self.endpoints, audit=audit),
             storing=Storing.of(self.delayed, InMemoryWebhookDeadLetters(), self.clock),
             sent=InMemorySentMessages(),
-            gateway=WebhookGateway(
-                http=KeptAliveHttp(loopback=True), aws=CustomerAws(), keys=self._keys, clock=self.clock
-            ),
+            gateway=WebhookGateway(http=KeptAliveHttp(loopback=True), keys=self._keys, clock=self.clock),
             clock=self.clock,
         )
 
