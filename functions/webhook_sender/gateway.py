@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from functions.webhook_sender.credentials import EndpointCredentials, NoCredentials
 from functions.webhook_sender.http import Http
 from functions.webhook_sender.messages import Message, Post
-from masscomm.channels.customer_aws import Entry
+from masscomm.channels.customer_aws import CustomerAws, Entry
 from masscomm.channels.gateway import event_loop
 from masscomm.channels.guarded_http import Answer, ClientCertificate, NoAnswer
 from masscomm.channels.public_urls import UrlRefused
@@ -175,10 +175,10 @@ class WebhookGateway:
     """Makes the calls. Each function environment has one instance."""
 
     http: Http
-    aws: Aws
     keys: SigningKeys
     credentials: EndpointCredentials
     clock: Clock
+    aws: Aws = field(default_factory=CustomerAws)
     rates: Rates = field(default_factory=Rates)
     # A function that runs a coroutine in the event loop.
     run: Callable[[Coroutine[Any, Any, Any]], Any] = field(default_factory=event_loop)

@@ -26,7 +26,6 @@ from functions.webhook_sender.gateway import WebhookGateway
 from functions.webhook_sender.send_messages import KnownEndpoints, SendMessages
 from functions.webhook_sender.storing import Storing
 from masscomm.chain.batch import BatchDriver
-from masscomm.channels.customer_aws import CustomerAws
 from masscomm.channels.kept_alive_http import KeptAliveHttp
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import SystemClock
@@ -245,9 +244,7 @@ class Functions:
             results=EndpointResults(endpoints=self.endpoints, audit=audit),
             storing=Storing.of(self.delayed, InMemoryWebhookDeadLetters(), self.clock),
             sent=InMemorySentMessages(),
-            gateway=WebhookGateway(
-                http=http, aws=CustomerAws(), keys=self._keys, credentials=credentials, clock=self.clock
-            ),
+            gateway=WebhookGateway(http=http, keys=self._keys, credentials=credentials, clock=self.clock),
             clock=self.clock,
         )
 

@@ -121,6 +121,15 @@ def test_a_target_that_refuses_all_is_failing(
     assert sum(len(each.events) for each in sender.waiting()) == 40
 
 
+def test_messages_wait_while_sts_is_away(
+    sender: WebhookSender, account: CustomerAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender.endpoint(url=QUEUE, role_arn=ROLE)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://127.0.0.1:1")
+    assert sender.send(sender.request(events(3))) == []
+    assert (account.assumed, sum(len(each.events) for each in sender.waiting())) == ([], 3)
+
+
 def test_credentials_are_kept_until_they_end(account: CustomerAccount) -> None:
     now = [0.0]
     role = AssumedRole(

@@ -454,6 +454,23 @@ def test_statements_name_each_action_and_resource(environment: SynthesisedEnviro
             assert [action for action in actions(statement) if not WITHOUT_RESOURCE.fullmatch(action)] == [], resource
 
 
+def test_senders_assume_named_roles_of_other_accounts_only(environment: SynthesisedEnvironment) -> None:
+    found = [
+        (role["Ref"], statement)
+        for resource, statement in role_statements(environment)
+        for role in resource.properties["Roles"]
+        if "sts:AssumeRole" in actions(statement)
+    ]
+    senders = [name for name, profile in PROFILES.items() if profile.assumes_roles]
+    roles = {
+        properties["Role"]["Fn::GetAtt"][0] for name, properties in _functions(environment).items() if name in senders
+    }
+    assert {role for role, _ in found} == roles
+    for _, statement in found:
+        assert targets(statement) == {"arn:aws:iam::*:role/masscomm-*"}
+        assert statement["Condition"]["StringNotEquals"].keys() == {"aws:ResourceAccount"}
+
+
 def test_a_function_reaches_its_own_topics_and_groups_only(environment: SynthesisedEnvironment) -> None:
     entries = {entry.name: entry for entry in read_catalogue(generation="g1")}
     allowed: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
