@@ -37,6 +37,16 @@ class EventSource:
 
 
 @dataclass(frozen=True, kw_only=True)
+class QueueSource:
+    """The event source mapping of a function's SQS queue."""
+
+    # The name of the queue, which in AWS follows that of the installation.
+    name: str
+    # The maximum number of messages of a batch.
+    batch_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class FunctionEntry:
     """One function in one lane."""
 
@@ -54,6 +64,7 @@ class FunctionEntry:
     warm: int
     environment: Mapping[str, str]
     event_source: EventSource | None
+    queue: QueueSource | None
     # The routes of the REST API that the function serves, such as `GET /v1/metrics`.
     routes: tuple[str, ...]
     # The seconds between scheduled invocations; None if the function has no schedule.
@@ -98,6 +109,7 @@ def _entry(name: str, entry: Mapping[str, Any], lane: Lane, generation: str) -> 
         warm=entry.get("warm", 1),
         environment=entry.get("environment", {}),
         event_source=None if source is None else _event_source(source, lane, generation),
+        queue=QueueSource(**entry["queue"]) if "queue" in entry else None,
         routes=tuple(entry.get("routes", ())),
         schedule_s=_schedule(deployed, entry.get("schedule_s")),
     )

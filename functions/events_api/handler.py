@@ -1,5 +1,5 @@
-"""The events_api function: it accepts events over HTTP, and serves event types and subscriptions. A schedule publishes
-the subscriptions that a crash left out.
+"""The events_api function: it accepts events over HTTP, and serves event types, sources and subscriptions. A schedule
+publishes the subscriptions that a crash left out.
 """
 
 from dataclasses import dataclass
@@ -9,8 +9,10 @@ from typing import Any
 
 from functions.events_api.routes.event_types import EventTypesRoute
 from functions.events_api.routes.events import EventsRoute
+from functions.events_api.routes.sources import SourcesRoute
 from functions.events_api.routes.subscriptions import SubscriptionsRoute
 from masscomm import environment
+from masscomm.aws.sealed_secrets import SecretBox
 from masscomm.chain.publish_subscriptions import PublishSubscriptions
 from masscomm.clock import Clock, SystemClock
 from masscomm.http import rest
@@ -27,6 +29,7 @@ from masscomm.stores.event_types.checks import KnownTypes
 from masscomm.stores.event_types.port import EventTypes
 from masscomm.stores.subscriptions.port import Subscriptions
 from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
+from masscomm.stores.webhook_sources.port import WebhookSources
 
 logger = logs.logger("events_api")
 api = rest_api(logger, retry_after_s=5, offered=JSON)
@@ -37,6 +40,7 @@ class UseCases:
     events: EventsRoute
     event_types: EventTypesRoute
     subscriptions: SubscriptionsRoute
+    sources: SourcesRoute
     publishing: PublishSubscriptions
     audit_log: AuditLog
     clock: Clock
@@ -47,12 +51,14 @@ class UseCases:
 
 @cache
 def bootstrap() -> UseCases:
+    from masscomm.aws.kms import KmsDataKeys
     from masscomm.kafka.avro import HttpSchemaRegistry
     from masscomm.kafka.producer import KafkaProducer
     from masscomm.stores.event_ids.dynamodb import DynamoDbEventIds
     from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
     from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
     from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
+    from masscomm.stores.webhook_sources.dynamodb import DynamoDbWebhookSources
 
     traces.check_config()
     return use_cases(
@@ -60,6 +66,9 @@ def bootstrap() -> UseCases:
         event_ids=DynamoDbEventIds.from_environment(),
         subscriptions=DynamoDbSubscriptions.from_environment(),
         endpoints=DynamoDbWebhookEndpoints.from_environment(),
+        sources=DynamoDbWebhookSources.from_environment(),
+        box=SecretBox(KmsDataKeys(environment.required("WEBHOOK_KMS_KEY"))),
+        door_url=environment.required("DOOR_URL"),
         codec=Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL"))),
         producer=KafkaProducer.from_environment(),
         audit_log=audit_log(),
@@ -73,6 +82,9 @@ def use_cases(
     event_ids: EventIds,
     subscriptions: Subscriptions,
     endpoints: WebhookEndpoints,
+    sources: WebhookSources,
+    box: SecretBox,
+    door_url: str,
     codec: Codec,
     producer: Producer,
     audit_log: AuditLog,
@@ -92,6 +104,7 @@ def use_cases(
         ),
         event_types=EventTypesRoute(store=types),
         subscriptions=SubscriptionsRoute(store=subscriptions, endpoints=endpoints, publishing=publishing, clock=clock),
+        sources=SourcesRoute(store=sources, box=box, clock=clock, door_url=door_url),
         publishing=publishing,
         audit_log=audit_log,
         clock=clock,
@@ -130,6 +143,40 @@ def delete_event_type(asked: rest.Request, event_type: str) -> Response:
     """Delete a type of events. Further events of the type are refused."""
     cases = bootstrap()
     return uncached(cases.event_types.delete(event_type, asked.clubs, cases.audit(asked.principal)))
+
+
+@api.get("/v1/sources")
+def get_sources(asked: rest.Request) -> Response:
+    """The sources of a club's incoming webhooks."""
+    return uncached(bootstrap().sources.of_club(asked.parameters, asked.clubs))
+
+
+@api.post("/v1/sources")
+def post_source(asked: rest.Request) -> Response:
+    """Create a source of incoming webhooks."""
+    cases = bootstrap()
+    body = cases.sources.create(asked.text(), asked.clubs, cases.audit(asked.principal))
+    return uncached(body, HTTPStatus.CREATED)
+
+
+@api.get("/v1/sources/{source_id}")
+def get_source(asked: rest.Request, source_id: str) -> Response:
+    """A source of incoming webhooks, and those that became no event."""
+    return uncached(bootstrap().sources.show(source_id, asked.parameters, asked.clubs))
+
+
+@api.put("/v1/sources/{source_id}")
+def put_source(asked: rest.Request, source_id: str) -> Response:
+    """Change a source of incoming webhooks."""
+    cases = bootstrap()
+    return uncached(cases.sources.put(source_id, asked.text(), asked.clubs, cases.audit(asked.principal)))
+
+
+@api.delete("/v1/sources/{source_id}")
+def delete_source(asked: rest.Request, source_id: str) -> Response:
+    """Delete a source of incoming webhooks."""
+    cases = bootstrap()
+    return uncached(cases.sources.delete(source_id, asked.clubs, cases.audit(asked.principal)))
 
 
 @api.get("/v1/subscriptions")

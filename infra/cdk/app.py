@@ -21,6 +21,7 @@ from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.console import ConsoleStack
 from infra.cdk.stacks.data import DataStack
+from infra.cdk.stacks.door import DoorStack
 from infra.cdk.stacks.events import EventsStack
 from infra.cdk.stacks.external_data import ExternalDataStack
 from infra.cdk.stacks.functions import FunctionsStack
@@ -95,8 +96,9 @@ def _services(
     registry_url: str,
     servers: ServerStacks | None,
 ) -> None:
-    """Add the stacks of the functions, the REST API in front of them, the console, alarms and dashboard."""
-    functions = FunctionsStack(app, environment=environment, base=base, data=data, registry_url=registry_url)
+    """Add the stacks of the door, the functions, the REST API in front of them, the console, alarms and dashboard."""
+    door = DoorStack(app, environment=environment, base=base).door
+    functions = FunctionsStack(app, environment=environment, base=base, data=data, door=door, registry_url=registry_url)
     api = ApiStack(app, environment=environment, base=base, data=data, functions=functions)
     if environment.console is not None and environment.api.people is not None:
         ConsoleStack(

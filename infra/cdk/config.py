@@ -188,6 +188,10 @@ class ApiConfig:
     requests_a_day: int = 1_000_000
     # The maximum number of requests from one IP address in five minutes.
     requests_an_address: int = 2_000
+    # The maximum numbers of incoming webhooks per second, at once, and from one IP address in five minutes.
+    incoming_rate: int = 500
+    incoming_burst: int = 1_000
+    incoming_an_address: int = 60_000
     # The maximum number of concurrent long polls with one API key.
     open_polls: int = 5
     # The issuer of people's access tokens; None: only API keys are accepted.

@@ -116,6 +116,7 @@ QUEUES, POLLS, KEYS = "broadcast_queues", "open_polls", "idempotency_keys"
 SENDS, USAGE, AUDIT = "sends", "key_usage", "audit_log"
 ENDPOINTS, UNDELIVERED = "webhook_endpoints", "webhook_dead_letters"
 EVENT_TYPES, SUBSCRIPTIONS, EVENT_IDS = "event_types", "subscriptions", "event_ids"
+SOURCES = "webhook_sources"
 # The index of the delayed records by their sends.
 BY_SEND = "by_send"
 LISTED = "listed"
@@ -169,6 +170,8 @@ class Profile:
     calls_internet: bool = False
     # Whether the function assumes roles of tenants, in their accounts.
     assumes_roles: bool = False
+    # Whether the function makes sources of incoming webhooks, and shows their addresses.
+    makes_sources: bool = False
     # Whether the function creates the SNS endpoints of devices.
     registers_endpoints: bool = False
     # Whether SNS and SES invoke the function with delivery statuses.
@@ -315,8 +318,16 @@ PROFILES = {
     "key_revocation": Profile(warmth=Warmth.SNAPSTART, tables=(API_KEYS, AUDIT, USAGE, POLLS)),
     "events_api": Profile(
         warmth=Warmth.SNAPSTART,
-        tables=(EVENT_TYPES, SUBSCRIPTIONS, EVENT_IDS, AUDIT, USAGE, POLLS),
+        tables=(EVENT_TYPES, SUBSCRIPTIONS, EVENT_IDS, SOURCES, AUDIT, USAGE, POLLS),
         tables_read=(ENDPOINTS,),
+        makes_sources=True,
+        webhook_secrets=("GenerateDataKey",),
+    ),
+    "webhook_receiver": Profile(
+        warmth=Warmth.SNAPSTART,
+        tables=(EVENT_IDS, SOURCES),
+        tables_read=(EVENT_TYPES,),
+        webhook_secrets=("Decrypt",),
     ),
     "event_matcher": Profile(
         warmth=Warmth.SNAPSTART, tables=(USAGE,), tables_read=(EVENT_TYPES, API_KEYS), reads=(SUBSCRIPTION,)

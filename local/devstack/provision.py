@@ -28,9 +28,11 @@ from confluent_kafka.cimpl import NewTopic
 from mypy_boto3_dynamodb import DynamoDBClient
 
 from cli.client_log import KAFKA_LOGGER
+from functions.catalogue import read_catalogue
 from local.devstack.config import EXAMPLE, GENERATION, ROOT, StackConfig, connector_name, example
 from local.devstack.service import WEBHOOK_KMS_KEY, Task, function_environment, local_client
 from masscomm.cdc.debezium import debezium_config
+from masscomm.domain.incoming_messages import MAX_MESSAGE_BYTES
 from masscomm.domain.source_tables import SOURCE_VARIABLE
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
 from ops.provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
@@ -64,6 +66,7 @@ def provisioning(config: StackConfig) -> list[Task]:
             run=lambda: create_monolith(config),
         ),
         Task(name="aws", depends_on=("localstack",), pending=lambda: missing_in_aws(config), run=provider.provision),
+        Task.of("queues", missing_queues, create_queues, config.aws_url).after("localstack"),
         Task(
             name="endpoints",
             # OpenSearch creates the indices while LocalStack creates the tables.
@@ -264,6 +267,26 @@ def create_webhook_secrets_key(kms: Any) -> None:
 def _has_webhook_secrets_key(kms: Any) -> bool:
     pages = kms.get_paginator("list_aliases").paginate()
     return any(alias["AliasName"] == WEBHOOK_KMS_KEY for page in pages for alias in page["Aliases"])
+
+
+# As infra/cdk/resources/door.py has it.
+_QUEUE = {"MessageRetentionPeriod": str(14 * 86_400), "MaximumMessageSize": str(MAX_MESSAGE_BYTES)}
+
+
+def create_queues(aws_url: str) -> None:
+    """Create the SQS queues of functions.yaml that do not exist."""
+    for name in _queues():
+        local_client(aws_url, "sqs").create_queue(QueueName=name, Attributes=_QUEUE)
+
+
+def missing_queues(aws_url: str) -> list[str]:
+    """Return a line of text for each queue that is missing."""
+    urls = local_client(aws_url, "sqs").list_queues().get("QueueUrls", [])
+    return [f"create the queue {name}" for name in _queues() if name not in {url.rpartition("/")[2] for url in urls}]
+
+
+def _queues() -> list[str]:
+    return [entry.queue.name for entry in read_catalogue(generation=GENERATION) if entry.queue is not None]
 
 
 def missing_dynamodb_tables(dynamodb: DynamoDBClient) -> list[str]:

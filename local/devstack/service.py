@@ -246,6 +246,7 @@ def function_environment(config: StackConfig) -> dict[str, str]:
         "WEBHOOK_KEYS": config.webhook_keys,
         "WEBHOOK_LOOPBACK": "1",
         "WEBHOOK_KMS_KEY": WEBHOOK_KMS_KEY,
+        "DOOR_URL": config.gateway_url,
         "CDC_GENERATION": "g1",
         "CDC_CONSUMER_GROUP": "masscomm.cdc_consumer",
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO"),

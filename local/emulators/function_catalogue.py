@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from functions.catalogue import EventSource, FunctionEntry, read_catalogue
+from functions.catalogue import EventSource, FunctionEntry, QueueSource, read_catalogue
 from local.emulators.event_source import MappingSpec, PartialFailures
 from local.emulators.gateway import Route
 from local.emulators.lambda_host import FunctionSpec
@@ -24,7 +24,8 @@ class Deployment:
     """One function in one lane (kind of send), with its triggers.
 
     Attributes:
-        mapping: The event source mapping of the function; None if it has none.
+        mapping: The event source mapping of the function for Kafka; None if it has none.
+        queue: Its event source mapping for SQS; None if it has none.
         routes: The routes of the HTTP gateway that invoke the function.
         schedule_s: The seconds between scheduled invocations; None if the function has no schedule.
     """
@@ -33,6 +34,7 @@ class Deployment:
     lane: Lane
     mapping: MappingSpec | None
     routes: tuple[Route, ...]
+    queue: QueueSource | None = None
     schedule_s: float | None = None
 
 
@@ -98,6 +100,7 @@ def _deployment(
         lane=entry.lane,
         mapping=None if source is None else _mapping(function, source, entry.group, overrides),
         routes=tuple(Route.parse(text, entry.name) for text in entry.routes),
+        queue=entry.queue,
         schedule_s=entry.schedule_s,
     )
 

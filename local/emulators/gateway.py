@@ -23,8 +23,10 @@ from urllib.parse import parse_qsl, unquote
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from local.emulators.queues import Door, MessageTooLarge, QueueDown
 from local.emulators.server_sent_events import as_poll, asks_for_events, relay
-from masscomm.domain.time_limits import GATEWAY_TIMEOUT_S
+from masscomm.domain.incoming_messages import CONTENT_TYPES, DOOR, MAX_BODY_KB
+from masscomm.domain.time_limits import DOOR_RETRY_AFTER_S, GATEWAY_TIMEOUT_S
 from masscomm.http.console_headers import (
     CONTENT_TYPE_OPTIONS,
     DOCS_SECURITY_POLICY,
@@ -176,6 +178,8 @@ class Gateway:
     console: Path | None = None
     # The folder of the built documentation, which is served below `/docs`; None: it is not served.
     docs: Path | None = None
+    # Writes incoming webhooks to their queue; None: there is no door.
+    door: Door | None = None
     # Further routes of the server, such as those of a development issuer (local/emulators/sign_in.py).
     further: Iterable[web.RouteDef] = ()
 
@@ -204,6 +208,8 @@ class Gateway:
             application.router.add_get(rf"{DOCS}/{{folder:(?:[\w-]+/)*}}", partial(_serve_index, self.docs))
             application.router.add_static(f"{DOCS}/", self.docs)
         application.router.add_routes(self.further)
+        if self.door is not None:
+            application.router.add_post(DOOR, partial(self._serve_door, self.door))
         if self.metrics is not None:
             application.router.add_get("/metrics", partial(self._serve_metrics, self.metrics))
         if self.console is not None:
@@ -299,6 +305,26 @@ class Gateway:
             return _refusal(401, Text.CREDENTIALS_INVALID.filled(), "AccessDeniedException")
         request[_PRINCIPAL] = identity.get("principalId", "")
         return await self._integrate(request[_ROUTE], event(identity))
+
+    async def _serve_door(self, door: Door, request: web.Request) -> web.Response:
+        """Write a webhook to its queue, without a function: 202, whatever its signature."""
+        received_at_ms = round(time.time() * 1000)
+        # API Gateway reads a body without a type as JSON.
+        given = request.headers.get("Content-Type", CONTENT_TYPES[0]).partition(";")[0].strip().lower()
+        if given not in CONTENT_TYPES:
+            refused = Text.WEBHOOK_TYPE.filled(types=", ".join(CONTENT_TYPES))
+            return _refusal(415, refused, "UnsupportedMediaTypeException")
+        try:
+            body = await request.read()
+            await asyncio.to_thread(door.put, request.match_info["source"], request.headers, body, received_at_ms)
+        except (web.HTTPRequestEntityTooLarge, MessageTooLarge):
+            refused = Text.WEBHOOK_TOO_LARGE.filled(kilobytes=MAX_BODY_KB)
+            return _refusal(413, refused, "RequestTooLongException")
+        except QueueDown as error:
+            log.warning("the door: %s", error)
+            refused = Text.WEBHOOK_NOT_QUEUED.filled()
+            return _refusal(503, refused, "InternalServerErrorException", retry_after_s=DOOR_RETRY_AFTER_S)
+        return web.Response(status=202)
 
     async def _serve_events(
         self, request: web.Request, route: Route, parameters: Mapping[str, str]

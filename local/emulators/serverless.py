@@ -51,6 +51,7 @@ from local.emulators.key_authorizer import KeyAuthorizer, RequestAuthorizer
 from local.emulators.lambda_host import FunctionHost
 from local.emulators.local import REGION
 from local.emulators.prometheus import CONTENT_TYPE, FunctionLines, GatewayMetrics, Sends, exposition
+from local.emulators.queues import Door, QueueMapping, sqs_client
 from local.emulators.schedule import Schedule
 from local.emulators.sign_in import SignIn
 from masscomm.clock import SystemClock
@@ -122,6 +123,18 @@ class Serverless:
             log_dir=config.log_dir,
             port=config.runtime_api_port,
         )
+        client = sqs_client(config.environment)
+        self._queues = [
+            QueueMapping(
+                function=deployment.function.name,
+                queue=deployment.queue.name,
+                batch_size=deployment.queue.batch_size,
+                client=client,
+                invoke=functools.partial(self.host.invoke, deployment.function.name),
+            )
+            for deployment in self.deployments
+            if deployment.queue is not None
+        ]
         sign_in = None if config.sign_in is None else SignIn(address=config.sign_in, clock=SystemClock())
         self._mappings: list[EventSourceMapping] = []
         self._alarms = None if config.connector is None else self._alarm_sources(config.connector)
@@ -136,6 +149,7 @@ class Serverless:
             authorize=request_authorizer(config, sign_in),
             console=config.console,
             docs=config.docs,
+            door=Door(client=client, queue=self._queues[0].queue) if self._queues else None,
             further=[
                 *(() if sign_in is None else sign_in.routes()),
                 *(() if self._alarms is None else self._alarms.states.routes()),
@@ -187,6 +201,8 @@ class Serverless:
             await mapping.start()
         for schedule in self._schedules:
             schedule.start()
+        for queue in self._queues:
+            queue.start()
         if self._alarms is not None:
             evaluating = keep_evaluating(self._alarms, self._read_lines, self._stopped)
             self._evaluating = asyncio.create_task(evaluating, name="alarms")
@@ -197,6 +213,7 @@ class Serverless:
         if self._evaluating is not None:
             await self._evaluating
         await asyncio.gather(*(schedule.stop() for schedule in self._schedules))
+        await asyncio.gather(*(queue.stop() for queue in self._queues))
         await asyncio.gather(*(mapping.stop() for mapping in self._mappings))
         await self.gateway.close()
         await self.host.close()
@@ -263,6 +280,7 @@ class Serverless:
                 for name, pool in self.host.pools.items()
             },
             "schedules": {schedule.function: schedule.status() for schedule in self._schedules},
+            "queues": {mapping.function: mapping.status() for mapping in self._queues},
             "mappings": {mapping.spec.name: mapping.status() for mapping in self._mappings},
         }
 

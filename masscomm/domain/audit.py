@@ -35,6 +35,8 @@ class Action(StrEnum):
     WEBHOOK_REPLAYED = "webhook.replayed"
     EVENT_TYPE_STORED = "event_type.stored"
     EVENT_TYPE_DELETED = "event_type.deleted"
+    SOURCE_STORED = "source.stored"
+    SOURCE_DELETED = "source.deleted"
     SUBSCRIPTION_CREATED = "subscription.created"
     SUBSCRIPTION_DELETED = "subscription.deleted"
     # A function with the package of webhook_sender disabled the endpoint.

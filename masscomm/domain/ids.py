@@ -132,6 +132,11 @@ def contact_send_id(club_id: int, event_id: str) -> str:
     return _uuid5(f"event/{club_id}/{event_id}/contact")
 
 
+def incoming_event_id(source_id: str, webhook_id: str) -> str:
+    """Return the id of the event in an incoming webhook whose mapping has none, derived from the sender's id."""
+    return _uuid5(f"incoming/{source_id}/{webhook_id}")
+
+
 def webhook_record_id(topic: str, partition: int, start: int, end: int, bucket: int) -> str:
     """Return the id of the record with the messages of one bucket of endpoints for the events of a topic's partition
     with an offset in [start, end).

@@ -197,6 +197,16 @@ EVENT_IDS_KEPT_S = _DAY_S
 EVENT_TYPES_CACHED_S = 10.0
 # How long event_matcher uses the permissions of a rule's owner, as long as API Gateway caches the authorizer's answer.
 RULE_OWNERS_CACHED_S = 60.0
+# How far the signed time of an incoming webhook may be from that of its receipt, as Stripe's libraries permit.
+INCOMING_WEBHOOK_AGE_S = 300.0
+# When a sender may repeat a webhook that the queue has not taken.
+DOOR_RETRY_AFTER_S = 60
+# How long webhook_receiver uses a source that it has read.
+WEBHOOK_SOURCES_CACHED_S = 10.0
+# How long the previous secret of a source is accepted.
+SOURCE_SECRET_OVERLAP_S = _DAY_S
+# How long the refused webhooks of a source are listed.
+REFUSALS_KEPT_S = 14 * _DAY_S
 # The age at which a sweep publishes changed subscriptions that no function has published: no function that has stored
 # them still runs.
 SUBSCRIPTIONS_SWEPT_AFTER_S = 60.0
@@ -442,6 +452,14 @@ RULES: Mapping[str, str] = {
     "WEBHOOK_TOKEN_LONGEST_S <= WEBHOOK_SECRET_OVERLAP_S": "a token does not outlive previous credentials",
     "0.05 <= WEBHOOK_TOKEN_PAUSE_S < EVENT_ATTEMPT_S / 20": "an attempt waits little longer than the request takes",
     "86_400 <= EVENT_IDS_KEPT_S < kept_s('event')": "an id is recognised for a day, and not after its event has ended",
+    "DOOR_RETRY_AFTER_S < INCOMING_WEBHOOK_AGE_S": "a webhook that is sent again later is not too old by then",
+    "INCOMING_WEBHOOK_AGE_S < EVENT_IDS_KEPT_S": "a webhook that is sent again within its age is recognised",
+    "timeout_s('webhook_receiver') / 10 < WEBHOOK_SOURCES_CACHED_S < timeout_s('webhook_receiver')": (
+        "few batches read sources, and a change of one applies soon"
+    ),
+    "WEBHOOK_SOURCES_CACHED_S < SOURCE_SECRET_OVERLAP_S <= REFUSALS_KEPT_S": (
+        "a sender has time to change its secret, and a refusal is listed when it has not"
+    ),
     "timeout_s('event_matcher') / 10 < EVENT_TYPES_CACHED_S < timeout_s('event_matcher')": (
         "few batches read types, and a change of one applies soon"
     ),

@@ -126,6 +126,11 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         # With this scope alone the routes refuse: a type concerns every club.
         ("PUT", "/v1/event-types/{event_type}"): Scope.ADMIN,
         ("DELETE", "/v1/event-types/{event_type}"): Scope.ADMIN,
+        ("GET", "/v1/sources"): Scope.WEBHOOKS,
+        ("POST", "/v1/sources"): Scope.WEBHOOKS,
+        ("GET", "/v1/sources/{source_id}"): Scope.WEBHOOKS,
+        ("PUT", "/v1/sources/{source_id}"): Scope.WEBHOOKS,
+        ("DELETE", "/v1/sources/{source_id}"): Scope.WEBHOOKS,
         ("GET", "/v1/subscriptions"): Scope.WEBHOOKS,
         ("POST", "/v1/subscriptions"): Scope.WEBHOOKS,
         ("GET", "/v1/subscriptions/{subscription_id}"): Scope.WEBHOOKS,

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.statuses import Status
+from masscomm.domain.webhook_sources import Refusal
 
 NAMESPACE = "masscomm"
 # The dimensions of all metrics: the environment, and the function's name, which is the same in both lanes.
@@ -234,6 +235,7 @@ UNREADABLE_ITEMS = _counter(
 
 # --- webhooks ---------------------------------------------------------------------------------------------------------
 _OF_EVENTS = ("webhook_sender", "webhook_batch_sender", "webhook_retry_sender")
+_RECEIVER = "webhook_receiver"
 WEBHOOKS_DELIVERED = _counter("WebhooksDelivered", "webhooks that an endpoint accepted", *_OF_EVENTS)
 WEBHOOK_FAILURES = _counter("WebhookFailures", "attempts that failed; most are repeated later", *_OF_EVENTS)
 WEBHOOKS_GIVEN_UP = _counter("WebhooksGivenUp", "webhooks that get no further attempt", *_OF_EVENTS)
@@ -252,6 +254,25 @@ WEBHOOKS_WITHOUT_ENDPOINT = _counter(
     "WebhooksWithoutEndpoint", "messages with events for a deleted endpoint", *_OF_EVENTS
 )
 EVENT_MESSAGES = _counter("EventMessages", "messages with events, one for each endpoint", "event_matcher")
+INCOMING_WEBHOOKS_ACCEPTED = _counter("IncomingWebhooksAccepted", "incoming webhooks that became events", _RECEIVER)
+INCOMING_WEBHOOKS_REPEATED = _counter(
+    "IncomingWebhooksRepeated", "incoming webhooks whose event was accepted in the last 24 hours", _RECEIVER
+)
+INCOMING_WEBHOOKS_FAILED = _counter(
+    "IncomingWebhooksFailed", "incoming webhooks that stay in their queue: a dependency was down or slow", _RECEIVER
+)
+INCOMING_WEBHOOKS_REFUSED: Mapping[Refusal, Metric] = {
+    reason: Metric(
+        name=f"IncomingWebhooksRefused{''.join(map(str.capitalize, reason.split('_')))}",
+        unit=Unit.COUNT,
+        kind=Kind.COUNTER,
+        meaning=f"incoming webhooks that became no event: {reason}",
+        emitted_by=(_RECEIVER,),
+        family="IncomingWebhooksRefused",
+        labels={"reason": reason.value},
+    )
+    for reason in Refusal
+}
 EVENTS_WITHOUT_ENDPOINT = _counter(
     "EventsWithoutEndpoint", "events to which neither endpoint nor rule subscribes", "event_matcher"
 )
@@ -362,6 +383,10 @@ ALL: Mapping[str, Metric] = {
         EVENTS_WITHOUT_ENDPOINT,
         EVENT_SENDS,
         EVENT_SENDS_REFUSED,
+        INCOMING_WEBHOOKS_ACCEPTED,
+        INCOMING_WEBHOOKS_REPEATED,
+        INCOMING_WEBHOOKS_FAILED,
+        *INCOMING_WEBHOOKS_REFUSED.values(),
         POLLS_UNCOUNTED,
         CHANGE_DATA_AGE,
         METRICS_AGE,

@@ -33,6 +33,7 @@ _READ = frozenset(
             "overview",
             "recipients",
             "sends",
+            "sources",
             "subscriptions",
             "suppressions",
             "templates",

@@ -59,6 +59,7 @@ _TAGS = {
     "notifications": "Sends",
     "previews": "Templates",
     "sends": "Sends",
+    "sources": "Events",
     "subscriptions": "Events",
     "templates": "Templates",
     "unsubscribe": "Users",

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from functions.events_api.routes import event_types, events, subscriptions
+from functions.events_api.routes import event_types, events, sources, subscriptions
 from masscomm.domain import cloud_events
 from masscomm.domain.events import EVENT_TYPE_PATTERN, MAX_EVENT_DATA_BYTES, MAX_EVENTS_A_REQUEST
 from ops.openapi.operation import ID, Operation, Parameter, Schema
-from ops.openapi.parameters import ENDPOINT_ID, SUBSCRIPTION_ID
+from ops.openapi.parameters import ENDPOINT_ID, SOURCE_ID, SUBSCRIPTION_ID
 
 _SCHEMA = {
     "type": "object",
@@ -56,6 +56,40 @@ _CLOUD_EVENT: Schema = {
         "traceparent": {"type": "string"},
         "tracestate": {"type": "string"},
     },
+}
+
+_UNKNOWN_SOURCE = {404: "The source is unknown, or belongs to another club"}
+_SOURCE = {
+    "club_id": 1,
+    "scheme": "stripe",
+    "secret": "whsec_a-secret-of-stripe",
+    "mapping": {
+        "type": {"value": "match.finished"},
+        "club_id": {"path": "data.object.metadata.club"},
+        "occurred_at": {"path": "created", "unit": "s"},
+        "data": {"path": "data.object"},
+    },
+}
+_OWN_HEADER = {
+    "club_id": 1,
+    "scheme": "hmac",
+    "secret": "a-secret-of-the-shop",
+    "header": "x-shop-hmac-sha256",
+    "encoding": "base64",
+    "id_header": "x-shop-webhook-id",
+    "description": "The shop",
+    "mapping": {"type": {"value": "match.finished"}, "club_id": {"value": 1}},
+}
+_STORED_SOURCE = {
+    "id": SOURCE_ID,
+    "url": f"https://in.masscomm.example/v1/in/{SOURCE_ID}",
+    "club_ids": [1],
+    "description": "",
+    "header": "",
+    "encoding": "hex",
+    "prefix": "",
+    "id_header": "",
+    **{name: value for name, value in _SOURCE.items() if name != "secret"},
 }
 
 OPERATIONS = {
@@ -121,6 +155,61 @@ OPERATIONS = {
         response=event_types.DeletedEventTypeBody,
         example={"name": "match.finished"},
         problems=_UNKNOWN_TYPE,
+    ),
+    ("GET", "/v1/sources"): Operation(
+        description="No response has the secret of a source.",
+        parameters=(Parameter("club_id", "The tenant", ID, 1, required=True),),
+        response=sources.SourcesBody,
+        example={"rows": [_STORED_SOURCE]},
+    ),
+    ("POST", "/v1/sources"): Operation(
+        description=(
+            "The sender posts to the `url` of the source. A POST is answered with 202 before it is checked; one with a "
+            "wrong signature, or without an event that the mapping finds, is listed by `GET /v1/sources/{source_id}`. "
+            "For each field of an event, `mapping` has a `value`, or the `path` of its value in the body (or "
+            "`headers.` and the name of a header); for `occurred_at` also the `unit`: ms, s or iso8601."
+        ),
+        request=sources.SourceFields,
+        requests={"stripe": _SOURCE, "own_header": _OWN_HEADER},
+        response=sources.SourceBody,
+        status=201,
+        success="The source is stored",
+        example=_STORED_SOURCE,
+        problems={409: "The club has too many sources"},
+    ),
+    ("GET", "/v1/sources/{source_id}"): Operation(
+        description="`refusals` has the last 100 webhooks of 14 days that became no event, each with its reason.",
+        response=sources.ShownSourceBody,
+        example=_STORED_SOURCE
+        | {
+            "refused": 1,
+            "refusals": [
+                {
+                    "at": "2026-11-21T12:00:00Z",
+                    "reason": "unmapped",
+                    "detail": "club_id at data.object.metadata.club: is missing",
+                }
+            ],
+        },
+        problems=_UNKNOWN_SOURCE,
+    ),
+    ("PUT", "/v1/sources/{source_id}"): Operation(
+        description=(
+            "All fields are replaced; without `secret` the source keeps its own. The previous secret is accepted for a "
+            "day. A change applies within ten seconds."
+        ),
+        request=sources.SourceFields,
+        requests={"stripe": _SOURCE},
+        response=sources.SourceBody,
+        success="The source is changed",
+        example=_STORED_SOURCE,
+        problems=_UNKNOWN_SOURCE,
+    ),
+    ("DELETE", "/v1/sources/{source_id}"): Operation(
+        description="Webhooks that are sent to it afterwards are answered with 202, and counted only.",
+        response=sources.DeletedSourceBody,
+        example={"id": SOURCE_ID},
+        problems=_UNKNOWN_SOURCE,
     ),
     ("GET", "/v1/subscriptions"): Operation(
         description=(

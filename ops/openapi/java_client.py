@@ -24,6 +24,7 @@ _LINE = 120
 # The methods of the Python client by the operation of their request. The Java client has the same ones.
 METHODS = {
     "delete_event_type": "delete_event_type",
+    "delete_source": "delete_source",
     "delete_subscription": "delete_subscription",
     "delete_suppression": "remove_suppression",
     "delete_webhook": "delete_webhook",
@@ -43,6 +44,8 @@ METHODS = {
     "get_recipients": "recipients",
     "get_send": "get_send",
     "get_sends": "sends",
+    "get_source": "source",
+    "get_sources": "sources",
     "get_subscription": "subscription",
     "get_subscriptions": "subscriptions",
     "get_suppressions": "suppressions",
@@ -69,6 +72,7 @@ METHODS = {
     "post_replay": "replay_dead_letter",
     "post_resume": "resume",
     "post_send": "send",
+    "post_source": "create_source",
     "post_subscription": "create_subscription",
     "post_webhook": "create_webhook",
     "post_webhook_dead_letters_ack": "acknowledge_webhook_dead_letters",
@@ -78,10 +82,11 @@ METHODS = {
     "post_webhook_test": "test_webhook",
     "put_event_type": "set_event_type",
     "put_preferences": "set_preferences",
+    "put_source": "set_source",
 }
 # Operations after which their subject is no longer in its list.
 _REMOVING = (
-    *("delete_event_type", "delete_subscription", "delete_suppression", "delete_webhook"),
+    *("delete_event_type", "delete_source", "delete_subscription", "delete_suppression", "delete_webhook"),
     "post_device_enable",
 )
 # JSON type → the type in Java and its reader in Body. The type of a required member is a primitive one.

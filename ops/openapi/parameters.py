@@ -11,6 +11,7 @@ from ops.openapi.operation import DATE_TIME, ID, Parameter, Schema, number, seve
 
 ADDRESS_ID = address_id("ada@example.org")
 ENDPOINT_ID = "ep_1_4fq2m7x9c1r8w3k5t6zb"
+SOURCE_ID = "src_1_4fq2m7xbc5rdw3k5t6zbyjhe2n"
 SUBSCRIPTION_ID = "sub_1_4fq2m7x9c1r8w3k5t6zb_9d2k4m6p8r1t"
 EVENT_ID = "evt_5b0f6c7d8e9f4a1b8c2d3e4f5a6b7c8d"
 DELIVERY_ID = EVENT_ID
@@ -45,6 +46,7 @@ IN_PATH = {
         Parameter("notification", "The notification: `<send_id>.<user_id>.<channel>`", _SEGMENT, NOTIFICATION),
         Parameter("position", "The position of the dead letter, partition@offset", _SEGMENT, "0@17"),
         Parameter("send_id", "The id of the send", _SEGMENT, SEND_ID),
+        Parameter("source_id", "The id of the source", _SEGMENT, SOURCE_ID),
         Parameter("subscription_id", "The id of the subscription", _SEGMENT, SUBSCRIPTION_ID),
         Parameter("suppression", "The id of the suppression", _SEGMENT, f"1-{ADDRESS_ID}"),
         Parameter("token", "The signed token of the link in an e-mail: user, tenant, category and expiry", _SEGMENT),

@@ -44,12 +44,13 @@ from local.devstack.services.spark import run_module
 from local.devstack.state import RunState
 from masscomm.domain.ids import event_send_id
 from masscomm.domain.time_limits import GATEWAY_TIMEOUT_S
+from masscomm.domain.webhook_sources import Scheme
 from masscomm.http.rest import JSON
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.topics import WEBHOOK_OUTCOME
 from masscomm_client import ApiError, AsyncClient, Client
 from masscomm_client.types import DeadLetterRow, EventFields
-from tests.support.harness import client_examples
+from tests.support.harness import client_examples, webhook_sources
 from tests.support.harness.agent import agent
 from tests.support.harness.client_calls import call_each_method, methods
 from tests.support.harness.console import OBSERVE, PATIENCE_MS, Console, open_console
@@ -354,6 +355,32 @@ def test_event_reaches_a_queue_of_the_tenant(stack: RunningStack, config: StackC
         until("the message has arrived", arrived, 60)
         client.delete_webhook(endpoint["id"])
     assert json.loads(messages[0]["Body"])["event_id"] == "e2e-q1"
+
+
+def test_incoming_webhook_reaches_a_subscriber(config: StackConfig) -> None:
+    """The door, SQS, webhook_receiver: a verified webhook becomes an event, and another one is listed."""
+    with (
+        Client(config.gateway_url, key=config.api_key) as client,
+        httpx.Client(timeout=30) as sender,
+        receiving() as receiver,
+    ):
+        endpoint = client.create_webhook(club_id=1, url=receiver.url, event_types=["send.failed"])["endpoint"]
+        client.set_event_type("e2e.incoming", description="d", example={})
+        client.create_subscription(endpoint_id=endpoint["id"], types=["e2e.incoming"])
+        made = client.create_source(
+            club_id=1,
+            scheme="github",
+            secret=webhook_sources.SECRET,
+            mapping={"type": {"value": "e2e.incoming"}, "club_id": {"path": "club"}, "key": {"path": "order"}},
+        )
+        body = b'{"club": 1, "order": 4711}'
+        for headers in (webhook_sources.signed(Scheme.GITHUB, body, id_="d-1"), {"x-hub-signature-256": "sha256=00"}):
+            answered = sender.post(made["url"], content=body, headers={"content-type": "application/json", **headers})
+            assert answered.status_code == 202
+        until("the event has arrived", lambda: bool(receiver.received), 60)
+        assert receiver.received[0].event["data"] == {"club": 1, "order": 4711}
+        until("the other one is listed", lambda: client.source(made["id"])["refused"] == 1, 60)
+        assert client.source(made["id"])["refusals"][0]["reason"] == "signature"
 
 
 def test_refused_event_is_repeated_and_a_batch_arrives(stack: RunningStack, config: StackConfig) -> None:

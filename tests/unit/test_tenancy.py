@@ -38,7 +38,7 @@ from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.contracts.webhook_results import results_of
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
-from tests.support.harness.events_api import endpoint_key, events_use_cases, subscription_id
+from tests.support.harness.events_api import endpoint_key, events_use_cases, source_id, subscription_id
 from tests.support.harness.preferences_api import use_case as change_preferences
 from tests.support.harness.send_api import dry_runs
 from tests.support.harness.send_api import use_cases as send_api_use_cases
@@ -70,7 +70,13 @@ PARAMETERS = {
     ("GET", f"/v1/webhooks/{operations_api.endpoint_id(CLUB)}/metrics"): COUNTED,
     ("GET", "/v1/sends"): {"club_id": [str(CLUB)]},
     ("GET", "/v1/webhooks"): {"club_id": [str(CLUB)]},
+    ("GET", "/v1/sources"): {"club_id": [str(CLUB)]},
     ("GET", "/v1/subscriptions"): {"endpoint_id": [endpoint_key(CLUB).id]},
+}
+SOURCE = {
+    "scheme": "github",
+    "secret": "a secret of the sender",
+    "mapping": {"type": {"value": "match.finished"}, "club_id": {"path": "club"}},
 }
 TOMORROW = rfc3339(datetime.fromtimestamp(FixedClock().now_ms() / 1000 + 86_400, UTC))
 SECRETS = (str(CLUB), "canary")
@@ -152,6 +158,7 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         "{endpoint_id}": operations_api.endpoint_id(CLUB),
         "{delivery_id}": operations_api.EVENT_ID,
         "{event_type}": "match.finished",
+        "{source_id}": source_id(CLUB),
         "{subscription_id}": subscription_id(CLUB),
     }
     for name, value in names.items():
@@ -180,6 +187,8 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
             "events": [{"event_id": "e1", "type": "match.finished", "club_id": CLUB, "data": {"goals": []}}]
         },
         ("PUT", "/v1/event-types/match.finished"): {"description": "A match has finished", "example": {"goals": []}},
+        ("POST", "/v1/sources"): SOURCE | {"club_id": CLUB},
+        ("PUT", path if path.startswith("/v1/sources/") else ""): SOURCE | {"club_id": CLUB},
         ("POST", "/v1/subscriptions"): {"endpoint_id": endpoint_key(CLUB).id, "types": ["*"]},
         ("PUT", "/v1/users/7/preferences"): {"channels": {"push": False}},
     }

@@ -1,8 +1,12 @@
-"""Creates the Lambda event source mappings for a function's topics."""
+"""Creates the Lambda event source mappings for a function's topics, or for its queue."""
 
 from typing import Any
 
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.cdk.config import Environment
@@ -15,6 +19,8 @@ from masscomm.domain.lanes import Lane
 _ONLY_LOCAL = {"partial_failures", "buffer_records", "buffer_bytes", "first_backoff_s", "last_backoff_s"}
 # The concurrent invocations of one event poller, according to Lambda's documentation of provisioned mode.
 INVOCATIONS_A_POLLER = 5
+# The maximum number of concurrent invocations of a function by its queue.
+QUEUE_CONCURRENCY = 10
 _KNOWN = {"window_s", "attempts", "max_age_s", "bisect"}
 
 
@@ -111,3 +117,41 @@ class EventSources(Construct):
             ),
             metrics_config=lambda_.CfnEventSourceMapping.MetricsConfigProperty(metrics=["EventCount"]),
         )
+
+
+class QueueMapping(Construct):
+    """The event source mapping of the function's queue. The messages of a batch that fail stay in the queue.
+
+    Source: Lambda developer guide, "Creating and configuring an Amazon SQS event source mapping".
+    """
+
+    def __init__(self, scope: Construct, *, function: MasscommFunction, queue: sqs.IQueue, key: kms.IKey) -> None:
+        super().__init__(scope, "queue-mapping")
+        source = function.entry.queue
+        if source is None:
+            raise ValueError(f"{function.name} has no queue")
+        function.grant(
+            [
+                iam.PolicyStatement(
+                    actions=["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"],
+                    resources=[queue.queue_arn],
+                ),
+                iam.PolicyStatement(
+                    actions=["kms:Decrypt"],
+                    resources=[key.key_arn],
+                    conditions={"StringEquals": {"kms:ViaService": f"sqs.{Stack.of(self).region}.amazonaws.com"}},
+                ),
+            ]
+        )
+        mapping = lambda_.CfnEventSourceMapping(
+            self,
+            "mapping",
+            function_name=function.alias.function_arn,
+            event_source_arn=queue.queue_arn,
+            batch_size=source.batch_size,
+            function_response_types=["ReportBatchItemFailures"],
+            scaling_config=lambda_.CfnEventSourceMapping.ScalingConfigProperty(maximum_concurrency=QUEUE_CONCURRENCY),
+            metrics_config=lambda_.CfnEventSourceMapping.MetricsConfigProperty(metrics=["EventCount"]),
+        )
+        # Lambda checks the role's permissions when it creates the mapping.
+        mapping.node.add_dependency(function.role)

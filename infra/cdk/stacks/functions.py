@@ -13,7 +13,8 @@ from constructs import Construct
 from functions.catalogue import PREFIX, FunctionEntry, read_catalogue
 from infra.cdk.config import Environment
 from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, METRICS_READER, PROFILES
-from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER, EventSources, consumer_group
+from infra.cdk.resources.door import Door
+from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER, EventSources, QueueMapping, consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.kafka import partitions_of
@@ -48,10 +49,12 @@ class FunctionsStack(Stack):
         environment: Environment,
         base: NetworkStack,
         data: DataStack | ExternalDataStack,
+        door: Door,
         registry_url: str,
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-functions", env={"region": environment.region})
         self._environment, self._base, self._data, self._registry_url = environment, base, data, registry_url
+        self._door = door
         self._unsubscribe_keys = self._signing_keys(
             "unsubscribe-keys",
             "The keys that sign unsubscribe links, by id, and the id of the current one.",
@@ -116,6 +119,8 @@ class FunctionsStack(Stack):
             self.event_sources[entry.name] = EventSources(
                 function, function=function, kafka=self._data.kafka, environment=self._environment
             )
+        if entry.queue is not None:
+            QueueMapping(function, function=function, queue=self._door.queue, key=self._base.key)
         if entry.schedule_s is not None:
             self._schedule(function, Duration.seconds(entry.schedule_s))
         if profile.receipts and self._environment.receipts:
@@ -198,6 +203,8 @@ class FunctionsStack(Stack):
             variables["WEBHOOK_KEYS_SECRET_ARN"] = self._webhook_keys.secret_arn
         if profile.webhook_secrets:
             variables["WEBHOOK_KMS_KEY"] = self._webhook_secrets.key_arn
+        if profile.makes_sources:
+            variables["DOOR_URL"] = self._door.url
         if profile.push or profile.email:
             variables |= self._shares(entry)
         if profile.registers_endpoints:

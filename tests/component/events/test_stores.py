@@ -13,11 +13,14 @@ from masscomm.stores.sent_messages.dynamodb import DynamoDbSentMessages
 from masscomm.stores.sent_messages.port import SentMessages
 from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
 from masscomm.stores.subscriptions.port import Subscriptions
+from masscomm.stores.webhook_sources.dynamodb import DynamoDbWebhookSources
+from masscomm.stores.webhook_sources.port import WebhookSources
 from tests.support.contracts.event_stores import (
     EventIdsContract,
     EventTypesContract,
     SentMessagesContract,
     SubscriptionsContract,
+    WebhookSourcesContract,
 )
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 
@@ -46,3 +49,9 @@ class TestDynamoDbSentMessages(SentMessagesContract):
     @pytest.fixture
     def sent_messages(self, localstack: StackConfig, functions_client: Any) -> SentMessages:
         return DynamoDbSentMessages(table=new_table(dynamodb(localstack), "delivery_ledger"), client=functions_client)
+
+
+class TestDynamoDbWebhookSources(WebhookSourcesContract):
+    @pytest.fixture
+    def sources(self, localstack: StackConfig, functions_client: Any) -> WebhookSources:
+        return DynamoDbWebhookSources(table=new_table(dynamodb(localstack), "webhook_sources"), client=functions_client)

@@ -1,4 +1,4 @@
-"""The tests that every store of event types, subscriptions and ids of events must pass, in memory and real."""
+"""The tests that every store of event types, sources, subscriptions and ids of events must pass, in memory and real."""
 
 from dataclasses import replace
 
@@ -9,11 +9,22 @@ from masscomm.domain.notification_rules import NotificationRule, Owner
 from masscomm.domain.records import EventOccurred
 from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS, Subscription, SubscriptionKey, rules_of
 from masscomm.domain.time_limits import OWN_EVENTS_KEPT_S
+from masscomm.domain.webhook_sources import (
+    MAX_REFUSALS,
+    Encoding,
+    Refusal,
+    RefusedWebhook,
+    Scheme,
+    Signature,
+    SourceKey,
+    WebhookSource,
+)
 from masscomm.domain.webhooks import EndpointKey
 from masscomm.stores.event_ids.port import EventIds, EventKey
 from masscomm.stores.event_types.port import EventTypes
 from masscomm.stores.sent_messages.port import Partition, RecordPosition, SentMessages
 from masscomm.stores.subscriptions.port import Subscriptions, TooManySubscriptions
+from masscomm.stores.webhook_sources.port import Refusals, WebhookSources
 
 AT_MS = 1_700_000_000_000
 AT_S = AT_MS // 1000
@@ -175,3 +186,69 @@ class SentMessagesContract:
         sent_messages.record(one, sent, AT_S)
         assert sent_messages.find(one) == sent
         assert sent_messages.find(other) == sent_messages.find(Partition("webhook", 4)) == {}
+
+
+SHOP = WebhookSource(
+    key=SourceKey(7, f"src_7_{'a' * 26}"),
+    description="The shop Ö",
+    signature=Signature(
+        scheme=Scheme.HMAC, header="x-shop-hmac", encoding=Encoding.BASE64, prefix="v0:", id_header="x-shop-id"
+    ),
+    club_ids=(7, 8),
+    mapping={"type": {"value": "order.paid"}, "club_id": {"path": "shop.club"}},
+    sealed=b"\x00\xffsealed",
+    previous_sealed=b"before",
+    previous_until_ms=AT_MS,
+    created_at_ms=AT_MS,
+)
+EVERY_CLUB = WebhookSource(
+    key=SourceKey(7, f"src_7_{'b' * 26}"),
+    signature=Signature(scheme=Scheme.STRIPE),
+    club_ids=None,
+    mapping={},
+    sealed=b"s",
+    created_at_ms=AT_MS,
+)
+
+
+def refused(number: int) -> RefusedWebhook:
+    return RefusedWebhook(at_ms=AT_MS + number, message_id=f"m{number}", reason=Refusal.UNMAPPED, detail="club_id Ö")
+
+
+class WebhookSourcesContract:
+    """Subclasses define the fixture `sources`, an empty store."""
+
+    def test_a_stored_source_is_found(self, sources: WebhookSources) -> None:
+        for each in (EVERY_CLUB, SHOP):
+            sources.put(each)
+        both = {each.key: each for each in (SHOP, EVERY_CLUB)}
+        assert sources.find([*both, SourceKey(8, f"src_8_{'a' * 26}")]) == both
+        assert list(sources.of_club(7)) == [SHOP, EVERY_CLUB]
+        assert list(sources.of_club(8)) == []
+
+    def test_a_source_replaces_the_earlier_one(self, sources: WebhookSources) -> None:
+        sources.put(SHOP)
+        changed = replace(SHOP, previous_sealed=None, previous_until_ms=None)
+        sources.put(changed)
+        assert list(sources.of_club(7)) == [changed]
+
+    def test_a_deleted_source_is_not_found(self, sources: WebhookSources) -> None:
+        sources.put(SHOP)
+        assert sources.delete(SHOP.key)
+        assert not sources.delete(SHOP.key)
+        assert sources.find([SHOP.key]) == {}
+
+    def test_the_last_refusals_are_listed(self, sources: WebhookSources) -> None:
+        assert sources.refusals(SHOP.key, AT_S) == Refusals(0, [])
+        sources.refuse(SHOP.key, [refused(number) for number in range(MAX_REFUSALS + 10)])
+        sources.refuse(SHOP.key, [refused(1_000)])
+        found = sources.refusals(SHOP.key, AT_S)
+        assert found.total == MAX_REFUSALS + 11
+        assert list(found.last) == [refused(n) for n in (1_000, *range(MAX_REFUSALS + 9, 10, -1))]
+        assert sources.refusals(EVERY_CLUB.key, AT_S).total == 0
+
+    @pytest.mark.kills(guard="sources.expired_refusal")
+    def test_an_old_refusal_is_not_listed(self, sources: WebhookSources) -> None:
+        sources.refuse(SHOP.key, [refused(0)])
+        assert sources.refusals(SHOP.key, AT_S + 14 * 86_400 - 1).total == 1
+        assert sources.refusals(SHOP.key, AT_S + 14 * 86_400) == Refusals(0, [])

@@ -216,6 +216,12 @@ def _events(api: Client, receiver: Receiver) -> None:
     event: EventFields = {"event_id": event_id, "type": name, "club_id": CLUB, "data": {}}
     assert [each["status"] for each in api.report_events([event, event])["events"]] == ["accepted", "repeated"]
     until("the event arrives", lambda: event_id in [each.event.get("event_id") for each in receiver.received])
+    mapping = {"type": {"value": name}, "club_id": {"path": "club"}}
+    source = api.create_source(club_id=CLUB, scheme="github", secret="a secret of a sender", mapping=mapping)
+    assert source in api.sources(club_id=CLUB)["rows"]
+    changed = api.set_source(source["id"], club_id=CLUB, scheme="github", mapping=mapping, description="d")
+    assert api.source(source["id"]) == {**changed, "refused": 0, "refusals": []}
+    assert api.delete_source(source["id"])["status"] == "deleted"
     assert api.delete_subscription(made["id"])["status"] == "deleted"
     assert api.delete_event_type(name)["status"] == "deleted"
     api.delete_webhook(endpoint)

@@ -11,6 +11,7 @@ from masscomm.clock import Clock
 from masscomm.domain.events import EventType
 from masscomm.domain.records import EventOccurred, SubscriptionChanged
 from masscomm.domain.subscriptions import Subscription
+from masscomm.domain.webhook_sources import Scheme, SourceKey
 from masscomm.domain.webhooks import Endpoint, EndpointKey
 from masscomm.http.scopes import ALL_SCOPES
 from masscomm.kafka import topics
@@ -20,6 +21,8 @@ from masscomm.stores.event_ids.in_memory import InMemoryEventIds
 from masscomm.stores.event_types.in_memory import InMemoryEventTypes
 from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
+from masscomm.stores.webhook_sources.in_memory import InMemoryWebhookSources
+from tests.support.harness import webhook_sources
 from tests.support.harness.chain import Chain
 from tests.support.inputs.api_gateway_events import lambda_context
 
@@ -35,6 +38,10 @@ def subscription_id(club_id: int = 1) -> str:
     return f"sub_{club_id}_{LETTERS}_9d2k4m6p8r1t"
 
 
+def source_id(club_id: int = 1) -> str:
+    return f"src_{club_id}_4fq2m7xbc5rdw3k5t6zbyjhe2n"
+
+
 def events_use_cases(chain: Chain, clock: Clock, audit_log: AuditLog, club_id: int = 1) -> UseCases:
     """Return the function over Kafka and stores in memory. The endpoint and its subscription belong to a club."""
     types, endpoints, subscriptions = InMemoryEventTypes(), InMemoryWebhookEndpoints(), InMemorySubscriptions()
@@ -45,11 +52,16 @@ def events_use_cases(chain: Chain, clock: Clock, audit_log: AuditLog, club_id: i
         id=subscription_id(club_id), endpoint=key, types=("match.*",), club_ids=(club_id,), units=("100",)
     )
     subscriptions.published(subscriptions.put(subscription, clock.now_ms()))
+    sources = InMemoryWebhookSources()
+    sources.put(webhook_sources.source(Scheme.STRIPE, key=SourceKey(club_id, source_id(club_id))))
     return use_cases(
         types=types,
         event_ids=InMemoryEventIds(),
         subscriptions=subscriptions,
         endpoints=endpoints,
+        sources=sources,
+        box=webhook_sources.BOX,
+        door_url="https://in.masscomm.example",
         codec=chain.codec,
         producer=chain.producer,
         audit_log=audit_log,

@@ -11,6 +11,7 @@ import httpx
 from local.devstack.config import StackConfig
 from masscomm.domain.limits import LARGE_BODY
 from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS
+from masscomm.domain.webhook_sources import MAX_SOURCES
 from masscomm.http.idempotency import REPLAYED
 from masscomm.http.problem import CONTENT_TYPE
 from masscomm_client import Client
@@ -250,6 +251,19 @@ def _events(cause: Cause) -> None:
         cause.ok("POST", "/v1/subscriptions", json={"endpoint_id": endpoint, "types": [f"problem.t{number}"]})
     cause.problem(409, "POST", "/v1/subscriptions", json={"endpoint_id": endpoint, "types": ["*"]})
     cause.ok("DELETE", f"/v1/webhooks/{endpoint}")
+
+    sources = "/v1/sources/{source_id}"
+    mapping = {"type": {"value": "problem.caused"}, "club_id": {"path": "club"}}
+    source = {"club_id": 1, "scheme": "github", "secret": "a secret of a sender", "mapping": mapping}
+    for method in ("GET", "PUT", "DELETE"):
+        body = source if method == "PUT" else None
+        cause.problem(404, method, sources, path={"source_id": "src_1_unknown"}, json=body)
+    made = []
+    while len(cause.ok("GET", "/v1/sources?club_id=1")["rows"]) < MAX_SOURCES:
+        made.append(cause.ok("POST", "/v1/sources", json=source)["id"])
+    cause.problem(409, "POST", "/v1/sources", json=source)
+    for each in made:
+        cause.ok("DELETE", f"/v1/sources/{each}")
 
 
 def _new_key(cause: Cause, **fields: Any) -> tuple[str, str]:

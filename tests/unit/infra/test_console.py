@@ -120,7 +120,7 @@ def test_the_api_is_served_uncached_with_every_header(
         for route in json.loads((ROOT / "docs" / "openapi" / "masscomm.json").read_text())["paths"]
     }
     assert all(path.startswith("/v1/") for path in paths if path)
-    (stage,) = prod.resources("AWS::ApiGateway::Stage")
+    (stage,) = (each for each in prod.resources("AWS::ApiGateway::Stage") if each.stack == "api")
     assert stage.properties["StageName"]
 
 
@@ -236,7 +236,7 @@ def test_viewers_of_the_console_are_limited_by_their_own_address(prod: Synthesis
     https://docs.aws.amazon.com/waf/latest/APIReference/API_RateBasedStatement.html
     https://docs.aws.amazon.com/waf/latest/APIReference/API_ForwardedIPConfig.html (pattern of the name)
     """
-    (acl,) = prod.resources("AWS::WAFv2::WebACL")
+    (acl,) = (each for each in prod.resources("AWS::WAFv2::WebACL") if each.stack == "api")
     rules = {
         rule["Name"]: rule["Statement"]["RateBasedStatement"]
         for rule in acl.properties["Rules"]

@@ -535,7 +535,7 @@ def test_the_firewall_accepts_documented_requests(environment: SynthesisedEnviro
     operations = [each for path in document["paths"].values() for each in path.values() if isinstance(each, dict)]
     assert max(map(_longest_query, operations)) > 2_048
     assert "html" in document["components"]["schemas"]["Draft"]["properties"]
-    (acl,) = environment.resources("AWS::WAFv2::WebACL")
+    (acl,) = (each for each in environment.resources("AWS::WAFv2::WebACL") if each.stack == "api")
     (common,) = [each for each in acl.properties["Rules"] if each["Name"] == "AWSManagedRulesCommonRuleSet"]
     overrides = common["Statement"]["ManagedRuleGroupStatement"]["RuleActionOverrides"]
     assert {each["Name"] for each in overrides if "Count" in each["ActionToUse"]} >= {

@@ -107,7 +107,7 @@ def test_api_with_a_domain_answers_only_there(local: SynthesisedEnvironment) -> 
     assert domain.properties["DomainName"] == DOMAIN
     assert domain.properties["RegionalCertificateArn"] == CERTIFICATE
     assert domain.properties["SecurityPolicy"] == "TLS_1_2"
-    (api,) = local.resources("AWS::ApiGateway::RestApi")
+    (api,) = (each for each in local.resources("AWS::ApiGateway::RestApi") if each.stack == "api")
     assert api.properties["DisableExecuteApiEndpoint"] is True
     (path,) = local.resources("AWS::ApiGateway::BasePathMapping")
     assert path.properties["RestApiId"] == {"Ref": api.id}
@@ -116,7 +116,7 @@ def test_api_with_a_domain_answers_only_there(local: SynthesisedEnvironment) -> 
 def test_an_api_without_a_domain_answers_under_its_own(synthesised: dict[str, SynthesisedEnvironment]) -> None:
     dev = synthesised["dev"]
     assert not list(dev.resources("AWS::ApiGateway::DomainName"))
-    (api,) = dev.resources("AWS::ApiGateway::RestApi")
+    (api,) = (each for each in dev.resources("AWS::ApiGateway::RestApi") if each.stack == "api")
     assert api.properties["DisableExecuteApiEndpoint"] is False
 
 

@@ -130,6 +130,7 @@ def _principals(statement: dict[str, Any]) -> Iterator[str]:
             yield OWNER
     elif isinstance(principal, dict):
         yield from as_list(principal.get("Service", []))
+        yield from map(flat, as_list(principal.get("AWS", [])))
 
 
 def test_each_resource_policy_allows_its_writers(environment: SynthesisedEnvironment) -> None:

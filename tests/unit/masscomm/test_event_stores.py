@@ -18,11 +18,15 @@ from masscomm.stores.sent_messages.port import Partition, SentMessages
 from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
 from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
 from masscomm.stores.subscriptions.port import Subscriptions
+from masscomm.stores.webhook_sources.dynamodb import DynamoDbWebhookSources
+from masscomm.stores.webhook_sources.in_memory import InMemoryWebhookSources
+from masscomm.stores.webhook_sources.port import WebhookSources
 from tests.support.contracts.event_stores import (
     EventIdsContract,
     EventTypesContract,
     SentMessagesContract,
     SubscriptionsContract,
+    WebhookSourcesContract,
 )
 from tests.support.servers.dynamodb_table import new_table
 
@@ -61,6 +65,18 @@ class TestMotoEventIds(EventIdsContract):
     @pytest.fixture
     def event_ids(self, moto_dynamodb: Any) -> EventIds:
         return DynamoDbEventIds(table=new_table(moto_dynamodb, "event_ids"), client=moto_dynamodb)
+
+
+class TestInMemoryWebhookSources(WebhookSourcesContract):
+    @pytest.fixture
+    def sources(self) -> WebhookSources:
+        return InMemoryWebhookSources()
+
+
+class TestMotoWebhookSources(WebhookSourcesContract):
+    @pytest.fixture
+    def sources(self, moto_dynamodb: Any) -> WebhookSources:
+        return DynamoDbWebhookSources(table=new_table(moto_dynamodb, "webhook_sources"), client=moto_dynamodb)
 
 
 class BusyDynamoDb:

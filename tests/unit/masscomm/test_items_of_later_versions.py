@@ -37,6 +37,7 @@ from masscomm.stores.sends.port import Position, Progress
 from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
 from masscomm.stores.webhook_dead_letters.dynamodb import DynamoDbWebhookDeadLetters
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
+from masscomm.stores.webhook_sources.dynamodb import DynamoDbWebhookSources
 from tests.support.contracts import (
     api_keys,
     audit_log,
@@ -285,6 +286,18 @@ STORED = (
         write=_events,
         read=_read_events,
         nested=_later_field("event"),
+    ),
+    Stored(
+        tables=("webhook_sources",),
+        store=DynamoDbWebhookSources,
+        write=lambda sources: (
+            sources.put(event_stores.SHOP),
+            sources.refuse(event_stores.SHOP.key, [event_stores.refused(1)]),
+        ),
+        read=lambda sources: (
+            list(sources.of_club(7)),
+            sources.refusals(event_stores.SHOP.key, event_stores.AT_S),
+        ),
     ),
     Stored(
         tables=("waiting",),
