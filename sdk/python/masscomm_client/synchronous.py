@@ -289,6 +289,27 @@ class Client:
         removed: types.DeletedEventTypeBody = {"name": name, "status": "deleted"}
         return self._execute(Call("DELETE", path_of("event-types", name), removed=removed))
 
+    def sources(self, **filters: Unpack[types.SourcesFilters]) -> types.SourcesBody:
+        """Return the sources of a club's incoming webhooks."""
+        return self._execute(Call("GET", "/v1/sources", filters))
+
+    def create_source(self, **fields: Unpack[types.SourceFields]) -> types.SourceBody:
+        """Create a source of incoming webhooks. A repeated call creates another one."""
+        return self._execute(Call("POST", "/v1/sources", body=dict(fields)))
+
+    def source(self, source_id: str) -> types.ShownSourceBody:
+        """Return a source of incoming webhooks, and those that became no event."""
+        return self._execute(Call("GET", path_of("sources", source_id)))
+
+    def set_source(self, source_id: str, **fields: Unpack[types.SourceFields]) -> types.SourceBody:
+        """Replace the fields of a source. Without `secret` it keeps its own."""
+        return self._execute(Call("PUT", path_of("sources", source_id), body=dict(fields)))
+
+    def delete_source(self, source_id: str) -> types.DeletedSourceBody:
+        """Delete a source of incoming webhooks."""
+        removed: types.DeletedSourceBody = {"id": source_id, "status": "deleted"}
+        return self._execute(Call("DELETE", path_of("sources", source_id), removed=removed))
+
     def subscriptions(self, **filters: Unpack[types.SubscriptionsFilters]) -> types.SubscriptionsBody:
         """Return the subscriptions of a webhook endpoint to events; without one, those that notify users."""
         return self._execute(Call("GET", "/v1/subscriptions", filters))

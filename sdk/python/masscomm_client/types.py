@@ -488,6 +488,13 @@ class DeletedEventTypeBody(TypedDict):
     status: Literal["deleted"]
 
 
+class DeletedSourceBody(TypedDict):
+    """A deleted source."""
+
+    id: str
+    status: Literal["deleted"]
+
+
 class DeletedSubscriptionBody(TypedDict):
     """A deleted subscription."""
 
@@ -1177,6 +1184,16 @@ class RecipientsBody(TypedDict):
     generated_at: str | None
 
 
+class RefusedWebhookBody(TypedDict):
+    """A webhook that became no event."""
+
+    at: str
+    """The time of its receipt."""
+    reason: str
+    detail: str
+    """The field of the event and its problem, without a value of the webhook."""
+
+
 class RemovedSuppressionBody(TypedDict):
     """The removal of a suppression."""
 
@@ -1386,6 +1403,26 @@ type SendState = Literal[
 ]
 
 
+class ShownSourceBody(TypedDict):
+    """A source of incoming webhooks, with the webhooks that became no event."""
+
+    id: str
+    url: str
+    club_id: int
+    scheme: str
+    mapping: dict[str, Any]
+    club_ids: list[int] | None
+    description: str
+    header: str
+    encoding: str
+    prefix: str
+    id_header: str
+    refused: int
+    """The number of all refused webhooks; 0 after 14 days without one."""
+    refusals: list[RefusedWebhookBody]
+    """The last 100 of them, the latest first."""
+
+
 class SmallSend(TypedDict):
     """A send in a batch."""
 
@@ -1413,6 +1450,53 @@ class SmallSend(TypedDict):
     """A send of a batch has one part."""
     part_count: NotRequired[Literal[1]]
     """A send of a batch has one part."""
+
+
+class SourceBody(TypedDict):
+    """A source of incoming webhooks, without its secret."""
+
+    id: str
+    url: str
+    """The address to which the sender posts. Its id is as secret as a password."""
+    club_id: int
+    scheme: str
+    mapping: dict[str, Any]
+    club_ids: list[int] | None
+    description: str
+    header: str
+    encoding: str
+    prefix: str
+    id_header: str
+
+
+class SourceFields(TypedDict):
+    """A source of incoming webhooks."""
+
+    club_id: int
+    """The tenant to which the source belongs."""
+    scheme: str
+    """How the sender signs: standard (Standard Webhooks), stripe, github, or hmac (HMAC-SHA256 of the body)."""
+    mapping: dict[str, Any]
+    """For type, club_id and optionally unit, key, occurred_at, event_id and data: a value, or a path in the body."""
+    secret: NotRequired[str]
+    """The secret of the signatures. Without it, a source that exists keeps its own."""
+    club_ids: NotRequired[list[int] | None]
+    """The tenants of its events; by default its own, null: every tenant."""
+    description: NotRequired[str]
+    header: NotRequired[str]
+    """Of the scheme hmac: the header with the signature."""
+    encoding: NotRequired[str]
+    """Of the scheme hmac: hex (the default) or base64."""
+    prefix: NotRequired[str]
+    """Of the scheme hmac: the text before the signature, such as sha256=."""
+    id_header: NotRequired[str]
+    """Of the scheme hmac: the header with the id of a webhook, which its repetitions have as well."""
+
+
+class SourcesBody(TypedDict):
+    """The sources of a club."""
+
+    rows: list[SourceBody]
 
 
 type Status = Literal[
@@ -1911,6 +1995,12 @@ class SendsFilters(TypedDict):
     search: NotRequired[str]
     limit: NotRequired[int]
     club_id: NotRequired[int | list[int]]
+
+
+class SourcesFilters(TypedDict):
+    """The sources of a club's incoming webhooks."""
+
+    club_id: int
 
 
 class SubscriptionsFilters(TypedDict):

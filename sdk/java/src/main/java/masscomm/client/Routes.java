@@ -29,6 +29,18 @@ abstract class Routes {
     }
 
     /**
+     * Delete a source of incoming webhooks.
+     *
+     * @param sourceId the member {@code source_id} of the path or the body
+     * @return the body of the response
+     */
+    public DeletedSourceBody deleteSource(String sourceId) {
+        return execute(
+                new Call("DELETE", Call.path("sources", sourceId)).removing(Map.of("id", sourceId, "status", "deleted")),
+                DeletedSourceBody::new);
+    }
+
+    /**
      * Delete a subscription. Messages that are on their way are sent.
      *
      * @param subscriptionId the member {@code subscription_id} of the path or the body
@@ -277,6 +289,26 @@ abstract class Routes {
      */
     public Results<ListedSend> sends(SendsFilters filters) {
         return rows(Call.path("sends"), filters, ListedSend::new);
+    }
+
+    /**
+     * Return a source of incoming webhooks, and those that became no event.
+     *
+     * @param sourceId the member {@code source_id} of the path or the body
+     * @return the body of the response
+     */
+    public ShownSourceBody source(String sourceId) {
+        return execute(new Call("GET", Call.path("sources", sourceId)), ShownSourceBody::new);
+    }
+
+    /**
+     * Return the sources of a club's incoming webhooks.
+     *
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public SourcesBody sources(SourcesFilters filters) {
+        return execute(new Call("GET", Call.query(Call.path("sources"), filters.members())), SourcesBody::new);
     }
 
     /**
@@ -692,6 +724,16 @@ abstract class Routes {
     }
 
     /**
+     * Create a source of incoming webhooks. A repeated call creates another one.
+     *
+     * @param body the body of the request
+     * @return the body of the response
+     */
+    public SourceBody createSource(SourceFields body) {
+        return execute(new Call("POST", Call.path("sources")).with(body.members()), SourceBody::new);
+    }
+
+    /**
      * Subscribe a webhook endpoint to events that occur from now on, or notify users of them. A repeated request
      * has the same id.
      *
@@ -850,5 +892,16 @@ abstract class Routes {
         return execute(
                 new Call("PUT", Call.path("users", userId, "preferences")).with(body.members()),
                 PreferencesBody::new);
+    }
+
+    /**
+     * Replace the fields of a source. Without {@code secret} it keeps its own.
+     *
+     * @param sourceId the member {@code source_id} of the path or the body
+     * @param body the body of the request
+     * @return the body of the response
+     */
+    public SourceBody setSource(String sourceId, SourceFields body) {
+        return execute(new Call("PUT", Call.path("sources", sourceId)).with(body.members()), SourceBody::new);
     }
 }

@@ -755,6 +755,15 @@ public final class Types {
         public String status() { return required("status", TEXT); }
     }
 
+    /** A deleted source. */
+    public static final class DeletedSourceBody extends Body {
+        DeletedSourceBody(Map<String, ?> members) { super(members); }
+
+        public String id() { return required("id", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+    }
+
     /** A deleted subscription. */
     public static final class DeletedSubscriptionBody extends Body {
         DeletedSubscriptionBody(Map<String, ?> members) { super(members); }
@@ -1934,6 +1943,19 @@ public final class Types {
         public RecipientsFilters limit(long value) { set("limit", value); return this; }
     }
 
+    /** A webhook that became no event. */
+    public static final class RefusedWebhookBody extends Body {
+        RefusedWebhookBody(Map<String, ?> members) { super(members); }
+
+        /** The time of its receipt. */
+        public String at() { return required("at", TEXT); }
+
+        public String reason() { return required("reason", TEXT); }
+
+        /** The field of the event and its problem, without a value of the webhook. */
+        public String detail() { return required("detail", TEXT); }
+    }
+
     /** The removal of a suppression. */
     public static final class RemovedSuppressionBody extends Body {
         RemovedSuppressionBody(Map<String, ?> members) { super(members); }
@@ -2287,6 +2309,39 @@ public final class Types {
         public SendsFilters clubId(long... values) { set("club_id", values); return this; }
     }
 
+    /** A source of incoming webhooks, with the webhooks that became no event. */
+    public static final class ShownSourceBody extends Body {
+        ShownSourceBody(Map<String, ?> members) { super(members); }
+
+        public String id() { return required("id", TEXT); }
+
+        public String url() { return required("url", TEXT); }
+
+        public long clubId() { return required("club_id", INTEGER); }
+
+        public String scheme() { return required("scheme", TEXT); }
+
+        public Map<String, Object> mapping() { return required("mapping", mapOf(ANY)); }
+
+        public List<Long> clubIds() { return optional("club_ids", listOf(INTEGER)); }
+
+        public String description() { return required("description", TEXT); }
+
+        public String header() { return required("header", TEXT); }
+
+        public String encoding() { return required("encoding", TEXT); }
+
+        public String prefix() { return required("prefix", TEXT); }
+
+        public String idHeader() { return required("id_header", TEXT); }
+
+        /** The number of all refused webhooks; 0 after 14 days without one. */
+        public long refused() { return required("refused", INTEGER); }
+
+        /** The last 100 of them, the latest first. */
+        public List<RefusedWebhookBody> refusals() { return required("refusals", listOf(body(RefusedWebhookBody::new))); }
+    }
+
     /** A send in a batch. */
     public static final class SmallSend extends Body {
         public SmallSend() { this(Map.of()); }
@@ -2334,6 +2389,87 @@ public final class Types {
 
         /** A send of a batch has one part. */
         public SmallSend partCount(long value) { set("part_count", value); return this; }
+    }
+
+    /** A source of incoming webhooks, without its secret. */
+    public static final class SourceBody extends Body {
+        SourceBody(Map<String, ?> members) { super(members); }
+
+        public String id() { return required("id", TEXT); }
+
+        /** The address to which the sender posts. Its id is as secret as a password. */
+        public String url() { return required("url", TEXT); }
+
+        public long clubId() { return required("club_id", INTEGER); }
+
+        public String scheme() { return required("scheme", TEXT); }
+
+        public Map<String, Object> mapping() { return required("mapping", mapOf(ANY)); }
+
+        public List<Long> clubIds() { return optional("club_ids", listOf(INTEGER)); }
+
+        public String description() { return required("description", TEXT); }
+
+        public String header() { return required("header", TEXT); }
+
+        public String encoding() { return required("encoding", TEXT); }
+
+        public String prefix() { return required("prefix", TEXT); }
+
+        public String idHeader() { return required("id_header", TEXT); }
+    }
+
+    /** A source of incoming webhooks. */
+    public static final class SourceFields extends Body {
+        public SourceFields() { this(Map.of()); }
+
+        SourceFields(Map<String, ?> members) { super(members); }
+
+        /** The tenant to which the source belongs. */
+        public SourceFields clubId(long value) { set("club_id", value); return this; }
+
+        /** How the sender signs: standard (Standard Webhooks), stripe, github, or hmac (HMAC-SHA256 of the body). */
+        public SourceFields scheme(String value) { set("scheme", value); return this; }
+
+        /** For type, club_id and optionally unit, key, occurred_at, event_id and data: a value, or a path in the body. */
+        public SourceFields mapping(Map<String, Object> value) { set("mapping", value); return this; }
+
+        /** The secret of the signatures. Without it, a source that exists keeps its own. */
+        public SourceFields secret(String value) { set("secret", value); return this; }
+
+        /** The tenants of its events; by default its own, null: every tenant. */
+        public SourceFields clubIds(List<Long> value) { set("club_ids", value); return this; }
+
+        public SourceFields description(String value) { set("description", value); return this; }
+
+        /** Of the scheme hmac: the header with the signature. */
+        public SourceFields header(String value) { set("header", value); return this; }
+
+        /** Of the scheme hmac: hex (the default) or base64. */
+        public SourceFields encoding(String value) { set("encoding", value); return this; }
+
+        /** Of the scheme hmac: the text before the signature, such as sha256=. */
+        public SourceFields prefix(String value) { set("prefix", value); return this; }
+
+        /** Of the scheme hmac: the header with the id of a webhook, which its repetitions have as well. */
+        public SourceFields idHeader(String value) { set("id_header", value); return this; }
+    }
+
+    /** The sources of a club. */
+    public static final class SourcesBody extends Body {
+        SourcesBody(Map<String, ?> members) { super(members); }
+
+        public List<SourceBody> rows() { return required("rows", listOf(body(SourceBody::new))); }
+    }
+
+    /** The parameters of {@link Client#sources}. */
+    public static final class SourcesFilters extends Body {
+        public SourcesFilters() { this(Map.of()); }
+
+        SourcesFilters(Map<String, ?> members) { super(members); }
+
+        /** The tenant. */
+        public SourcesFilters clubId(long value) { set("club_id", value); return this; }
     }
 
     /** The status of one notification (one user on one channel). A later version of the API may have further ones. */
