@@ -237,8 +237,6 @@ def parts_of(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
 def _check(occurred: Occurred, types: Mapping[str, EventType]) -> None:
     """Check an event against its type. Raises DeadLetter."""
     event = occurred.about
-    if event.type in OWN_EVENT_TYPES:
-        return
     event_type = types.get(event.type)
     if event_type is None:
         raise DeadLetter("unknown_type", f"there is no event type {event.type}")  # guard: events.unknown_type

@@ -26,6 +26,7 @@ from functions.webhook_sender.gateway import WebhookGateway
 from functions.webhook_sender.send_messages import KnownEndpoints, SendMessages
 from functions.webhook_sender.storing import Storing
 from masscomm.chain.batch import BatchDriver
+from masscomm.chain.disabled_endpoints import AnnounceDisabled
 from masscomm.channels.kept_alive_http import KeptAliveHttp
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import SystemClock
@@ -241,7 +242,11 @@ class Functions:
         driver = BatchDriver(function="benchmark", codec=Codec(BundledSchema(WebhookRequested)), producer=NoProducer())
         use_case = SendMessages(
             endpoints=KnownEndpoints(store=self.endpoints, clock=self.clock),
-            results=EndpointResults(endpoints=self.endpoints, audit=audit),
+            results=EndpointResults(
+                endpoints=self.endpoints,
+                audit=audit,
+                announce=AnnounceDisabled(store=self.delayed, clock=self.clock),
+            ),
             storing=Storing.of(self.delayed, InMemoryWebhookDeadLetters(), self.clock),
             sent=InMemorySentMessages(),
             gateway=WebhookGateway(http=http, keys=self._keys, credentials=credentials, clock=self.clock),

@@ -20,8 +20,8 @@ class EndpointResults:
     endpoints: WebhookEndpoints
     # Records that masscomm disabled an endpoint.
     audit: Audit
-    # Announces that masscomm disables an endpoint; None: nothing is announced.
-    announce: Callable[[Endpoint], None] | None = None
+    # Announces that masscomm disables an endpoint.
+    announce: Callable[[Endpoint], None]
 
     def claim_probe(self, endpoint: Endpoint, now_ms: int) -> bool:
         """Claim the probe of a failing endpoint: return whether this caller may attempt one message. Raises Retry."""
@@ -55,7 +55,7 @@ class EndpointResults:
                 return stored
             is_disabled = stored.enabled and not after.enabled
             # Before the change: a crash in between announces it again under the same id, and loses nothing.
-            if is_disabled and self.announce is not None:  # guard: events.announced_endpoint
+            if is_disabled:  # guard: events.announced_endpoint
                 self.announce(after)
             if self.endpoints.replace(replace(after, revision=stored.revision + 1)):
                 if is_disabled:

@@ -15,7 +15,7 @@ from masscomm.domain.time_limits import (
     WEBHOOK_SECRET_OVERLAP_S,
 )
 from masscomm.domain.webhook_signatures import secret_of, sign
-from masscomm.domain.webhooks import Attempt, retry_after_s, retry_delay_ms
+from masscomm.domain.webhooks import Attempt, Endpoint, retry_after_s, retry_delay_ms
 from masscomm.observability import logs
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.audit_log.port import PrincipalAudit
@@ -34,7 +34,8 @@ class Setting:
         audit = PrincipalAudit(
             audit_log=self.audit_log, clock=self.clock, logger=logs.logger("test"), principal="webhook_sender"
         )
-        self.results = EndpointResults(endpoints=self.webhooks.endpoints, audit=audit)
+        self.announced: list[Endpoint] = []
+        self.results = EndpointResults(endpoints=self.webhooks.endpoints, audit=audit, announce=self.announced.append)
 
     def attempt(self, status: int | None, *, tried_for_s: float = 0.0) -> None:
         """Record an attempt of a message that has been tried for a time."""
@@ -54,6 +55,7 @@ def test_a_gone_endpoint_is_disabled_and_audited(setting: Setting) -> None:
     setting.attempt(410)
     assert not setting.webhooks.stored().enabled
     assert "410" in setting.webhooks.stored().disabled_reason
+    assert [each.key for each in setting.announced] == [KEY]
     (entry,) = setting.audit_log.entries
     assert (entry.action, entry.club_id, entry.subject, entry.principal) == (
         "webhook.disabled",
