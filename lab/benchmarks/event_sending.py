@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
@@ -27,6 +29,7 @@ from functions.webhook_sender.send_messages import KnownEndpoints, SendMessages
 from functions.webhook_sender.storing import Storing
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.disabled_endpoints import AnnounceDisabled
+from masscomm.channels.guarded_http import tls_context
 from masscomm.channels.kept_alive_http import KeptAliveHttp
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import SystemClock
@@ -51,6 +54,7 @@ from masscomm.stores.webhook_endpoints.results import EndpointResults
 from masscomm.stores.webhook_tokens.in_memory import InMemoryWebhookTokens
 from tests.support.fakes.data_keys import InMemoryDataKeys
 from tests.support.harness.chain import Context, entry, event, registry_with_all_schemas
+from tests.support.servers.tls_server import create_authority
 
 PARTITIONS = 4
 _TYPE = "match.goal"
@@ -154,6 +158,21 @@ def _servers(case: Case) -> Iterator[Connection]:
     finally:
         ours.send("end")
         process.join()
+
+
+def _shake_hands(folder: str, control: Connection) -> None:
+    """Accept TLS connections and close them, until the other end sends something."""
+
+    async def run() -> None:
+        async def accepted(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+
+        authority = create_authority(Path(folder))
+        server = await asyncio.start_server(accepted, "127.0.0.1", 0, ssl=authority.context("localhost"))
+        control.send((str(authority.path), server.sockets[0].getsockname()[1]))
+        await asyncio.get_running_loop().run_in_executor(None, control.recv)
+
+    asyncio.run(run())
 
 
 # --- the functions ----------------------------------------------------------------------------------------------------
@@ -337,6 +356,33 @@ def throughput(case: Case, count: int) -> Result:
         requests=requests,
         writes=len(functions.delayed.items) - before,
     )
+
+
+def handshake_us(count: int = 300) -> float:
+    """Return the processor time of the client's side of a TLS connection in microseconds: the certificate is of an
+    elliptic curve (P-256), and an authority has signed it.
+    """
+
+    async def connect(authority: str, port: int) -> float:
+        context = tls_context(authority)
+        used = 0.0
+        for number in range(count + 10):
+            if number == 10:
+                used = time.process_time()
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
+            writer.transport.abort()
+        return time.process_time() - used
+
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    with TemporaryDirectory() as folder:
+        process = context.Process(target=_shake_hands, args=(folder, theirs))
+        process.start()
+        try:
+            return asyncio.run(connect(*ours.recv())) / count * 1e6
+        finally:
+            ours.send("end")
+            process.join()
 
 
 def latencies(case: Case, *, rate: int, seconds: float) -> list[float]:

@@ -9,25 +9,32 @@ records, and exits with 1 if one is above its limit.
 
 --send: messages a second of one environment of webhook_sender, and the processor time of both functions, to servers in
 another process, without Kafka and DynamoDB (lab/benchmarks/event_sending.py); then the time from event to receipt at a
-constant rate, with endpoints that hang or answer 500 and without.
+constant rate, with endpoints that hang or answer 500 and without. --write stores the processor times, the median of
+--runs, in lab/capacity/event_times.json, from which docs/internals/capacity.md is calculated.
 """
 
 import argparse
 import gc
 import json
+import os
+import platform
 import random
+import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 
 import psutil
 from rich.console import Console
 from rich.table import Table
 
-from lab.benchmarks.event_sending import Case, latencies, quantile, throughput
+from lab.benchmarks.event_sending import Case, Result, handshake_us, latencies, quantile, throughput
+from lab.capacity.event_load import FILE
 from masscomm.decisions.event_matching import SubscriptionIndex
 from masscomm.domain.records import EventOccurred, SubscriptionChanged
 from masscomm.domain.subscriptions import Subscription
 
+COMMAND = "python -m lab.benchmarks.events --send --write"
 ENDPOINTS, TYPES, CLUBS, SUBSCRIPTIONS = 10_000, 500, 30_000, 50_000
 EVENTS = 20_000
 MOST_US, MOST_MB, MOST_BUILD_S = 15.0, 80.0, 2.0
@@ -53,28 +60,52 @@ def main() -> int:
     chosen.add_argument("--send", action="store_true", help="measure the sending of messages")
     parser.add_argument("--messages", type=int, default=20_000, help="the messages of a measurement (default: 20000)")
     parser.add_argument("--rate", type=int, default=400, help="messages a second for latencies (default: 400)")
+    parser.add_argument("--runs", type=int, default=3, help="of the throughput (default: 3)")
+    parser.add_argument("--write", action="store_true", help=f"store the processor times in {FILE.name}")
     parser.add_argument("--seconds", type=float, default=60, help="of which the second half counts (default: 60)")
     arguments = parser.parse_args()
-    return match() if arguments.match else send(arguments.messages, arguments.rate, arguments.seconds)
+    return match() if arguments.match else send(arguments)
 
 
-def send(messages: int, rate: int, seconds: float) -> int:
+def send(chosen: argparse.Namespace) -> int:
     console = Console()
     table = Table(
-        "", "messages/s", "event_matcher", "webhook_sender", "requests", "writes", title=f"{messages:,} messages"
+        "", "messages/s", "event_matcher", "webhook_sender", "requests", "writes", title=f"{chosen.messages:,} messages"
     )
+    results: dict[str, Result] = {}
     for case in THROUGHPUT:
-        found = throughput(case, messages)
+        runs = [throughput(case, chosen.messages) for _ in range(chosen.runs)]
+        results[case.name] = found = sorted(runs, key=lambda run: run.sender_us)[len(runs) // 2]
         times = (f"{found.matcher_us:.0f} µs", f"{found.sender_us:.0f} µs")
         table.add_row(case.name, f"{found.messages_per_s:,.0f}", *times, f"{found.requests:,}", f"{found.writes:,}")
     console.print(table)
-    table = Table("", "messages", "p50", "p99", title=f"event to receipt, {rate} a second, after {seconds / 2:.0f} s")
+    shaken_us = statistics.median(handshake_us() for _ in range(chosen.runs))
+    console.print(f"a TLS connection: {shaken_us:,.0f} µs of the client's processor")
+    if chosen.write:
+        FILE.write_text(json.dumps(capacity_times(results, shaken_us, chosen.runs), indent=2) + "\n")
+        return 0
+    table = Table("", "messages", "p50", "p99", title=f"event to receipt, {chosen.rate} a second, the second half")
     for case in LATENCIES:
-        seen = latencies(case, rate=rate, seconds=seconds)
+        seen = latencies(case, rate=chosen.rate, seconds=chosen.seconds)
         p50, p99 = (f"{quantile(seen, share) * 1000:.1f} ms" for share in (0.5, 0.99))
         table.add_row(case.name, f"{len(seen):,}", p50, p99)
     console.print(table)
     return 0
+
+
+def capacity_times(results: Mapping[str, Result], handshake_us: float, runs: int) -> dict[str, float | str]:
+    """Return the content of lab/capacity/event_times.json."""
+    streamed, batched = results["streaming to 1,000"], results["batched to 16"]
+    machine = f"{os.cpu_count()} shared cores ({platform.machine()}), receivers on the same ones, "
+    return {
+        "command": COMMAND,
+        "measured_at": datetime.now(UTC).date().isoformat(),
+        "machine": f"{machine}Python {platform.python_version()}, medians of {runs}",
+        "matcher_s": round(streamed.matcher_us / 1e6, 7),
+        "message_s": round(batched.sender_us / 1e6, 7),
+        "request_s": round((streamed.sender_us - batched.sender_us) / 1e6, 7),
+        "handshake_s": round(handshake_us / 1e6, 7),
+    }
 
 
 def match() -> int:

@@ -119,6 +119,14 @@ QUOTAS: Mapping[str, Figure] = MappingProxyType(
                 "more brokers, or larger ones",
             ),
             _quota(
+                "kafka_gb_a_broker",
+                16_384,
+                "GiB of the disk of a broker",
+                "Amazon MSK developer guide, quota for standard brokers",
+                Trust.DOCUMENTED,
+                "more brokers, or a shorter retention",
+            ),
+            _quota(
                 "emr_vcpus",
                 16,
                 "vCPUs of EMR Serverless at a time",

@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from math import ceil, inf
+from math import ceil
 from pathlib import Path
 
 from infra.cdk.config import ENVIRONMENTS, PROD, Environment
@@ -23,12 +23,14 @@ from lab.capacity.comparison import (
     scene,
 )
 from lab.capacity.costs import Cost, a_month, by_the_hour, for_a_million, total
+from lab.capacity.event_report import EVENT_MODEL, EVENT_SIMULATION
 from lab.capacity.figures import Figure, Trust
 from lab.capacity.limits import Change, Limit, environments_used, limits, raised_for
 from lab.capacity.plan import Plan
 from lab.capacity.prices import PRICES, price
 from lab.capacity.quotas import QUOTAS, quota, sns_publish
 from lab.capacity.service_times import VCPU_MB, ServiceTimes, measured
+from lab.capacity.tables import dollars, figures, table
 from lab.capacity.workload import Workload, message_bytes, register_item, sizes
 from masscomm.domain.time_limits import MESSAGES_KEPT_S, REGISTERED_SENDS_KEPT_S
 from ops.marked_part import with_part
@@ -65,26 +67,6 @@ def written(page: str, parts: Mapping[str, str]) -> str:
     return page
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _figures(values: float) -> str:
-    """Return the value as text with at most three significant digits."""
-    if values == inf:
-        return "at none"
-    if values >= 100:
-        return f"{float(f'{values:.3g}'):,.0f}"
-    return f"{values:.3g}" if values else "0"
-
-
-def _dollars(value: float) -> str:
-    if value >= 100:
-        return f"${value:,.0f}"
-    return f"${value:,.2f}" if value >= 0.1 or not value else f"${value:.2g}"
-
-
 @cache
 def _times() -> ServiceTimes:
     return measured()
@@ -112,7 +94,7 @@ def assumptions() -> str:
         ("SNS answers in", f"{PROVIDER_S * 1000:.0f} ms", "assumed"),
         (
             "Kafka, bytes of a notification on all topics",
-            _figures(weights.bytes_a_notification()),
+            figures(weights.bytes_a_notification()),
             "our codec",
         ),
         (
@@ -139,7 +121,7 @@ def assumptions() -> str:
         ),
         ("cold start of delivery", f"{times.cold_start_s['delivery']:.2f} s", "the same"),
     ]
-    return _table(("what", "how much", "source"), rows)
+    return table(("what", "how much", "source"), rows)
 
 
 def costs() -> str:
@@ -153,10 +135,10 @@ def costs() -> str:
             for rate in RATES
         ]
         often = "the whole day" if hours == 24 else f"{hours} hour a day"
-        rows.append([f"the environment's share, at that rate {often}", *map(_dollars, shares)])
+        rows.append([f"the environment's share, at that rate {often}", *map(dollars, shares)])
         both = [total(column) + share for column, share in zip(columns, shares, strict=True)]
-        rows.append([f"**together, {often}**", *(f"**{_dollars(sum_)}**" for sum_ in both)])
-    return _table(head, rows)
+        rows.append([f"**together, {often}**", *(f"**{dollars(sum_)}**" for sum_ in both)])
+    return table(head, rows)
 
 
 def hourly() -> str:
@@ -168,20 +150,20 @@ def hourly() -> str:
         by_the_hour(_workload(rate), _raised(rate)[0], _times(), PROVIDER_S, hours_a_day=hours) for rate in RATES
     ]
     rows = _by_component(columns, "the environment's share")
-    return _table((f"of a million, {hours} hour a day", *(f"{rate:,}/s" for rate in RATES)), rows)
+    return table((f"of a million, {hours} hour a day", *(f"{rate:,}/s" for rate in RATES)), rows)
 
 
 def _by_component(columns: Sequence[Sequence[Cost]], together: str) -> list[list[str]]:
     """Return a row for each component, and one with the sum of each column."""
-    rows = [[lines[0].component, *(_dollars(line.dollars) for line in lines)] for lines in zip(*columns, strict=True)]
-    return [*rows, [f"**{together}**", *(f"**{_dollars(total(column))}**" for column in columns)]]
+    rows = [[lines[0].component, *(dollars(line.dollars) for line in lines)] for lines in zip(*columns, strict=True)]
+    return [*rows, [f"**{together}**", *(f"**{dollars(total(column))}**" for column in columns)]]
 
 
 def idle() -> str:
     """Return the table of the monthly costs of each environment without load."""
     columns = [a_month(Plan.of(environment)) for environment in ENVIRONMENTS.values()]
     rows = _by_component(columns, "a month")
-    return _table(("nothing is sent", *ENVIRONMENTS), rows)
+    return table(("nothing is sent", *ENVIRONMENTS), rows)
 
 
 def limits_met() -> str:
@@ -194,8 +176,8 @@ def limits_met() -> str:
         # The limits are computed at the highest rate, at which the share of the critical lane in each limit is small.
         met = of_rates[-1].met_at(_workload(RATES[-1]))
         shares = [_share(limit) for limit in of_rates]
-        rows.append([of_rates[0].name, _figures(met), f"{_figures(of_rates[0].most)} {of_rates[0].unit}", *shares])
-    return _table(("limit", "used up at /s", "there is", *(f"{rate:,}/s" for rate in RATES)), rows)
+        rows.append([of_rates[0].name, figures(met), f"{figures(of_rates[0].most)} {of_rates[0].unit}", *shares])
+    return table(("limit", "used up at /s", "there is", *(f"{rate:,}/s" for rate in RATES)), rows)
 
 
 def _share(limit: Limit) -> str:
@@ -211,7 +193,7 @@ def changes() -> str:
     for rate in RATES:
         for number, change in enumerate(_raised(rate)[1]):
             rows.append([f"{rate:,}/s" if not number else "", change.limit.name, change.done])
-    return _table(("for", "met", "change"), rows).replace("---:", "---")
+    return table(("for", "met", "change"), rows).replace("---:", "---")
 
 
 def delivery() -> str:
@@ -230,12 +212,12 @@ def delivery() -> str:
         rows.append(
             [
                 f"{rate:,}/s",
-                _figures(used[small]),
-                _figures(used[VCPU_MB]),
+                figures(used[small]),
+                figures(used[VCPU_MB]),
                 f"{raised.partitions['delivery']} at {raised.memory_mb['delivery']:,} MB",
             ]
         )
-    return _table(("", f"busy at {small} MB", f"busy at {VCPU_MB:,} MB", "partitions of `delivery`"), rows)
+    return table(("", f"busy at {small} MB", f"busy at {VCPU_MB:,} MB", "partitions of `delivery`"), rows)
 
 
 def simulation() -> str:
@@ -255,13 +237,13 @@ def simulation() -> str:
         [
             name,
             one.label,
-            f"{_figures(one.model)} {one.unit}".strip(),
-            f"{_figures(one.simulated)} {one.unit}".strip(),
+            f"{figures(one.model)} {one.unit}".strip(),
+            f"{figures(one.simulated)} {one.unit}".strip(),
             f"{one.difference:+.0%}",
         ]
         for name, one in compared
     ]
-    return _table(("plan", "what", "model", "simulation", "difference"), rows)
+    return table(("plan", "what", "model", "simulation", "difference"), rows)
 
 
 def _broadcast(plan: Plan, *, poller_s: float = 0.0, even: bool = False) -> Compared:
@@ -276,7 +258,7 @@ def slices() -> str:
         [one.label, f"{one.model * 1000:.0f} ms", f"{one.simulated * 1000:.0f} ms", f"{one.difference:+.0%}"]
         for one in of_slices(_times())
     ]
-    return _table(("", "formula", "measured", "difference"), rows)
+    return table(("", "formula", "measured", "difference"), rows)
 
 
 def critical() -> str:
@@ -294,7 +276,7 @@ def critical() -> str:
     model = critical_wait_s(workload, plan, _times(), PROVIDER_S)
     needed = {rate: partitions_for(rate, takes, takes / 10) for rate in (10, 50, 200, 1_000)}
     return (
-        _table(("one-time passwords, 50/s", "half within", "99 % within"), rows)
+        table(("one-time passwords, 50/s", "half within", "99 % within"), rows)
         + f"\n\nBy the model, with nothing to wait for: {model * 1000:.0f} ms. So that a password waits in the mean a "
         f"tenth of its delivery's {takes * 1000:.0f} ms for its partition: "
         + ", ".join(f"{count} partitions for {rate:,}/s" for rate, count in needed.items())
@@ -335,11 +317,11 @@ def register() -> str:
                 f"{source}, {rate:,}/s",
                 f"{item + kept_message} bytes",
                 f"{rate * units:,} write units/s, {rate * units / most:.0%} of a new table",
-                _dollars(units * 1e6 * price("dynamodb_write_unit")),
-                f"{kept_gb:,.0f} GB, {_dollars(kept_gb * price('dynamodb_gb_month'))} a month",
+                dollars(units * 1e6 * price("dynamodb_write_unit")),
+                f"{kept_gb:,.0f} GB, {dollars(kept_gb * price('dynamodb_gb_month'))} a month",
             ]
         )
-    return _table(("single sends by", "items", "writes", "a million", "kept for eight days, messages for 30"), rows)
+    return table(("single sends by", "items", "writes", "a million", "kept for eight days, messages for 30"), rows)
 
 
 def prices() -> str:
@@ -367,7 +349,7 @@ def _sources(figures: Iterable[Figure], *, more_of_it: bool = False) -> str:
         for figure in figures
     ]
     head = ["", "value", "unit", "region", "read", "trust", "source", *(["more of it"] if more_of_it else [])]
-    return _table(head, rows).replace("---:", "---")
+    return table(head, rows).replace("---:", "---")
 
 
 _MODEL: Mapping[str, Callable[[], str]] = {
@@ -380,10 +362,11 @@ _MODEL: Mapping[str, Callable[[], str]] = {
     "delivery": delivery,
     "slices": slices,
     "register": register,
+    **EVENT_MODEL,
     "prices": prices,
     "quotas": quotas,
 }
-_SIMULATION: Mapping[str, Callable[[], str]] = {"simulation": simulation, "critical": critical}
+_SIMULATION: Mapping[str, Callable[[], str]] = {"simulation": simulation, "critical": critical, **EVENT_SIMULATION}
 
 
 def main() -> None:
