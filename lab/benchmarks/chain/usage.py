@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import psutil
 
+from lab.benchmarks.naive import events as naive_events
 from lab.benchmarks.processor_time import of_process
 from lab.benchmarks.running_chain import RunningChain, topic_ends
 from local.devstack import process
@@ -133,6 +134,8 @@ def _processes(chain: RunningChain) -> Iterator[tuple[str, psutil.Process]]:
             yield PROVIDER, each
         elif "lab.benchmarks.naive" in command:
             yield f"naive {command[command.index('lab.benchmarks.naive') + 1]}", each
+        elif "lab.benchmarks.naive.events" in command:
+            yield naive_events.ROLE, each
         elif "lab.benchmarks.naive.hop" in command:
             yield f"hop {command[command.index('lab.benchmarks.naive.hop') + 1]}", each
 
