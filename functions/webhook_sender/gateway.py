@@ -121,6 +121,14 @@ class Lane:
         # guard: events.after_a_failure
         return self.error is not None or self.has_stopped or self.failures_in_a_row >= FAILURES_IN_A_ROW
 
+    @property
+    def is_well(self) -> bool:
+        """Return whether the endpoint was working, and has accepted each of its requests: nothing is stored for it."""
+        endpoint = self.endpoint
+        was_well = endpoint.enabled and endpoint.failing_since_ms is None and not endpoint.is_slow
+        accepted = all(attempt.succeeded and not attempt.is_slow for _, attempt in self.results)
+        return was_well and accepted and not self.pending and self.error is None
+
     def add(self, post: Post, attempt: Attempt) -> None:
         """Store the result of an attempt."""
         self.results.append((post, attempt))

@@ -163,12 +163,17 @@ class SendMessages:
         """Store the results of the batch that are not recorded. An error fails the records whose messages it concerns.
         Raises Stop.
         """
-        settled = [(lane, self.pool.submit(self._settle_lane, lane, is_repeated=is_repeated)) for lane in lanes]
         results: list[Result] = []
+        settled = []
+        for lane in lanes:
+            if lane.is_well:
+                results += recording.missing(self._settle_lane(lane, is_repeated=is_repeated))
+            else:
+                settled.append((lane, self.pool.submit(self._settle_lane, lane, is_repeated=is_repeated)))
         for lane, future in settled:
             error = lane.error or future.exception()
             if error is None:
-                results += [each for each in future.result() if not recording.has(each.message)]
+                results += recording.missing(future.result())
             elif isinstance(error, Exception):
                 _fail(_messages(lane), error)
             else:
@@ -265,6 +270,10 @@ class _Recording:
         """Return whether the result of a message is recorded."""
         record = message.item.record
         return message.position in self.sent[_partition(record)].get(_position(record), ())
+
+    def missing(self, results: Iterable[Result]) -> list[Result]:
+        """Return the results that are not recorded."""
+        return [each for each in results if not self.has(each.message)]
 
     def record(self, accepted: Sequence[Sent]) -> None:
         """Record accepted requests. Raises Retry or Stop."""

@@ -12,6 +12,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from random import randrange
 from typing import NamedTuple
 
 from masscomm.aws.async_http import FRESH_S, Connection
@@ -75,8 +77,8 @@ class KeptAliveHttp:
     resolve: Resolve | None = None
     # A file with further certificate authorities, for tests.
     authorities: str | None = None
-    # Idle connections by their server, the one that was used last at the end.
-    _idle: OrderedDict[_Server, list[_Kept]] = field(default_factory=OrderedDict)
+    # Idle connections by their server.
+    _idle: dict[_Server, list[_Kept]] = field(default_factory=dict)
     _idle_count: int = 0
     # The settings of TLS by the id of the client's certificate, the one that was used last at the end.
     _contexts: OrderedDict[str, ssl.SSLContext] = field(default_factory=OrderedDict)
@@ -174,15 +176,15 @@ class KeptAliveHttp:
 
     def _keep(self, key: _Server, kept: _Kept) -> None:
         self._idle.setdefault(key, []).append(kept)
-        self._idle.move_to_end(key)
         self._idle_count += 1
         while self._idle_count > MAX_IDLE:  # guard: kept_alive_http.idle_connections
-            oldest = next(iter(self._idle))
-            several = self._idle[oldest]
+            # Any of them: the oldest one is the next to be used if endpoints get messages in turn.
+            chosen = next(islice(self._idle, randrange(len(self._idle)), None))  # noqa: S311 - not for security
+            several = self._idle[chosen]
             several.pop(0).connection.abort()
             self._idle_count -= 1
             if not several:
-                del self._idle[oldest]
+                del self._idle[chosen]
 
     async def _connected(
         self,

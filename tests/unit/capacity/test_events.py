@@ -59,7 +59,7 @@ def test_a_limit_is_met_where_the_model_says(times: ServiceTimes) -> None:
 
 
 def test_more_partitions_and_larger_batches_send_more(times: ServiceTimes) -> None:
-    plan = plan_of(STREAMS)
+    plan = replace(plan_of(STREAMS), sender_records=10)
     now = batches(STREAMS, plan, TIMES, times).partition_s
     assert batches(STREAMS, replace(plan, sender_records=10 * plan.sender_records), TIMES, times).partition_s > 2 * now
     assert batches(STREAMS, replace(plan, sender_mb=2 * plan.sender_mb), TIMES, times).partition_s > now
@@ -139,7 +139,7 @@ def test_simulation_processes_a_load_within_the_limits(load: EventLoad, times: S
 
 def test_a_load_above_a_limit_piles_up(times: ServiceTimes) -> None:
     load = replace(STREAMS, messages_s=4_000)
-    plan = plan_of(load)
+    plan = replace(plan_of(load), sender_records=10)
     assert met_at("webhook_sender: messages of the fullest partition", load, plan, TIMES, times) < load.messages_s
     played = EventSimulation(load, plan, TIMES, times)
     played.run(2)

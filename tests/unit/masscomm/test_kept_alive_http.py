@@ -109,6 +109,22 @@ def test_idle_connections_are_bounded(
     assert run(http, work) == 2
 
 
+def test_servers_in_turn_keep_some_of_their_connections(
+    serving: Callable[..., TlsServer], authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the oldest connection was closed for a new one, every request would need a new one."""
+    monkeypatch.setattr(kept_alive_http, "MAX_IDLE", 4)
+    servers, rounds = [serving(answer=replying(OK, 100)) for _ in range(5)], 10
+    http = posting(authority)
+
+    async def work() -> None:
+        for server in servers * rounds:
+            await http.post(f"https://localhost:{server.port}/", body=b"", headers={}, timeout_s=10)
+
+    run(http, work)
+    assert sum(server.handshakes for server in servers) < len(servers) * rounds * 0.8
+
+
 @pytest.mark.guarantee("webhooks.public_servers_only")
 def test_redirects_are_not_followed(serving: Callable[..., TlsServer], authority: Authority) -> None:
     other = serving(answer=replying(OK))
