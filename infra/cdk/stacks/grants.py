@@ -158,11 +158,12 @@ def _directory(
 
 
 def _tables(profile: Profile, data: DataStack | ExternalDataStack) -> list[iam.PolicyStatement]:
-    if not profile.tables:
+    used = (*profile.tables, *profile.tables_read)
+    if not used:
         return []
-    key = data.tables[profile.tables[0]].encryption_key
+    key = data.tables[used[0]].encryption_key
     if key is None:
-        raise ValueError(f"table {profile.tables[0]} has no encryption key")
+        raise ValueError(f"table {used[0]} has no encryption key")
     # TransactWriteItems has no action of its own: it needs those of its items (AWS documentation, DynamoDB developer
     # guide, "Using IAM with DynamoDB transactions").
     arns: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from infra.cdk.config import ENVIRONMENTS
+from infra.cdk.profiles import PROFILES
 from masscomm.domain.time_limits import AUDIT_KEPT_S
 from tests.support.cdk.templates import Resource, SynthesisedEnvironment, actions, role_statements, targets
 
@@ -106,6 +107,14 @@ def test_deletions_are_granted_where_an_adapter_deletes(environment: Synthesised
     }
     assert granted == deleted
     assert deleted
+
+
+def test_each_function_may_use_the_tables_of_its_profile(environment: SynthesisedEnvironment) -> None:
+    granted = list(_granted(environment))
+    for function, profile in PROFILES.items():
+        own = f"{function.replace('_', '')}role"
+        found = {name for policy, name, allowed in granted if policy.id.startswith(own) and allowed}
+        assert found == {*profile.tables, *profile.tables_read}, function
 
 
 # Function → the tables to which it may write. Another function, mostly of the same package, may do more.
