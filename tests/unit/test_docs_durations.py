@@ -38,8 +38,9 @@ SENTENCES = {
         ("only if the lease lasts at least {s} s more", times.PROVIDER_CALL_S),
     ],
 }
-# Durations in tables that have no name in the code: the range of offsets, and the time-outs of two requests together.
-OTHERS = {"docs/internals/guarantees.md": ["14 hours", "1.5 s"], "docs/internals/glossary.md": []}
+# Durations in tables that have no name in the code: the range of offsets, the retention of a queue, and the time-outs
+# of two requests together.
+OTHERS = {"docs/internals/guarantees.md": ["14 hours", "14 days", "1.5 s"], "docs/internals/glossary.md": []}
 DURATION = re.compile(r"\b\d[\d,.]* (?:s|minutes|hours|days)\b")
 
 

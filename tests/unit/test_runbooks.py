@@ -21,7 +21,9 @@ def test_commands_of_a_runbook_are_complete(runbook: str) -> None:
     without any word after its name is only mentioned.
     """
     for words in commands(runbook, "masscomm"):
-        names = tuple(words[:2] if tuple(words[:2]) in all_commands() else words[:1])
+        names = next(
+            tuple(words[:count]) for count in (3, 2, 1) if count == 1 or tuple(words[:count]) in all_commands()
+        )
         given = ["1" if word == "CLUB" else word for word in words[len(names) :]]
         if not given:
             assert names in all_commands()

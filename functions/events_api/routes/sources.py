@@ -288,7 +288,7 @@ def _wrong(fields: Mapping[str, Any], *, is_new: bool) -> list[FieldError]:
     errors += [
         FieldError(name, Text.HEADER_FORM.filled())
         for name in ("header", "id_header")
-        if (fields.get(name) or name in required) and not is_header(fields.get(name))
+        if (fields.get(name, "") != "" or name in required) and not is_header(fields.get(name))
     ]
     mapping = fields.get("mapping")
     try:

@@ -175,7 +175,12 @@ class Door(Construct):
     def _integration(self, key: kms.IKey) -> apigateway.AwsIntegration:
         role = iam.Role(self, "writer", assumed_by=iam.ServicePrincipal("apigateway.amazonaws.com"))
         self.queue.add_to_resource_policy(
-            iam.PolicyStatement(principals=[role], actions=["sqs:SendMessage"], resources=[self.queue.queue_arn])
+            iam.PolicyStatement(
+                principals=[role],
+                actions=["sqs:SendMessage"],
+                resources=[self.queue.queue_arn],
+                conditions={"StringEquals": {"aws:PrincipalAccount": Stack.of(self).account}},
+            )
         )
         role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.queue.queue_arn]))
         role.add_to_policy(

@@ -68,8 +68,9 @@ class EraseJob(Construct):
             name=ERASURE,
             packages=("masscomm", "schemas", "spark_metrics", "ops/erasure"),
             entries={"entry": "ops/erasure/__main__.py"},
-            variables={
-                **variables,
+            variables=variables,
+            # The request of a run has 8 kB at most, and executors use no table.
+            driver_variables={
                 **{f"{name.upper()}_TABLE": table.table_name for name, table in tables.items()},
                 "ERASURE_BACKUPS": _backups(environment),
             },

@@ -4,6 +4,7 @@ them.
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from aws_cdk import Stack
@@ -56,6 +57,7 @@ class SparkRun:
         event_sources: str | None = None,
         entries: Mapping[str, str],
         variables: Mapping[str, str],
+        driver_variables: Mapping[str, str] = MappingProxyType({}),
         statements: Iterable[iam.PolicyStatement],
         role_name: str | None = None,
     ) -> None:
@@ -65,7 +67,7 @@ class SparkRun:
         sources = assets.Asset(scope, "sources", path=str(staged_sources(packages, event_sources)))
         dependencies = assets.Asset(scope, "dependencies", path=str(job_dependencies()))
         jars = [assets.Asset(scope, path.name, path=str(path)) for path in shipped_jars()]
-        self._parameters = _parameters(environment, sources, dependencies, jars, variables)
+        self._parameters = _parameters(environment, sources, dependencies, jars, variables, driver_variables)
         stack = Stack.of(scope)
         self.role = iam.Role(
             scope,
@@ -179,6 +181,7 @@ def _parameters(
     dependencies: assets.Asset,
     jars: list[assets.Asset],
     variables: Mapping[str, str],
+    driver_variables: Mapping[str, str],
 ) -> str:
     """Return the options of spark-submit: jars, archives, sizes, and the environment variables of driver and
     executors.
@@ -206,6 +209,7 @@ def _parameters(
         options[f"{prefix}.extraJavaOptions"] = _JVM_OPTIONS
     for prefix in ("spark.emr-serverless.driverEnv", "spark.executorEnv"):
         options |= {f"{prefix}.{name}": value for name, value in shared.items()}
+    options |= {f"spark.emr-serverless.driverEnv.{name}": value for name, value in driver_variables.items()}
     return " ".join(
         f'--conf {name}="{value}"' if " " in str(value) else f"--conf {name}={value}" for name, value in options.items()
     )

@@ -141,7 +141,7 @@ async def test_killed_function_loses_no_webhook(incoming: Incoming) -> None:
     assert [each.reason for each in refused.last] == [Refusal.SIGNATURE]
 
 
-async def test_door_refuses_what_sqs_cannot_hold(incoming: Incoming) -> None:
+async def test_door_refuses_a_body_above_the_limit(incoming: Incoming) -> None:
     async with incoming.gateway() as client:
         path = f"/v1/in/{source_key().id}"
         large = await client.post(path, content=b"x" * 800_000, headers={"content-type": "text/plain"})

@@ -177,7 +177,7 @@ class EventIdsContract:
 class SentMessagesContract:
     """Subclasses define the fixture `sent_messages`, an empty store."""
 
-    def test_a_partition_has_what_was_recorded_last(self, sent_messages: SentMessages) -> None:
+    def test_a_partition_has_its_last_record(self, sent_messages: SentMessages) -> None:
         one, other = Partition("webhook", 3), Partition("webhook.slow", 3)
         assert sent_messages.find(one) == {}
         large = {RecordPosition(2**40 + number, AT_MS + number): set(range(499, -1, -2)) for number in range(1_000)}

@@ -44,7 +44,7 @@ def test_a_raised_plan_is_below_every_limit(load: EventLoad, times: ServiceTimes
     assert all(limit.share <= HEADROOM for limit in event_limits(load, plan, TIMES, times))
 
 
-def test_a_limit_is_met_where_the_model_says(times: ServiceTimes) -> None:
+def test_a_limit_is_met_at_the_rate_of_the_model(times: ServiceTimes) -> None:
     """Batches have whole records, so that a share may jump above 1."""
     plan = plan_of(STREAMS)
 

@@ -55,7 +55,7 @@ def test_dead_letters_of_all_pages_are_listed(server: AnsweringServer) -> None:
     assert second == f"{first}&cursor=c"
 
 
-def test_dead_letters_are_acknowledged_until_none_is_left(server: AnsweringServer) -> None:
+def test_all_dead_letters_are_acknowledged(server: AnsweringServer) -> None:
     answers(server, {"acknowledged": 500, "truncated": True}, {"acknowledged": 3, "truncated": False})
     assert json.loads(_run("dead-letters", "ack", "ep_1", "--up-to", "l", "--json")) == {"acknowledged": 503}
     assert server.asked == [("POST", f"{PATH}/ack", {"up_to": "l"})] * 2

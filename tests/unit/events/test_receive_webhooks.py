@@ -194,7 +194,7 @@ def test_refusal_that_is_not_stored_stays_in_the_queue(receiver: Receiver) -> No
 
 
 @pytest.mark.kills(guard="sources.one_bad_webhook")
-def test_source_whose_secret_is_lost_delays_no_other(receiver: Receiver) -> None:
+def test_source_with_a_lost_secret_delays_no_other(receiver: Receiver) -> None:
     lost = source(key=source_key(2), sealed=BOX.seal({"secret": "other"}, sealing_context("other")))
     receiver.store.put(lost)
     assert receiver.receive(replace(webhook(id_="m-2"), source_id=lost.key.id), webhook()) == ["sqs-m-2"]

@@ -358,10 +358,11 @@ def test_emr_serverless_workers_have_a_size_that_exists(environment: Synthesised
     https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/worker-configs.html
     """
     memory = {1: (2, 8), 2: (4, 16), 4: (8, 30), 8: (16, 60), 16: (32, 120)}
-    requests = [flat(parameter.properties["Value"]) for parameter in environment.resources("AWS::SSM::Parameter")]
+    parameters = list(environment.resources("AWS::SSM::Parameter"))
+    requests = [flat(parameter.properties["Value"]) for parameter in parameters]
     applications = list(environment.resources("AWS::EMRServerless::Application"))
     # The job of the organisation's own topics has an application of its own, where it is configured.
-    own_topics = sum("spark_events" in request for request in requests)
+    own_topics = sum(parameter.properties["Name"].endswith("/events-job") for parameter in parameters)
     assert (len(requests), len(applications)) == (3 + own_topics, 2 + own_topics)
     for request in requests:
         for place in ("driver", "executor"):
@@ -385,7 +386,7 @@ def test_capacity_agrees_with_dynamic_allocation(environment: SynthesisedEnviron
     """
     # The streaming job's next run may start before the present one has ended; the other runs share an application.
     runs_at_once = {"streaming-job": 1, "erase-job": 1, "archive-runs": 3, "events-job": 1}
-    needed: Counter[str] = Counter()
+    needed: Counter[tuple[str, str]] = Counter()
     for parameter in environment.resources("AWS::SSM::Parameter"):
         request = flat(parameter.properties["Value"])
         (application,) = re.findall(r'"applicationId":"([^"]+)"', request)
@@ -396,11 +397,11 @@ def test_capacity_agrees_with_dynamic_allocation(environment: SynthesisedEnviron
         assert "spark.executor.instances" not in request
         cores = [int(re.findall(rf"spark\.{place}\.cores=(\d+)", request)[0]) for place in ("driver", "executor")]
         runs = runs_at_once.pop(parameter.properties["Name"].rpartition("/")[2])
-        needed[application] += runs * (cores[0] + most * cores[1])
+        needed[parameter.stack, application] += runs * (cores[0] + most * cores[1])
     assert runs_at_once.keys() <= {"events-job"}
     for application in environment.resources("AWS::EMRServerless::Application"):
         capacity = int(application.properties["MaximumCapacity"]["Cpu"].removesuffix(" vCPU"))
-        [key] = [name for name in needed if application.id in name]
+        [key] = [(stack, name) for stack, name in needed if stack == application.stack and application.id in name]
         assert capacity >= needed.pop(key), application
     assert not needed
 

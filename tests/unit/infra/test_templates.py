@@ -716,8 +716,9 @@ def test_each_route_needs_authorisation_and_an_api_key(environment: SynthesisedE
         assert method.properties["AuthorizationType"] == "CUSTOM", method
         assert method.properties["AuthorizerId"], method
         assert method.properties["ApiKeyRequired"] is True, method
-    (association,) = environment.resources("AWS::WAFv2::WebACLAssociation")
-    assert association.properties["WebACLArn"]
+    associations = list(environment.resources("AWS::WAFv2::WebACLAssociation"))
+    assert {each.stack for each in associations} == {"api", "door"}
+    assert all(each.properties["WebACLArn"] for each in associations)
     (stage,) = (each for each in environment.resources("AWS::ApiGateway::Stage") if each.stack == "api")
     assert stage.properties["AccessLogSetting"]["DestinationArn"]
     assert stage.properties["TracingEnabled"] is True

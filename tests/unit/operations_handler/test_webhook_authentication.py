@@ -111,7 +111,7 @@ def test_a_client_certificate_shows_its_subject_and_end(setting: Setting) -> Non
     assert "private_key" not in endpoint["authentication"]
 
 
-def test_without_authentication_none_is_shown(setting: Setting) -> None:
+def test_endpoint_without_credentials_shows_null(setting: Setting) -> None:
     assert created(setting, None)["authentication"] is None
     assert setting.create()["endpoint"]["authentication"] is None
 
