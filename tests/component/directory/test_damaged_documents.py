@@ -14,6 +14,8 @@ from masscomm.observability import metrics
 from tests.support.contracts.directory import DEVICE, NOW, TEMPLATE, USER, suppression
 from tests.support.servers.directory_tables import OpenSearchTables
 
+_SUPPRESSED = ("a@club.example", "b@club.example")
+
 
 def replace_document(tables: OpenSearchTables, index: str, id_: str, **changes: Any) -> None:
     """Replace fields of a stored document; None removes a field."""
@@ -29,7 +31,7 @@ def test_damaged_document_hides_no_other(tables: OpenSearchTables) -> None:
     tables.put(USER, USER._replace(user_id=2), TEMPLATE, TEMPLATE._replace(template_id=22, locale="de"))
     tables.put(DEVICE, disabled, DEVICE._replace(device_id=13, token="t13"))
     tables.put(disabled._replace(device_id=14, token="t14", user_id=2))
-    for address in ("a@club.example", "b@club.example"):
+    for address in _SUPPRESSED:
         tables.suppress(suppression(address))
     tables.caught_up_to(NOW)
     tables.client.indices.refresh(index=f"device_state,{SUPPRESSIONS}")
@@ -51,6 +53,8 @@ def test_damaged_document_hides_no_other(tables: OpenSearchTables) -> None:
 def _read(tables: OpenSearchTables) -> list[list[Any]]:
     client, directory = tables.client, tables.directory
     query = TemplateQuery(club_ids=(7,), types=("news",), channels=("push",), limit=5)
+    # Other tests suppress further addresses in the same index.
+    suppressions = OpenSearchSuppressionList(client).page(clubs=[7], address_id=None, limit=100, after=None)
     return [
         list(directory.users([1, 2]).values()),
         [user for page in directory.users_of_club(7) for user in page],
@@ -58,7 +62,7 @@ def _read(tables: OpenSearchTables) -> list[list[Any]]:
         directory.list_templates(query),
         directory.devices([1])[1],
         list(OpenSearchDisabledDevices(client).page(clubs=[7], reason=None, limit=5, after=None).rows),
-        list(OpenSearchSuppressionList(client).page(clubs=[7], address_id=None, limit=5, after=None).rows),
+        [each for each in suppressions.rows if each.id in {suppression(address).id for address in _SUPPRESSED}],
     ]
 
 

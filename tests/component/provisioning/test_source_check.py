@@ -449,7 +449,8 @@ def test_connector_is_not_created_for_other_tables(database: Database) -> None:
 def test_first_example_has_no_problem(database: Database) -> None:
     database.run(MONOLITH_MIGRATION.read_text())
     outbox = outbox_table()
-    assert check_source(database.owner_url, "g1", source_tables(), creates_publication=True, outbox=outbox) == []
+    found = check_source(database.owner_url, "g1", source_tables(), creates_publication=True, outbox=outbox)
+    assert [each for each in found if not each.warning] == []
 
 
 @pytest.mark.parametrize(
@@ -480,13 +481,12 @@ def test_printed_statements_repair_the_outbox(database: Database, broken: str, e
 
 def test_outbox_with_a_time_without_its_zone_is_named(database: Database) -> None:
     database.run(MONOLITH_MIGRATION.read_text(), "ALTER TABLE event_outbox ALTER occurred_at TYPE timestamp")
-    (found,) = check_source(
-        database.owner_url, "g1", source_tables(), creates_publication=True, outbox="public.event_outbox"
-    )
-    assert (
-        found.text
-        == "public.event_outbox.occurred_at is timestamp without time zone, and the outbox accepts timestamptz"
-    )
+    outbox = "public.event_outbox"
+    found = check_source(database.owner_url, "g1", source_tables(), creates_publication=True, outbox=outbox)
+    # Warnings may be about slots of other databases of the server.
+    assert [each.text for each in found if not each.warning] == [
+        "public.event_outbox.occurred_at is timestamp without time zone, and the outbox accepts timestamptz"
+    ]
 
 
 def test_mapping_without_its_database_names_the_variable(
