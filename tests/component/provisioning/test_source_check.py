@@ -415,10 +415,12 @@ def test_role_of_rds_is_granted_where_it_exists(database: Database, monkeypatch:
         query = source_check._SERVER.replace("'rds_replication'", f"'{role}'")
         assert query.count(role) == 2
         monkeypatch.setattr(source_check, "_SERVER", query)
-        (found,) = [each for each in database.check(user=True) if "replication slot" in each.text]
+        # Warnings may be about slots of other databases of the server.
+        (found,) = [each for each in database.check(user=True) if "replication slot" in each.text and not each.warning]
         assert found.repair == (f'GRANT rds_replication TO "{database.user}";',)
         database.run(found.repair[0].replace("rds_replication", role))
-        assert not [each for each in database.check(user=True) if "replication slot" in each.text]
+        after = database.check(user=True)
+        assert not [each for each in after if "replication slot" in each.text and not each.warning]
     finally:
         database.run(f"DROP ROLE {role}")
 
