@@ -14,6 +14,7 @@ from itertools import batched
 from typing import Any, NamedTuple
 
 from functions.webhook_events.send_counts import ChangedCounts, CountedSend
+from masscomm.chain.produce_events import produce_events
 from masscomm.chain.publish_subscriptions import PublishSubscriptions
 from masscomm.chain.subscription_topic import SubscriptionSource
 from masscomm.clock import Clock
@@ -23,7 +24,6 @@ from masscomm.domain.records import EventOccurred
 from masscomm.domain.send_states import SendState, send_state
 from masscomm.domain.sends import Send, SendKey, Source
 from masscomm.domain.time_limits import (
-    API_FLUSH_S,
     SUBSCRIPTIONS_RENEWED_S,
     WEBHOOK_EVENTS_FOUND_S,
     WEBHOOK_EVENTS_RESERVE_S,
@@ -31,10 +31,8 @@ from masscomm.domain.time_limits import (
 from masscomm.domain.webhooks import EventType
 from masscomm.errors import Retry
 from masscomm.http.parameters import time_of_ms
-from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
-from masscomm.observability import traces
 from masscomm.stores.event_ids.port import EventIds, EventKey
 from masscomm.stores.sends.port import Position, Sends
 
@@ -240,16 +238,7 @@ class FindEvents:
 
     def _produce(self, events: Mapping[EventKey, EventOccurred]) -> None:
         """Produce events, and record those that Kafka has acknowledged. Raises Retry."""
-        errors: dict[EventKey, Exception | None] = {}
-        for key, event in events.items():
-            value = self.codec.encode(topics.EVENT, "EventOccurred", event.to_avro())
-
-            def report(error: Exception | None, key: EventKey = key) -> None:
-                errors[key] = error
-
-            headers = traces.begun_by(f"{key.club_id}/{key.event_id}").headers
-            self.producer.produce(topics.EVENT, key.event_id.encode(), value, list(headers), report)
-        self.producer.flush(API_FLUSH_S)
+        errors = produce_events(events.values(), self.codec, self.producer)
         taken = [key for key in events if errors[key] is None]  # guard: webhooks.recorded_event
         self.event_ids.keep([events[key] for key in taken], self.clock.now_ms() // 1000)
         self._remember(taken)

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from aws_lambda_powertools import Logger
 
 from functions.webhook_receiver.known_sources import KnownSources
+from masscomm.chain.produce_events import produce_events
 from masscomm.clock import Clock
 from masscomm.domain.event_mapping import Unmapped
 from masscomm.domain.events import EventType
 from masscomm.domain.ids import incoming_event_id
 from masscomm.domain.incoming_messages import InvalidMessage, read_message
 from masscomm.domain.records import EventOccurred
-from masscomm.domain.time_limits import API_FLUSH_S
 from masscomm.domain.webhook_sources import (
     IncomingWebhook,
     Refusal,
@@ -32,10 +32,9 @@ from masscomm.domain.webhook_sources import (
 )
 from masscomm.errors import Retry, Stop
 from masscomm.json_reader import InvalidJson, read_json
-from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
-from masscomm.observability import metrics, traces
+from masscomm.observability import metrics
 from masscomm.observability.metric_names import (
     INCOMING_WEBHOOKS_ACCEPTED,
     INCOMING_WEBHOOKS_FAILED,
@@ -182,16 +181,7 @@ class ReceiveWebhooks:
 
     def _produce(self, new: Mapping[EventKey, _Mapped]) -> Sequence[str]:
         """Produce events, and record those that Kafka has acknowledged. Return the ids of the others' messages."""
-        errors: dict[EventKey, Exception | None] = {}
-        for key, each in new.items():
-            value = self.codec.encode(topics.EVENT, "EventOccurred", each.event.to_avro())
-
-            def report(error: Exception | None, key: EventKey = key) -> None:
-                errors[key] = error
-
-            headers = traces.begun_by(f"{key.club_id}/{key.event_id}").headers
-            self.producer.produce(topics.EVENT, key.event_id.encode(), value, list(headers), report)
-        self.producer.flush(API_FLUSH_S)
+        errors = produce_events((each.event for each in new.values()), self.codec, self.producer)
         # guard: sources.recorded_after_kafka
         acknowledged = {key: each.digest for key, each in new.items() if errors[key] is None}
         if acknowledged:

@@ -26,7 +26,6 @@ MAX_SECRET = 4_000
 MAX_SOURCE_CLUBS = 1_000
 # The refused webhooks of a source that are listed: the last ones.
 MAX_REFUSALS = 100
-MAX_HEADER = 100
 
 _ID_LETTERS = 26
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"

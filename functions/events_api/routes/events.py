@@ -9,20 +9,18 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal, NotRequired, TypedDict
 
+from masscomm.chain.produce_events import produce_events
 from masscomm.clock import Clock
 from masscomm.domain import cloud_events
 from masscomm.domain.events import MAX_EVENTS_A_REQUEST, EventType, faults
 from masscomm.domain.records import EventOccurred
-from masscomm.domain.time_limits import API_FLUSH_S
 from masscomm.errors import Retry
 from masscomm.http import parameters as parse
 from masscomm.http.body import read_fields, read_object, undefined_fields
 from masscomm.http.problem import FieldError, Problem, unusable
 from masscomm.http.tenant import Clubs
-from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
-from masscomm.observability import traces
 from masscomm.stores.event_ids.port import EventIds, EventKey
 from masscomm.stores.event_types.checks import KnownTypes, misfit
 from masscomm.texts import CodedText, Text
@@ -150,16 +148,7 @@ class EventsRoute:
 
     def _produce(self, new: Mapping[EventKey, _Given]) -> None:
         """Produce events, and record those that Kafka has acknowledged. Raises Retry."""
-        errors: dict[EventKey, Exception | None] = {}
-        for key, each in new.items():
-            value = self.codec.encode(topics.EVENT, "EventOccurred", each.event.to_avro())
-
-            def report(error: Exception | None, key: EventKey = key) -> None:
-                errors[key] = error
-
-            headers = traces.begun_by(f"{key.club_id}/{key.event_id}").headers
-            self.producer.produce(topics.EVENT, key.event_id.encode(), value, list(headers), report)
-        self.producer.flush(API_FLUSH_S)
+        errors = produce_events((each.event for each in new.values()), self.codec, self.producer)
         # guard: events.recorded_after_kafka
         acknowledged = {key: each.digest for key, each in new.items() if errors[key] is None}
         if acknowledged:
