@@ -158,7 +158,7 @@ def event_sizes(messages_a_record: int) -> EventSizes:
         stored_result=_stored(outcome) / messages_a_record,
         stored_message=_stored(webhook) / messages_a_record,
         body=len(body),
-        head=len(request_of(_TARGET, b"", _headers(endpoint, ids[0], body), connection="keep-alive")),
+        head=len(request_of(_TARGET, b"", _headers(endpoint, ids[0], body))),
     )
 
 

@@ -113,7 +113,7 @@ class KeptAliveHttp:
         # guard: kept_alive_http.connections_of_a_client
         server = _Server(target.scheme, target.host, target.port, "" if client is None else client.id)
         exchange = _Exchange(
-            request=request_of(target, body, headers, connection="keep-alive"),
+            request=request_of(target, body, headers),
             deadline=deadline,
             timeout_s=timeout_s,
             most_bytes=most_bytes,

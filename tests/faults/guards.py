@@ -1408,11 +1408,6 @@ MUTANTS = (
     Mutant("public_urls.port", "A tenant's server is not called on a port of another service."),
     Mutant("public_urls.addresses", "No server inside the installation is called for a tenant."),
     Mutant(
-        "guarded_http.time_limit",
-        "A tenant's server that answers slowly does not extend the time limit of a request.",
-        Removed(),
-    ),
-    Mutant(
         "cloud_events.source_in_id", "CloudEvents of two sources under one id are two events.", Returns("f'{id_}@'")
     ),
     Mutant("cloud_events.version", "A CloudEvent of another version of the specification is refused."),
@@ -1589,8 +1584,6 @@ MUTANTS = (
     Mutant("dynamodb.unwritten_item", "Items that DynamoDB leaves unwritten are an error.", Removed()),
     Mutant("registry.bundled_schema", "A record of another version of its schema waits."),
     Mutant("kept_alive_http.idle_connections", "Idle connections are bounded."),
-    Mutant("guarded_http.informational", "An informational response of a tenant's server is not its answer."),
-    Mutant("guarded_http.response_size", "The response of a tenant's server is read up to a limit."),
     Mutant("public_urls.loopback_in_production", "A deployment refuses servers on the function's own machine."),
     Mutant("tenancy.webhooks", "A caller lists the webhook endpoints of its clubs only.", Becomes("sorted(asked)")),
     Mutant("tenancy.created_webhook", "A caller creates webhook endpoints for its clubs only."),

@@ -5,13 +5,14 @@ import socket
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from masscomm.channels import kept_alive_http
-from masscomm.channels.guarded_http import MAX_RESPONSE_BYTES, Answer, ClientCertificate, NoAnswer
+from masscomm.channels.guarded_http import MAX_BODY_BYTES, MAX_RESPONSE_BYTES, Answer, ClientCertificate, NoAnswer
 from masscomm.channels.kept_alive_http import KeptAliveHttp
 from masscomm.channels.public_urls import UrlRefused
 from tests.support.servers.tls_server import Authority, TlsServer, create_authority, tls_servers
@@ -144,18 +145,103 @@ def test_a_server_that_is_not_public_is_not_connected(serving: Callable[..., Tls
     assert server.handshakes == 0
 
 
+@pytest.mark.guarantee("webhooks.public_servers_only")
+def test_the_host_is_resolved_once(serving: Callable[..., TlsServer], authority: Authority) -> None:
+    """DNS rebinding: a second resolution would have another address."""
+    server, asked = serving(answer=replying(OK)), []
+
+    def resolve(host: str, port: int) -> list[str]:
+        asked.append((host, port))
+        return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
+
+    http = KeptAliveHttp(loopback=True, resolve=resolve, authorities=str(authority.path))
+    assert [each.status for each in post(http, server)] == [200]
+    assert asked == [("localhost", server.port)]
+
+
 def test_another_hosts_certificate_is_refused(serving: Callable[..., TlsServer], authority: Authority) -> None:
     server = serving(answer=replying(OK))
     with pytest.raises(NoAnswer, match="certificate is not valid"):
         post(posting(authority), server, host="hooks.example.org")
     assert server.received == []
+    unknown = KeptAliveHttp(loopback=True, resolve=lambda *_: ["127.0.0.1"])
+    with pytest.raises(NoAnswer, match="certificate is not valid"):
+        post(unknown, server)
 
 
-def test_a_silent_server_ends_with_the_time_limit(serving: Callable[..., TlsServer], authority: Authority) -> None:
+@pytest.mark.parametrize("status", ["100 Continue", "102 Processing", "103 Early Hints"])
+def test_informational_responses_are_not_the_answer(
+    serving: Callable[..., TlsServer], authority: Authority, status: str
+) -> None:
+    """RFC 9110, 15.2: a client must parse them, although it did not ask for them."""
+    informational = f"HTTP/1.1 {status}\r\nlink: </style.css>; rel=preload\r\n\r\n".encode()
+    server = serving(answer=replying(informational * 2 + OK))
+    assert post(posting(authority), server) == [Answer(status=200, retry_after=None, body="ok")]
+
+
+def test_a_server_that_drips_does_not_extend_the_limit(serving: Callable[..., TlsServer], authority: Authority) -> None:
+    """Each read is fast: the limit is that of the whole request."""
+
+    def drip(connection: ssl.SSLSocket, _: bytes) -> None:
+        with suppress(OSError):
+            while True:
+                connection.sendall(b"H")
+
+    with pytest.raises(NoAnswer):
+        post(posting(authority), serving(answer=drip), timeout_s=0.5)
+
+
+@pytest.mark.parametrize("silent", ["before", "after"])
+def test_a_silent_server_ends_with_the_time_limit(
+    serving: Callable[..., TlsServer], authority: Authority, silent: str
+) -> None:
     ended = threading.Event()
     server = serving(answer=lambda *_: ended.wait(30))
+    if silent == "before":
+        listening = socket.create_server(("127.0.0.1", 0))  # accepts no connection, so that the handshake hangs
+        server = TlsServer(server.context, listening)
     with pytest.raises(NoAnswer, match=r"within 0\.5 s"):
         post(posting(authority), server, timeout_s=0.5)
+    ended.set()
+    server.listening.close()
+
+
+def test_a_hanging_resolver_ends_with_the_time_limit() -> None:
+    ended = threading.Event()
+    http = KeptAliveHttp(resolve=lambda *_: [str(ended.wait(30))])
+
+    async def work() -> None:
+        try:
+            await http.post("https://hooks.example.org/", body=b"", headers={}, timeout_s=0.1)
+        finally:
+            ended.set()  # The event loop waits for its threads at its end.
+
+    with pytest.raises(NoAnswer, match=r"within 0\.1 s"):
+        run(http, work)
+
+
+@pytest.mark.parametrize("line", [b"x: " + b"y" * 1_000 + b"\r\n", b""])
+def test_response_headers_are_bounded(serving: Callable[..., TlsServer], authority: Authority, line: bytes) -> None:
+    endless = b"HTTP/1.1 200 OK\r\n" + line * 90 if line else b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000
+    with pytest.raises(NoAnswer):
+        post(posting(authority), serving(answer=replying(endless)))
+
+
+def test_a_body_is_read_up_to_a_limit_and_not_inflated(serving: Callable[..., TlsServer], authority: Authority) -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: 3002\r\ncontent-encoding: gzip\r\n\r\n"
+    large = head + b"\x1f\x8b" + b"x" * 3_000
+    (answer,) = post(posting(authority), serving(answer=replying(large)))
+    assert (answer.status, len(answer.body)) == (200, MAX_BODY_BYTES)
+
+
+def test_a_status_counts_although_the_body_hangs(serving: Callable[..., TlsServer], authority: Authority) -> None:
+    ended = threading.Event()
+
+    def half(connection: ssl.SSLSocket, _: bytes) -> None:
+        connection.sendall(b"HTTP/1.1 204 OK\r\ncontent-length: 2\r\n\r\n")
+        ended.wait(30)
+
+    assert [each.status for each in post(posting(authority), serving(answer=half), timeout_s=0.5)] == [204]
     ended.set()
 
 
