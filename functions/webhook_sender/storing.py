@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from functions.webhook_sender.messages import Message, Post
+from masscomm.chain.bundled_records import bundled_record
 from masscomm.chain.waiting_messages import WaitingMessages, records_of
 from masscomm.clock import Clock
 from masscomm.domain.ids import webhook_part_id
@@ -20,10 +21,10 @@ from masscomm.domain.webhooks import MAX_ATTEMPTS, Attempt, AttemptResult, Endpo
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
-from masscomm.kafka.bundled_schema import BundledSchema, schema_header
+from masscomm.kafka.bundled_schema import BundledSchema
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import WEBHOOK_DEAD_LETTERS_REMOVED
-from masscomm.stores.delayed_records.port import MINUTE_MS, DelayedRecord, DelayStore
+from masscomm.stores.delayed_records.port import MINUTE_MS, DelayStore
 from masscomm.stores.webhook_dead_letters.port import WebhookDeadLetter, WebhookDeadLetters
 
 logger = logs.logger("webhook_sender")
@@ -81,18 +82,15 @@ class Storing:
         ordered = sorted(results, key=lambda each: (each.message.endpoint.id, each.message.id, each.message.attempt))
         for some in batched(ordered, MAX_RESULTS, strict=False):
             record, now_ms = self._outcome(some), self.clock.now_ms()
-            value = self.codec.encode(topics.WEBHOOK_OUTCOME, "WebhookOutcome", record.to_avro())
-            self.store.put(
-                DelayedRecord(
-                    id=record.record_id,
-                    due_ms=now_ms,
-                    topic=topics.WEBHOOK_OUTCOME,
-                    value=value,
-                    delay_reason="webhook_outcome",
-                    headers=(schema_header(WebhookOutcome),),
-                ),
-                now_ms,
+            delayed = bundled_record(
+                self.codec,
+                topics.WEBHOOK_OUTCOME,
+                record,
+                id_=record.record_id,
+                due_ms=now_ms,
+                delay_reason="webhook_outcome",
             )
+            self.store.put(delayed, now_ms)
 
     def put_dead_letters(self, results: Iterable[Result], reason: str) -> None:
         """Store messages as dead letters for the tenant of their endpoint. The oldest of an endpoint with too many

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from masscomm.chain.bundled_records import bundled_record
 from masscomm.clock import Clock
 from masscomm.domain.ids import contact_send_id, own_event_id
 from masscomm.domain.limits import LARGEST_ID
@@ -18,8 +19,8 @@ from masscomm.domain.webhooks import Endpoint, EventType
 from masscomm.http.parameters import time_of_ms
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
-from masscomm.kafka.bundled_schema import BundledSchema, schema_header
-from masscomm.stores.delayed_records.port import DelayedRecord, DelayStore
+from masscomm.kafka.bundled_schema import BundledSchema
+from masscomm.stores.delayed_records.port import DelayStore
 
 # The category and the template of the e-mail to the contact.
 CATEGORY = "webhook_disabled"
@@ -53,17 +54,10 @@ class AnnounceDisabled:
             occurred_at=now_ms,
             data=json.dumps(data, separators=(",", ":")),
         )
-        self.store.put(
-            DelayedRecord(
-                id=event.event_id,
-                due_ms=now_ms,
-                topic=topics.EVENT,
-                value=self.codec.encode(topics.EVENT, "EventOccurred", event.to_avro()),
-                delay_reason="webhook_disabled",
-                headers=(schema_header(EventOccurred),),
-            ),
-            now_ms,
+        delayed = bundled_record(
+            self.codec, topics.EVENT, event, id_=event.event_id, due_ms=now_ms, delay_reason="webhook_disabled"
         )
+        self.store.put(delayed, now_ms)
 
 
 def send_to_contact(event: EventOccurred, data: Mapping[str, Any]) -> SendRequested | None:

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from masscomm.chain.bundled_records import bundled_record
 from masscomm.clock import Clock
 from masscomm.domain.ids import event_message_id, webhook_part_id
 from masscomm.domain.records import EventOccurred, WebhookRequested
 from masscomm.domain.webhooks import EndpointKey, bucket_of
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
-from masscomm.kafka.bundled_schema import schema_header
-from masscomm.stores.delayed_records.port import DelayedRecord, DelayStore
+from masscomm.stores.delayed_records.port import DelayStore
 
 # The limits of a record. The item of the delay store has at most 400 kB.
 MAX_MESSAGES, MAX_RECORD_BYTES = 500, 300_000
@@ -94,16 +94,14 @@ class WaitingMessages:
             attempt=attempt,
             first_tried_at=first_tried_at,
         )
-        self.store.put(
-            DelayedRecord(
-                id=record.record_id,
-                due_ms=due_ms,
-                topic=topics.WEBHOOK_SLOW,
-                value=self.codec.encode(topics.WEBHOOK_SLOW, "WebhookRequested", record.to_avro()),
-                delay_reason="webhook",
-                headers=(schema_header(WebhookRequested),),
-                # The endpoint's messages are in one partition: its limits concern one batch at a time.
-                record_key=str(record.bucket),
-            ),
-            self.clock.now_ms(),
+        delayed = bundled_record(
+            self.codec,
+            topics.WEBHOOK_SLOW,
+            record,
+            id_=record.record_id,
+            due_ms=due_ms,
+            delay_reason="webhook",
+            # The endpoint's messages are in one partition: its limits concern one batch at a time.
+            record_key=str(record.bucket),
         )
+        self.store.put(delayed, self.clock.now_ms())
