@@ -162,6 +162,24 @@ def _read_some(client: Any, what: str, table: str, keys: Sequence[Mapping[str, A
     raise Retry(f"DynamoDB has not read all {what}")  # guard: dynamodb.unread_key
 
 
+def query_items(client: Any, what: str, table: str, key: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the items under a partition key (attribute → value), in the order of their sort keys. The read is
+    consistent.
+
+    Raises:
+        Retry, Stop: as `answering`.
+    """
+    ((attribute, value),) = key.items()
+    with answering(what):
+        for page in client.get_paginator("query").paginate(
+            TableName=table,
+            KeyConditionExpression=f"{attribute} = :{attribute}",
+            ExpressionAttributeValues={f":{attribute}": value},
+            ConsistentRead=True,
+        ):
+            yield from page["Items"]
+
+
 def write_items(client: Any, what: str, table: str, items: Iterable[Mapping[str, Any]]) -> None:
     """Put items with distinct keys, without a condition and in no order.
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from masscomm.aws.dynamodb import answering, read_items
+from masscomm.aws.dynamodb import answering, query_items, read_items
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.events import EventType
@@ -38,14 +38,8 @@ class DynamoDbEventTypes(TableAdapter):
         return {found.name: found for found in map(_event_type, items)}
 
     def every(self) -> Sequence[EventType]:
-        with answering(_WHAT):
-            pages = self._client.get_paginator("query").paginate(
-                TableName=self._table,
-                KeyConditionExpression="part = :part",
-                ExpressionAttributeValues={":part": {"S": _PART}},
-                ConsistentRead=True,
-            )
-            return [_event_type(item) for page in pages for item in page["Items"]]
+        items = query_items(self._client, _WHAT, self._table, {"part": {"S": _PART}})
+        return [_event_type(item) for item in items]
 
     def delete(self, name: str) -> bool:
         with answering(_WHAT):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from masscomm.aws.dynamodb import ConditionFailed, answering, write_together
+from masscomm.aws.dynamodb import ConditionFailed, answering, query_items, write_together
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.known_fields import known_fields
@@ -87,14 +87,7 @@ class DynamoDbSubscriptions(TableAdapter):
         return {"Put": {"TableName": self._table, "Item": item}}
 
     def _items(self, part: str) -> Iterator[Mapping[str, Any]]:
-        with answering(_WHAT):
-            for page in self._client.get_paginator("query").paginate(
-                TableName=self._table,
-                KeyConditionExpression="part = :part",
-                ExpressionAttributeValues={":part": {"S": part}},
-                ConsistentRead=True,
-            ):
-                yield from page["Items"]
+        return query_items(self._client, _WHAT, self._table, {"part": {"S": part}})
 
 
 def _mark(key: SubscriptionKey, at_ms: int) -> Unpublished:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from masscomm.aws.dynamodb import ConditionFailed, answering, read_items, transact
+from masscomm.aws.dynamodb import ConditionFailed, answering, query_items, read_items, transact
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.webhook_authentication import Authentication, AuthenticationType
@@ -142,14 +142,7 @@ class DynamoDbWebhookEndpoints(TableAdapter):
             yield int(item["id"]["S"])
 
     def _items(self, club: str) -> Iterator[Mapping[str, Any]]:
-        with answering(_WHAT):
-            for page in self._client.get_paginator("query").paginate(
-                TableName=self._table,
-                KeyConditionExpression="club = :club",
-                ExpressionAttributeValues={":club": {"S": club}},
-                ConsistentRead=True,
-            ):
-                yield from page["Items"]
+        return query_items(self._client, _WHAT, self._table, {"club": {"S": club}})
 
 
 def _key(key: EndpointKey) -> dict[str, Any]:

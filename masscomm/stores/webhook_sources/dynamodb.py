@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from masscomm.aws.dynamodb import answering, read_items, write_items
+from masscomm.aws.dynamodb import answering, query_items, read_items, write_items
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.time_limits import REFUSALS_KEPT_S
@@ -78,14 +78,7 @@ class DynamoDbWebhookSources(TableAdapter):
         return Refusals(total, sorted(last, key=lambda each: each.at_ms, reverse=True))
 
     def _items(self, part: str) -> Iterator[Mapping[str, Any]]:
-        with answering(_WHAT):
-            for page in self._client.get_paginator("query").paginate(
-                TableName=self._table,
-                KeyConditionExpression="part = :part",
-                ExpressionAttributeValues={":part": {"S": part}},
-                ConsistentRead=True,
-            ):
-                yield from page["Items"]
+        return query_items(self._client, _WHAT, self._table, {"part": {"S": part}})
 
 
 def _key(key: SourceKey) -> dict[str, Any]:

@@ -30,7 +30,12 @@ METHODS = {
     "batch_get_item": "BatchGetItem",
     "query": "Query",
 }
-FUNCTIONS = {"read_items": "BatchGetItem", "write_items": "BatchWriteItem", "transact": "PutItem"}
+FUNCTIONS = {
+    "query_items": "Query",
+    "read_items": "BatchGetItem",
+    "write_items": "BatchWriteItem",
+    "transact": "PutItem",
+}
 OF_A_TRANSACTION = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem"}
 # The tables of adapters that are not a TableAdapter.
 TABLES = {
