@@ -113,14 +113,17 @@ def disable(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = Fa
 @calling
 def set_contact(
     endpoint: EndpointArgument,
-    user: Annotated[int | None, typer.Argument(metavar="[USER]", help="The id of a user; without it, nobody.")] = None,
+    user: Annotated[
+        int | None, typer.Argument(metavar="[USER]", help="The id of a user; without it, the contact is removed.")
+    ] = None,
     *,
     api: Client,
     as_json: JsonOption = False,
 ) -> None:
     """Set the user who gets an e-mail when masscomm disables an endpoint."""
     answer = api.change_webhook(endpoint, contact_user_id=user)
-    print_answer(answer, f"The contact of {endpoint} is {user or 'nobody'}.", console, as_json=as_json)
+    text = "is removed" if user is None else f"is {user}"
+    print_answer(answer, f"The contact of {endpoint} {text}.", console, as_json=as_json)
 
 
 @app.command()

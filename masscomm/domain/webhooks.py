@@ -135,7 +135,7 @@ class Endpoint:
     event_types: tuple[str, ...] = ()
     description: str = ""
     format: BodyFormat = BodyFormat.MASSCOMM
-    # The user of the tenant who gets an e-mail when masscomm disables it; None: nobody.
+    # The user of the tenant who gets an e-mail when masscomm disables it; None: no e-mail is sent.
     contact_user_id: int | None = None
     enabled: bool = True
     # Why it was disabled; "" if it is enabled.

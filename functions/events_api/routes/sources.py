@@ -205,7 +205,7 @@ class SourcesRoute:
             "club_id": source.key.club_id,
             "scheme": signature.scheme,
             "mapping": dict(source.mapping),
-            # Somebody who may see further tenants may have made the source.
+            # A caller who may see further tenants may have made the source.
             "club_ids": None if club_ids is None else [each for each in club_ids if each in clubs],
             "description": source.description,
             "header": signature.header,

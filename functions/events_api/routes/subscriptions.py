@@ -271,7 +271,7 @@ def _body(subscription: Subscription, clubs: Clubs) -> SubscriptionBody:
         "id": subscription.id,
         "endpoint_id": None if rule is not None else subscription.endpoint.id,
         "types": list(subscription.types),
-        # Somebody who may see further tenants may have made the subscription.
+        # A caller who may see further tenants may have made the subscription.
         "club_ids": None if club_ids is None else [each for each in club_ids if each in clubs],
         "units": list(subscription.units),
         "filter": {path: list(values) for path, values in subscription.filter.items()},

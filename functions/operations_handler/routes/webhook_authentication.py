@@ -82,7 +82,7 @@ class Given(NamedTuple):
     """The authentication in a request that is valid."""
 
     type: AuthenticationType
-    # What is sealed, and what is shown.
+    # The secrets, which are sealed, and the other fields, which are shown.
     secrets: Mapping[str, Any]
     shown: Mapping[str, Any]
 

@@ -262,7 +262,7 @@ class ChangeWebhookRequest(TypedDict):
     authentication: NotRequired[AuthenticationFields | None]
     """The previous one is used for 24 hours for requests that are refused. Null: none, at once."""
     contact_user_id: NotRequired[int | None]
-    """Null: nobody."""
+    """Null: no e-mail is sent."""
     enabled: NotRequired[bool]
 
 
@@ -391,7 +391,7 @@ class CreateWebhookRequest(TypedDict):
     authentication: NotRequired[AuthenticationFields | None]
     """Null or missing: requests have their signature only."""
     contact_user_id: NotRequired[int | None]
-    """The user of the tenant who gets an e-mail when masscomm disables it; null or missing: nobody."""
+    """The user of the tenant who gets an e-mail when masscomm disables it; null or missing: no e-mail is sent."""
 
 
 class DeadLetterAction(TypedDict):
@@ -1783,7 +1783,7 @@ class WebhookBody(TypedDict):
     external_id: str | None
     """The external id that the trust policy of the role must require."""
     contact_user_id: int | None
-    """The user of the tenant who gets an e-mail when masscomm disables it; null: nobody."""
+    """The user of the tenant who gets an e-mail when masscomm disables it; null: no e-mail is sent."""
     enabled: bool
     disabled_reason: str | None
     """Why masscomm disabled it; null if it is enabled, or disabled by a request."""

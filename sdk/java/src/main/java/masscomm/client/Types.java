@@ -397,7 +397,7 @@ public final class Types {
         /** The previous one is used for 24 hours for requests that are refused. Null: none, at once. */
         public ChangeWebhookRequest authentication(AuthenticationFields value) { set("authentication", value); return this; }
 
-        /** Null: nobody. */
+        /** Null: no e-mail is sent. */
         public ChangeWebhookRequest contactUserId(Long value) { set("contact_user_id", value); return this; }
 
         public ChangeWebhookRequest enabled(boolean value) { set("enabled", value); return this; }
@@ -584,7 +584,7 @@ public final class Types {
         /** Null or missing: requests have their signature only. */
         public CreateWebhookRequest authentication(AuthenticationFields value) { set("authentication", value); return this; }
 
-        /** The user of the tenant who gets an e-mail when masscomm disables it; null or missing: nobody. */
+        /** The user of the tenant who gets an e-mail when masscomm disables it; null or missing: no e-mail is sent. */
         public CreateWebhookRequest contactUserId(Long value) { set("contact_user_id", value); return this; }
     }
 
@@ -2957,7 +2957,7 @@ public final class Types {
         /** The external id that the trust policy of the role must require. */
         public String externalId() { return optional("external_id", TEXT); }
 
-        /** The user of the tenant who gets an e-mail when masscomm disables it; null: nobody. */
+        /** The user of the tenant who gets an e-mail when masscomm disables it; null: no e-mail is sent. */
         public Long contactUserId() { return optional("contact_user_id", INTEGER); }
 
         public boolean enabled() { return required("enabled", BOOLEAN); }
