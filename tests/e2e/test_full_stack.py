@@ -383,6 +383,7 @@ def test_incoming_webhook_reaches_a_subscriber(config: StackConfig) -> None:
         assert client.source(made["id"])["refusals"][0]["reason"] == "signature"
 
 
+@pytest.mark.nightly
 def test_refused_event_is_repeated_and_a_batch_arrives(stack: RunningStack, config: StackConfig) -> None:
     """The delay store, the scheduler and webhook.slow repeat the message; a batched endpoint gets a list."""
     asked: list[tuple[str, bytes]] = []

@@ -26,6 +26,7 @@ def connections(spark: SparkSession, port: int) -> set[int]:
     return {one.laddr.port for one in found if one.status == psutil.CONN_ESTABLISHED and one.raddr.port == port}
 
 
+@pytest.mark.nightly
 def test_second_read_opens_no_connections(
     spark: SparkSession, kafka: StackConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

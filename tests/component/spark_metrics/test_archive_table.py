@@ -118,6 +118,7 @@ class ArchiverOfFrames(Archiver):
         return self._frame(self.topic[begin[SENDS] : until[SENDS]])
 
 
+@pytest.mark.nightly
 def test_archiver_continues_where_the_table_ends(writing: Writing) -> None:
     """No checkpoint: a new archiver, and one that was replaced for a while, continue at the stored offsets."""
     first, second = (ArchiverOfFrames(writing, max_offsets_per_trigger=3) for _ in range(2))
@@ -134,6 +135,7 @@ def test_archiver_continues_where_the_table_ends(writing: Writing) -> None:
         first.append_some()
 
 
+@pytest.mark.nightly
 def test_archiver_learns_writers_before_it_appends(writing: Writing) -> None:
     archiver, registry = ArchiverOfFrames(writing), InMemorySchemaRegistry()
     ids = [registry.register("send.api-value", SCHEMAS[name]) for name in (OLD, NEW)]

@@ -31,14 +31,14 @@ from tests.support.spark.metrics_topics import Topics
 from tests.support.spark.random_sends import Producing
 from tests.support.spark.served_metrics import assert_is
 
-# A death of each process; further points run with --nightly.
+# The driver and its server die; the workers, and further points, with --nightly.
 EACH_TIME = [
     (BETWEEN_LANES, "the driver"),
     ("while a lane commits", "Postgres"),
-    ("while a lane merges", "a worker"),
 ]
 # For "after the commit" the driver dies during the commit, which the server then completes.
 NIGHTLY = [
+    ("while a lane merges", "a worker"),
     *((point, "the driver") for point in (*POINTS, "after the commit", BETWEEN_LANES, BETWEEN_LANES)),
     *((point, who) for point in (*POINTS, BETWEEN_LANES) for who in ("Postgres", "a worker")),
 ]

@@ -47,6 +47,7 @@ def test_recompute_counts_the_records_of_the_stream(stream: CountedStream) -> No
     assert stream.differing() == 1
 
 
+@pytest.mark.nightly
 def test_span_is_compared_from_its_own_hours(stream: CountedStream) -> None:
     """The first day's send has an outcome on the third day; the second day's rows are not read for it."""
     day = TODAY
@@ -137,6 +138,7 @@ def test_ids_that_were_counted_twice_are_reported(stream: CountedStream, capsys:
     assert "1 record ids were counted twice within the redelivery window" in capsys.readouterr().out
 
 
+@pytest.mark.nightly
 def test_changed_settings_recount_no_earlier_record(stream: CountedStream, monkeypatch: pytest.MonkeyPatch) -> None:
     """The configuration at the time of archiving applies to a record."""
     stream.both(a_send(0), a_send(1, channels=["sms"]))
@@ -152,6 +154,7 @@ def test_another_archive_is_refused(stream: CountedStream, tmp_path: Path) -> No
         stream.differing()
 
 
+@pytest.mark.nightly
 def test_swap_serves_the_recomputed_rows(stream: CountedStream) -> None:
     stream.both(a_send(0), an_outcome(0, "send 0"))
     stream.sink.connected().execute("update counts_day set count_total = 9")

@@ -283,35 +283,27 @@ def test_replayed_record_has_the_send_id_of_its_first_position(counted: ToRows) 
 
 
 @pytest.mark.kills(guard="metrics.position_header")
-@pytest.mark.parametrize("name", [SOURCE_TOPIC, SOURCE_PARTITION])
-def test_position_headers_outside_utf8_stop_no_batch(counted: ToRows, name: str) -> None:
+def test_position_headers_outside_utf8_stop_no_batch(counted: ToRows) -> None:
     position = {SOURCE_TOPIC: b"send.monolith", SOURCE_PARTITION: b"2", SOURCE_OFFSET: b"17", SOURCE_TIMESTAMP: b"1"}
-    headers = (position | {name: b"\xff\xfe"}).items()
-    bad, good = counted(
-        [
-            {"topic": "send.monolith", "value": a_send(MINIMAL_SEND), "headers": headers},
-            {"topic": "send.monolith", "value": a_send(MINIMAL_SEND)},
-        ],
-        WRITERS,
-    )
-    assert (bad["problem"], good["problem"]) == ("bad_position", None)
+    headers = [(position | {name: b"\xff\xfe"}).items() for name in (SOURCE_TOPIC, SOURCE_PARTITION)]
+    record = {"topic": "send.monolith", "value": a_send(MINIMAL_SEND)}
+    rows = counted([*(record | {"headers": each} for each in headers), record], WRITERS)
+    assert [row["problem"] for row in rows] == ["bad_position", "bad_position", None]
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        pytest.param(a_send() + b"\0", id="one more byte"),
-        pytest.param(a_send() + a_send(), id="another record"),
-        pytest.param(a_send(data={"headline": "Win!"}).replace(b"Win!", b"W\xffn!"), id="a text that is not UTF-8"),
-        pytest.param(a_send(data={"Win!": ""}).replace(b"Win!", b"W\xffn!"), id="a key that is not UTF-8"),
-        pytest.param(a_send(reference="Win!").replace(b"Win!", b"Win\xc3"), id="half a character"),
-        pytest.param(a_send(reference="Win!")[:-1], id="cut short"),
-    ],
-)
-def test_value_that_functions_refuse_is_undecodable(counted: ToRows, value: bytes) -> None:
+def test_value_that_functions_refuse_is_undecodable(counted: ToRows) -> None:
+    refused = {
+        "one more byte": a_send() + b"\0",
+        "another record": a_send() + a_send(),
+        "a text that is not UTF-8": a_send(data={"headline": "Win!"}).replace(b"Win!", b"W\xffn!"),
+        "a key that is not UTF-8": a_send(data={"Win!": ""}).replace(b"Win!", b"W\xffn!"),
+        "half a character": a_send(reference="Win!").replace(b"Win!", b"Win\xc3"),
+        "cut short": a_send(reference="Win!")[:-1],
+    }
     good = a_send(data={"headline": "W\u00efn \U0001f600"}, reference="\u00ef")
-    rows = counted([{"topic": "send.api", "value": each} for each in (value, good)], WRITERS)
-    assert [row["problem"] for row in rows] == ["undecodable", None]
+    rows = counted([{"topic": "send.api", "value": each} for each in (*refused.values(), good)], WRITERS)
+    problems = dict(zip((*refused, "good"), (row["problem"] for row in rows), strict=True))
+    assert problems == dict.fromkeys(refused, "undecodable") | {"good": None}
 
 
 def test_empty_send_id_is_derived_from_the_position(counted: ToRows) -> None:
