@@ -15,7 +15,7 @@ _PAGES = {
     "preferences": "docs/preferences.md",
     "template": "docs/templates.md",
     "webhooks": "docs/webhooks.md",
-    "events": "docs/event-delivery.md",
+    "events": "docs/event-sources.md",
     "devices": "docs/operations.md#devices",
     "suppressions": "docs/operations.md#suppressions",
     "keys": "docs/access.md#api-keys",

@@ -61,7 +61,7 @@ CREATE TABLE IF NOT EXISTS notification_templates (
 -- The deep link of a push: an address with https, or with the scheme of an app.
 ALTER TABLE notification_templates ADD COLUMN IF NOT EXISTS url text;
 
--- Events for the endpoints that subscribe to them (docs/event-delivery.md). A transaction inserts a row for each event that it causes. Rows may be
+-- Events for the endpoints that subscribe to them (docs/event-sources.md#an-outbox). A transaction inserts a row for each event that it causes. Rows may be
 -- deleted at any time after they are committed.
 CREATE TABLE IF NOT EXISTS event_outbox (
     club_id     bigint NOT NULL REFERENCES clubs (id),
