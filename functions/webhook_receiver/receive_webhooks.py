@@ -27,11 +27,12 @@ from masscomm.domain.webhook_sources import (
     SourceKey,
     WebhookRefused,
     WebhookSource,
+    read_document,
     sender_id,
     verify,
 )
 from masscomm.errors import Retry, Stop
-from masscomm.json_reader import InvalidJson, read_json
+from masscomm.json_reader import read_json
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
 from masscomm.observability import metrics
@@ -54,12 +55,12 @@ class _Mapped(NamedTuple):
 
     webhook: IncomingWebhook
     event: EventOccurred
-    # Identifies the webhook: by the sender's id, or by its body.
-    digest: str
+    # The ids under which the webhook is accepted once, with its digest.
+    digests: Mapping[EventKey, str]
 
     @property
     def key(self) -> EventKey:
-        return EventKey(self.event.club_id, self.event.event_id)
+        return EventKey.of(self.event)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +88,20 @@ class ReceiveWebhooks:
         Raises:
             Retry, Stop: The whole batch must be processed again.
         """
+        try:
+            return self._process(messages)
+        except (Retry, Stop):
+            raise
+        except Exception:  # guard: sources.alone_after_a_fault
+            # The code has a fault that one of them meets: the others are processed.
+            if len(messages) == 1:
+                self.logger.exception("a webhook stays in the queue", id=messages[0]["messageId"])
+                metrics.add(INCOMING_WEBHOOKS_FAILED)
+                return [messages[0]["messageId"]]
+            return [id_ for each in messages for id_ in self.handle([each])]
+
+    def _process(self, messages: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+        """Produce the events of a batch, and return the ids of the messages that must be processed again."""
         webhooks = self._webhooks(messages)
         keys = {each.message_id: SourceKey.of_id(each.source_id) for each in webhooks}
         sources = self.sources.find(key for key in keys.values() if key is not None)
@@ -100,11 +115,9 @@ class ReceiveWebhooks:
                 mapped.append(self._mapped(source, webhook))
             except WebhookRefused as error:
                 refused[None if source is None else source.key].append(_refusal(webhook, error))
-            except Stop:
-                raise
-            except Exception:  # guard: sources.one_bad_webhook
-                # The secret of this source cannot be opened now, or the code has a fault: the others are processed.
-                self.logger.exception("a webhook stays in the queue", source=webhook.source_id)
+            except Retry as error:  # guard: sources.one_bad_webhook
+                # The secret of this source cannot be opened now: the others are processed.
+                self.logger.warning("a webhook stays in the queue", source=webhook.source_id, error=str(error))
                 failed.append(webhook.message_id)
         checked = self._checked(mapped, refused)
         failed += self._produce(self._new(checked, refused))
@@ -128,10 +141,7 @@ class ReceiveWebhooks:
         if source is None:
             raise WebhookRefused(Refusal.UNKNOWN_SOURCE)
         verify(source.signature, self.sources.secrets(source, webhook.received_at_ms), webhook)
-        try:
-            document = read_json(webhook.body)
-        except InvalidJson as error:
-            raise WebhookRefused(Refusal.UNREADABLE, str(error)) from error
+        document = read_document(webhook)
         given_id = sender_id(source.signature, webhook, document)
         try:
             event = source.event_mapping.event(
@@ -145,8 +155,12 @@ class ReceiveWebhooks:
         # guard: sources.own_tenants
         if source.club_ids is not None and event.club_id not in source.club_ids:
             raise WebhookRefused(Refusal.NOT_PERMITTED, f"club_id {event.club_id}")
-        identity = webhook.body if given_id is None else given_id.encode()
-        return _Mapped(webhook, event, sha256(source.key.id.encode() + b"\n" + identity).hexdigest())
+        by_body = _digest(source, webhook.body)
+        digests = {EventKey.of(event): by_body if given_id is None else _digest(source, given_id.encode())}
+        if not source.signature.signs_id:  # guard: sources.repeated_body
+            # Who has a captured request can send it under any id. The space keeps the key apart from ids of events.
+            digests[EventKey(source.key.club_id, f"body {by_body}")] = by_body
+        return _Mapped(webhook, event, digests)
 
     def _checked(
         self, mapped: Sequence[_Mapped], refused: Mapping[SourceKey | None, list[RefusedWebhook]]
@@ -167,13 +181,15 @@ class ReceiveWebhooks:
         self, mapped: Sequence[_Mapped], refused: Mapping[SourceKey | None, list[RefusedWebhook]]
     ) -> Mapping[EventKey, _Mapped]:
         """Return the events that were not accepted in the last 24 hours; refuse those under the id of another one."""
-        digests = dict(self.event_ids.known({each.key for each in mapped}, self._now_s()))
+        wanted = {key for each in mapped for key in each.digests}
+        digests = dict(self.event_ids.known(wanted, self._now_s()))
         new: dict[EventKey, _Mapped] = {}
         for each in mapped:
-            if each.key not in digests:
-                digests[each.key] = each.digest
+            known = {key: digests[key] for key in each.digests if key in digests}
+            if not known:
+                digests |= each.digests
                 new[each.key] = each
-            elif digests[each.key] == each.digest:
+            elif known.get(each.key, each.digests[each.key]) == each.digests[each.key]:
                 metrics.add(INCOMING_WEBHOOKS_REPEATED)
             else:
                 _add(refused, each.webhook, WebhookRefused(Refusal.OTHER_EVENT))
@@ -183,9 +199,11 @@ class ReceiveWebhooks:
         """Produce events, and record those that Kafka has acknowledged. Return the ids of the others' messages."""
         errors = produce_events((each.event for each in new.values()), self.codec, self.producer)
         # guard: sources.recorded_after_kafka
-        acknowledged = {key: each.digest for key, each in new.items() if errors[key] is None}
+        acknowledged = [each for key, each in new.items() if errors[key] is None]
         if acknowledged:
-            self.event_ids.record(acknowledged, self._now_s())
+            self.event_ids.record(
+                {key: each.digests[key] for each in acknowledged for key in each.digests}, self._now_s()
+            )
         metrics.add(INCOMING_WEBHOOKS_ACCEPTED, len(acknowledged))
         return [each.webhook.message_id for key, each in new.items() if errors[key] is not None]
 
@@ -206,6 +224,10 @@ class ReceiveWebhooks:
 
     def _now_s(self) -> int:
         return self.clock.now_ms() // 1000
+
+
+def _digest(source: WebhookSource, identity: bytes) -> str:
+    return sha256(source.key.id.encode() + b"\n" + identity).hexdigest()
 
 
 def _check(event: EventOccurred, types: Mapping[str, EventType]) -> None:

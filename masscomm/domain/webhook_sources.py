@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
 from masscomm.domain import webhook_signatures as standard
 from masscomm.domain.event_mapping import EventMapping
 from masscomm.domain.time_limits import INCOMING_WEBHOOK_AGE_S
 from masscomm.domain.webhook_authentication import PURPOSE
 from masscomm.integers import integer_or
+from masscomm.json_reader import InvalidJson, read_json
 
 MAX_SOURCES = 100
 MAX_SECRET = 4_000
@@ -30,6 +32,8 @@ MAX_REFUSALS = 100
 _ID_LETTERS = 26
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 _ID = re.compile(rf"src_(?P<club>[1-9][0-9]{{0,18}})_[a-z2-7]{{{_ID_LETTERS}}}", re.ASCII)
+_FORM = "application/x-www-form-urlencoded"
+_FORM_FIELDS = 1_000
 HEADER_PATTERN = r"^[a-z0-9!#$%&'*+.^_`|~-]{1,100}$"
 _HEADER = re.compile(HEADER_PATTERN)
 
@@ -56,7 +60,7 @@ class Refusal(StrEnum):
     UNKNOWN_SOURCE = "unknown_source"  # There is no source with this id.
     SIGNATURE = "signature"  # The signature is missing or wrong.
     TOO_OLD = "too_old"  # Its signed time is too far from that of its receipt.
-    UNREADABLE = "unreadable"  # The body is not JSON.
+    UNREADABLE = "unreadable"  # The body is neither JSON nor a form.
     UNMAPPED = "unmapped"  # The mapping finds no event in it.
     NOT_PERMITTED = "not_permitted"  # The event is of a tenant that the source may not report for.
     UNKNOWN_TYPE = "unknown_type"  # There is no event type with this name.
@@ -95,6 +99,11 @@ class Signature:
     prefix: str = ""
     # Of the scheme hmac: the header with the sender's id of a webhook; "": it has none.
     id_header: str = ""
+
+    @property
+    def signs_id(self) -> bool:
+        """Return whether the sender's id is signed: one in a header of the schemes github and hmac is not."""
+        return self.scheme in (Scheme.STANDARD, Scheme.STRIPE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +211,24 @@ def verify(signature: Signature, secrets: Sequence[str], webhook: IncomingWebhoo
     age_s = 0 if signed_at is None else abs(webhook.received_at_ms / 1000 - signed_at)
     if age_s > INCOMING_WEBHOOK_AGE_S:  # guard: sources.age_at_receipt
         raise WebhookRefused(Refusal.TOO_OLD)
+
+
+def read_document(webhook: IncomingWebhook) -> Any:
+    """Return the document in a body: JSON, or a form, which is an object of its fields. A form with the only field
+    `payload`, as GitHub sends it, has the document in this field. Raises WebhookRefused.
+    """
+    kind = webhook.headers.get("content-type", "").partition(";")[0].strip().lower()
+    try:
+        if kind != _FORM:
+            return read_json(webhook.body)
+        fields = parse_qsl(webhook.body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_FORM_FIELDS)
+        form = dict(fields)
+        if len(form) != len(fields):
+            raise WebhookRefused(Refusal.UNREADABLE, "a form with a field twice")
+        return read_json(form["payload"]) if form.keys() == {"payload"} else form
+    except ValueError as error:
+        detail = str(error) if isinstance(error, InvalidJson) else "a form that is not UTF-8, or has too many fields"
+        raise WebhookRefused(Refusal.UNREADABLE, detail) from error
 
 
 def sender_id(signature: Signature, webhook: IncomingWebhook, document: Any) -> str | None:

@@ -3,9 +3,11 @@
 import json
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote_plus
 
 import pytest
 
+from functions.webhook_receiver import receive_webhooks
 from functions.webhook_receiver.known_sources import KnownSources
 from functions.webhook_receiver.receive_webhooks import ReceiveWebhooks
 from masscomm.domain.events import EventType
@@ -92,12 +94,33 @@ def test_repeated_webhook_is_produced_once(receiver: Receiver) -> None:
     assert receiver.refusals() == []
 
 
-def test_webhook_without_id_is_its_message(receiver: Receiver) -> None:
-    """A queue may deliver a message twice, and a sender the same body in two webhooks."""
+@pytest.mark.kills(guard="sources.repeated_body")
+@pytest.mark.parametrize("scheme", [Scheme.GITHUB, Scheme.HMAC])
+def test_captured_webhook_is_no_event_under_another_id(receiver: Receiver, scheme: Scheme) -> None:
+    receiver.store.put(source(scheme, mapping={**MAPPING, "event_id": {"path": "headers.x-any"}}))
+    first, other = ({**webhook(scheme, id_=each).headers, "x-any": each} for each in ("m-1", "m-2"))
+    assert receiver.receive(replace(webhook(scheme), headers=first)) == []
+    assert receiver.receive(replace(webhook(scheme, id_="m-2"), headers=other)) == []
+    assert [event.event_id for event in receiver.events()] == ["m-1"]
+    assert metrics.taken()[0]["IncomingWebhooksRepeated"] == 1
+    receiver.clock.sleep(86_401)
+    assert receiver.receive(replace(webhook(scheme, id_="m-3"), headers=other)) == []
+    assert [event.event_id for event in receiver.events()] == ["m-1", "m-2"]
+
+
+def test_repetition_in_another_form_is_produced_once(receiver: Receiver) -> None:
+    """The sender's id counts as well, though its header is not signed."""
+    receiver.store.put(source(Scheme.GITHUB))
+    assert receiver.receive(webhook(Scheme.GITHUB)) == []
+    assert receiver.receive(webhook(Scheme.GITHUB, {**DOCUMENT, "attempt": 2})) == []
+    assert len(receiver.events()) == 1
+
+
+def test_webhook_without_id_is_its_body(receiver: Receiver) -> None:
     made = source(Scheme.HMAC)
     receiver.store.put(replace(made, signature=replace(made.signature, id_header="")))
     first, second = webhook(Scheme.HMAC), webhook(Scheme.HMAC, id_="m-2")
-    assert receiver.receive(first, first, second) == []
+    assert receiver.receive(first, first, second, webhook(Scheme.HMAC, {**DOCUMENT, "n": 2}, id_="m-3")) == []
     assert len(receiver.events()) == 2
 
 
@@ -136,12 +159,52 @@ def test_wrong_signature_age_or_body_is_listed_without_detail(receiver: Receiver
     assert receiver.events() == []
 
 
+def _form(body: bytes) -> IncomingWebhook:
+    headers = {"content-type": "application/x-www-form-urlencoded; charset=utf-8", **signed(Scheme.HMAC, body)}
+    return replace(webhook(Scheme.HMAC), body=body, headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("body", "data"),
+    [
+        (b"club=1&created=1700000000&text=2+%C3%BC&empty=", {"text": "2 \u00fc", "empty": ""}),
+        (b"payload=" + quote_plus(json.dumps(DOCUMENT)).encode(), {"match": DOCUMENT["match"]}),
+    ],
+)
+def test_form_is_an_object_of_its_fields(receiver: Receiver, body: bytes, data: Any) -> None:
+    mapping = {name: value for name, value in MAPPING.items() if name != "data"}
+    receiver.store.put(source(Scheme.HMAC, mapping=mapping))
+    receiver.types.put(EventType(name="match.finished", description="A match has finished"))
+    assert receiver.receive(_form(body)) == []
+    (event,) = receiver.events()
+    assert json.loads(event.data).items() >= data.items()
+
+
+@pytest.mark.parametrize("body", [b"payload=%7B", b"a=1&a=2", b"a=%ff", b"\xff=1", b"a=1&" * 1_001])
+def test_malformed_form_is_listed(receiver: Receiver, body: bytes) -> None:
+    receiver.store.put(source(Scheme.HMAC))
+    assert receiver.receive(_form(body)) == []
+    assert receiver.refusals()[0][0] is Refusal.UNREADABLE
+
+
 def test_body_that_is_no_json_is_listed(receiver: Receiver) -> None:
     receiver.store.put(source(Scheme.HMAC))
-    made = webhook(Scheme.HMAC)
-    form = replace(made, body=b"payload=%7B%7D", headers=signed(Scheme.HMAC, b"payload=%7B%7D"))
-    assert receiver.receive(form) == []
+    made = replace(webhook(Scheme.HMAC), body=b"a=1", headers=signed(Scheme.HMAC, b"a=1"))
+    assert receiver.receive(made) == []
     assert receiver.refusals()[0][0] is Refusal.UNREADABLE
+
+
+@pytest.mark.kills(guard="sources.alone_after_a_fault")
+def test_webhook_that_meets_a_fault_delays_no_other(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(_schema: str | None, data: Any) -> None:
+        if data == {"goals": "fault"}:
+            raise RuntimeError
+
+    monkeypatch.setattr(receive_webhooks, "misfit", faulty)
+    bad = webhook(document={**DOCUMENT, "match": {"goals": "fault"}}, id_="m-2")
+    assert receiver.receive(webhook(), bad, webhook(id_="m-3")) == ["sqs-m-2"]
+    assert len(receiver.events()) == 2
+    assert metrics.taken()[0]["IncomingWebhooksFailed"] == 1
 
 
 def test_other_event_under_a_used_id_is_listed(receiver: Receiver) -> None:
