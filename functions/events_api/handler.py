@@ -193,6 +193,14 @@ def post_subscription(asked: rest.Request) -> Response:
     return uncached(body, HTTPStatus.CREATED)
 
 
+@api.post("/v1/subscriptions/matches")
+def post_matches(asked: rest.Request) -> Response:
+    """The subscriptions that would match an event of a club. Nothing is sent."""
+    cases = bootstrap()
+    event = cases.events.checked(asked.text(), asked.clubs)
+    return uncached(cases.subscriptions.matching(event, asked.clubs))
+
+
 @api.get("/v1/subscriptions/{subscription_id}")
 def get_subscription(asked: rest.Request, subscription_id: str) -> Response:
     """A subscription to events."""

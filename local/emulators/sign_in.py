@@ -69,6 +69,7 @@ USERS: Mapping[str, User] = MappingProxyType(
         for user in (
             User(role=Role.VIEWER, clubs=(1,)),
             User(role=Role.SENDER, clubs=(1,)),
+            User(role=Role.DEVELOPER, clubs=(1,)),
             User(role=Role.ADMIN, clubs="*"),
         )
     }

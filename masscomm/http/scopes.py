@@ -41,6 +41,8 @@ class Role(StrEnum):
 
     VIEWER = "viewer"
     SENDER = "sender"
+    # Builds integrations of a tenant: endpoints, subscriptions and sources of events. Sends nothing to users.
+    DEVELOPER = "developer"
     ADMIN = "admin"
 
 
@@ -49,6 +51,7 @@ ROLE_SCOPES: Mapping[Role, frozenset[Scope]] = MappingProxyType(
     {
         Role.VIEWER: _VIEWER,
         Role.SENDER: _VIEWER | {Scope.SEND, Scope.SEND_CONTENT},
+        Role.DEVELOPER: frozenset({Scope.READ, Scope.WEBHOOKS}),
         Role.ADMIN: ALL_SCOPES,
     }
 )
@@ -59,6 +62,7 @@ ROLE_LIMITS: Mapping[Role, Mapping[str, int]] = MappingProxyType(
     {
         Role.VIEWER: {REQUESTS.setting: 600},
         Role.SENDER: {REQUESTS.setting: 600, RECIPIENTS.setting: 1_000_000},
+        Role.DEVELOPER: {REQUESTS.setting: 600},
         Role.ADMIN: {},
     }
 )
@@ -133,6 +137,8 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("DELETE", "/v1/sources/{source_id}"): Scope.WEBHOOKS,
         ("GET", "/v1/subscriptions"): Scope.WEBHOOKS,
         ("POST", "/v1/subscriptions"): Scope.WEBHOOKS,
+        # It changes nothing.
+        ("POST", "/v1/subscriptions/matches"): Scope.WEBHOOKS,
         ("GET", "/v1/subscriptions/{subscription_id}"): Scope.WEBHOOKS,
         ("DELETE", "/v1/subscriptions/{subscription_id}"): Scope.WEBHOOKS,
         ("GET", "/v1/keys"): Scope.ADMIN,

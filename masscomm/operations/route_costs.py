@@ -100,6 +100,8 @@ ROUTE_COSTS: Mapping[tuple[str, str], tuple[Cost, ...]] = MappingProxyType(
         ("DELETE", "/v1/sources/{source_id}"): (_SMALL,),
         ("GET", "/v1/subscriptions"): (_SMALL,),
         ("POST", "/v1/subscriptions"): (_SMALL,),
+        # It matches the subscriptions of 16 endpoints and the rules, each with the most combinations.
+        ("POST", "/v1/subscriptions/matches"): (Cost(worst_s=0.8, slots=Kind.LARGE_BODY),),
         ("GET", "/v1/subscriptions/{subscription_id}"): (_SMALL,),
         ("DELETE", "/v1/subscriptions/{subscription_id}"): (_SMALL,),
         ("GET", "/v1/keys"): (_SMALL,),

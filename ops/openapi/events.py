@@ -245,6 +245,17 @@ OPERATIONS = {
         example={"id": SUBSCRIPTION_ID, **_TO_ENDPOINT},
         problems={404: "The endpoint is unknown", 409: "The endpoint has too many subscriptions"},
     ),
+    ("POST", "/v1/subscriptions/matches"): Operation(
+        description=(
+            "The request is an event as `POST /v1/events` takes it, and is checked in the same way. The rows are the "
+            "subscriptions of the endpoints of the event's club that match it, and the rules that would make a "
+            "notification of it. Disabled endpoints are among them."
+        ),
+        request=events.EventFields,
+        requests={"finished": _EVENT | {"unit": "100/7"}},
+        response=subscriptions.SubscriptionsBody,
+        example={"rows": [{"id": SUBSCRIPTION_ID, **_TO_ENDPOINT}]},
+    ),
     ("GET", "/v1/subscriptions/{subscription_id}"): Operation(
         description="It has the types, tenants, units and the filter of the events that its endpoint, or users, get.",
         response=subscriptions.SubscriptionBody,

@@ -67,6 +67,7 @@ METHODS = {
     "post_discard": "discard_dead_letter",
     "post_dry_run": "dry_run",
     "post_events": "report_events",
+    "post_matches": "matching_subscriptions",
     "post_pause": "pause",
     "post_preview": "preview",
     "post_replay": "replay_dead_letter",

@@ -8,7 +8,7 @@ const DOCUMENT = new URL("../../docs/openapi/masscomm.json", import.meta.url);
 const ID = ts.factory.createTypeReferenceNode("Id");
 const LARGEST_ID = 2 ** 63;
 // A field of the document, also one that may be null.
-const ID_PATH = /\/((contact_)?(user_|club_|device_)?id|clubs)(\/anyOf\/\d+)?$/;
+const ID_PATH = /\/((contact_)?(user_|club_|device_)?id|clubs|club_ids)(\/anyOf\/\d+)?$/;
 
 const types = await openapiTS(DOCUMENT, {
   defaultNonNullable: false,

@@ -1441,6 +1441,11 @@ MUTANTS = (
         Becomes("(club_id,) if club_id else tuple(clubs.ids)"),
     ),
     Mutant(
+        "tenancy.matching_rules",
+        "The rules for every club are shown to a caller of every club only.",
+        Becomes("True"),
+    ),
+    Mutant(
         "aws_targets.partial_failure",
         "Of a request to a queue or a bus, the refused messages are repeated.",
         Becomes("{str(number) for number in range(count)}"),

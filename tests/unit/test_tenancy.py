@@ -189,6 +189,12 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         ("PUT", "/v1/event-types/match.finished"): {"description": "A match has finished", "example": {"goals": []}},
         ("POST", "/v1/sources"): SOURCE | {"club_id": CLUB},
         ("PUT", path if path.startswith("/v1/sources/") else ""): SOURCE | {"club_id": CLUB},
+        ("POST", "/v1/subscriptions/matches"): {
+            "event_id": "e1",
+            "type": "match.finished",
+            "club_id": CLUB,
+            "data": {"goals": []},
+        },
         ("POST", "/v1/subscriptions"): {"endpoint_id": endpoint_key(CLUB).id, "types": ["*"]},
         ("PUT", "/v1/users/7/preferences"): {"channels": {"push": False}},
     }

@@ -18,6 +18,8 @@ export const router = createRouter({
     { path: "/templates/:name?", name: "templates", component: () => import("./pages/TemplatesPage.vue") },
     { path: "/metrics", name: "metrics", component: () => import("./pages/MetricsPage.vue") },
     { path: "/users/:userId?", name: "person", component: () => import("./pages/PersonPage.vue") },
+    { path: "/events/:section?", name: "events", component: () => import("./pages/EventsPage.vue"), props: true },
+    { path: "/operations/webhooks", redirect: "/events/endpoints" },
     { path: "/operations/:section?", name: "operations", component: () => import("./pages/OperationsPage.vue"), props: true },
     { path: "/:other(.*)*", redirect: "/" },
   ],

@@ -93,7 +93,9 @@ class _Form:
     @property
     def club_field(self) -> str:
         """Return the field of the error of a club that the caller may not see."""
-        return cloud_events.ATTRIBUTES["club_id"] if self.is_cloud_event else "events"
+        if self.is_cloud_event:
+            return cloud_events.ATTRIBUTES["club_id"]
+        return "events" if self.place else "club_id"
 
     def error(self, number: int, field: str, message: CodedText) -> FieldError:
         """Return the error of a field of an event, under the name that the caller wrote."""
@@ -103,7 +105,7 @@ class _Form:
 
 
 _EVENTS, _CLOUD_EVENT = _Form("events[{number}]", False), _Form("", True)
-_CLOUD_EVENTS = _Form("[{number}]", True)
+_CLOUD_EVENTS, _EVENT = _Form("[{number}]", True), _Form("", False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +148,11 @@ class EventsRoute:
             )
         return {"events": rows}
 
+    def checked(self, content: str | None, clubs: Clubs) -> EventOccurred:
+        """Return the event in a body, which is neither produced nor recorded. Raises Problem (400, 403) or Retry."""
+        (given,) = self._given(_EVENT, [read_object(content)], [], clubs)
+        return given.event
+
     def _produce(self, new: Mapping[EventKey, _Given]) -> None:
         """Produce events, and record those that Kafka has acknowledged. Raises Retry."""
         errors = produce_events((each.event for each in new.values()), self.codec, self.producer)
@@ -163,6 +170,10 @@ class EventsRoute:
     def _read(self, content: str | None, content_type: str | None, clubs: Clubs) -> tuple[_Form, list[_Given]]:
         """Return the form and the events of a body. Raises Problem with status 400 or 403."""
         form, events, errors = _events_in(content, content_type)
+        return form, self._given(form, events, errors, clubs)
+
+    def _given(self, form: _Form, events: Sequence[Any], errors: list[FieldError], clubs: Clubs) -> list[_Given]:
+        """Return events that fit their types. Raises Problem with status 400 or 403."""
         given: list[_Given] = []
         for number, fields in enumerate(events):
             found, wrong = self._cloud_event(fields) if form.is_cloud_event else self._event(fields)
@@ -176,7 +187,7 @@ class EventsRoute:
             message = Text.CLUBS_NOT_SEEN.filled(clubs=", ".join(map(str, others[:_LISTED])))
             raise Problem(403, Text.EVENTS_NOT_PERMITTED.filled(), errors=[FieldError(form.club_field, message)])
         self._check_types(given, form)
-        return form, given
+        return given
 
     def _cloud_event(self, attributes: Any) -> tuple[_Given | None, Wrong]:
         """Return the event in a CloudEvent, and the problems of its attributes by the names of fields."""

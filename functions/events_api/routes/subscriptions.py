@@ -1,6 +1,7 @@
 """The subscriptions of endpoints to events, and the rules that make notifications of events.
 
 GET, POST /v1/subscriptions                       list those of an endpoint, or the rules, and create one
+POST /v1/subscriptions/matches                    list those that would match an event
 GET, DELETE /v1/subscriptions/{subscription_id}   read and delete one
 
 A subscription of another club's endpoint and an unknown one have the same response.
@@ -13,9 +14,11 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 from functions.events_api.routes.notifications import NotificationFields, own_types, rule_errors, rule_in
 from masscomm.chain.publish_subscriptions import PublishSubscriptions
 from masscomm.clock import Clock
+from masscomm.decisions.event_matching import SubscriptionIndex
 from masscomm.domain.audit import Action
 from masscomm.domain.events import is_path, is_pattern, is_unit
 from masscomm.domain.limits import LARGEST_ID
+from masscomm.domain.records import EventOccurred
 from masscomm.domain.subscriptions import (
     EVERY_CLUB,
     MAX_CLUBS,
@@ -125,6 +128,16 @@ class SubscriptionsRoute:
             keys = [rules_of(each) for each in asked or (EVERY_CLUB,)]
         return {"rows": [_body(each, clubs) for key in keys for each in self.store.of_endpoint(key)]}
 
+    def matching(self, event: EventOccurred, clubs: Clubs) -> SubscriptionsBody:
+        """Return the subscriptions of the endpoints of an event's club that match the event, and its rules; to a caller
+        that sees every club also the rules for all. Raises Retry.
+        """
+        keys = [each.key for each in self.endpoints.of_club(event.club_id)] + [rules_of(event.club_id)]
+        if clubs.every:  # guard: tenancy.matching_rules
+            keys.append(rules_of(EVERY_CLUB))
+        stored = [each for key in keys for each in self.store.of_endpoint(key)]
+        return {"rows": [_body(each, clubs) for each in stored if _matches(each, event)]}
+
     def show(self, subscription_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> SubscriptionBody:
         """Return a subscription. Raises Problem (400 for any parameter, 404) or Retry."""
         Reader(parameters).check()
@@ -197,6 +210,12 @@ class SubscriptionsRoute:
         if found is None:
             raise Problem(404, Text.SUBSCRIPTION_UNKNOWN.filled())
         return found
+
+
+def _matches(subscription: Subscription, event: EventOccurred) -> bool:
+    """Return whether event_matcher would match an event. An index of one subscription needs little memory."""
+    index = SubscriptionIndex([subscription])
+    return bool(index.match(event) or index.rules(event))
 
 
 def _clubs(asked: list[int] | None, clubs: Clubs) -> tuple[int, ...] | None:

@@ -29,7 +29,7 @@ class Kind(StrEnum):
     KEYS = "keys"  # A new API key, with an entry of the audit log for each of its 1,000 clubs at most.
     REVOCATION = "revocation"  # The end of an API key, with as many entries.
     TEMPLATES = "templates"  # A page of templates, each of which is rendered.
-    LARGE_BODY = "large_body"  # A send or a batch with a large body.
+    LARGE_BODY = "large_body"  # A request with a large body, or one that matches all subscriptions of a tenant.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -329,6 +329,10 @@ class AsyncClient:
         """
         return await self._execute(Call("POST", "/v1/subscriptions", body=dict(fields)))
 
+    async def matching_subscriptions(self, **fields: Unpack[types.EventFields]) -> types.SubscriptionsBody:
+        """Return the subscriptions that would match an event of a club, without reporting it."""
+        return await self._execute(Call("POST", "/v1/subscriptions/matches", body=dict(fields)))
+
     async def subscription(self, subscription_id: str) -> types.SubscriptionBody:
         """Return a subscription."""
         return await self._execute(Call("GET", path_of("subscriptions", subscription_id)))

@@ -9,10 +9,10 @@ from playwright.sync_api import Route, expect
 
 from functions.operations_handler import handler as operations_handler
 from tests.support.harness.console import Console, open_console
-from tests.support.harness.operations_api import KEY_ID, endpoint_id
+from tests.support.harness.operations_api import KEY_ID
 
 pytestmark = pytest.mark.nightly
-SECTIONS = ("health", "alarms", "letters", "devices", "suppressions", "webhooks", "keys", "audit")
+SECTIONS = ("health", "alarms", "letters", "devices", "suppressions", "keys", "audit")
 
 
 @pytest.fixture
@@ -179,120 +179,6 @@ def test_a_disabled_device_is_tried_again(console: Console) -> None:
     expect(page.get_by_role("status")).to_contain_text("Device 420 is registered again.")
     section(console, "audit")
     expect(page.get_by_role("row").filter(has_text="device.enabled")).to_contain_text("420")
-
-
-def test_a_webhook_endpoint_is_created_and_shown_once(console: Console) -> None:
-    page = console.page
-    section(console, "webhooks")
-    page.get_by_label("URL").fill("https://10.0.0.1/hook")
-    page.get_by_role("button", name="Create an endpoint").click()
-    expect(page.get_by_text("must name a public server")).to_be_visible()
-    page.get_by_label("URL").fill("https://hooks.example.org/shop")
-    page.get_by_label("Description").fill("shop")
-    page.get_by_label("send.completed").check()
-    page.get_by_role("button", name="Create an endpoint").click()
-    secret = page.get_by_role("status").locator("code").inner_text()
-    assert secret.startswith("whsec_")
-    row = page.get_by_role("row").filter(has_text="shop")
-    expect(row).to_contain_text("send.completed")
-    expect(row).to_contain_text("Enabled")
-    row.get_by_role("button", name="New secret").click()
-    page.keyboard.press("Enter")  # The question has the focus.
-    expect(page.get_by_role("status").locator("code")).not_to_have_text(secret)
-    page.reload()
-    expect(row).to_be_visible()
-    assert "whsec_" not in page.content()
-    row.get_by_role("button", name="Disable").click()
-    expect(row).to_contain_text("Disabled")
-    row.get_by_role("button", name="Enable").click()
-    expect(row).to_contain_text("Enabled")
-    row.get_by_role("button", name="Delete").click()
-    page.get_by_role("alert").get_by_role("button", name="Back").click()
-    expect(row).to_be_visible()
-    row.get_by_role("button", name="Delete").click()
-    page.get_by_role("alert").get_by_role("button", name="Delete").click()
-    expect(page.get_by_role("status")).to_contain_text("is deleted")
-    expect(row).to_have_count(0)
-
-
-def test_credentials_of_a_webhook_are_set_and_not_shown(console: Console) -> None:
-    page = console.page
-    section(console, "webhooks")
-    page.get_by_role("button", name="Authentication").click()
-    expect(page.get_by_role("heading", name="Authentication")).to_be_focused()
-    page.get_by_label("Type").select_option("OAuth 2.0 client credentials")
-    page.get_by_label("Address of the token server").fill("https://10.0.0.1/token")
-    page.get_by_label("Client id", exact=True).fill("shop")
-    page.get_by_label("Client secret").fill("s3cr3t-value")
-    page.get_by_role("button", name="Set the credentials").click()
-    expect(page.get_by_text("must name a public server")).to_be_visible()
-    assert console.violations() == []
-    page.get_by_label("Address of the token server").fill("https://login.example.org/token")
-    page.get_by_role("button", name="Set the credentials").click()
-    expect(page.get_by_role("status")).to_contain_text("are set")
-    row = page.get_by_role("row").filter(has_text="OAuth 2.0 client credentials")
-    row.get_by_role("button", name="Authentication").click()
-    expect(page.get_by_label("Client id", exact=True)).to_have_value("shop")
-    expect(page.get_by_label("Client secret")).to_have_value("")
-    page.get_by_label("Type").select_option("Signature only")
-    page.get_by_role("button", name="Set the credentials").click()
-    expect(page.get_by_role("status")).to_contain_text("has no credentials")
-    expect(row).to_have_count(0)
-
-
-def test_a_failed_webhook_is_sent_again(console: Console) -> None:
-    page = console.page
-    section(console, "webhooks")
-    page.get_by_role("button", name="Send a test event").click()
-    expect(page.get_by_role("heading", name="Deliveries")).to_be_focused()
-    expect(page.get_by_role("status").filter(has_text="The test event is sent within a minute.")).to_be_visible()
-    row = page.get_by_role("row").filter(has_text="send.completed")
-    expect(row).to_contain_text("Failed")
-    row.get_by_text("8 · 503").click()
-    expect(row).to_contain_text("no answer within 15 s")
-    assert console.violations() == []
-    row.get_by_role("button", name="Send again").click()
-    expect(page.get_by_role("status").filter(has_text="The event is sent again within a minute.")).to_be_visible()
-    page.get_by_role("button", name="Back").click()
-    expect(page.get_by_role("button", name="Create an endpoint")).to_be_visible()
-    section(console, "audit")
-    expect(page.get_by_role("row").filter(has_text="webhook.resent")).to_be_visible()
-
-
-def test_dead_letters_of_a_webhook_are_sent_again(console: Console) -> None:
-    page = console.page
-    section(console, "webhooks")
-    page.get_by_role("button", name=f"Deliveries {endpoint_id(1)}").click()
-    letters = page.get_by_role("region", name="Dead letters")
-    row = letters.get_by_role("row").filter(has_text="match-4711-finished")
-    expect(row).to_contain_text("all attempts failed")
-    row.get_by_text("Data").click()
-    expect(row.locator("pre")).to_contain_text('"goals"')
-    assert console.violations() == []
-    page.get_by_role("button", name="Delete the shown ones").click()
-    page.get_by_role("alert").get_by_role("button", name="Back").click()
-    row.get_by_role("button", name="Send again").click()
-    expect(page.get_by_role("status").filter(has_text="1 dead letter is sent again")).to_be_visible()
-    expect(row).to_have_count(0)
-    section(console, "audit")
-    expect(page.get_by_role("row").filter(has_text="webhook.replayed")).to_be_visible()
-
-
-def test_attempts_for_events_are_counted_and_filtered(url: str) -> None:
-    with open_console(url, "admin") as console:
-        page = console.page
-        section(console, "webhooks")
-        page.get_by_role("button", name=f"Deliveries {endpoint_id(1)}").click()
-        expect(page.get_by_text("Delivered 4,711 · Repeated later 12 · Given up 1")).to_be_visible()
-        log = page.get_by_role("region", name="Attempts for events")
-        expect(log.get_by_role("row").filter(has_text="match-1")).to_contain_text("no answer within 3 s")
-        assert console.violations() == []
-        page.get_by_label("Status").select_option("given_up")
-        expect(log.get_by_role("row").filter(has_text="match-1")).to_have_count(0)
-        expect(log.get_by_role("row").filter(has_text="match-2")).to_contain_text("410")
-        page.get_by_label("Event type", exact=True).fill("match.started")
-        page.get_by_label("Event type", exact=True).press("Enter")
-        expect(log).to_contain_text("No attempt matches.")
 
 
 @pytest.mark.parametrize("name", SECTIONS)

@@ -45,7 +45,7 @@ def test_german_pages_have_no_english_words(url: str) -> None:
             expect(page.get_by_role("cell").first).to_be_visible()
             text = page.locator("body").inner_text()
             assert [word for word in ENGLISH if word in text] == [], path
-        page.goto(f"{url}/#/operations/webhooks")
+        page.goto(f"{url}/#/events/endpoints")
         page.get_by_label("URL").fill("https://10.0.0.1/hook")
         page.get_by_role("button", name="Endpunkt erstellen").click()
         expect(page.get_by_text("muss einen öffentlichen Server nennen")).to_be_visible()

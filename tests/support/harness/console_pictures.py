@@ -45,6 +45,7 @@ from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness import rest_api
 from tests.support.harness.console import FORGET, PATIENCE_MS, Console, open_console
+from tests.support.harness.events_api import source_id
 from tests.support.harness.operations_api import endpoint_id
 
 LIVE = "8c1f0a52-55e1-4d0b-9d6f-0f9b4a7f2c11"
@@ -380,6 +381,23 @@ def _deliveries(page: Page) -> None:
     page.get_by_role("region", name="Dead letters").get_by_role("row").filter(has_text="match-4711").wait_for()
 
 
+def _matches(page: Page) -> None:
+    page.get_by_label("Unit of the event (optional)").fill("100/7")
+    page.get_by_label("Data (JSON)").fill('{"goals": [2, 1]}')
+    page.get_by_role("button", name="Show the matches").click()
+    expect(page.get_by_test_id("matches").get_by_role("listitem").first).to_be_visible()
+
+
+def _rules(page: Page) -> None:
+    page.get_by_label("Subscriptions of").select_option("Rules that notify users")
+    expect(page.get_by_label("Category").locator("option")).not_to_have_count(0)
+
+
+def _source(page: Page) -> None:
+    page.get_by_role("button", name=f"Open {source_id()}").click()
+    expect(page.get_by_test_id("refusals")).to_be_visible()
+
+
 def _nothing(page: Page) -> None:
     page.get_by_role("heading", level=1).wait_for()
 
@@ -453,11 +471,16 @@ PICTURES = (
     Picture("metrics-empty", "#/metrics?club=2", _nothing),
     Picture("user", f"#/users/{SHOWN_USER}", _user),
     Picture("user-empty", "#/users", _nothing),
+    Picture("events-types", "#/events/types", _table),
+    Picture("events-subscriptions", "#/events/subscriptions", _matches),
+    Picture("events-rules", "#/events/subscriptions", _rules),
+    Picture("events-sources", "#/events/sources", _table),
+    Picture("events-source", "#/events/sources", _source),
     *(Picture(f"operations-{name}", f"#/operations/{name}", _table) for name in ("health", "suppressions", "keys")),
     *(Picture(f"operations-{name}", f"#/operations/{name}", _settled) for name in ("alarms", "devices")),
     Picture("operations-audit", "#/operations/audit", _table),
-    Picture("operations-webhooks", "#/operations/webhooks", _secret),
-    Picture("operations-deliveries", "#/operations/webhooks", _deliveries),
+    Picture("events-endpoints", "#/events/endpoints", _secret),
+    Picture("events-deliveries", "#/events/endpoints", _deliveries),
     Picture("operations-letters", "#/operations/letters", _letter),
 )
 

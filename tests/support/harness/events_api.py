@@ -24,6 +24,7 @@ from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from masscomm.stores.webhook_sources.in_memory import InMemoryWebhookSources
 from tests.support.harness import webhook_sources
 from tests.support.harness.chain import Chain
+from tests.support.harness.slots import use_slots
 from tests.support.inputs.api_gateway_events import lambda_context
 
 LETTERS = "4fq2m7x9c1r8w3k5t6zb"
@@ -126,4 +127,5 @@ def in_memory_api(monkeypatch: pytest.MonkeyPatch) -> EventsApi:
     """Return the routes, with which the function answers during a test."""
     made = EventsApi()
     monkeypatch.setattr(events_api, "bootstrap", lambda: made.cases)
+    use_slots(monkeypatch, made.clock)
     return made

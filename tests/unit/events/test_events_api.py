@@ -10,7 +10,7 @@ from masscomm.domain.notification_rules import NotificationRule, Owner
 from masscomm.domain.subscriptions import Subscription, SubscriptionKey
 from masscomm.domain.time_limits import SUBSCRIPTIONS_SWEPT_AFTER_S
 from masscomm.errors import Retry
-from masscomm.http.scopes import ALL_SCOPES
+from masscomm.http.scopes import ALL_SCOPES, scopes_of_roles
 from tests.support.harness.events_api import EventsApi, endpoint_key, in_memory_api, subscription_id
 
 EVENT: dict[str, Any] = {"event_id": "e1", "type": "match.finished", "club_id": 1, "data": {"goals": [2, 1]}}
@@ -306,3 +306,51 @@ def test_a_rule_needs_the_scopes_of_its_sends(api: EventsApi, notification: Any,
     status, problem = api.request("POST", "/v1/subscriptions", RULE | {"notification": merged}, scopes=scopes)
     assert (status, scope in json.dumps(problem)) == (403, True)
     assert api.request("POST", "/v1/subscriptions", RULE | {"notification": merged})[0] == 201
+
+
+MATCHES = "/v1/subscriptions/matches"
+
+
+def matching(api: EventsApi, clubs: str = "1", **fields: Any) -> list[str]:
+    """Return the ids of the subscriptions that match an event."""
+    status, body = api.request("POST", MATCHES, EVENT | fields, clubs=clubs)
+    assert status == 200, body
+    return [each["id"] for each in body["rows"]]
+
+
+@pytest.mark.kills(guard="tenancy.matching_rules")
+def test_subscriptions_that_match_an_event_are_listed(api: EventsApi) -> None:
+    everything = api.request("POST", "/v1/subscriptions", SUBSCRIPTION | {"filter": {"kind": ["cup"]}})[1]["id"]
+    rule = api.request("POST", "/v1/subscriptions", RULE)[1]["id"]
+    of_all = api.request("POST", "/v1/subscriptions", RULE, clubs="*")[1]["id"]
+    published = api.published()
+    assert matching(api) == [rule]
+    assert matching(api, unit="100/7") == [subscription_id(), rule]
+    assert matching(api, data=EVENT["data"] | {"kind": "cup"}) == [everything, rule]
+    assert matching(api, clubs="*") == [rule, of_all]
+    assert (api.events(), api.published()) == ([], published)
+    # Nothing is recorded: the event is reported afterwards.
+    assert statuses(api.report(EVENT)) == ["accepted"]
+
+
+def test_an_event_that_could_not_be_reported_matches_nothing(api: EventsApi) -> None:
+    for fields, field in (({"type": "match.unheard"}, "type"), ({"data": {}}, "data"), ({"unit": "a//b"}, "unit")):
+        status, problem = api.request("POST", MATCHES, EVENT | fields)
+        assert (status, problem["errors"][0]["field"]) == (400, field)
+    status, problem = api.request("POST", MATCHES, EVENT, clubs="2")
+    assert (status, problem["errors"][0]["field"]) == (403, "club_id")
+
+
+def test_a_developer_has_subscriptions_and_sends_nothing(api: EventsApi) -> None:
+    """A rule would send with the developer's rights, and a reported event by the rules of others."""
+    scopes = " ".join(scopes_of_roles(["developer"]))
+    assert api.request("POST", "/v1/subscriptions", SUBSCRIPTION, scopes=scopes)[0] == 201
+    assert api.request("POST", MATCHES, EVENT, scopes=scopes)[0] == 200
+    refused = [
+        api.request("POST", "/v1/subscriptions", RULE, scopes=scopes),
+        api.request("POST", "/v1/events", {"events": [EVENT]}, scopes=scopes),
+        api.request("POST", MATCHES, EVENT | {"club_id": 2}, scopes=scopes),
+        api.request("PUT", "/v1/event-types/match.goal", {"description": "A goal", "example": {}}, scopes=scopes),
+    ]
+    assert [status for status, _ in refused] == [403] * 4
+    assert api.events() == []

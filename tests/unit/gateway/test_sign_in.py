@@ -96,6 +96,7 @@ async def browsing() -> AsyncIterator[Browser]:
     [
         ("viewer", Clubs(frozenset({1})), {Scope.READ, Scope.USERS_READ}),
         ("sender", Clubs(frozenset({1})), {Scope.READ, Scope.USERS_READ, Scope.SEND, Scope.SEND_CONTENT}),
+        ("developer", Clubs(frozenset({1})), {Scope.READ, Scope.WEBHOOKS}),
         ("admin", ALL_CLUBS, ALL_SCOPES),
     ],
 )
@@ -223,7 +224,7 @@ async def test_the_page_is_inert_and_has_a_strict_policy() -> None:
         )
         assert page.status_code == 200
         assert "<script" not in page.text
-        assert re.findall(r'name="user" value="(\w+)"', page.text) == ["viewer", "sender", "admin"]
+        assert re.findall(r'name="user" value="(\w+)"', page.text) == ["viewer", "sender", "developer", "admin"]
         policy = page.headers["Content-Security-Policy"]
         assert "default-src 'none'" in policy
         assert "script" not in policy

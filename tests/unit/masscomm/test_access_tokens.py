@@ -54,6 +54,7 @@ def test_a_token_has_the_context_of_its_claims(signed: TokenIssuer, key_id: str,
     [
         (["viewer"], READER),
         (["sender"], READER | {Scope.SEND, Scope.SEND_CONTENT}),
+        (["developer"], {Scope.READ, Scope.WEBHOOKS}),
         (["admin"], ALL_SCOPES),
         (["viewer", "sender", "root"], READER | {Scope.SEND, Scope.SEND_CONTENT}),
         *((nothing, set()) for nothing in (None, [], "admin", ["Admin"], [["admin"]], [None], {"admin": 1}, ["send"])),
@@ -141,9 +142,10 @@ def test_roles_and_clubs_are_read_from_the_configured_claims(
     assert clubs_of(context) == Clubs(frozenset({9}))
 
 
-def test_each_role_includes_the_one_before_it() -> None:
-    viewer, sender, admin = (scopes_of_roles([role]) for role in Role)
+def test_a_sender_is_a_viewer_and_an_admin_is_each_role() -> None:
+    viewer, sender, developer, admin = (scopes_of_roles([role]) for role in Role)
     assert viewer < sender < admin == ALL_SCOPES
+    assert developer < admin
     assert not sender & {Scope.SEND_MANDATORY, Scope.SEND_CRITICAL, Scope.OPERATE, Scope.ADMIN}
 
 

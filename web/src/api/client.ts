@@ -1,6 +1,6 @@
 import { ApiError, Client, ConnectionError, readJson, type Answer, type Arguments, type CallOptions, type Id, type Method, type PathOf } from "masscomm-client";
 import { endSession, session } from "./session";
-import type { AttemptResult, KeyRequest, Metrics, PreviewRequest, SendRequest, Template, WebhookChange, WebhookRequest, WebhookSpan } from "./types";
+import type { AttemptResult, EventFields, KeyRequest, Metrics, PreviewRequest, SendRequest, SourceFields, SubscriptionFields, Template, WebhookChange, WebhookRequest, WebhookSpan } from "./types";
 
 export const EVENT_STREAM = "text/event-stream";
 /** The longest wait of a long poll, in seconds. */
@@ -198,6 +198,25 @@ export async function countWebhookAttempts(endpoint_id: string, signal: AbortSig
   }
   return counts;
 }
+
+/** Return a list without pages as one page. */
+const whole = async <Row>(answer: Promise<{ rows: Row[] }>): Promise<{ rows: Row[]; next_cursor: null }> => ({ rows: (await answer).rows, next_cursor: null });
+
+export const listEventTypes = (signal?: AbortSignal) => whole(api.request("GET", "/v1/event-types", { signal }));
+
+/** Return the subscriptions of an endpoint, or the rules of a club. */
+export const listSubscriptions = (query: Query, signal?: AbortSignal) => whole(listed("/v1/subscriptions", query, { signal }));
+export const createSubscription = (body: SubscriptionFields) => api.request("POST", "/v1/subscriptions", { body });
+export const deleteSubscription = (subscription_id: string) => api.request("DELETE", "/v1/subscriptions/{subscription_id}", { path: { subscription_id } });
+
+/** Return the subscriptions that would match an event, which is not reported. */
+export const matchEvent = (body: EventFields) => api.request("POST", "/v1/subscriptions/matches", { body });
+
+export const listSources = (query: Query, signal?: AbortSignal) => whole(listed("/v1/sources", query, { signal }));
+export const getSource = (source_id: string, signal?: AbortSignal) => api.request("GET", "/v1/sources/{source_id}", { path: { source_id }, signal });
+export const createSource = (body: SourceFields) => api.request("POST", "/v1/sources", { body });
+export const changeSource = (source_id: string, body: SourceFields) => api.request("PUT", "/v1/sources/{source_id}", { path: { source_id }, body });
+export const deleteSource = (source_id: string) => api.request("DELETE", "/v1/sources/{source_id}", { path: { source_id } });
 
 export const listAudit = (query: Query, signal?: AbortSignal) => listed("/v1/audit", query, { signal });
 

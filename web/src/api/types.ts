@@ -59,6 +59,15 @@ export type WebhookDeadLetter = Schemas["WebhookDeadLetterBody"];
 export type WebhookSpan = Schemas["ReplayWebhooksRequest"];
 export type AttemptResult = Schemas["AttemptResult"];
 export type EventType = Schemas["EventType"];
+/** A type of events that an operator described; `EventType` is one of masscomm's own. */
+export type DescribedType = Schemas["EventTypeBody"];
+export type EventFields = Schemas["EventFields"];
+export type Subscription = Schemas["SubscriptionBody"];
+export type SubscriptionFields = Schemas["SubscriptionFields"];
+export type NotificationFields = Schemas["NotificationFields"];
+export type EventSource = Schemas["SourceBody"];
+export type ShownSource = Schemas["ShownSourceBody"];
+export type SourceFields = Schemas["SourceFields"];
 export type ProblemBody = Schemas["ProblemBody"];
 export type FieldError = Schemas["FieldErrorBody"];
 /** The code of a text of the API and the values in it, by which it can be translated. */

@@ -1,6 +1,6 @@
 import type { PageName, Section } from "./pages";
 
-/** The page of the documentation about each page of the console, and about each section of Operations. */
+/** The page of the documentation about each page of the console, and about each section. */
 const PAGES = {
   overview: "docs/console.md",
   compose: "docs/sending.md",
@@ -9,13 +9,17 @@ const PAGES = {
   templates: "docs/templates.md",
   metrics: "docs/metrics-api.md",
   person: "docs/preferences.md",
+  events: "docs/event-delivery.md",
+  types: "docs/event-delivery.md#event-types",
+  endpoints: "docs/webhooks.md",
+  subscriptions: "docs/event-delivery.md#subscriptions",
+  sources: "docs/event-delivery.md#incoming-webhooks",
   operations: "docs/operations.md",
   health: "docs/operations.md#health",
   alarms: "docs/operations.md#alarms",
   letters: "docs/operations.md#dead-letters",
   devices: "docs/operations.md#devices",
   suppressions: "docs/operations.md#suppressions",
-  webhooks: "docs/webhooks.md",
   keys: "docs/access.md#api-keys",
   audit: "docs/access.md#audit-log",
 } as const satisfies Record<PageName | "send" | Section, string>;

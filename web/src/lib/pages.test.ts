@@ -7,9 +7,10 @@ import { scopesOf } from "./roles";
 const mayOf = (...roles: string[]) => (scope: Scope) => scopesOf(roles).has(scope);
 
 test.each([
-  ["viewer", ["overview", "sends", "templates", "metrics", "person"]],
-  ["sender", ["overview", "compose", "sends", "templates", "metrics", "person"]],
-  ["admin", ["overview", "compose", "sends", "templates", "metrics", "person", "operations"]],
+  ["viewer", ["overview", "sends", "templates", "metrics", "person", "events"]],
+  ["sender", ["overview", "compose", "sends", "templates", "metrics", "person", "events"]],
+  ["developer", ["overview", "sends", "templates", "metrics", "events"]],
+  ["admin", ["overview", "compose", "sends", "templates", "metrics", "person", "events", "operations"]],
 ])("a %s may open %j", (role, pages) => {
   expect(permittedPages(mayOf(role))).toEqual(pages);
 });
@@ -19,6 +20,10 @@ test.each([
   ["compose", undefined, "sender", null],
   ["send", undefined, "viewer", null],
   ["operations", "keys", "viewer", { name: "overview" }],
+  ["operations", "keys", "developer", { name: "overview" }],
+  ["person", undefined, "developer", { name: "overview" }],
+  ["events", "sources", "developer", null],
+  ["events", "sources", "viewer", { name: "events", params: { section: "types" } }],
   ["operations", undefined, "sender", { name: "overview" }],
   ["operations", "keys", "admin", null],
   ["operations", undefined, "admin", null],
@@ -29,14 +34,17 @@ test.each([
 });
 
 test("a section needs its own scope", () => {
-  const webhooks = (scope: Scope) => scope === "webhooks";
-  expect(permittedSections(webhooks)).toEqual(["webhooks"]);
-  expect(instead("operations", "keys", webhooks)).toEqual({ name: "operations", params: { section: "webhooks" } });
+  const operate = (scope: Scope) => scope === "operate";
+  expect(permittedSections("operations", operate)).toEqual(["health", "alarms", "letters", "devices", "suppressions"]);
+  expect(permittedSections("events", operate)).toEqual([]);
+  expect(instead("operations", "keys", operate)).toEqual({ name: "operations", params: { section: "health" } });
 });
 
 test("sections have the scopes of the API", () => {
   const { paths } = JSON.parse(text) as { paths: Record<string, { get?: { security: { api_key?: Scope[] }[] } }> };
   const of = (path: string) => paths[path]?.get?.security.flatMap((each) => each.api_key ?? [])[0];
-  const read = { health: "health", alarms: "alarms", letters: "dead-letters", devices: "devices", suppressions: "suppressions", webhooks: "webhooks", keys: "keys", audit: "audit" };
-  for (const [section, path] of Object.entries(read)) expect(of(`/v1/${path}`), section).toBe(SECTIONS[section as keyof typeof SECTIONS]);
+  const others: Record<string, string> = { letters: "dead-letters", types: "event-types", endpoints: "webhooks" };
+  for (const sections of Object.values(SECTIONS)) {
+    for (const [section, scope] of Object.entries(sections)) expect(of(`/v1/${others[section] ?? section}`), section).toBe(scope);
+  }
 });

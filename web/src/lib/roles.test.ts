@@ -15,7 +15,7 @@ describe("roles", () => {
     for (const { security = [] } of operations) {
       const scope = security.flatMap((each) => each.api_key ?? [])[0];
       const roles = security.flatMap((each) => each.person ?? []);
-      expect(["viewer", "sender", "admin"].filter((role) => scopesOf([role]).has(scope as Scope))).toEqual(roles);
+      expect(["viewer", "sender", "developer", "admin"].filter((role) => scopesOf([role]).has(scope as Scope))).toEqual(roles);
     }
   });
 

@@ -8,6 +8,7 @@ const SENDER: Scope[] = [...VIEWER, "send", "send:content"];
 const SCOPES: ReadonlyMap<unknown, readonly Scope[]> = new Map([
   ["viewer", VIEWER],
   ["sender", SENDER],
+  ["developer", ["read", "webhooks"]],
   ["admin", [...SENDER, "send:critical", "send:mandatory", "users:write", "operate", "webhooks", "events", "admin"]],
 ]);
 

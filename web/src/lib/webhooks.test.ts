@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { authenticationOf, creationOf, endpointState, EVENT_TYPES, isOwn, lastResult } from "./webhooks";
 
-const DRAFT = { club: "7", url: " https://hooks.example.org/a ", description: " shop ", contact: "", types: [] as string[] };
+const DRAFT = { club: "7", url: " https://hooks.example.org/a ", description: " shop ", contact: "", role: "", types: [] as string[] };
 const ATTEMPT = { at: "2026-11-21T12:00:00Z", duration_ms: 5, status: null, error: null, body: "" };
 
 test("an endpoint is enabled, failing or disabled", () => {
@@ -29,6 +29,13 @@ test("a creation has trimmed texts and the chosen types in order", () => {
     contact_user_id: 42,
     event_types: ["send.accepted", "send.failed"],
   });
+});
+
+test("a queue or an event bus has a role", () => {
+  const queue = { ...DRAFT, url: "arn:aws:sqs:eu-central-1:123456789012:events" };
+  expect(creationOf({ ...queue, role: " arn:aws:iam::123456789012:role/masscomm-events " }).role_arn).toBe("arn:aws:iam::123456789012:role/masscomm-events");
+  expect(creationOf(queue).role_arn).toBeNull();
+  expect(creationOf({ ...DRAFT, role: "left over" })).not.toHaveProperty("role_arn");
 });
 
 test("every type is the same as none, so that later types are included", () => {

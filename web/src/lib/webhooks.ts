@@ -38,13 +38,14 @@ export function lastResult(delivery: Pick<WebhookDelivery, "last_attempts">): st
 }
 
 /** Return the body of a request for a new endpoint. All types of events are the same as none. */
-export function creationOf(draft: { club: string; url: string; description: string; contact: string; types: string[] }): WebhookRequest {
+export function creationOf(draft: { club: string; url: string; description: string; contact: string; role: string; types: string[] }): WebhookRequest {
   const chosen = EVENT_TYPES.filter((type) => draft.types.includes(type));
   return {
     club_id: idOf(draft.club)!,
     url: draft.url.trim(),
     description: draft.description.trim(),
     contact_user_id: idOf(draft.contact),
+    ...(draft.url.trim().startsWith("arn:") && { role_arn: draft.role.trim() || null }),
     event_types: chosen.length === EVENT_TYPES.length ? [] : chosen,
   };
 }
@@ -83,10 +84,11 @@ export const AUTHENTICATION_FIELDS: Record<AuthenticationType, readonly Credenti
 export function authenticationOf(type: AuthenticationType, values: Readonly<Record<string, string>>): WebhookAuthentication {
   const given = AUTHENTICATION_FIELDS[type].map(({ name, secret }) => [name, secret && name !== "headers" ? values[name] : values[name]?.trim()] as const);
   const texts = Object.fromEntries(given.filter(([, value]) => value));
-  return { ...texts, ...(texts["headers"] ? { headers: headersOf(texts["headers"]) } : {}), type } as WebhookAuthentication;
+  return { ...texts, ...(texts["headers"] ? { headers: pairsOf(texts["headers"]) } : {}), type } as WebhookAuthentication;
 }
 
-function headersOf(text: string): Record<string, string> {
+/** Return the lines `name: value` of a text. */
+export function pairsOf(text: string): Record<string, string> {
   const lines = text.split("\n").filter((line) => line.trim());
   return Object.fromEntries(lines.map((line) => [line.split(":")[0]!.trim(), line.slice(line.split(":")[0]!.length + 1).trim()]));
 }
