@@ -56,10 +56,6 @@ class EventType(StrEnum):
     DISABLED = "webhook.disabled"  # masscomm disabled an endpoint, for example after days of failures.
 
 
-# The types of masscomm's own events.
-OWN_EVENT_TYPES = frozenset[str](EventType)
-
-
 class NotificationEventType(StrEnum):
     """The type of an event of a notification, by its status. An endpoint gets these events by a subscription alone."""
 
