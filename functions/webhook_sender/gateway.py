@@ -94,6 +94,8 @@ class Lane:
 
     endpoint: Endpoint
     pending: deque[Post]
+    # The request that waits for further messages, if there is one.
+    gathered: Sequence[Post] = ()
     # Whether the next request probes a failing endpoint; the others follow once it has succeeded.
     is_probe: bool = False
     calls: int = 0
@@ -127,7 +129,7 @@ class Lane:
         endpoint = self.endpoint
         was_well = endpoint.enabled and endpoint.failing_since_ms is None and not endpoint.is_slow
         accepted = all(attempt.succeeded and not attempt.is_slow for _, attempt in self.results)
-        return was_well and accepted and not self.pending and self.error is None
+        return was_well and accepted and not self.pending and not self.gathered and self.error is None
 
     def add(self, post: Post, attempt: Attempt) -> None:
         """Store the result of an attempt."""

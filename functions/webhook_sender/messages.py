@@ -114,6 +114,13 @@ def posts_of(endpoint: Endpoint, messages: Iterable[Message]) -> list[Post]:
     return posts
 
 
+def gathered(endpoint: Endpoint, posts: list[Post]) -> Sequence[Post]:
+    """Remove and return the request that waits for further messages: the last one, unless it is full."""
+    most = MAX_ENTRIES if endpoint.target is not None else endpoint.max_count
+    waits = endpoint.is_batched and endpoint.max_wait_s > 1  # guard: events.max_wait
+    return [posts.pop()] if waits and len(posts[-1].messages) < most else []
+
+
 def _batches(messages: Iterable[Message], max_count: int, max_bytes: int) -> Iterator[Post]:
     some: list[Message] = []
     size = _BRACKETS

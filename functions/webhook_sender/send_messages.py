@@ -7,6 +7,7 @@ seconds, and `webhook.slow` those that are attempted again or later. Messages th
 - An endpoint that fails is open: one message probes it by the same schedule, and the others are due when the probe is.
   Its state is in the endpoint's item, so that all environments share it. It delays no other.
 - Messages beyond the limits of an endpoint, or the time of the batch, are due in the next minutes.
+- A request that is not full waits for further messages as long as its endpoint permits.
 
 Every message that was attempted or is dead-lettered has a result for the metrics job. Dead letters are kept for the
 tenant. The records of a batch succeed together with these writes: after a crash in between, the messages
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from functions.webhook_sender.gateway import FIRST_ATTEMPTS, RETRIES, Lane, Sent, WebhookGateway, Window
-from functions.webhook_sender.messages import Message, Post, messages_of, posts_of
+from functions.webhook_sender.messages import Message, Post, gathered, messages_of, posts_of
 from functions.webhook_sender.storing import Result, Storing, Waiting, repeated
 from masscomm.chain.batch import Batch, Item
 from masscomm.clock import Clock
@@ -132,7 +133,9 @@ class SendMessages:
             if (endpoint := found[key]) is None:
                 metrics.add(WEBHOOKS_WITHOUT_ENDPOINT, len(messages))
                 continue
-            lanes.append(Lane(endpoint=endpoint, pending=deque(posts_of(endpoint, messages))))
+            posts = posts_of(endpoint, messages)
+            waits = () if is_repeated else gathered(endpoint, posts)
+            lanes.append(Lane(endpoint=endpoint, pending=deque(posts), gathered=waits))
         # The probes of failing endpoints are claimed together: each takes two round trips.
         apply = self.pool.map if is_repeated else map
         allowed = apply(partial(self._may_attempt, is_repeated=is_repeated), lanes)
@@ -208,9 +211,9 @@ class SendMessages:
                 waiting.append(later)
                 results += [Result(message, AttemptResult.RETRIED, attempt) for message in post.messages]
         if endpoint.enabled:
-            waiting += _excess(endpoint, lane.pending, self.clock.now_ms())
+            waiting += _unattempted(endpoint, lane, self.clock.now_ms())
         else:
-            left = [message for post in lane.pending for message in post.messages]
+            left = [message for post in (*lane.pending, *lane.gathered) for message in post.messages]
             results += self._give_up(left, Attempt(at_ms=self.clock.now_ms(), duration_ms=0), _DISABLED)
         metrics.add(WEBHOOKS_DEFERRED, sum(len(each.post.messages) for each in waiting))
         self.storing.put_waiting(endpoint, waiting)
@@ -303,16 +306,17 @@ def _reason(endpoint: Endpoint, attempt: Attempt) -> str:
     return _ATTEMPTS_FAILED if endpoint.enabled else _DISABLED
 
 
-def _excess(endpoint: Endpoint, posts: Iterable[Post], now_ms: int) -> Iterator[Waiting]:
+def _unattempted(endpoint: Endpoint, lane: Lane, now_ms: int) -> Iterator[Waiting]:
     """Yield the requests that were not made: those of a failing endpoint are due with its probe, the others in the next
     minutes, as many a minute as its rate permits.
     """
     if endpoint.failing_since_ms is not None:
         due_ms = max(now_ms, endpoint.probe_at_ms or 0)
-        yield from (Waiting(post, post.attempt, due_ms) for post in posts)
+        yield from (Waiting(post, post.attempt, due_ms) for post in (*lane.pending, *lane.gathered))
         return
+    yield from (Waiting(post, post.attempt, endpoint.gathered_until_ms(now_ms)) for post in lane.gathered)
     count = 0
-    for post in posts:
+    for post in lane.pending:
         minute = 0 if endpoint.rate_per_s is None else count // round(RETRIES.begins_s * endpoint.rate_per_s)
         yield Waiting(post, post.attempt, now_ms + minute * MINUTE_MS)
         count += len(post.messages)
@@ -329,7 +333,7 @@ def _read(
 
 def _messages(lane: Lane) -> list[Message]:
     """Return the messages of an endpoint in the batch."""
-    posts = [*(post for post, _ in lane.results), *lane.pending]
+    posts = [*(post for post, _ in lane.results), *lane.pending, *lane.gathered]
     return [message for post in posts for message in post.messages]
 
 

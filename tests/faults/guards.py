@@ -1501,6 +1501,7 @@ MUTANTS = (
     Mutant("events.end_of_the_schedule", "A message has a bounded number of attempts."),
     Mutant("events.rate_of_an_endpoint", "Messages beyond the rate of an endpoint are stored.", Returns("True")),
     Mutant("events.size_of_batch", "A request has at most max_bytes.", Becomes("len(some) == max_count")),
+    Mutant("events.max_wait", "A request that is not full waits for further messages.", Becomes("False")),
     Mutant("events.repeated_batch", "A repeated request has the same messages.", Becomes("False")),
     Mutant("webhook_authentication.overlap", "Previous credentials are used for a day only.", Becomes("True")),
     Mutant("webhook_authentication.unreadable", "An endpoint whose credentials cannot be read delays no other."),

@@ -33,6 +33,7 @@ from masscomm.domain.ids import event_message_id, own_event_id
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.records import EventOccurred
 from masscomm.domain.subscriptions import SubscriptionKey
+from masscomm.domain.time_limits import EVENT_LEAST_WAIT_S, EVENT_MOST_WAIT_S
 from masscomm.domain.webhook_authentication import Authentication, AuthenticationType, sealing_context, server_of
 from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import (
@@ -88,6 +89,7 @@ _STATUSES = {
 _SETTINGS = {
     "max_count": (1, MAX_COUNT),
     "max_bytes": (LEAST_BYTES, MAX_BYTES),
+    "max_wait_s": (1, EVENT_MOST_WAIT_S),
     "max_concurrency": (1, MAX_CONCURRENCY),
     "rate_per_s": (1, MAX_RATE),
     "contact_user_id": (1, LARGEST_ID),
@@ -109,6 +111,8 @@ class WebhookBody(TypedDict):
     """The most messages with events of a request: 1 to 1,000. With more than one, the body is a list of them."""
     max_bytes: int
     """The most bytes of a request with several messages: 1,000 to 1,000,000. A larger message goes alone."""
+    max_wait_s: int
+    """The most seconds that a message waits for others of its request: 1, or 60 to 3,600."""
     max_concurrency: int
     """The most concurrent requests with events: 1 to 32."""
     rate_per_s: int | None
@@ -163,6 +167,8 @@ class CreateWebhookRequest(TypedDict):
     """The most messages with events of a request: 1 (the default) to 1,000."""
     max_bytes: NotRequired[int]
     """The most bytes of a request with several messages: 1,000 to 1,000,000, by default 256,000."""
+    max_wait_s: NotRequired[int]
+    """The most seconds that a message waits for others of its request: 1 (the default), or 60 to 3,600."""
     max_concurrency: NotRequired[int]
     """The most concurrent requests with events: 1 to 32, by default 8."""
     rate_per_s: NotRequired[int | None]
@@ -185,6 +191,7 @@ class ChangeWebhookRequest(TypedDict):
     description: NotRequired[str]
     max_count: NotRequired[int]
     max_bytes: NotRequired[int]
+    max_wait_s: NotRequired[int]
     max_concurrency: NotRequired[int]
     rate_per_s: NotRequired[int | None]
     """Null: no limit."""
@@ -635,6 +642,9 @@ class WebhooksRoute:
             is_number = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
             if not is_number and not (name in _OPTIONAL and value is None):
                 errors.append(FieldError(name, Text.FORM_NUMBER.filled(lowest=least, highest=most)))
+        if fields.get("max_wait_s") in range(2, EVENT_LEAST_WAIT_S):
+            longer = f"{EVENT_LEAST_WAIT_S}-{EVENT_MOST_WAIT_S}"
+            errors.append(FieldError("max_wait_s", Text.MUST_BE_EITHER.filled(first="1", second=longer)))
         if (authentication := fields.get("authentication")) is not None:
             given = webhook_authentication.read(authentication, now_ms=self.clock.now_ms(), loopback=self.loopback)
             errors += given if isinstance(given, list) else []
@@ -692,6 +702,7 @@ def _row(endpoint: Endpoint) -> WebhookBody:
         "description": endpoint.description,
         "max_count": endpoint.max_count,
         "max_bytes": endpoint.max_bytes,
+        "max_wait_s": endpoint.max_wait_s,
         "max_concurrency": endpoint.max_concurrency,
         "rate_per_s": endpoint.rate_per_s,
         "format": endpoint.format,
