@@ -225,6 +225,8 @@ ENDPOINTS_CACHED_S = 1.0
 EVENT_BATCH_S, EVENT_RETRIES_BATCH_S = 5.0, 20.0
 # The time that webhook_sender reserves for the writes after its last attempt.
 EVENT_SENDER_RESERVE_S = 10.0
+# How long after it was due the first message of a key is lost, so that the following ones are sent without it.
+ORDER_LOST_S = _HOUR_S
 # The least and the most seconds that a message waits for others in the delay store: its sweep may need a minute.
 EVENT_LEAST_WAIT_S, EVENT_MOST_WAIT_S = 60, _HOUR_S
 # How long webhook_sender uses a connection: the addresses of a host are then resolved again.
@@ -484,6 +486,7 @@ RULES: Mapping[str, str] = {
     "2 <= EVENT_ATTEMPT_S < WEBHOOK_ATTEMPT_S / 3": "a slow endpoint delays the others of its partition for seconds",
     "3 * EVENT_ATTEMPT_S < EVENT_SENDER_RESERVE_S < timeout_s('webhook_sender') / 4": "an attempt is recorded in time",
     "every_s('scheduler') <= EVENT_LEAST_WAIT_S < EVENT_MOST_WAIT_S": "no message waits longer than permitted",
+    "10 * every_s('scheduler') <= ORDER_LOST_S < DELAYED_KEPT_S": "a message that a sweep left out is not lost",
     "EVENT_MOST_WAIT_S < WEBHOOK_DISABLED_AFTER_S": "messages that wait are sent before an endpoint is disabled",
     "EVENT_ATTEMPT_S < EVENT_BATCH_S < EVENT_RETRIES_BATCH_S": "a batch of first attempts ends in seconds",
     "EVENT_RETRIES_BATCH_S + WEBHOOK_ATTEMPT_S + EVENT_SENDER_RESERVE_S < timeout_s('webhook_retry_sender')": (

@@ -156,6 +156,8 @@ class Endpoint:
     max_bytes: int = DEFAULT_BYTES
     # The most seconds that a message waits for others of its request.
     max_wait_s: int = 1
+    # The time since which messages with the same key are sent in their order; None: they are not.
+    ordered_since_ms: int | None = None
     # The concurrent requests, and the messages a second (None: no limit): for first attempts, and again for the others.
     max_concurrency: int = DEFAULT_CONCURRENCY
     rate_per_s: int | None = None
@@ -186,6 +188,11 @@ class Endpoint:
     def is_batched(self) -> bool:
         """Return whether a request may have several messages: they wait for each other."""
         return self.max_count > 1
+
+    @property
+    def is_ordered(self) -> bool:
+        """Return whether a message waits until those before it with the same key are accepted or given up."""
+        return self.ordered_since_ms is not None
 
     def gathered_until_ms(self, now_ms: int) -> int:
         """Return the time until which a message that arrives now waits for others in the delay store, so that the next

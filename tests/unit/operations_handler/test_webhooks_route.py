@@ -201,6 +201,29 @@ def test_a_setting_beyond_its_limits_is_refused(setting: Setting, field: str, va
         assert (name, text) == (field, f"a whole number from {limits}".replace(",", ""))
 
 
+@pytest.mark.kills(guard="webhooks.order_of_gathered")
+def test_an_endpoint_is_ordered_from_a_request_on(setting: Setting) -> None:
+    """It then gathers no messages in the delay store."""
+
+    def since() -> int | None:
+        (stored,) = setting.webhooks.endpoints.stored.values()
+        return stored.ordered_since_ms
+
+    id_, now_ms = setting.create(ordered=True)["endpoint"]["id"], setting.clock.now_ms()
+    setting.clock.advance(1)
+    assert (setting.change(id_, ordered=True)["ordered"], since()) == (True, now_ms)
+    refused: list[dict[str, Any]] = [{"ordered": "yes"}, {"max_wait_s": 60}]
+    for fields in refused:
+        with pytest.raises(Problem) as raised:
+            setting.change(id_, **fields)
+        assert raised.value.status == 400
+    assert not setting.change(id_, ordered=False, max_wait_s=60)["ordered"]
+    assert setting.change(id_, ordered=True, max_wait_s=1)["ordered"]
+    assert since() == now_ms + 1_000
+    with pytest.raises(Problem):
+        setting.create(ordered=True, max_wait_s=60)
+
+
 @pytest.mark.parametrize("max_wait_s", [2, 59])
 def test_a_wait_that_no_sweep_can_keep_is_refused(setting: Setting, max_wait_s: int) -> None:
     with pytest.raises(Problem) as raised:
