@@ -1501,6 +1501,12 @@ MUTANTS = (
     Mutant("events.end_of_the_schedule", "A message has a bounded number of attempts."),
     Mutant("events.rate_of_an_endpoint", "Messages beyond the rate of an endpoint are stored.", Returns("True")),
     Mutant("events.size_of_batch", "A request has at most max_bytes.", Becomes("len(some) == max_count")),
+    Mutant(
+        "delay_store.apart",
+        "The claim of a large record costs one write unit.",
+        Becomes("packed if len(packed) > _PART_BYTES else b''"),
+    ),
+    Mutant("delay_store.expiring_parts", "A result of a full record costs at most 0.05 write units.", Always()),
     Mutant("events.order_of_a_key", "A message waits for those before it with the same key.", Always()),
     Mutant("events.partition_of_a_key", "The events of a key share a partition.", Becomes("event.event_id")),
     Mutant("events.queue_of_a_key", "The waiting messages of a key are bounded.", Becomes("len(new)")),
