@@ -3,7 +3,7 @@
 The local stack and the deployment both use it. The comments in functions.yaml explain the settings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ PREFIX = "masscomm"
 _FEW_RECIPIENTS = (Lane.SMALL, Lane.CRITICAL)
 # The topics of new sends: most have few recipients, and larger ones are forwarded or processed last.
 _NEW_SENDS = (topics.SEND_MONOLITH, topics.SEND_API)
-_NO_CONFIG = ("topics", "on_failure", "batch_size", "small_batch_size")
+_NO_CONFIG = ("topics", "on_failure", "batch_size", "small_batch_size", "window_s", "windows")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,8 @@ class EventSource:
     config: Mapping[str, Any] = field(default_factory=dict)
     # The maximum number of records in a batch by topic; empty if the local stack's default applies.
     batch_sizes: Mapping[str, int] = field(default_factory=dict)
+    # The seconds that a batch waits for further records, by topic.
+    windows: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +127,7 @@ def _event_source(source: Mapping[str, Any], lane: Lane, generation: str) -> Eve
         on_failure=None if on_failure is None else topics.in_lane(on_failure, lane),
         config={name: value for name, value in source.items() if name not in _NO_CONFIG},
         batch_sizes={topic: size for topic in consumed if (size := _batch_size(source, topic)) is not None},
+        windows=_windows(source, consumed),
     )
 
 
@@ -132,6 +135,13 @@ def _batch_size(source: Mapping[str, Any], topic: str) -> int | None:
     usual: int | None = source.get("batch_size")
     is_small = topics.lane_of(topic) in _FEW_RECIPIENTS or topics.base_of(topic) in _NEW_SENDS
     return source.get("small_batch_size", usual) if is_small else usual
+
+
+def _windows(source: Mapping[str, Any], consumed: Sequence[str]) -> Mapping[str, float]:
+    own = source.get("windows", {})
+    if unknown := own.keys() - set(source["topics"]):
+        raise ValueError(f"the topic of a window is not consumed: {', '.join(sorted(unknown))}")
+    return {topic: own.get(topics.base_of(topic), source.get("window_s", 0)) for topic in consumed}
 
 
 def _schedule(function: str, seconds: Any) -> float | None:

@@ -10,11 +10,13 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Protocol
 
 from functions.webhook_sender.credentials import EndpointCredentials, NoCredentials
 from functions.webhook_sender.http import Http
 from functions.webhook_sender.messages import Message, Post
+from functions.webhook_sender.ordering import Order
 from masscomm.channels.customer_aws import CustomerAws, Entry
 from masscomm.channels.gateway import event_loop
 from masscomm.channels.guarded_http import Answer, ClientCertificate, NoAnswer
@@ -39,6 +41,9 @@ logger = logs.logger("webhook_sender")
 CALLS = 128
 # An endpoint that refuses as many requests one after the other is failing, even if it answers.
 FAILURES_IN_A_ROW = 3
+
+# The pending requests of an ordered endpoint among which the next one is searched.
+_SEARCHED = 1_000
 
 # A request, or the part of one that has the same result, and its attempt.
 type Sent = tuple[Post, Attempt]
@@ -94,6 +99,12 @@ class Lane:
 
     endpoint: Endpoint
     pending: deque[Post]
+    # The request that waits for further messages, if there is one.
+    gathered: Sequence[Post] = ()
+    # The order of its messages; None: they have none.
+    order: Order | None = None
+    # The keys of the requests that run, and of those that failed: later ones with these keys wait.
+    busy: set[str] = field(default_factory=set)
     # Whether the next request probes a failing endpoint; the others follow once it has succeeded.
     is_probe: bool = False
     calls: int = 0
@@ -127,12 +138,34 @@ class Lane:
         endpoint = self.endpoint
         was_well = endpoint.enabled and endpoint.failing_since_ms is None and not endpoint.is_slow
         accepted = all(attempt.succeeded and not attempt.is_slow for _, attempt in self.results)
-        return was_well and accepted and not self.pending and self.error is None
+        is_whole = not self.pending and not self.gathered and (self.order is None or self.order.is_empty)
+        return was_well and accepted and is_whole and self.error is None
+
+    def take(self) -> Post | None:
+        """Remove and return the next pending request: that of an ordered endpoint has no key that is busy, or that an
+        earlier request has. Return None if there is none.
+        """
+        if self.order is None:
+            return self.pending.popleft()
+        earlier = set(self.busy)
+        for place, post in enumerate(islice(self.pending, _SEARCHED)):
+            if earlier.isdisjoint(post.keys):  # guard: events.order_of_a_key
+                del self.pending[place]
+                self.busy |= post.keys
+                return post
+            earlier |= post.keys
+        return None
+
+    def put_back(self, post: Post) -> None:
+        """Take a request back that was not attempted."""
+        self.pending.appendleft(post)
+        self.busy -= post.keys
 
     def add(self, post: Post, attempt: Attempt) -> None:
         """Store the result of an attempt."""
         self.results.append((post, attempt))
         if attempt.succeeded:
+            self.busy -= post.keys
             self.failures_in_a_row, self.has_stopped, self.is_probe = 0, False, False
         else:
             self.failures_in_a_row += 1
@@ -224,9 +257,7 @@ class WebhookGateway:
                 lane.is_ready = True
                 ready.append(lane)
                 if to_another and busy < CALLS:
-                    task = asyncio.create_task(work())
-                    workers.add(task)
-                    task.add_done_callback(workers.discard)
+                    workers.add(asyncio.create_task(work()))
 
         async def work() -> None:
             nonlocal busy
@@ -236,7 +267,9 @@ class WebhookGateway:
                 lane.is_ready = False
                 if lane.is_failing or lane.is_held or not has_time():
                     continue
-                post = lane.pending.popleft()
+                post = lane.take()
+                if post is None:
+                    continue
                 lane.calls += 1
                 # One request of an endpoint waits for its turn, and the following ones for this one.
                 has_turn = await self._has_turn(lane.endpoint, post, has_time, waits=times.waits)
@@ -248,7 +281,7 @@ class WebhookGateway:
                     lane.calls -= 1
                     offer(lane, to_another=False)
                 else:
-                    lane.pending.appendleft(post)
+                    lane.put_back(post)
                     lane.calls -= 1
             busy -= 1
 
@@ -256,6 +289,7 @@ class WebhookGateway:
             offer(lane)
         while workers:
             done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
+            workers.difference_update(done)
             for task in done:
                 task.result()  # An error of the code ends the batch.
 
@@ -280,13 +314,13 @@ class WebhookGateway:
             result = await self._posted(lane.endpoint, post, at_ms, timeout_s)
         except NoCredentials:  # guard: webhook_authentication.unreadable
             lane.is_held = True
-            lane.pending.appendleft(post)
+            lane.put_back(post)
             key = lane.endpoint.key
             logger.exception("the messages of an endpoint wait", club_id=key.club_id, endpoint=key.id)
             return []
         except Exception as error:
             lane.error = error
-            lane.pending.appendleft(post)
+            lane.put_back(post)
             return []
         attempt = attempt_of(result, at_ms=at_ms, duration_ms=round((time.monotonic() - began) * 1000))
         lane.add(post, attempt)
@@ -307,7 +341,7 @@ class WebhookGateway:
             answers = [refused] * len(entries)
         except Exception as error:
             lane.error = error
-            lane.pending.appendleft(post)
+            lane.put_back(post)
             return []
         duration_ms = round((time.monotonic() - began) * 1000)
         parts: dict[Attempt, list[Message]] = {}

@@ -27,6 +27,7 @@ logger = logs.logger("webhook_sender")
 def bootstrap() -> "tuple[BatchDriver, SendMessages]":
     from functions.webhook_sender.credentials import EndpointCredentials
     from functions.webhook_sender.gateway import WebhookGateway
+    from functions.webhook_sender.ordering import Orders
     from functions.webhook_sender.send_messages import UNRECORDED, KnownEndpoints, SendMessages
     from functions.webhook_sender.storing import Storing
     from masscomm.aws.kms import KmsDataKeys
@@ -38,6 +39,7 @@ def bootstrap() -> "tuple[BatchDriver, SendMessages]":
     from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
     from masscomm.stores.audit_log.port import PrincipalAudit
     from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
+    from masscomm.stores.key_queues.dynamodb import DynamoDbKeyQueues
     from masscomm.stores.sent_messages.dynamodb import DynamoDbSentMessages
     from masscomm.stores.webhook_dead_letters.dynamodb import DynamoDbWebhookDeadLetters
     from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
@@ -62,6 +64,7 @@ def bootstrap() -> "tuple[BatchDriver, SendMessages]":
         results=EndpointResults(endpoints=endpoints, audit=audit, announce=AnnounceDisabled(store=store, clock=clock)),
         storing=Storing.of(store, DynamoDbWebhookDeadLetters.from_environment(), clock),
         sent=DynamoDbSentMessages.from_environment(),
+        orders=Orders(store=DynamoDbKeyQueues.from_environment(), clock=clock),
         gateway=WebhookGateway(
             # The emulated security token service checks no trust policy.
             aws=CustomerAws(checks_trust=not is_local),

@@ -68,6 +68,11 @@ class Post:
         """Return the number of attempts that have been made."""
         return self.messages[0].attempt
 
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """Return the keys of the events."""
+        return frozenset(each.event.key for each in self.messages if each.event.key is not None)
+
     @property
     def id(self) -> str:
         """Return the webhook-id: that of the message, or one that is derived from those of all."""
@@ -100,32 +105,45 @@ def posts_of(endpoint: Endpoint, messages: Iterable[Message]) -> list[Post]:
     """Return the requests with messages for an endpoint, those with the fewest attempts first.
 
     A request has at most `max_count` messages and `max_bytes`; a larger message goes alone. One that was attempted is
-    repeated as it was: a record of repeated messages has those of one request.
+    repeated as it was: a record of repeated messages has those of one request. Those of an ordered endpoint keep their
+    order, and one to a queue or an event bus, which may refuse some of its messages, has one message of each key.
     """
     if endpoint.format is not BodyFormat.MASSCOMM:
         messages = [replace(message, format=endpoint.format) for message in messages]
     if endpoint.target is not None:
-        posts = list(_batches(messages, MAX_ENTRIES, MAX_REQUEST_BYTES))
+        posts = list(_batches(messages, MAX_ENTRIES, MAX_REQUEST_BYTES, has_key_once=endpoint.is_ordered))
     elif not endpoint.is_batched:
         posts = [Post((message,), is_batch=False) for message in messages]
     else:
         posts = list(_batches(messages, endpoint.max_count, endpoint.max_bytes))
-    posts.sort(key=lambda post: post.attempt)
+    if not endpoint.is_ordered:
+        posts.sort(key=lambda post: post.attempt)
     return posts
 
 
-def _batches(messages: Iterable[Message], max_count: int, max_bytes: int) -> Iterator[Post]:
+def gathered(endpoint: Endpoint, posts: list[Post]) -> Sequence[Post]:
+    """Remove and return the request that waits for further messages: the last one, unless it is full."""
+    most = MAX_ENTRIES if endpoint.target is not None else endpoint.max_count
+    waits = endpoint.is_batched and endpoint.max_wait_s > 1  # guard: events.max_wait
+    return [posts.pop()] if waits and posts and len(posts[-1].messages) < most else []
+
+
+def _batches(
+    messages: Iterable[Message], max_count: int, max_bytes: int, *, has_key_once: bool = False
+) -> Iterator[Post]:
     some: list[Message] = []
-    size = _BRACKETS
+    size, keys = _BRACKETS, set[str]()
     for message in messages:
         added = len(message.body) + _COMMA
         is_full = len(some) == max_count or size + added > max_bytes  # guard: events.size_of_batch
         # guard: events.repeated_batch
         is_other = bool(some) and _batch_of(some[-1]) != _batch_of(message)
-        if some and (is_full or is_other):
+        has_key = has_key_once and message.event.key in keys  # guard: events.one_message_of_a_key
+        if some and (is_full or is_other or has_key):
             yield Post(some, is_batch=True)
-            some, size = [], _BRACKETS
+            some, size, keys = [], _BRACKETS, set()
         some.append(message)
+        keys |= {message.event.key} if message.event.key is not None else set()
         size += added
     if some:
         yield Post(some, is_batch=True)

@@ -7,6 +7,8 @@ seconds, and `webhook.slow` those that are attempted again or later. Messages th
 - An endpoint that fails is open: one message probes it by the same schedule, and the others are due when the probe is.
   Its state is in the endpoint's item, so that all environments share it. It delays no other.
 - Messages beyond the limits of an endpoint, or the time of the batch, are due in the next minutes.
+- The messages of an ordered endpoint wait for those before them with the same key.
+- A request that is not full waits for further messages as long as its endpoint permits.
 
 Every message that was attempted or is dead-lettered has a result for the metrics job. Dead letters are kept for the
 tenant. The records of a batch succeed together with these writes: after a crash in between, the messages
@@ -20,7 +22,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from functions.webhook_sender.gateway import FIRST_ATTEMPTS, RETRIES, Lane, Sent, WebhookGateway, Window
-from functions.webhook_sender.messages import Message, Post, messages_of, posts_of
+from functions.webhook_sender.messages import Message, Post, gathered, messages_of, posts_of
+from functions.webhook_sender.ordering import Orders
 from functions.webhook_sender.storing import Result, Storing, Waiting, repeated
 from masscomm.chain.batch import Batch, Item
 from masscomm.clock import Clock
@@ -54,6 +57,7 @@ UNRECORDED = 500
 _THREADS = 16
 # Reasons of dead letters: before an attempt, or after the last one.
 _DISABLED, _GONE, _ATTEMPTS_FAILED = "the endpoint is disabled", "the endpoint answered 410", "all attempts failed"
+_TOO_MANY_OF_A_KEY = "too many messages of its key wait"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +90,7 @@ class SendMessages:
     results: EndpointResults
     storing: Storing
     sent: SentMessages
+    orders: Orders
     gateway: WebhookGateway
     clock: Clock
     # The largest number of messages of a batch that are sent and not recorded, unless one request has more.
@@ -121,18 +126,25 @@ class SendMessages:
             sent={each: {record: set(sent) for record, sent in self.sent.find(each).items()} for each in partitions},
         )
         received: defaultdict[EndpointKey, list[Message]] = defaultdict(list)
+        sent: defaultdict[EndpointKey, list[str]] = defaultdict(list)
         for item in items:
-            batch.attempt(item, partial(_read, item, recording, received))
+            batch.attempt(item, partial(_read, item, recording, received, sent))
         if not received:
             return
         is_repeated = items[0].record.topic == topics.WEBHOOK_SLOW
         found = self.endpoints.find(received)
+        ordered = [each for each in found.values() if each is not None and each.is_ordered]
+        read = self.pool.map(lambda each: self.orders.read(each, received[each.key], sent[each.key]), ordered)
+        orders = dict(zip((each.key for each in ordered), read, strict=True))
         lanes: list[Lane] = []
         for key, messages in received.items():
             if (endpoint := found[key]) is None:
                 metrics.add(WEBHOOKS_WITHOUT_ENDPOINT, len(messages))
                 continue
-            lanes.append(Lane(endpoint=endpoint, pending=deque(posts_of(endpoint, messages))))
+            order = orders.get(key)
+            posts = posts_of(endpoint, messages if order is None else order.ready)
+            waits = () if is_repeated else gathered(endpoint, posts)
+            lanes.append(Lane(endpoint=endpoint, pending=deque(posts), gathered=waits, order=order))
         # The probes of failing endpoints are claimed together: each takes two round trips.
         apply = self.pool.map if is_repeated else map
         allowed = apply(partial(self._may_attempt, is_repeated=is_repeated), lanes)
@@ -149,7 +161,7 @@ class SendMessages:
     def _may_attempt(self, lane: Lane, *, is_repeated: bool) -> bool:
         """Return whether an endpoint gets requests now. Raises Retry or Stop."""
         endpoint = lane.endpoint
-        if not endpoint.enabled:
+        if not endpoint.enabled or not lane.pending:
             return False
         if not is_repeated:
             # guard: events.failing_endpoint
@@ -190,10 +202,14 @@ class SendMessages:
         if lane.error is not None:
             return []
         endpoint = lane.endpoint
+        order, unattempted = lane.order, Attempt(at_ms=self.clock.now_ms(), duration_ms=0)
         if not endpoint.enabled:
-            return self._give_up(_messages(lane), Attempt(at_ms=self.clock.now_ms(), duration_ms=0), _DISABLED)
+            results = self._give_up(_messages(lane), unattempted, _DISABLED)
+            if order is not None:
+                self.orders.settle(order, {})
+            return results
         endpoint = self._record_state(lane, is_repeated=is_repeated)
-        results: list[Result] = []
+        results = [] if order is None else self._give_up(order.too_many, unattempted, _TOO_MANY_OF_A_KEY)
         waiting: list[Waiting] = []
         for post, attempt in lane.results:
             if attempt.succeeded:
@@ -208,10 +224,12 @@ class SendMessages:
                 waiting.append(later)
                 results += [Result(message, AttemptResult.RETRIED, attempt) for message in post.messages]
         if endpoint.enabled:
-            waiting += _excess(endpoint, lane.pending, self.clock.now_ms())
+            waiting += _unattempted(endpoint, lane, self.clock.now_ms())
         else:
-            left = [message for post in lane.pending for message in post.messages]
-            results += self._give_up(left, Attempt(at_ms=self.clock.now_ms(), duration_ms=0), _DISABLED)
+            left = [message for post in (*lane.pending, *lane.gathered) for message in post.messages]
+            results += self._give_up([*left, *([] if order is None else order.held)], unattempted, _DISABLED)
+        if order is not None:
+            waiting = self.orders.stored(order, waiting)
         metrics.add(WEBHOOKS_DEFERRED, sum(len(each.post.messages) for each in waiting))
         self.storing.put_waiting(endpoint, waiting)
         return results
@@ -303,34 +321,42 @@ def _reason(endpoint: Endpoint, attempt: Attempt) -> str:
     return _ATTEMPTS_FAILED if endpoint.enabled else _DISABLED
 
 
-def _excess(endpoint: Endpoint, posts: Iterable[Post], now_ms: int) -> Iterator[Waiting]:
+def _unattempted(endpoint: Endpoint, lane: Lane, now_ms: int) -> Iterator[Waiting]:
     """Yield the requests that were not made: those of a failing endpoint are due with its probe, the others in the next
     minutes, as many a minute as its rate permits.
     """
     if endpoint.failing_since_ms is not None:
         due_ms = max(now_ms, endpoint.probe_at_ms or 0)
-        yield from (Waiting(post, post.attempt, due_ms) for post in posts)
+        yield from (Waiting(post, post.attempt, due_ms) for post in (*lane.pending, *lane.gathered))
         return
+    yield from (Waiting(post, post.attempt, endpoint.gathered_until_ms(now_ms)) for post in lane.gathered)
     count = 0
-    for post in posts:
+    for post in lane.pending:
         minute = 0 if endpoint.rate_per_s is None else count // round(RETRIES.begins_s * endpoint.rate_per_s)
         yield Waiting(post, post.attempt, now_ms + minute * MINUTE_MS)
         count += len(post.messages)
 
 
 def _read(
-    item: Item[WebhookRequested], recording: _Recording, received: defaultdict[EndpointKey, list[Message]]
+    item: Item[WebhookRequested],
+    recording: _Recording,
+    received: defaultdict[EndpointKey, list[Message]],
+    sent: defaultdict[EndpointKey, list[str]],
 ) -> None:
-    """Append the messages of a record that were not sent to those of their endpoints."""
+    """Append the messages of a record that were not sent to those of their endpoints, and the ids of the others."""
     for message in messages_of(item):
-        if not recording.has(message):  # guard: events.sent_before_a_kill
-            received[message.endpoint].append(message)
+        to_endpoint = received[message.endpoint]
+        if recording.has(message):  # guard: events.sent_before_a_kill
+            sent[message.endpoint].append(message.id)
+        else:
+            to_endpoint.append(message)
 
 
 def _messages(lane: Lane) -> list[Message]:
     """Return the messages of an endpoint in the batch."""
-    posts = [*(post for post, _ in lane.results), *lane.pending]
-    return [message for post in posts for message in post.messages]
+    posts = [*(post for post, _ in lane.results), *lane.pending, *lane.gathered]
+    others = [] if lane.order is None else lane.order.others
+    return [*(message for post in posts for message in post.messages), *others]
 
 
 def _fail(messages: Iterable[Message], error: Exception) -> None:

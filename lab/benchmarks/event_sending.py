@@ -25,6 +25,7 @@ from functions.event_matcher.match_events import MatchEvents
 from functions.event_matcher.notify import Notify, RuleOwners
 from functions.webhook_sender.credentials import EndpointCredentials
 from functions.webhook_sender.gateway import WebhookGateway
+from functions.webhook_sender.ordering import Orders
 from functions.webhook_sender.send_messages import KnownEndpoints, SendMessages
 from functions.webhook_sender.storing import Storing
 from masscomm.chain.batch import BatchDriver
@@ -46,6 +47,7 @@ from masscomm.stores.api_keys.in_memory import InMemoryApiKeys
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.event_types.checks import KnownTypes
 from masscomm.stores.event_types.in_memory import InMemoryEventTypes
+from masscomm.stores.key_queues.in_memory import InMemoryKeyQueues
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.sent_messages.in_memory import InMemorySentMessages
 from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
@@ -268,6 +270,7 @@ class Functions:
             ),
             storing=Storing.of(self.delayed, InMemoryWebhookDeadLetters(), self.clock),
             sent=InMemorySentMessages(),
+            orders=Orders(store=InMemoryKeyQueues(), clock=self.clock),
             gateway=WebhookGateway(http=http, keys=self._keys, credentials=credentials, clock=self.clock),
             clock=self.clock,
         )

@@ -136,7 +136,7 @@ def event_sizes(messages_a_record: int) -> EventSizes:
             types=[_TYPE],
             endpoint_index=places,
             type_index=[0] * messages_a_record,
-            message_id=ids,
+            message_id=[],
             event_id=[event.event_id for event in events],
             club_id=[_CLUB] * messages_a_record,
             status=["delivered"] * messages_a_record,

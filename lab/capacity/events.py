@@ -40,7 +40,8 @@ from masscomm.stores.delayed_records.port import SHARDS
 DYNAMODB_S, KAFKA_S = 0.005, 0.015
 # A request for endpoints names this number of them (BatchGetItem).
 KEYS_A_READ = 100
-# Writes of an item in the delay store: it is put, claimed and deleted; each costs as many units as the item has kB.
+# Writes of a waiting message in the delay store: its item is put, claimed and deleted; each costs as many units as it
+# has kB. A record of results is apart from its item, and is put alone: it expires.
 WRITES_A_DELAYED = 3
 KB, MB, BASE64 = 1_024, 1e6, 4 / 3
 # TLS sends about this number of bytes for a new connection.
@@ -426,9 +427,11 @@ def _stores(load: EventLoad, plan: EventPlan, times: EventTimes, service: Servic
 def writes_s(load: EventLoad, found: Batches) -> float:
     """Return the write units per second of the delay store: results of messages, and messages whose attempt failed."""
     results = min(MAX_RESULTS, round(found.messages))
-    units = ceil(event_sizes(results).stored_result * results / KB)
+    kb = ceil(event_sizes(results).stored_result * results / KB)
+    # A small record is in its item (masscomm.stores.delayed_records.dynamodb).
+    units = WRITES_A_DELAYED * kb if kb <= WRITES_A_DELAYED else WRITES_A_DELAYED + kb
     waiting = ceil(event_sizes(1).stored_message / KB)
-    return WRITES_A_DELAYED * load.messages_s * (units / results + load.failing * waiting)
+    return load.messages_s * (units / results + load.failing * WRITES_A_DELAYED * waiting)
 
 
 def reads_s(load: EventLoad, found: Batches) -> float:

@@ -107,7 +107,6 @@ def _deployment(
 
 # The names of settings in functions.yaml → the fields of MappingSpec.
 _FIELDS = {
-    "window_s": "window_s",
     "attempts": "max_retries",
     "max_age_s": "max_age_s",
     "bisect": "bisect",
@@ -124,6 +123,7 @@ def _mapping(function: FunctionSpec, source: EventSource, group: str, overrides:
     if unknown:
         raise ValueError(f"function {function.name}: event_source has no {', '.join(sorted(unknown))}")
     config: dict[str, Any] = {_FIELDS[name]: value for name, value in source.config.items()}
+    config["windows"] = source.windows
     if source.batch_sizes and "batch_size" not in overrides:
         config |= {"batch_size": max(source.batch_sizes.values()), "batch_sizes": source.batch_sizes}
     config |= overrides

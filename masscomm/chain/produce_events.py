@@ -25,7 +25,10 @@ def produce_events(
         def report(error: Exception | None, key: EventKey = key) -> None:
             errors[key] = error
 
+        # The events of a key share a partition, so that they keep their order.
+        # guard: events.partition_of_a_key
+        record_key = event.event_id if event.key is None else f"{event.club_id}/{event.key}"
         headers = traces.begun_by(f"{key.club_id}/{key.event_id}").headers
-        producer.produce(topics.EVENT, key.event_id.encode(), value, list(headers), report)
+        producer.produce(topics.EVENT, record_key.encode(), value, list(headers), report)
     producer.flush(API_FLUSH_S)
     return errors

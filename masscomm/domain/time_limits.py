@@ -225,6 +225,10 @@ ENDPOINTS_CACHED_S = 1.0
 EVENT_BATCH_S, EVENT_RETRIES_BATCH_S = 5.0, 20.0
 # The time that webhook_sender reserves for the writes after its last attempt.
 EVENT_SENDER_RESERVE_S = 10.0
+# How long after it was due the first message of a key is lost, so that the following ones are sent without it.
+ORDER_LOST_S = _HOUR_S
+# The least and the most seconds that a message waits for others in the delay store: its sweep may need a minute.
+EVENT_LEAST_WAIT_S, EVENT_MOST_WAIT_S = 60, _HOUR_S
 # How long webhook_sender uses a connection: the addresses of a host are then resolved again.
 EVENT_CONNECTION_S = 60.0
 
@@ -277,7 +281,7 @@ EXPANSION_HANDED_ON_S = _DAY_S // 2
 # How long the results of delivery are kept: a record that is replayed after this time is published again.
 LEDGER_KEPT_S = 16 * _DAY_S
 # How long a sender of events knows which messages of a batch it has sent.
-SENT_MESSAGES_KEPT_S = _DAY_S
+SENT_POSITIONS_KEPT_S = _DAY_S
 # The item of a lease is kept longer than the recorded slices, so that a record without a lease item has no slices.
 LEASE_KEPT_S = LEDGER_KEPT_S + _DAY_S
 # How long decisions are kept: a record that is replayed after this time may get other decisions.
@@ -463,7 +467,7 @@ RULES: Mapping[str, str] = {
     "timeout_s('event_matcher') / 10 < EVENT_TYPES_CACHED_S < timeout_s('event_matcher')": (
         "few batches read types, and a change of one applies soon"
     ),
-    "timeout_s('webhook_retry_sender') < SENT_MESSAGES_KEPT_S": "a batch is soon processed again after a kill",
+    "timeout_s('webhook_retry_sender') < SENT_POSITIONS_KEPT_S": "a batch is soon processed again after a kill",
     "timeout_s('event_matcher') / 2 <= RULE_OWNERS_CACHED_S <= 60": (
         "few batches read the owners of rules, and a revoked key sends nothing a minute later"
     ),
@@ -481,6 +485,9 @@ RULES: Mapping[str, str] = {
     "0.5 <= ENDPOINTS_CACHED_S <= 1": "a disabled endpoint gets nothing a second later, and few batches read endpoints",
     "2 <= EVENT_ATTEMPT_S < WEBHOOK_ATTEMPT_S / 3": "a slow endpoint delays the others of its partition for seconds",
     "3 * EVENT_ATTEMPT_S < EVENT_SENDER_RESERVE_S < timeout_s('webhook_sender') / 4": "an attempt is recorded in time",
+    "every_s('scheduler') <= EVENT_LEAST_WAIT_S < EVENT_MOST_WAIT_S": "no message waits longer than permitted",
+    "10 * every_s('scheduler') <= ORDER_LOST_S < DELAYED_KEPT_S": "a message that a sweep left out is not lost",
+    "EVENT_MOST_WAIT_S < WEBHOOK_DISABLED_AFTER_S": "messages that wait are sent before an endpoint is disabled",
     "EVENT_ATTEMPT_S < EVENT_BATCH_S < EVENT_RETRIES_BATCH_S": "a batch of first attempts ends in seconds",
     "EVENT_RETRIES_BATCH_S + WEBHOOK_ATTEMPT_S + EVENT_SENDER_RESERVE_S < timeout_s('webhook_retry_sender')": (
         "the last attempt of a batch is recorded in time"

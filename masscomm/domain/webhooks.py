@@ -11,6 +11,7 @@ from typing import NamedTuple
 from masscomm.domain.aws_targets import AwsTarget, target_of
 from masscomm.domain.time_limits import (
     EVENT_ATTEMPT_S,
+    EVENT_LEAST_WAIT_S,
     WEBHOOK_ATTEMPT_S,
     WEBHOOK_DISABLED_AFTER_S,
     WEBHOOK_FAILING_DELIVERY_S,
@@ -54,10 +55,6 @@ class EventType(StrEnum):
     FAILED = "send.failed"  # The send's audience could not be expanded.
     TEST = "webhook.test"
     DISABLED = "webhook.disabled"  # masscomm disabled an endpoint, for example after days of failures.
-
-
-# The types of masscomm's own events.
-OWN_EVENT_TYPES = frozenset[str](EventType)
 
 
 class NotificationEventType(StrEnum):
@@ -157,6 +154,10 @@ class Endpoint:
     # The most messages and bytes of a request with events; one message: each has a request of its own.
     max_count: int = 1
     max_bytes: int = DEFAULT_BYTES
+    # The most seconds that a message waits for others of its request.
+    max_wait_s: int = 1
+    # The time since which messages with the same key are sent in their order; None: they are not.
+    ordered_since_ms: int | None = None
     # The concurrent requests, and the messages a second (None: no limit): for first attempts, and again for the others.
     max_concurrency: int = DEFAULT_CONCURRENCY
     rate_per_s: int | None = None
@@ -185,8 +186,24 @@ class Endpoint:
 
     @property
     def is_batched(self) -> bool:
-        """Return whether a request may have several messages: they wait for each other up to a second."""
+        """Return whether a request may have several messages: they wait for each other."""
         return self.max_count > 1
+
+    @property
+    def is_ordered(self) -> bool:
+        """Return whether a message waits until those before it with the same key are accepted or given up."""
+        return self.ordered_since_ms is not None
+
+    def gathered_until_ms(self, now_ms: int) -> int:
+        """Return the time until which a message that arrives now waits for others in the delay store, so that the next
+        sweep releases it within `max_wait_s`. It is the same for all that arrive in a span of time, and the spans of
+        endpoints end at different times.
+        """
+        span_ms = (self.max_wait_s - EVENT_LEAST_WAIT_S) * 1000
+        if span_ms <= 0:
+            return now_ms
+        offset_ms = span_ms * bucket_of(self.key.id) // BUCKETS
+        return ((now_ms - offset_ms) // span_ms + 1) * span_ms + offset_ms
 
     def secret_versions(self, now_ms: int) -> Sequence[tuple[str, int]]:
         """Return (signing key, version) of each secret that signs, the current one first."""

@@ -99,6 +99,8 @@ _ENDPOINT = {
     "description": "shop",
     "max_count": 1,
     "max_bytes": 256_000,
+    "max_wait_s": 1,
+    "ordered": False,
     "max_concurrency": 8,
     "rate_per_s": None,
     "format": "masscomm",

@@ -85,12 +85,14 @@ def problem_of(far_future_ms: int) -> Column:
 
 def problem_of_results(outcome: Column) -> Column:
     """Return the reason why a record with results of webhook messages cannot be counted, or null."""
-    n = F.size(outcome["message_id"])
+    n = F.size(outcome["event_id"])
     columns = [F.size(outcome[name]) for name in RESULT_COLUMNS if name not in ("endpoints", "types", "message_id")]
+    ids = F.size(outcome["message_id"])
     # guard: metrics.columns_of_results
     do_not_fit = reduce(
         Column.__or__,
         [size != n for size in columns]
+        + [(ids != n) & (ids != 0)]
         + [F.array_min(outcome[index]) < 0 for index in ("endpoint_index", "type_index")]
         + [F.array_max(outcome["endpoint_index"]) >= F.size(outcome["endpoints"])]
         + [F.array_max(outcome["type_index"]) >= F.size(outcome["types"])],

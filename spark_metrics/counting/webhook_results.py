@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 
 from masscomm.domain.grains import Grain
+from masscomm.domain.ids import event_message_id
 from masscomm.domain.webhooks import AttemptResult
 from spark_metrics.sql import read_sql
 
@@ -60,6 +61,9 @@ class WebhookResults:
         record = json.loads(listed)
         endpoints, types = record["endpoints"], record["types"]
         names = ("endpoint_index", "type_index", "club_id", "status", "duration_ms", "at_ms", "message_id", "attempt")
+        if not record["message_id"]:
+            keys = zip(record["club_id"], record["event_id"], record["endpoint_index"], strict=True)
+            record["message_id"] = [event_message_id(club, event, endpoints[place]) for club, event, place in keys]
         columns = [record[name] for name in (*names, "event_id", "http_status", "error")]
         for endpoint, kind, club_id, status, duration_ms, at_ms, message_id, attempt, *rest in zip(
             *columns, strict=True

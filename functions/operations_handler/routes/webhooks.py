@@ -33,6 +33,7 @@ from masscomm.domain.ids import event_message_id, own_event_id
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.records import EventOccurred
 from masscomm.domain.subscriptions import SubscriptionKey
+from masscomm.domain.time_limits import EVENT_LEAST_WAIT_S, EVENT_MOST_WAIT_S
 from masscomm.domain.webhook_authentication import Authentication, AuthenticationType, sealing_context, server_of
 from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import (
@@ -88,6 +89,7 @@ _STATUSES = {
 _SETTINGS = {
     "max_count": (1, MAX_COUNT),
     "max_bytes": (LEAST_BYTES, MAX_BYTES),
+    "max_wait_s": (1, EVENT_MOST_WAIT_S),
     "max_concurrency": (1, MAX_CONCURRENCY),
     "rate_per_s": (1, MAX_RATE),
     "contact_user_id": (1, LARGEST_ID),
@@ -109,6 +111,10 @@ class WebhookBody(TypedDict):
     """The most messages with events of a request: 1 to 1,000. With more than one, the body is a list of them."""
     max_bytes: int
     """The most bytes of a request with several messages: 1,000 to 1,000,000. A larger message goes alone."""
+    max_wait_s: int
+    """The most seconds that a message waits for others of its request: 1, or 60 to 3,600."""
+    ordered: bool
+    """Whether a message waits until those before it with the same `key` are accepted or given up."""
     max_concurrency: int
     """The most concurrent requests with events: 1 to 32."""
     rate_per_s: int | None
@@ -163,6 +169,10 @@ class CreateWebhookRequest(TypedDict):
     """The most messages with events of a request: 1 (the default) to 1,000."""
     max_bytes: NotRequired[int]
     """The most bytes of a request with several messages: 1,000 to 1,000,000, by default 256,000."""
+    max_wait_s: NotRequired[int]
+    """The most seconds that a message waits for others of its request: 1 (the default), or 60 to 3,600."""
+    ordered: NotRequired[bool]
+    """Whether a message waits until those before it with the same `key` are accepted or given up; by default not."""
     max_concurrency: NotRequired[int]
     """The most concurrent requests with events: 1 to 32, by default 8."""
     rate_per_s: NotRequired[int | None]
@@ -185,6 +195,8 @@ class ChangeWebhookRequest(TypedDict):
     description: NotRequired[str]
     max_count: NotRequired[int]
     max_bytes: NotRequired[int]
+    max_wait_s: NotRequired[int]
+    ordered: NotRequired[bool]
     max_concurrency: NotRequired[int]
     rate_per_s: NotRequired[int | None]
     """Null: no limit."""
@@ -316,9 +328,11 @@ class WebhooksRoute:
             format=BodyFormat(fields.get("format", BodyFormat.MASSCOMM)),
             **{name: fields[name] for name in _SETTINGS if name in fields},
             created_at_ms=self.clock.now_ms(),
+            ordered_since_ms=self.clock.now_ms() if fields.get("ordered") else None,
             key_id=self.keys.now().current,
             role_arn=fields.get("role_arn"),
         )
+        _check_order(endpoint)
         endpoint = replace(endpoint, authentication=self._sealed(fields, endpoint))
         body = self._with_secret(endpoint)
         changes = self._mark(endpoint.key)
@@ -361,8 +375,6 @@ class WebhooksRoute:
         """Change fields of an endpoint. Raises Problem (400, 404) or Retry."""
         fields = read_object(content)
         errors = self._wrong(fields, ChangeWebhookRequest)
-        if "enabled" in fields and not isinstance(fields["enabled"], bool):
-            errors.append(FieldError("enabled", Text.MUST_BE_BOOLEAN.filled()))
         if errors:
             raise unusable(errors)
 
@@ -378,6 +390,9 @@ class WebhooksRoute:
             )
             if wrong := _role_errors(new.url, new.role_arn):
                 raise unusable(wrong)
+            if fields.get("ordered", endpoint.is_ordered) != endpoint.is_ordered:
+                new = replace(new, ordered_since_ms=self.clock.now_ms() if fields["ordered"] else None)
+            _check_order(new)
             is_other = server_of(new.url) != server_of(endpoint.url)
             # guard: webhook_authentication.other_server
             if is_other and endpoint.authentication is not None and "authentication" not in fields:
@@ -630,11 +645,16 @@ class WebhooksRoute:
         if not isinstance(description, str) or len(description) > MAX_DESCRIPTION or not description.isprintable():
             message = Text.MUST_BE_PRINTABLE_OR_EMPTY.filled(maximum=MAX_DESCRIPTION)
             errors.append(FieldError("description", message))
+        flags = (name for name in ("enabled", "ordered") if not isinstance(fields.get(name, False), bool))
+        errors += (FieldError(name, Text.MUST_BE_BOOLEAN.filled()) for name in flags)
         for name, (least, most) in _SETTINGS.items():
             value = fields.get(name, least)
             is_number = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
             if not is_number and not (name in _OPTIONAL and value is None):
                 errors.append(FieldError(name, Text.FORM_NUMBER.filled(lowest=least, highest=most)))
+        if fields.get("max_wait_s") in range(2, EVENT_LEAST_WAIT_S):
+            longer = f"{EVENT_LEAST_WAIT_S}-{EVENT_MOST_WAIT_S}"
+            errors.append(FieldError("max_wait_s", Text.MUST_BE_EITHER.filled(first="1", second=longer)))
         if (authentication := fields.get("authentication")) is not None:
             given = webhook_authentication.read(authentication, now_ms=self.clock.now_ms(), loopback=self.loopback)
             errors += given if isinstance(given, list) else []
@@ -675,6 +695,12 @@ def _role_errors(url: object, role_arn: object) -> list[FieldError]:
     return []
 
 
+def _check_order(endpoint: Endpoint) -> None:
+    """Check that an ordered endpoint does not gather messages: each would need a queue. Raises Problem (400)."""
+    if endpoint.is_ordered and endpoint.max_wait_s > 1:  # guard: webhooks.order_of_gathered
+        raise unusable([FieldError("max_wait_s", Text.MUST_BE.filled(form="1"))])
+
+
 def _busy() -> Retry:
     return Retry("the endpoint is changed by other requests at the same time")
 
@@ -692,6 +718,8 @@ def _row(endpoint: Endpoint) -> WebhookBody:
         "description": endpoint.description,
         "max_count": endpoint.max_count,
         "max_bytes": endpoint.max_bytes,
+        "max_wait_s": endpoint.max_wait_s,
+        "ordered": endpoint.is_ordered,
         "max_concurrency": endpoint.max_concurrency,
         "rate_per_s": endpoint.rate_per_s,
         "format": endpoint.format,

@@ -21,7 +21,7 @@ _ONLY_LOCAL = {"partial_failures", "buffer_records", "buffer_bytes", "first_back
 INVOCATIONS_A_POLLER = 5
 # The maximum number of concurrent invocations of a function by its queue.
 QUEUE_CONCURRENCY = 10
-_KNOWN = {"window_s", "attempts", "max_age_s", "bisect"}
+_KNOWN = {"attempts", "max_age_s", "bisect"}
 
 
 def consumer_group(group: str, topic: str) -> str:
@@ -100,7 +100,7 @@ class EventSources(Construct):
             starting_position="TRIM_HORIZON",
             **kafka.event_source(group),
             batch_size=source.batch_sizes[topic],
-            maximum_batching_window_in_seconds=config["window_s"],
+            maximum_batching_window_in_seconds=source.windows[topic],
             maximum_retry_attempts=retries,
             maximum_record_age_in_seconds=config.get("max_age_s"),
             bisect_batch_on_function_error=config.get("bisect"),

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from local.emulators.event_source.on_failure import Condition, LastResponse, fai
 from local.emulators.event_source.ports import FailureDestination, RecordSource, RecordTooLargeError
 from local.emulators.event_source.record import EventEnvelope, Partition, SourceRecord
 from local.emulators.event_source.response import MalformedResponseError, failed_records
-from local.emulators.event_source.spec import INFINITE, MappingSpec, PartialFailures
+from local.emulators.event_source.spec import INFINITE, Batching, MappingSpec, PartialFailures
 from local.emulators.event_source.statistics import MappingStatistics
 
 log = logging.getLogger(__name__)
@@ -276,20 +276,24 @@ class EventSourceMapping:
         """Return 0 if a batch can be formed now, else the seconds until the batching window ends; None if there are
         no records.
         """
-        free = self._free_partitions()
-        if not free:
-            return None
-        if self.spec.window_s <= 0:
-            return 0.0
-        buffered: Counter[int] = Counter()
-        for partition, state in free:
-            buffered[self.spec.batch_size_of(partition.topic)] += len(state.buffered)
-        if any(records >= size for size, records in buffered.items()):
-            return 0.0
+        return min(self._waits().values(), default=None)
+
+    def _waits(self) -> Mapping[Batching, float]:
+        """Return the seconds until a batch of each batching can be formed, for those with records."""
+        states: defaultdict[Batching, list[_PartitionState]] = defaultdict(list)
+        for partition, state in self._free_partitions():
+            states[self.spec.batching_of(partition.topic)].append(state)
+        return {batching: self._wait(batching, some) for batching, some in states.items()}
+
+    def _wait(self, batching: Batching, states: Sequence[_PartitionState]) -> float:
         # base64 encodes three bytes as four.
-        if sum(state.buffered_bytes for _, state in free) * 4 // 3 >= self.spec.max_payload_bytes:
+        is_full = (
+            sum(len(state.buffered) for state in states) >= batching.size
+            or sum(state.buffered_bytes for state in states) * 4 // 3 >= self.spec.max_payload_bytes
+        )
+        if batching.window_s <= 0 or is_full:
             return 0.0
-        return max(0.0, min(state.buffered_since for _, state in free) + self.spec.window_s - time.monotonic())
+        return max(0.0, min(state.buffered_since for state in states) + batching.window_s - time.monotonic())
 
     def _free_partitions(self) -> list[tuple[Partition, _PartitionState]]:
         """Return the partitions with records and without a batch in flight."""
@@ -303,16 +307,20 @@ class EventSourceMapping:
         """Return the records for one batch, from partitions without a batch in flight. Topics take turns as the first
         topic of a batch.
         """
-        partitions = self._in_turn(self._free_partitions())
+        waits = self._waits()
+        free = [each for each in self._free_partitions() if waits[self.spec.batching_of(each[0].topic)] <= 0]
+        partitions = self._in_turn(free)
         batch: list[SourceRecord] = []
         size = self.envelope.overhead
         resumed: list[Partition] = []
-        most = self.spec.batch_size_of(partitions[0][0].topic) if partitions else 0
+        if not partitions:
+            return batch
+        batching = self.spec.batching_of(partitions[0][0].topic)
         for partition, state in partitions:
-            if self.spec.batch_size_of(partition.topic) != most:
+            if self.spec.batching_of(partition.topic) != batching:
                 continue
             first = True
-            while state.buffered and len(batch) < most:
+            while state.buffered and len(batch) < batching.size:
                 grown = size + self.envelope.added(state.buffered[0], first_of_partition=first)
                 # A record that is too large for any event forms a batch alone, which goes to the on-failure topic.
                 if batch and grown > self.spec.max_payload_bytes:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 MAX_PAYLOAD_BYTES = 6 * 1024 * 1024
 INFINITE = -1
@@ -20,6 +21,14 @@ class PartialFailures(StrEnum):
     FROM_LOWEST = "from_lowest"
 
 
+class Batching(NamedTuple):
+    """How records are gathered; those of a batch have the same batching."""
+
+    # The maximum number of records in a batch, and the seconds that it waits for further ones.
+    size: int
+    window_s: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class MappingSpec:
     """The properties of one event source mapping.
@@ -30,9 +39,10 @@ class MappingSpec:
         topics: The topics' names in Kafka.
         function_arn: The ARN of the function, for on-failure records.
         batch_size: The maximum number of records in an invocation.
-        batch_sizes: The maximum by topic, in place of batch_size. Topics with different sizes never share a batch.
+        batch_sizes: The maximum by topic, in place of batch_size.
         window_s: The seconds that a batch waits for further records; with 0 the function is invoked at once with the
             available records.
+        windows: The seconds by topic, in place of window_s. Topics with different sizes or windows share no batch.
         max_retries: The number of invocations after the first one; -1 or None: unlimited. With on_failure, -1 means 10.
         max_age_s: The age of a record in seconds from which the function is no longer invoked with it; -1: unlimited.
         bisect: Whether a batch that failed as a whole is halved, so that a record that breaks the function is finally
@@ -60,6 +70,7 @@ class MappingSpec:
     batch_size: int = 100
     batch_sizes: Mapping[str, int] = field(default_factory=dict)
     window_s: float = 0.0
+    windows: Mapping[str, float] = field(default_factory=dict)
     max_retries: int | None = None
     max_age_s: float = INFINITE
     bisect: bool = False
@@ -83,9 +94,9 @@ class MappingSpec:
         if self.max_retries is not None and not -1 <= self.max_retries <= 10_000:
             raise ValueError(f"mapping {self.name}: attempts must be between -1 and 10000, not {self.max_retries}")
 
-    def batch_size_of(self, topic: str) -> int:
-        """Return the maximum number of records in a batch that begins with this topic."""
-        return self.batch_sizes.get(topic, self.batch_size)
+    def batching_of(self, topic: str) -> Batching:
+        """Return the batching of a topic's records."""
+        return Batching(self.batch_sizes.get(topic, self.batch_size), self.windows.get(topic, self.window_s))
 
     @property
     def retries(self) -> int:

@@ -20,6 +20,7 @@ from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
 from masscomm.domain.sends import SendKey
 from masscomm.domain.time_limits import CLAIM_S, DELAY_BUCKET_CLOSED_MIN, DELAYED_KEPT_S
+from masscomm.kafka import topics
 from masscomm.observability.unreadable_items import UnreadableItem
 from masscomm.stores.delayed_records.port import (
     MINUTE_MS,
@@ -43,6 +44,10 @@ _BY_SEND = "by_send"
 # The size limit of one item into which a large record is split. A DynamoDB item has at most 400 kB, attribute names
 # included.
 _PART_BYTES = 350_000
+# A larger record is apart from its item: the claim of an item costs as many write units as its storage.
+_INLINE_BYTES = 3_000
+# The topics whose records' parts stay until they expire: to delete them costs as much as to store them.
+_EXPIRING = frozenset({topics.WEBHOOK_OUTCOME})
 
 
 class DynamoDbDelayStore:
@@ -70,7 +75,9 @@ class DynamoDbDelayStore:
         copy = str(uuid4())  # guard: delay_store.parts_of_a_copy
         packed = _packed(item)
         expires = {"N": str(due_ms // 1000 + DELAYED_KEPT_S)}
-        parts = [packed[start : start + _PART_BYTES] for start in range(0, len(packed), _PART_BYTES)]
+        apart = packed if len(packed) > _INLINE_BYTES else b""  # guard: delay_store.apart
+        parts = [b"" if apart else packed]
+        parts += [apart[start : start + _PART_BYTES] for start in range(0, len(apart), _PART_BYTES)]
         with answering(_WHAT):
             self._mark(key[0], critical=item.critical, now_ms=now_ms)
             for number, part in enumerate(parts[1:], start=1):
@@ -147,7 +154,8 @@ class DynamoDbDelayStore:
             )
         # A damaged row may lack the attributes.
         row = answer.get("Attributes", {})
-        self._delete_parts(_text(row, "copy"), _number(row, "parts"))
+        if item.topic not in _EXPIRING:  # guard: delay_store.expiring_parts
+            self._delete_parts(_text(row, "copy"), _number(row, "parts"))
 
     def of_send(self, send: SendKey, delay_reason: str | None = None) -> Iterator[DelayedRecord | UnreadableItem]:
         request: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any
 from masscomm.aws.dynamodb import answering
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
-from masscomm.domain.time_limits import SENT_MESSAGES_KEPT_S
+from masscomm.domain.time_limits import SENT_POSITIONS_KEPT_S
 from masscomm.stores.sent_messages.port import Partition, RecordPosition, Sent
 
 _WHAT = "sent messages"
@@ -39,7 +39,7 @@ class DynamoDbSentMessages(TableAdapter):
             "record_id": _id(partition),
             "part": _PART,
             "sent": {"B": _written(sent)},
-            "expires_at": {"N": str(at_s + SENT_MESSAGES_KEPT_S)},
+            "expires_at": {"N": str(at_s + SENT_POSITIONS_KEPT_S)},
         }
         with answering(_WHAT):
             self._client.put_item(TableName=self._table, Item=item)

@@ -34,6 +34,6 @@ class SentMessages(Protocol):
 
     def record(self, partition: Partition, sent: Sent, at_s: int) -> None:
         """Record at `at_s` (seconds since the epoch) what was sent of a partition, in the place of what was recorded
-        earlier. It is kept for SENT_MESSAGES_KEPT_S.
+        earlier. It is kept for SENT_POSITIONS_KEPT_S.
         """
         ...

@@ -22,8 +22,8 @@ _TEXTS = (
 )
 _NUMBERS = (
     *("created_at_ms", "secret_version", "previous_until_ms", "failing_since_ms", "enabled_at_ms", "revision"),
-    *("probe_at_ms", "failed_probes", "max_count", "max_bytes", "max_concurrency", "rate_per_s"),
-    "previous_authentication_until_ms",
+    *("probe_at_ms", "failed_probes", "max_count", "max_bytes", "max_wait_s", "max_concurrency", "rate_per_s"),
+    *("previous_authentication_until_ms", "ordered_since_ms"),
     "contact_user_id",
 )
 _AUTHENTICATIONS = ("authentication", "previous_authentication")

@@ -9,6 +9,8 @@ from masscomm.stores.event_ids.dynamodb import DynamoDbEventIds
 from masscomm.stores.event_ids.port import EventIds
 from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
 from masscomm.stores.event_types.port import EventTypes
+from masscomm.stores.key_queues.dynamodb import DynamoDbKeyQueues
+from masscomm.stores.key_queues.port import KeyQueues
 from masscomm.stores.sent_messages.dynamodb import DynamoDbSentMessages
 from masscomm.stores.sent_messages.port import SentMessages
 from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
@@ -18,6 +20,7 @@ from masscomm.stores.webhook_sources.port import WebhookSources
 from tests.support.contracts.event_stores import (
     EventIdsContract,
     EventTypesContract,
+    KeyQueuesContract,
     SentMessagesContract,
     SubscriptionsContract,
     WebhookSourcesContract,
@@ -49,6 +52,12 @@ class TestDynamoDbSentMessages(SentMessagesContract):
     @pytest.fixture
     def sent_messages(self, localstack: StackConfig, functions_client: Any) -> SentMessages:
         return DynamoDbSentMessages(table=new_table(dynamodb(localstack), "delivery_ledger"), client=functions_client)
+
+
+class TestDynamoDbKeyQueues(KeyQueuesContract):
+    @pytest.fixture
+    def queues(self, localstack: StackConfig, functions_client: Any) -> KeyQueues:
+        return DynamoDbKeyQueues(table=new_table(dynamodb(localstack), "delivery_ledger"), client=functions_client)
 
 
 class TestDynamoDbWebhookSources(WebhookSourcesContract):

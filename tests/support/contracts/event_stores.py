@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from masscomm.domain.events import EventType
+from masscomm.domain.ids import event_message_id
 from masscomm.domain.notification_rules import NotificationRule, Owner
 from masscomm.domain.records import EventOccurred
 from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS, Subscription, SubscriptionKey, rules_of
@@ -22,6 +23,7 @@ from masscomm.domain.webhook_sources import (
 from masscomm.domain.webhooks import EndpointKey
 from masscomm.stores.event_ids.port import EventIds, EventKey
 from masscomm.stores.event_types.port import EventTypes
+from masscomm.stores.key_queues.port import KeyQueue, KeyQueues, Ordering
 from masscomm.stores.sent_messages.port import Partition, RecordPosition, SentMessages
 from masscomm.stores.subscriptions.port import Subscriptions, TooManySubscriptions
 from masscomm.stores.webhook_sources.port import Refusals, WebhookSources
@@ -186,6 +188,38 @@ class SentMessagesContract:
         sent_messages.record(one, sent, AT_S)
         assert sent_messages.find(one) == sent
         assert sent_messages.find(other) == sent_messages.find(Partition("webhook", 4)) == {}
+
+
+class KeyQueuesContract:
+    """Subclasses define the fixture `queues`, an empty store."""
+
+    def test_a_queue_is_stored_in_the_place_of_the_read_one(self, queues: KeyQueues) -> None:
+        of = Ordering(ENDPOINT, AT_MS)
+        assert queues.find(of) == {}
+        one = KeyQueue(tuple(event_message_id(7, f"e{number}", ENDPOINT.id) for number in range(5_000)), AT_MS + 5)
+        two = KeyQueue(one.ids[1:], AT_MS + 6)
+        assert queues.replace(of, "a", None, one, AT_S)
+        assert queues.replace(of, "b", None, two, AT_S)
+        assert queues.find(of) == {"a": one, "b": two}
+        assert queues.find(Ordering(ENDPOINT, AT_MS + 1)) == queues.find(Ordering(OTHER, AT_MS)) == {}
+        assert queues.replace(of, "a", one, two, AT_S)
+        assert queues.replace(of, "b", two, None, AT_S)
+        assert queues.find(of) == {"a": two}
+
+    def test_a_changed_queue_is_not_replaced(self, queues: KeyQueues) -> None:
+        of, ids = Ordering(ENDPOINT, AT_MS), (event_message_id(7, "e1", ENDPOINT.id),)
+        stored = KeyQueue(ids, 5)
+        assert queues.replace(of, "a", None, stored, AT_S)
+        others = (None, KeyQueue(ids, 6), KeyQueue((*ids, event_message_id(7, "e2", ENDPOINT.id)), 5))
+        for old in others:
+            for new in (None, KeyQueue(ids, 7)):
+                if old != new:
+                    assert not queues.replace(of, "a", old, new, AT_S)
+        assert queues.find(of) == {"a": stored}
+        # A request whose response was lost is repeated.
+        assert queues.replace(of, "a", None, stored, AT_S)
+        assert queues.replace(of, "a", stored, None, AT_S)
+        assert queues.replace(of, "a", stored, None, AT_S)
 
 
 SHOP = WebhookSource(

@@ -55,6 +55,8 @@ class WebhookEndpointsContract:
             is_slow=True,
             max_count=100,
             max_bytes=5_000,
+            max_wait_s=300,
+            ordered_since_ms=NOW + 5,
             max_concurrency=3,
             rate_per_s=7,
             authentication=AUTHENTICATION,

@@ -10,6 +10,7 @@ from functions.event_matcher.match_events import MatchEvents
 from functions.event_matcher.notify import Notify, RuleOwners
 from functions.webhook_sender.credentials import EndpointCredentials
 from functions.webhook_sender.gateway import WebhookGateway
+from functions.webhook_sender.ordering import Orders
 from functions.webhook_sender.send_messages import KnownEndpoints, SendMessages
 from functions.webhook_sender.storing import Storing
 from masscomm.aws.sealed_secrets import SecretBox
@@ -36,6 +37,7 @@ from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.event_types.checks import KnownTypes
 from masscomm.stores.event_types.in_memory import InMemoryEventTypes
+from masscomm.stores.key_queues.in_memory import InMemoryKeyQueues
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.sent_messages.in_memory import InMemorySentMessages
 from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
@@ -243,6 +245,7 @@ class WebhookSender(Chain):
         self.given_up = InMemoryWebhookDeadLetters()
         self.audit_log = InMemoryAuditLog()
         self.sent = InMemorySentMessages()
+        self.queues = InMemoryKeyQueues()
         self.http = ScriptedAsyncHttp()
         self.data_keys = InMemoryDataKeys()
         self.tokens = InMemoryWebhookTokens()
@@ -261,6 +264,7 @@ class WebhookSender(Chain):
             ),
             storing=Storing.of(self.delayed, self.given_up, self.clock),
             sent=self.sent,
+            orders=Orders(store=self.queues, clock=self.clock),
             gateway=WebhookGateway(
                 http=self.http,
                 aws=aws or CustomerAws(),

@@ -158,6 +158,19 @@ async def test_full_batch_of_one_topic_ends_the_window() -> None:
     assert [{name for name, _ in batch} for batch in bench.function.batches] == [{"in-0"}]
 
 
+async def test_topics_have_windows_of_their_own() -> None:
+    """Records of a topic that wait share no batch with those of another, which do not."""
+    made = broker()
+    async with running(made=made, windows={"other": 3600}, topics=("in", "other")) as bench:
+        bench.produce(2, topic="other")
+        bench.produce(1)
+        await until(lambda: bench.mapping.statistics.succeeded == 1)
+        bench.produce(8, topic="other")
+        await until(lambda: bench.mapping.statistics.succeeded == 11)
+    batches = [[name for name, _ in batch] for batch in bench.function.batches]
+    assert batches == [["in-0"], ["other-0"] * 10]
+
+
 async def test_window_of_0_invokes_at_once() -> None:
     async with running(window_s=0, batch_size=1000) as bench:
         bench.produce()

@@ -11,6 +11,7 @@ from masscomm.domain.subscriptions import Subscription, SubscriptionKey
 from masscomm.domain.time_limits import SUBSCRIPTIONS_SWEPT_AFTER_S
 from masscomm.errors import Retry
 from masscomm.http.scopes import ALL_SCOPES, scopes_of_roles
+from masscomm.kafka import topics
 from tests.support.harness.events_api import EventsApi, endpoint_key, in_memory_api, subscription_id
 
 EVENT: dict[str, Any] = {"event_id": "e1", "type": "match.finished", "club_id": 1, "data": {"goals": [2, 1]}}
@@ -34,6 +35,14 @@ def test_an_event_is_produced_once_in_a_day(api: EventsApi) -> None:
     assert statuses(api.report(EVENT)) == ["accepted"]
     assert [each.event_id for each in api.events()] == ["e1", "e2", "e1"]
     assert json.loads(api.events()[0].data) == EVENT["data"]
+
+
+@pytest.mark.kills(guard="events.partition_of_a_key")
+def test_the_events_of_a_key_share_a_partition(api: EventsApi) -> None:
+    api.report(EVENT | {"key": "o1"}, EVENT | {"event_id": "e2", "key": "o1"}, EVENT | {"event_id": "e3"})
+    club = EVENT["club_id"]
+    keys = [key for topic, key, *_ in api.producer.produced if topic == topics.EVENT]
+    assert keys == [f"{club}/o1".encode(), f"{club}/o1".encode(), b"e3"]
 
 
 @pytest.mark.kills(guard="events.other_event_of_an_id")

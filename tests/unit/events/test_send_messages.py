@@ -11,6 +11,7 @@ from functions.webhook_sender.storing import Storing
 from masscomm.channels.guarded_http import NoAnswer
 from masscomm.domain.ids import event_message_id
 from masscomm.domain.time_limits import (
+    ENDPOINTS_CACHED_S,
     EVENT_ATTEMPT_S,
     EVENT_BATCH_S,
     EVENT_SENDER_RESERVE_S,
@@ -22,6 +23,7 @@ from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import MAX_ATTEMPTS, Attempt, BodyFormat, Endpoint, bucket_of
 from masscomm.errors import Retry
 from masscomm.kafka import topics
+from masscomm.stores.delayed_records.port import MINUTE_MS
 from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
 from masscomm.stores.webhook_dead_letters.port import Bound
 from tests.support.harness.chain import NOW
@@ -464,6 +466,47 @@ def test_a_batch_has_its_messages_in_one_request() -> None:
     assert [each["id"] for body in sender.bodies() for each in body] == [message_id(f"e{n}") for n in range(250)]
     assert all(id_.startswith("bat_") for id_ in sender.http.ids())
     assert len(sender.results()) == 250
+
+
+@pytest.mark.kills(guard="events.max_wait")
+@pytest.mark.parametrize("max_wait_s", [60, 61, 90, 300, 3_600])
+def test_a_message_waits_for_others_as_long_as_permitted(max_wait_s: int) -> None:
+    """A sweep within a minute releases all that arrived meanwhile; a full request does not wait."""
+    sender = WebhookSender()
+    sender.endpoint(max_count=10, max_wait_s=max_wait_s)
+    assert sender.send(sender.request([occurred(f"a{number}") for number in range(24)])) == []
+    assert [len(body) for body in sender.bodies()] == [10, 10]
+    arrived_ms, (due_ms,) = sender.clock.now_ms(), sender.due_ms()
+    assert arrived_ms <= due_ms <= arrived_ms + max_wait_s * 1000 - MINUTE_MS
+    sender.clock.advance((due_ms - arrived_ms) / 2000)
+    assert sender.send(sender.request([occurred(f"b{number}") for number in range(3)])) == []
+    assert set(sender.due_ms()) == {due_ms} or max_wait_s == 60
+    assert sender.retry() == []
+    assert [len(body) for body in sender.bodies()] == [10, 10, 7]
+    assert sender.waiting() == []
+
+
+def test_waiting_messages_of_a_killed_batch_are_stored_once() -> None:
+    sender = WebhookSender()
+    sender.endpoint(max_count=10, max_wait_s=300)
+    request = sender.request([occurred(f"e{number}") for number in range(3)])
+    for _ in range(2):
+        assert sender.send(request) == []
+        sender.clock.advance(0.001)
+    assert [len(each.events) for each in sender.waiting()] == [3]
+
+
+@pytest.mark.parametrize("max_wait_s", [1, 300])
+def test_gathered_messages_of_a_failing_endpoint_await_its_probe(max_wait_s: int) -> None:
+    sender = WebhookSender()
+    sender.endpoint(max_count=10, max_wait_s=max_wait_s, failing_since_ms=NOW - 1, probe_at_ms=NOW + 7_200_000)
+    sender.send(sender.request([occurred(f"e{number}") for number in range(13)]))
+    assert sender.http.requests == []
+    assert sender.due_ms() == [NOW + 7_200_000]
+    sender.endpoint(max_count=10, max_wait_s=max_wait_s, enabled=False)
+    sender.clock.advance(ENDPOINTS_CACHED_S)
+    sender.send(sender.request([occurred(f"e{number}") for number in range(13)]))
+    assert len(sender.given_up.stored) == 13
 
 
 @pytest.mark.kills(guard="events.size_of_batch")

@@ -66,7 +66,7 @@ def test_config_of_a_trigger_is_the_mappings(tmp_path: Path) -> None:
     )
     mapping = read(path, mapping_overrides={"first_backoff_s": 0.5})["f-critical"].mapping
     assert mapping is not None
-    assert (mapping.batch_size, mapping.window_s, mapping.retries, mapping.max_age_s) == (7, 1.5, 3, 60)
+    assert (*mapping.batching_of("build.critical"), mapping.retries, mapping.max_age_s) == (7, 1.5, 3, 60)
     assert mapping.bisect
     assert mapping.on_failure == "on-failure"
     assert mapping.partial_failures is PartialFailures.FROM_LOWEST
@@ -79,19 +79,33 @@ def test_small_and_critical_topics_have_their_batch_size(tmp_path: Path) -> None
     bulk, critical = deployed["f"].mapping, deployed["f-critical"].mapping
     assert bulk is not None
     assert critical is not None
-    assert {topic: bulk.batch_size_of(topic) for topic in bulk.topics} == {
+    assert {topic: bulk.batching_of(topic).size for topic in bulk.topics} == {
         "build.small": 40,
         **dict.fromkeys(("build", "build.bulk2", "build.bulk3", "build.bulk4"), 4),
     }
-    assert critical.batch_size_of("build.critical") == 40
+    assert critical.batching_of("build.critical").size == 40
 
 
 def test_topics_of_new_sends_have_the_small_batch_size() -> None:
     mapping = read(ROOT / "functions" / "functions.yaml")["preference_checker"].mapping
     assert mapping is not None
-    sizes = {topic: mapping.batch_size_of(topic) for topic in mapping.topics}
+    sizes = {topic: mapping.batching_of(topic).size for topic in mapping.topics}
     assert sizes["send.monolith"] == sizes["send.api"] == sizes["recheck.small"] == 60
     assert sizes["recheck"] == sizes["recheck.bulk2"] == 10
+
+
+def test_window_of_a_topic_is_that_of_each_of_its_lanes(tmp_path: Path) -> None:
+    changes = {"topics": ["build", "recheck"], "window_s": 0, "windows": {"build": 2}}
+    mapping = read(write(tmp_path, **changes))["f"].mapping
+    assert mapping is not None
+    windows = {topic: mapping.batching_of(topic).window_s for topic in mapping.topics}
+    assert windows["build"] == windows["build.small"] == 2
+    assert windows["recheck"] == 0
+
+
+def test_window_of_another_topic_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="recheck"):
+        read(write(tmp_path, window_s=0, windows={"recheck": 2}))
 
 
 def test_a_setting_that_does_not_exist_is_refused(tmp_path: Path) -> None:

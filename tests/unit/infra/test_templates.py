@@ -18,7 +18,7 @@ from masscomm.cdc.debezium import debezium_config
 from masscomm.domain.lanes import Lane
 from masscomm.http.problem import ProblemBody
 from masscomm.http.scopes import PUBLIC_ROUTES
-from masscomm.kafka.topics import DEAD_LETTER, DEAD_LETTER_STATUS, cdc_topic, cdc_topics, chain_topics, in_lane
+from masscomm.kafka.topics import DEAD_LETTER, DEAD_LETTER_STATUS, OUTCOME, cdc_topic, cdc_topics, chain_topics, in_lane
 from masscomm.observability.metric_names import DAILY_RUNS
 from masscomm.operations.dead_letter_replays import sources as sources_of_dead_letters
 from masscomm.texts import Text
@@ -200,7 +200,7 @@ def test_each_mapping_reports_item_failures_and_has_on_failure(
         function = resources[alias.properties["FunctionName"]["Ref"]].properties["FunctionName"]
         name = function.removeprefix(f"masscomm-{environment.name}-")
         # A batching window would delay notifications and events; these records are not urgent, or wait for each other.
-        gathers = name in ("receipts", "webhook_batch_sender", "webhook_retry_sender")
+        gathers = topic == OUTCOME or name in ("receipts", "webhook_batch_sender", "webhook_retry_sender")
         assert properties["MaximumBatchingWindowInSeconds"] == int(gathers), mapping
         groups[properties["AmazonManagedKafkaEventSourceConfig"]["ConsumerGroupId"]] += 1
         destination = properties.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination")

@@ -12,6 +12,9 @@ from masscomm.stores.event_ids.port import EventIds, EventKey
 from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
 from masscomm.stores.event_types.in_memory import InMemoryEventTypes
 from masscomm.stores.event_types.port import EventTypes
+from masscomm.stores.key_queues.dynamodb import DynamoDbKeyQueues
+from masscomm.stores.key_queues.in_memory import InMemoryKeyQueues
+from masscomm.stores.key_queues.port import KeyQueues
 from masscomm.stores.sent_messages.dynamodb import DynamoDbSentMessages
 from masscomm.stores.sent_messages.in_memory import InMemorySentMessages
 from masscomm.stores.sent_messages.port import Partition, SentMessages
@@ -24,6 +27,7 @@ from masscomm.stores.webhook_sources.port import WebhookSources
 from tests.support.contracts.event_stores import (
     EventIdsContract,
     EventTypesContract,
+    KeyQueuesContract,
     SentMessagesContract,
     SubscriptionsContract,
     WebhookSourcesContract,
@@ -118,6 +122,18 @@ class TestMotoSentMessages(SentMessagesContract):
     @pytest.fixture
     def sent_messages(self, moto_dynamodb: Any) -> SentMessages:
         return DynamoDbSentMessages(table=new_table(moto_dynamodb, "delivery_ledger"), client=moto_dynamodb)
+
+
+class TestInMemoryKeyQueues(KeyQueuesContract):
+    @pytest.fixture
+    def queues(self) -> KeyQueues:
+        return InMemoryKeyQueues()
+
+
+class TestMotoKeyQueues(KeyQueuesContract):
+    @pytest.fixture
+    def queues(self, moto_dynamodb: Any) -> KeyQueues:
+        return DynamoDbKeyQueues(table=new_table(moto_dynamodb, "delivery_ledger"), client=moto_dynamodb)
 
 
 @pytest.mark.parametrize("value", [b"", b"no rows", zlib.compress(b"[1]"), zlib.compress(b'[[1, 2, "-"]]')])

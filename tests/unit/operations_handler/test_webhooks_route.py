@@ -168,11 +168,12 @@ def test_a_target_needs_a_role_of_its_account(setting: Setting, url: str, role_a
 
 def test_the_settings_for_events_have_defaults_and_change(setting: Setting) -> None:
     id_ = setting.create(max_count=500, rate_per_s=100, contact_user_id=42)["endpoint"]["id"]
-    settings = ("max_count", "max_bytes", "max_concurrency", "rate_per_s", "contact_user_id")
+    settings = ("max_count", "max_bytes", "max_wait_s", "max_concurrency", "rate_per_s", "contact_user_id")
     created: Any = setting.route.show(id_, SEVEN)
-    assert [created[name] for name in settings] == [500, 256_000, 8, 100, 42]
-    changed = setting.change(id_, max_bytes=1_000_000, max_concurrency=32, rate_per_s=None, contact_user_id=None)
-    assert [changed[name] for name in settings] == [500, 1_000_000, 32, None, None]
+    assert [created[name] for name in settings] == [500, 256_000, 1, 8, 100, 42]
+    others: Any = {"max_wait_s": 60, "max_concurrency": 32, "rate_per_s": None, "contact_user_id": None}
+    changed = setting.change(id_, max_bytes=1_000_000, **others)
+    assert [changed[name] for name in settings] == [500, 1_000_000, 60, 32, None, None]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +184,7 @@ def test_the_settings_for_events_have_defaults_and_change(setting: Setting) -> N
         ("max_count", True, "1 to 1,000"),
         ("max_bytes", 999, "1,000 to 1,000,000"),
         ("max_bytes", None, "1,000 to 1,000,000"),
+        ("max_wait_s", 3_601, "1 to 3,600"),
         ("max_concurrency", "8", "1 to 32"),
         ("max_concurrency", 33, "1 to 32"),
         ("rate_per_s", 0, "1 to 10,000"),
@@ -197,6 +199,36 @@ def test_a_setting_beyond_its_limits_is_refused(setting: Setting, field: str, va
         assert raised.value.status == 400
         ((name, text),) = [(each.field, str(each.message)) for each in raised.value.errors]
         assert (name, text) == (field, f"a whole number from {limits}".replace(",", ""))
+
+
+@pytest.mark.kills(guard="webhooks.order_of_gathered")
+def test_an_endpoint_is_ordered_from_a_request_on(setting: Setting) -> None:
+    """It then gathers no messages in the delay store."""
+
+    def since() -> int | None:
+        (stored,) = setting.webhooks.endpoints.stored.values()
+        return stored.ordered_since_ms
+
+    id_, now_ms = setting.create(ordered=True)["endpoint"]["id"], setting.clock.now_ms()
+    setting.clock.advance(1)
+    assert (setting.change(id_, ordered=True)["ordered"], since()) == (True, now_ms)
+    refused: list[dict[str, Any]] = [{"ordered": "yes"}, {"max_wait_s": 60}]
+    for fields in refused:
+        with pytest.raises(Problem) as raised:
+            setting.change(id_, **fields)
+        assert raised.value.status == 400
+    assert not setting.change(id_, ordered=False, max_wait_s=60)["ordered"]
+    assert setting.change(id_, ordered=True, max_wait_s=1)["ordered"]
+    assert since() == now_ms + 1_000
+    with pytest.raises(Problem):
+        setting.create(ordered=True, max_wait_s=60)
+
+
+@pytest.mark.parametrize("max_wait_s", [2, 59])
+def test_a_wait_that_no_sweep_can_keep_is_refused(setting: Setting, max_wait_s: int) -> None:
+    with pytest.raises(Problem) as raised:
+        setting.create(max_wait_s=max_wait_s)
+    assert [str(each.message) for each in raised.value.errors] == ["must be 1 or 60-3600"]
 
 
 @pytest.mark.parametrize("fields", [{"url": "https://other.example.org/"}, {"enabled": False}])

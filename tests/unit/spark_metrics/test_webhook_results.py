@@ -1,13 +1,16 @@
 """Records with results of webhook messages become facts; those that cannot be counted have a problem."""
 
 import json
+from collections import defaultdict
 from typing import Any
 
 import pytest
 
+from masscomm.domain.ids import event_message_id
 from spark_metrics.counting.facts import facts
 from spark_metrics.counting.problems import Problem
-from tests.support.spark.archived import WRITERS, Result, webhook_results
+from spark_metrics.counting.webhook_results import WebhookResults
+from tests.support.spark.archived import WRITERS, Result, result_columns, webhook_results
 from tests.support.spark.session import PRODUCED_MS, ToFrame
 
 HOUR_MS = 3_600_000
@@ -39,6 +42,8 @@ def test_record_with_wrong_results_is_quarantined(kafka_frame: ToFrame) -> None:
         ({}, None),
         ({"error": ["x" * 200, ""]}, None),
         ({"at_ms": [PRODUCED_MS - HOUR_MS, PRODUCED_MS + HOUR_MS]}, None),
+        ({"message_id": []}, None),
+        ({"message_id": ["m1"]}, Problem.BAD_COLUMNS),
         ({"attempt": [1]}, Problem.BAD_COLUMNS),
         ({"error": []}, Problem.BAD_COLUMNS),
         ({"endpoint_index": [0, 1]}, Problem.BAD_COLUMNS),
@@ -61,3 +66,15 @@ def test_record_with_wrong_results_is_quarantined(kafka_frame: ToFrame) -> None:
     rows = kafka_frame(records).transform(facts, writers=WRITERS).orderBy("kafka_offset").collect()
     found = [(changes, row["problem"]) for (changes, _), row in zip(cases, rows, strict=True)]
     assert found == cases
+
+
+def test_ids_that_a_record_lacks_are_derived() -> None:
+    results, copied = WebhookResults(9), defaultdict[str, list[Any]](list)
+    both = (Result(message_id="m1"), Result(message_id="m2", club_id=8))
+    results.add(json.dumps(result_columns(*both) | {"message_id": []}))
+    results.send(lambda table, rows: copied[table].extend(rows))
+    found = [(row[0], row[2], row[4], row[8]) for row in copied["batch_webhook_log"]]
+    assert sorted(found) == sorted(
+        (endpoint, event_message_id(club, event, endpoint), club, event) for endpoint, _, club, event in found
+    )
+    assert len(found) == 2
