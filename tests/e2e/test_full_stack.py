@@ -42,7 +42,7 @@ from local.devstack.service import function_environment
 from local.devstack.services import all_services
 from local.devstack.services.spark import run_module
 from local.devstack.state import RunState
-from masscomm.domain.ids import event_send_id
+from masscomm.domain.ids import event_message_id, event_send_id
 from masscomm.domain.time_limits import GATEWAY_TIMEOUT_S
 from masscomm.domain.webhook_sources import Scheme
 from masscomm.http.rest import JSON
@@ -422,7 +422,9 @@ def test_refused_event_is_repeated_and_a_batch_arrives(stack: RunningStack, conf
         def are_complete() -> bool:
             for message in reader.poll():
                 row = codec.decode("WebhookOutcome", message.value())
-                results.update(zip(row["message_id"], row["status"], row["attempt"], strict=True))
+                keys = zip(row["club_id"], row["event_id"], row["endpoint_index"], strict=True)
+                found = (event_message_id(club, event, row["endpoints"][place]) for club, event, place in keys)
+                results.update(zip(found, row["status"], row["attempt"], strict=True))
             return expected <= results
 
         until("the results are in their topic", are_complete, 180)
