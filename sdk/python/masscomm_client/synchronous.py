@@ -320,6 +320,10 @@ class Client:
         """
         return self._execute(Call("POST", "/v1/subscriptions", body=dict(fields)))
 
+    def matching_subscriptions(self, **fields: Unpack[types.EventFields]) -> types.SubscriptionsBody:
+        """Return the subscriptions that would match an event of a club, without reporting it."""
+        return self._execute(Call("POST", "/v1/subscriptions/matches", body=dict(fields)))
+
     def subscription(self, subscription_id: str) -> types.SubscriptionBody:
         """Return a subscription."""
         return self._execute(Call("GET", path_of("subscriptions", subscription_id)))

@@ -254,6 +254,8 @@ class ChangeWebhookRequest(TypedDict):
     description: NotRequired[str]
     max_count: NotRequired[int]
     max_bytes: NotRequired[int]
+    max_wait_s: NotRequired[int]
+    ordered: NotRequired[bool]
     max_concurrency: NotRequired[int]
     rate_per_s: NotRequired[int | None]
     """Null: no limit."""
@@ -380,6 +382,10 @@ class CreateWebhookRequest(TypedDict):
     """The most messages with events of a request: 1 (the default) to 1,000."""
     max_bytes: NotRequired[int]
     """The most bytes of a request with several messages: 1,000 to 1,000,000, by default 256,000."""
+    max_wait_s: NotRequired[int]
+    """The most seconds that a message waits for others of its request: 1 (the default), or 60 to 3,600."""
+    ordered: NotRequired[bool]
+    """Whether a message waits until those before it with the same `key` are accepted or given up; by default not."""
     max_concurrency: NotRequired[int]
     """The most concurrent requests with events: 1 to 32, by default 8."""
     rate_per_s: NotRequired[int | None]
@@ -1772,6 +1778,10 @@ class WebhookBody(TypedDict):
     """The most messages with events of a request: 1 to 1,000. With more than one, the body is a list of them."""
     max_bytes: int
     """The most bytes of a request with several messages: 1,000 to 1,000,000. A larger message goes alone."""
+    max_wait_s: int
+    """The most seconds that a message waits for others of its request: 1, or 60 to 3,600."""
+    ordered: bool
+    """Whether a message waits until those before it with the same `key` are accepted or given up."""
     max_concurrency: int
     """The most concurrent requests with events: 1 to 32."""
     rate_per_s: int | None

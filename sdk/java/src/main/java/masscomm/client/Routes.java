@@ -646,6 +646,18 @@ abstract class Routes {
     }
 
     /**
+     * Return the subscriptions that would match an event of a club, without reporting it.
+     *
+     * @param body the body of the request
+     * @return the body of the response
+     */
+    public SubscriptionsBody matchingSubscriptions(EventFields body) {
+        return execute(
+                new Call("POST", Call.path("subscriptions", "matches")).with(body.members()),
+                SubscriptionsBody::new);
+    }
+
+    /**
      * Hold the notifications of a send that are not published yet, until it is resumed or cancelled.
      *
      * @param sendId the member {@code send_id} of the path or the body

@@ -385,6 +385,10 @@ public final class Types {
 
         public ChangeWebhookRequest maxBytes(long value) { set("max_bytes", value); return this; }
 
+        public ChangeWebhookRequest maxWaitS(long value) { set("max_wait_s", value); return this; }
+
+        public ChangeWebhookRequest ordered(boolean value) { set("ordered", value); return this; }
+
         public ChangeWebhookRequest maxConcurrency(long value) { set("max_concurrency", value); return this; }
 
         /** Null: no limit. */
@@ -568,6 +572,15 @@ public final class Types {
 
         /** The most bytes of a request with several messages: 1,000 to 1,000,000, by default 256,000. */
         public CreateWebhookRequest maxBytes(long value) { set("max_bytes", value); return this; }
+
+        /** The most seconds that a message waits for others of its request: 1 (the default), or 60 to 3,600. */
+        public CreateWebhookRequest maxWaitS(long value) { set("max_wait_s", value); return this; }
+
+        /**
+         * Whether a message waits until those before it with the same {@code key} are accepted or given up; by default
+         * not.
+         */
+        public CreateWebhookRequest ordered(boolean value) { set("ordered", value); return this; }
 
         /** The most concurrent requests with events: 1 to 32, by default 8. */
         public CreateWebhookRequest maxConcurrency(long value) { set("max_concurrency", value); return this; }
@@ -2941,6 +2954,12 @@ public final class Types {
 
         /** The most bytes of a request with several messages: 1,000 to 1,000,000. A larger message goes alone. */
         public long maxBytes() { return required("max_bytes", INTEGER); }
+
+        /** The most seconds that a message waits for others of its request: 1, or 60 to 3,600. */
+        public long maxWaitS() { return required("max_wait_s", INTEGER); }
+
+        /** Whether a message waits until those before it with the same {@code key} are accepted or given up. */
+        public boolean ordered() { return required("ordered", BOOLEAN); }
 
         /** The most concurrent requests with events: 1 to 32. */
         public long maxConcurrency() { return required("max_concurrency", INTEGER); }
