@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import subprocess
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -24,18 +25,22 @@ from local.devstack.service import AWS_CREDENTIALS, WEBHOOK_KMS_KEY
 from local.devstack.setup import LOCALSTACK_VENV
 from local.emulators.gateway import Gateway
 from local.emulators.lambda_host.invocation import InvocationResult
-from local.emulators.local import REGION
+from local.emulators.local import LOOPBACK, REGION
 from local.emulators.queues import Door, QueueMapping, group_of, sqs_client
 from masscomm.aws.kms import KmsDataKeys
 from masscomm.aws.sealed_secrets import SecretBox
 from masscomm.domain.events import EventType
 from masscomm.domain.incoming_messages import message_of, read_message
 from masscomm.domain.webhook_sources import Refusal, Scheme, sealing_context
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import INCOMING_WEBHOOKS_REFUSED
 from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
 from masscomm.stores.webhook_sources.dynamodb import DynamoDbWebhookSources
-from tests.support.harness.receiver_process import EVENTS_FILE, in_a_process, produced
-from tests.support.harness.webhook_sources import AT_MS, SECRET, signed, source, source_key
+from tests.support.fault_stack.proxy import DropAnswer, HttpProxy, Loop, Request
+from tests.support.harness.receiver_process import EVENTS_FILE, Moment, in_a_process, produced, use_case
+from tests.support.harness.webhook_sources import AT_MS, HMAC, SECRET, signed, source, source_key
 from tests.support.inputs.api_gateway_events import EVERY_CLUB
+from tests.support.inputs.hostile_webhooks import HOSTILE_MAPPING, HostileWebhook, hostile_webhooks
 from tests.support.servers.dynamodb_table import dynamodb, new_table
 from tests.support.servers.localstack_client import localstack_client
 
@@ -116,29 +121,131 @@ def _post(client: httpx.AsyncClient, number: int, **headers: str) -> Awaitable[h
 
 
 @pytest.mark.guarantee("incoming.at_least_once")
-async def test_killed_function_loses_no_webhook(incoming: Incoming) -> None:
-    """The door accepts while no function runs; a kill after Kafka repeats events under their ids."""
-    kills = iter([True])
+@pytest.mark.parametrize(
+    ("moment", "most"),
+    [
+        # The killed invocation's events are repeated under their ids, unless they were recorded.
+        pytest.param("before", 3, marks=pytest.mark.nightly),
+        ("after", 6),
+        pytest.param("answer", 3, marks=pytest.mark.nightly),
+    ],
+)
+async def test_killed_function_loses_no_webhook(incoming: Incoming, moment: Moment, most: int) -> None:
+    """The door accepts while no function runs; a kill repeats events under their ids at most."""
+    kills = iter([moment])
 
     async def invoke(payload: bytes) -> InvocationResult:
-        return await asyncio.to_thread(in_a_process, payload, killed_after_kafka=next(kills, False))
+        return await asyncio.to_thread(in_a_process, payload, next(kills, None))
 
     async with incoming.gateway() as client:
         for number in range(3):
             assert (await _post(client, number)).status_code == 202
         wrong = await _post(client, 3, **{"x-hub-signature-256": "sha256=00"})
         assert wrong.status_code == 202
-        async with incoming.function(invoke) as mapping, asyncio.timeout(60):
-            while mapping.status()["processed"] < 4:
-                await asyncio.sleep(0.05)
+        async with incoming.function(invoke) as mapping:
+            await _processed(mapping, 4)
     assert next(kills, None) is None
     events = produced()
     ids = {event["event_id"]: event["data"] for event in events}
-    assert sorted(ids.values()) == [json.dumps({"number": n}, separators=(",", ":")) for n in range(3)]
-    # The killed invocation's events are repeated under their ids.
-    assert 3 < len(events) <= 6
+    assert sorted(ids.values()) == [_data(n) for n in range(3)]
+    assert len(events) <= most
     refused = incoming.sources.refusals(source_key(), AT_MS // 1000)
     assert [each.reason for each in refused.last] == [Refusal.SIGNATURE]
+
+
+@pytest.mark.nightly
+@pytest.mark.guarantee("incoming.at_least_once")
+async def test_webhooks_wait_while_servers_are_away(
+    incoming: Incoming, localstack: StackConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DynamoDB and KMS are away, then answers to writes are lost. While SQS is away the door asks to post again."""
+
+    async def invoke(payload: bytes) -> InvocationResult:
+        return await asyncio.to_thread(in_a_process, payload)
+
+    with Loop() as loop:
+        queue, servers = (HttpProxy(loop, localstack.ports.localstack) for _ in range(2))
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{LOOPBACK}:{servers.port}")
+        incoming.client = sqs_client({**AWS_CREDENTIALS, "AWS_ENDPOINT_URL": f"http://{LOOPBACK}:{queue.port}"})
+        async with incoming.gateway() as client, incoming.function(invoke) as mapping:
+            with queue.down():
+                away = await _post(client, 0)
+                assert (away.status_code, away.headers["retry-after"]) == (503, "60")
+            assert (await _post(client, 0)).status_code == 202
+            await _processed(mapping, 1)
+            with servers.down():
+                for number in (1, 2):
+                    assert (await _post(client, number)).status_code == 202
+                await _until(lambda: mapping.status()["failed"] >= 2)
+            await _processed(mapping, 3)
+            with servers.fault(DropAnswer(), when=_writes, times=2) as lost:
+                assert (await _post(client, 3)).status_code == 202
+                await _processed(mapping, 4)
+            assert lost.hits == 2
+    events = produced()
+    assert sorted(event["data"] for event in events) == [_data(n) for n in range(4)]
+
+
+@pytest.mark.guarantee("incoming.bad_webhook_stops_nothing")
+async def test_hostile_webhooks_stop_nothing(
+    incoming: Incoming, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """Each good webhook becomes an event, each other one is counted and listed; each night 20,000 of them."""
+    made = list(hostile_webhooks(20_000 if request.config.getoption("--nightly") else 120))
+    types = DynamoDbEventTypes.from_environment()
+    types.put(EventType(name="match.finished", description="Finished", schema='{"required": ["number"]}'))
+    stored = incoming.sources.find([source_key()])[source_key()]
+    incoming.sources.put(replace(stored, signature=HMAC, mapping=HOSTILE_MAPPING))
+    cases = use_case()
+    metrics.taken()
+
+    async def invoke(payload: bytes) -> InvocationResult:
+        failed = await asyncio.to_thread(cases.handle, json.loads(payload)["Records"])
+        answer = {"batchItemFailures": [{"itemIdentifier": id_} for id_ in failed]}
+        return InvocationResult(payload=json.dumps(answer).encode(), request_id="r")
+
+    async def post(client: httpx.AsyncClient, each: HostileWebhook) -> None:
+        async with slots:
+            answered = await client.post(f"/v1/in/{each.source}", content=each.body, headers=each.headers)
+            assert answered.status_code == 202, answered.text
+
+    slots = asyncio.Semaphore(8)
+    async with incoming.gateway() as client, incoming.function(invoke) as mapping:
+        queue = incoming.client.get_queue_url(QueueName=incoming.queue)["QueueUrl"]
+        malformed = ('{"source": "s", "headers": {}, "body": "%%%", "received_at": 1}', "[", "{}", "null")
+        for text in malformed:
+            incoming.client.send_message(QueueUrl=queue, MessageBody=text, MessageGroupId="other")
+        await asyncio.gather(*(post(client, each) for each in made))
+        await _processed(mapping, len(made) + len(malformed), timeout_s=400)
+        assert mapping.status()["failed"] == 0
+    good = Counter(each.number for each in made if each.reason is None)
+    assert Counter(json.loads(event["data"])["number"] for event in produced()) == good
+    reasons = Counter(each.reason for each in made if each.reason is not None)
+    reasons[Refusal.UNKNOWN_SOURCE] += len(malformed)
+    counted = metrics.taken()[0]
+    assert {reason: counted[INCOMING_WEBHOOKS_REFUSED[reason].name] for reason in reasons} == reasons
+    listed = incoming.sources.refusals(source_key(), AT_MS // 1000)
+    assert listed.total == reasons.total() - reasons[Refusal.UNKNOWN_SOURCE]
+    assert {each.reason for each in listed.last} <= reasons.keys()
+
+
+def _writes(asked: Request) -> bool:
+    return asked.target.endswith(".BatchWriteItem")
+
+
+def _data(number: int) -> str:
+    return json.dumps({"number": number}, separators=(",", ":"))
+
+
+async def _until(holds: Callable[[], bool], timeout_s: float = 60) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not holds():
+            await asyncio.sleep(0.05)
+
+
+async def _processed(mapping: QueueMapping, count: int, timeout_s: float = 60) -> None:
+    """Wait until the function has processed this many messages."""
+    await _until(lambda: mapping.status()["processed"] >= count, timeout_s)
 
 
 async def test_door_refuses_a_body_above_the_limit(incoming: Incoming) -> None:
