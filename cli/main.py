@@ -79,6 +79,9 @@ def up(
         bool, typer.Option("--detach", "-d", help="Start in the background and return when it is up.")
     ] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Run the demo as soon as it is up.")] = False,
+    own_topics: Annotated[
+        bool, typer.Option("--own-topics", help="With --demo: include a topic that a Spark job makes events of.")
+    ] = False,
     exit_after: Annotated[
         bool,
         typer.Option("--exit", help="Stop again after the demo; the exit status is 1 when the demo found a mismatch."),
@@ -90,7 +93,9 @@ def up(
     """Start every service and run until Ctrl-C. Services that end are started again."""
     from local.devstack import commands
 
-    commands.up(port or [], detach=detach, demo=demo, exit_after=exit_after, without=without or [])
+    commands.up(
+        port or [], detach=detach, demo=demo, own_topics=own_topics, exit_after=exit_after, without=without or []
+    )
 
 
 @app.command()

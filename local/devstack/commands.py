@@ -77,7 +77,9 @@ def _listening(stack: Stack) -> Table:
     return table
 
 
-def up(ports: Sequence[str], *, detach: bool, demo: bool, exit_after: bool, without: Sequence[str]) -> None:
+def up(
+    ports: Sequence[str], *, detach: bool, demo: bool, own_topics: bool, exit_after: bool, without: Sequence[str]
+) -> None:
     """Implement `masscomm up`."""
     config = _config(ports)
     if detach:
@@ -99,7 +101,7 @@ def up(ports: Sequence[str], *, detach: bool, demo: bool, exit_after: bool, with
         for orphan in stack.recovered:
             console.print(f"Ended a process of a crashed run: {orphan}", style="yellow")
         console.print(_listening(stack))
-        ok = _run_demo(stack) if demo else True
+        ok = _run_demo(stack, own_topics=own_topics) if demo else True
         if exit_after:
             raise typer.Exit(0 if ok else 1)
         if first_users.apply:
@@ -131,7 +133,7 @@ def _stay(stack: Stack) -> NoReturn:
         threading.Event().wait()
 
 
-def _run_demo(stack: Stack | RunningStack) -> bool:
+def _run_demo(stack: Stack | RunningStack, *, own_topics: bool = False) -> bool:
     """Run the demo against a stack. If a service of the stack crashes, report it at once and end the demo.
 
     Raises:
@@ -147,7 +149,7 @@ def _run_demo(stack: Stack | RunningStack) -> bool:
     if isinstance(stack, Stack):
         threading.Thread(target=_end_at_crash, args=(stack, over), daemon=True).start()
     try:
-        return bool(run_demo(stack))
+        return bool(run_demo(stack, own_topics=own_topics))
     finally:
         over.set()
 

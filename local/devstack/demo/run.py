@@ -22,12 +22,15 @@ from local.devstack.config import GENERATION, ROOT
 from local.devstack.demo import provider
 from local.devstack.demo.api import Api, SendStatus
 from local.devstack.demo.directory import Directory, next_minute
+from local.devstack.demo.events import EVENTS, HEADLINE, Events
 from local.devstack.demo.oracle import Ask, Expected, World, expect
 from local.devstack.demo.records import MINUTE_MS, DeadLetterTail, Key, OutcomeTail, RecordCount, RecordsError
 from local.devstack.demo.report import Checks, Percentiles, Report, SendRow
 from local.devstack.demo.waiting import DemoError, Pending, Waiter
 from local.devstack.handle import StackHandle
-from masscomm.domain.ids import notification_id, send_id_of_record
+from local.devstack.services import spark_events
+from local.devstack.stack import Stack
+from masscomm.domain.ids import event_send_id, notification_id, send_id_of_record
 from masscomm_client import ApiError
 
 OUT = ROOT / "out" / "demo.json"
@@ -69,6 +72,7 @@ def run_demo(
     out: Path = OUT,
     console: Terminal | None = None,
     waits: bool = True,
+    own_topics: bool = False,
 ) -> bool:
     """Run the demo on a running stack; return whether every comparison with the oracle succeeded.
 
@@ -81,6 +85,8 @@ def run_demo(
         console: The terminal to print to.
         waits: Whether the demo includes quiet hours, which end within a minute, and a record with an unknown schema
             id, which is retried for 30 s.
+        own_topics: Whether the demo's events include those of a topic of the organisation, for which Spark starts.
+            A demo on the stack of another process has no events: it cannot end the metrics job.
     """
     console = console or Terminal()
     if not console.is_terminal:
@@ -89,7 +95,7 @@ def run_demo(
     report, checks = Report(), Checks()
     try:
         with ExitStack() as resources:
-            Demo(stack, users, console, report, checks, resources).run(waits=waits)
+            Demo(stack, users, console, report, checks, resources).run(waits=waits, own_topics=own_topics)
         report.ok = not checks.mismatches
     except (
         DemoError,
@@ -145,7 +151,7 @@ class Demo:
         self.sends: list[Sent] = []
         self.endpoints: dict[int, str] = {}
 
-    def run(self, *, waits: bool) -> None:
+    def run(self, *, waits: bool, own_topics: bool) -> None:
         """Run all steps in order. Raises the errors that `run_demo` catches."""
         if self.users < FIRST_USERS:
             raise DemoError(f"The demo needs {FIRST_USERS} users at least, to choose among.")
@@ -176,6 +182,9 @@ class Demo:
         self.await_statuses()
         self.compare()
         self.compare_users()
+        if isinstance(self.stack, Stack):
+            self._head("4 · Events of other systems, at two endpoints and as a push")
+            self.report_events(self.stack, chosen[5], own_topics=own_topics)
 
     def _head(self, title: str) -> None:
         self.console.print(f"\n{title}", style="bold")
@@ -462,6 +471,52 @@ class Demo:
         written = self.emitter.send_minimal(ask.type, ask.club_id, ask.to_users)
         send_id = send_id_of_record(written.topic, written.partition, written.offset, written.timestamp)
         self._remember(Sent(send_id, "kafka", "a small club, four fields", ask, expect(world, ask)))
+
+    def report_events(self, stack: Stack, fan: int, *, own_topics: bool) -> None:
+        """Report events by an outbox, incoming webhooks and a topic: they arrive at two endpoints, and one becomes a
+        push. The metrics job, whose figures are compared by now, ends: more processes would need more memory.
+        """
+        events = Events(api=self.api, checks=self.checks, name=f"demo-{self.began_ms}")
+        stack.kill("spark")
+        with ExitStack() as resources:
+            resources.callback(stack.restart, "spark")
+            for each in events.receivers:
+                resources.enter_context(each.serving())
+            resources.enter_context(events.subscribed())
+            rule = resources.enter_context(events.rule(NEWS))
+            goal = events.insert(self.database, fan)
+            events.post()
+            label = f"{len(events.expected)} events of an outbox and of incoming webhooks are at both endpoints"
+            self.waiter.until(label, events.missing, timeout_s=60, logs=LOGS)
+            self._await_goal(notification_id(event_send_id(BIG_CLUB, goal, rule), fan, "push"), fan)
+            if own_topics:
+                self._own_topic(stack, events)
+            events.check()
+
+    def _await_goal(self, wanted: str, fan: int) -> None:
+        """Wait until each device of a user has the push of an event, and check that it has one."""
+        endpoints = [self.endpoints[device] for device in self._active_devices([fan])[fan]]
+        titles: dict[str, list[str | None]] = {}
+
+        def taken() -> Pending | None:
+            for arn in endpoints:
+                calls = provider.pushes_to(self.stack.config.aws_url, arn)
+                own = [call for call in calls if isinstance(call, provider.Call) and call.notification_id == wanted]
+                titles[arn] = [call.title for call in own]
+            return None if all(titles.values()) else Pending("the push of an event at the provider")
+
+        self.waiter.until("an event is a push at the provider", taken, timeout_s=60, logs=LOGS)
+        self.checks.equal("the push of an event", expected={arn: [HEADLINE] for arn in endpoints}, got=titles)
+
+    def _own_topic(self, stack: Stack, events: Events) -> None:
+        """Run the job of own topics until the records of a new topic have arrived."""
+        stack.known["spark_events"] = spark_events.service(stack.config, events.order_topic(stack.config))
+        stack.restart("spark_events")
+        try:
+            label = f"{EVENTS} records of a topic of its own are at both endpoints"
+            self.waiter.until(label, events.missing, timeout_s=90, logs=("spark_events", *LOGS))
+        finally:
+            stack.kill("spark_events")
 
     def broadcast(self) -> None:
         """Send a broadcast to the whole large club, in chunks."""
