@@ -105,10 +105,12 @@ def bootstrap() -> UseCases:
     store = PostgresMetricsStore.from_environment("operations_handler", wait_s=COUNTS_WAIT_S)
     endpoints, producer = DynamoDbWebhookEndpoints.from_environment(), KafkaProducer.from_environment()
     waiting = WaitingMessages(store=DynamoDbDelayStore.from_environment(), codec=codec, clock=clock)
+    given_up = DynamoDbWebhookDeadLetters.from_environment()
     webhooks = WebhooksRoute(
         endpoints=endpoints,
         event_ids=DynamoDbEventIds.from_environment(),
         log=store,
+        dead_letters=given_up,
         waiting=waiting,
         publishing=PublishSubscriptions(
             store=DynamoDbSubscriptions.from_environment(),
@@ -139,7 +141,7 @@ def bootstrap() -> UseCases:
         webhooks=webhooks,
         webhook_dead_letters=WebhookDeadLettersRoute(
             endpoints=endpoints,
-            dead_letters=DynamoDbWebhookDeadLetters.from_environment(),
+            dead_letters=given_up,
             waiting=waiting,
             clock=clock,
         ),

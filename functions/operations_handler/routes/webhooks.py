@@ -33,7 +33,7 @@ from masscomm.domain.ids import event_message_id, own_event_id
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.records import EventOccurred
 from masscomm.domain.subscriptions import SubscriptionKey
-from masscomm.domain.time_limits import EVENT_LEAST_WAIT_S, EVENT_MOST_WAIT_S
+from masscomm.domain.time_limits import EVENT_LEAST_WAIT_S, EVENT_MOST_WAIT_S, WEBHOOK_DEAD_LETTERS_KEPT_S
 from masscomm.domain.webhook_authentication import Authentication, AuthenticationType, sealing_context, server_of
 from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import (
@@ -67,6 +67,7 @@ from masscomm.stores.audit_log.port import Audit
 from masscomm.stores.event_ids.port import EventIds, EventKey
 from masscomm.stores.metrics.port import MetricsStore, WebhookLogQuery, WebhookLogRow
 from masscomm.stores.subscriptions.port import Unpublished
+from masscomm.stores.webhook_dead_letters.port import WebhookDeadLetters, letter_id
 from masscomm.stores.webhook_endpoints.port import CreationRequest, TooManyEndpoints, WebhookEndpoints
 from masscomm.texts import Text
 
@@ -261,6 +262,7 @@ class WebhooksRoute:
     event_ids: EventIds
     # The log of attempts.
     log: MetricsStore
+    dead_letters: WebhookDeadLetters
     waiting: WaitingMessages
     publishing: PublishSubscriptions
     # Seals the credentials of endpoints. It cannot open them in a deployment.
@@ -523,8 +525,8 @@ class WebhooksRoute:
         audit: Audit,
         key: str | None = None,
     ) -> tuple[DeliveryBody, bool]:
-        """Attempt the delivery of one of masscomm's own events again, now. Return it, and whether an earlier request
-        with the idempotency key has done so.
+        """Attempt the delivery of one of masscomm's own events again, now, or of an event with a dead letter, which
+        stays until it is acknowledged. Return it, and whether an earlier request with the idempotency key has done so.
 
         Raises Problem (400, 404, 409 if the endpoint is disabled, 422 for another request with the key) or Retry.
         """
@@ -533,18 +535,37 @@ class WebhooksRoute:
         club_id = endpoint.key.club_id
         event = self._kept(club_id, delivery_id) if is_event_id(delivery_id) else None
         if event is None:
-            raise Problem(404, Text.DELIVERY_UNKNOWN.filled())
+            event = self._given_up(endpoint, delivery_id, clubs)
         request = digest_of("POST", f"/v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend", None)
         requested = {EventKey(club_id, f"resend/{key_digest(key)}"): request} if key is not None else {}
         before = self.event_ids.known(requested, now_ms // 1000) if requested else {}
         if before and before != requested:
             raise other_request()
+        if event is None:
+            raise Problem(404, Text.DELIVERY_UNKNOWN.filled())
         if before:  # guard: webhooks.resent_once
             return _pending(endpoint, event), True
         self._send(endpoint, event, clubs)
         self.event_ids.record(requested, now_ms // 1000)
         audit(Action.WEBHOOK_RESENT, subject=endpoint_id, clubs=[club_id], detail=delivery_id)
         return _pending(endpoint, event), False
+
+    def _given_up(self, endpoint: Endpoint, event: str, clubs: Clubs) -> EventOccurred | None:
+        """Return an event of the endpoint's club by its dead letter, which the log names; None if there is none."""
+        query = WebhookLogQuery(
+            endpoint_id=endpoint.key.id,
+            club_id=seen((), clubs),
+            message_id=(event_message_id(endpoint.key.club_id, event, endpoint.key.id),),
+            status=(AttemptResult.GIVEN_UP,),
+            limit=1,
+        )
+        ids = [
+            letter_id(round(row.key.at.timestamp() * 1000), row.key.message_id)
+            for row in self.log.webhook_log(query).rows
+        ]
+        earliest_ms = self.clock.now_ms() - WEBHOOK_DEAD_LETTERS_KEPT_S * 1000
+        found = self.dead_letters.find(endpoint.key, ids) if ids else []
+        return next((each.event for each in found if each.at_ms > earliest_ms), None)
 
     def _kept(self, club_id: int, event: str) -> EventOccurred | None:
         """Return one of masscomm's own events by its id; None if it is unknown."""

@@ -32,7 +32,12 @@ class WebhookDeadLetter:
     @property
     def id(self) -> str:
         """Return the id among those of the endpoint. Ids are ordered by time."""
-        return f"{self.at_ms:013d}-{self.message_id}"
+        return letter_id(self.at_ms, self.message_id)
+
+
+def letter_id(at_ms: int, message_id: str) -> str:
+    """Return the id of the dead letter of a message that was given up at a time."""
+    return f"{at_ms:013d}-{message_id}"
 
 
 def position_at(at_ms: int) -> str:

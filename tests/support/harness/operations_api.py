@@ -157,6 +157,7 @@ def webhooks_route(clock: Clock, club_id: int, codec: Codec) -> WebhooksRoute:
         endpoints=endpoints,
         event_ids=event_ids,
         log=InMemoryMetricsStore(webhook_rows=attempts(club_id)),
+        dead_letters=InMemoryWebhookDeadLetters(),
         waiting=WaitingMessages(store=InMemoryDelayStore(), codec=codec, clock=clock),
         publishing=PublishSubscriptions(
             store=InMemorySubscriptions(), endpoints=endpoints, codec=codec, producer=InMemoryProducer(), clock=clock

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from masscomm.clock import FixedClock
 from masscomm.domain.ids import event_message_id
 from masscomm.domain.records import SubscriptionChanged
 from masscomm.domain.subscriptions import Subscription
-from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S, WEBHOOK_SECRET_OVERLAP_S
+from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S, WEBHOOK_DEAD_LETTERS_KEPT_S, WEBHOOK_SECRET_OVERLAP_S
 from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import MAX_ENDPOINTS, DeliveryStatus, EndpointKey
 from masscomm.errors import Retry
@@ -27,9 +28,10 @@ from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.event_ids.in_memory import InMemoryEventIds
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
+from masscomm.stores.webhook_dead_letters.port import WebhookDeadLetter
 from tests.support.contracts.webhook_results import HOUR, NOON, attempt
 from tests.support.fakes.data_keys import InMemoryDataKeys
-from tests.support.harness.events import WebhookSender
+from tests.support.harness.events import WebhookSender, occurred
 from tests.support.harness.webhooks import Webhooks
 from tests.support.servers.customer_account import ACCOUNT, BUS, QUEUE, ROLE
 
@@ -54,6 +56,7 @@ class Setting:
             endpoints=self.webhooks.endpoints,
             event_ids=self.event_ids,
             log=self.log,
+            dead_letters=self.sender.given_up,
             waiting=WaitingMessages(store=self.sender.delayed, codec=self.sender.codec, clock=self.clock),
             publishing=PublishSubscriptions(
                 store=self.subscriptions,
@@ -496,6 +499,35 @@ def test_deliveries_are_those_of_the_log(setting: Setting) -> None:
     assert found[0]["at"] == "2026-11-21T12:00:00Z"
     assert [(each["status"], each["error"]) for each in found[0]["last_attempts"]] == [(200, None), (None, "no answer")]
     assert (first["truncated"], rest["truncated"], rest["next_cursor"]) == (True, False, None)
+
+
+def test_a_dead_letter_is_sent_again_by_its_event(setting: Setting) -> None:
+    id_ = setting.create()["endpoint"]["id"]
+    key = EndpointKey.of_id(id_)
+    assert key is not None
+    now_ms = setting.clock.now_ms()
+    letter = WebhookDeadLetter(
+        endpoint=key,
+        message_id=event_message_id(7, "match-1", id_),
+        event=occurred("match-1"),
+        produced_at_ms=now_ms,
+        at_ms=now_ms,
+        reason="all attempts failed",
+        attempts=8,
+    )
+    setting.sender.given_up.put([letter])
+    with pytest.raises(Problem, match="delivery is unknown"):
+        setting.route.resend(id_, "match-1", None, SEVEN, setting.audit)
+    at = datetime.fromtimestamp(letter.at_ms / 1000, UTC)
+    row = attempt(letter.message_id, endpoint_id=id_, at=at, status="given_up", http_status=410)
+    setting.log.webhook_rows = [row]
+    for replayed in (False, True):
+        resent = setting.route.resend(id_, "match-1", None, SEVEN, setting.audit, "key")
+        assert (resent[0]["event_id"], resent[1]) == (letter.message_id, replayed)
+        assert setting.waiting() == [("match.goal", letter.message_id)]
+    setting.clock.advance(WEBHOOK_DEAD_LETTERS_KEPT_S)
+    with pytest.raises(Problem, match="delivery is unknown"):
+        setting.route.resend(id_, "match-1", None, SEVEN, setting.audit)
 
 
 @pytest.mark.parametrize("delivery", ["x", "1700000000000-evt_" + "0" * 32, "\x00", "1" * 2_000])
