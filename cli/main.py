@@ -250,6 +250,19 @@ def upgrade(
 
 
 @app.command()
+def preflight(
+    environment: Annotated[str, typer.Argument(help="The environment to deploy: prod.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Check the AWS account before a deployment. It only reads, and each finding says what to ask for. Exit status 1
+    if there is a finding, or an answer is unknown.
+    """
+    from cli.deployed import run_module
+
+    raise typer.Exit(run_module("preflight", environment, *(["--json"] if as_json else [])))
+
+
+@app.command()
 def destroy(
     environment: Annotated[str, typer.Argument(help="The deployed environment: dev.")],
     confirm: Annotated[
