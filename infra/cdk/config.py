@@ -378,6 +378,10 @@ class Environment:
         Raises:
             ValueError: A value is out of range, or two values do not fit together.
         """
+        # The domain PREFIX-directory has at most 28 characters.
+        # https://docs.aws.amazon.com/opensearch-service/latest/APIReference/API_CreateDomain.html
+        if not re.fullmatch(r"[a-z][a-z0-9-]{0,8}", self.name):
+            raise ValueError(f"{self.name}: the name has at most 9 small letters, digits and hyphens")
         for name, count in (
             ("kafka.brokers", self.kafka.brokers),
             ("opensearch.data_nodes", self.opensearch.data_nodes),
@@ -463,6 +467,8 @@ _CONSUMERS = (ConsumerConfig(name="monolith", role_arn=_MONOLITH_ROLE, cidr="10.
 
 DEV = Environment(
     name="dev",
+    cidr="10.65.0.0/16",
+    monolith=MonolithConfig(secret_name="masscomm/monolith-dev"),  # noqa: S106 - a name
     producers=_PRODUCERS,
     consumers=_CONSUMERS,
     protected=False,
@@ -479,6 +485,8 @@ DEV = Environment(
 
 STAGING = Environment(
     name="staging",
+    cidr="10.66.0.0/16",
+    monolith=MonolithConfig(secret_name="masscomm/monolith-staging"),  # noqa: S106 - a name
     producers=_PRODUCERS,
     consumers=_CONSUMERS,
     protected=False,

@@ -193,7 +193,7 @@ def test_consumer_with_groups_of_masscomm_is_refused(prefix: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"cidr": "10.64.1.0/24"}, "overlaps the environment's"),
+        ({"cidr": "10.65.1.0/24"}, "overlaps the environment's"),
         ({"cidr": None}, "needs cidr, security_group or kafka.multi_vpc"),
     ],
 )

@@ -238,7 +238,7 @@ def test_every_page_is_read() -> None:
 
 
 def test_environments_of_an_account_are_counted_together() -> None:
-    other = replace(READY, name="other", cidr="10.65.0.0/16", monolith=replace(READY.monolith, secret_name="other"))
+    other = replace(READY, name="other", cidr="10.67.0.0/16", monolith=replace(READY.monolith, secret_name="other"))
     findings = {each.check: each.found for each in found(others=(other,))}
     assert findings.keys() == {"neighbours", "lambda", "emr-serverless"}
     assert findings["neighbours"] == "registry.domain registry.club.org is that of other, too"
