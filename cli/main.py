@@ -243,14 +243,43 @@ def upgrade(
     """Bring an installation's stored data to this version. These are topics, schemas, indices, tables, archive. It may
     be repeated. Stop the metrics job first; on this machine, `masscomm down`.
     """
-    from cli.upgrade import upgrade_deployed
-
     if deployed is not None:
-        raise typer.Exit(upgrade_deployed(deployed, check=check, as_json=as_json))
+        from cli.deployed import run_module
+
+        options = [*(["--check"] if check else []), *(["--json"] if as_json else [])]
+        raise typer.Exit(run_module("provision", deployed, *options))
     from local.devstack.config import StackConfig
     from local.devstack.upgrade import upgrade_local
 
     raise typer.Exit(upgrade_local(StackConfig.from_environment(), check=check, as_json=as_json))
+
+
+@app.command()
+def preflight(
+    environment: Annotated[str, typer.Argument(help="The environment to deploy: prod.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Check the AWS account before a deployment. It only reads, and each finding says what to ask for. Exit status 1
+    if there is a finding, or an answer is unknown.
+    """
+    from cli.deployed import run_module
+
+    raise typer.Exit(run_module("preflight", environment, *(["--json"] if as_json else [])))
+
+
+@app.command()
+def destroy(
+    environment: Annotated[str, typer.Argument(help="The deployed environment: dev.")],
+    confirm: Annotated[
+        str | None, typer.Option("--confirm", metavar="NAME", help="The name of a protected environment.")
+    ] = None,
+) -> None:
+    """Remove a deployed environment, and say what remains. It stops the jobs, empties buckets and repositories, and
+    deletes the stacks. A protected environment keeps its data, and its name must be typed. Exit status 1 if it fails.
+    """
+    from cli.deployed import run_module
+
+    raise typer.Exit(run_module("destroy", environment, *(["--confirm", confirm] if confirm else [])))
 
 
 @app.command("clean-state")

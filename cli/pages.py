@@ -27,6 +27,8 @@ _PAGES = {
     "source": "docs/your-data.md",
     "erase": "docs/personal-data.md#erasing-a-person",
     "upgrade": "docs/operations.md#upgrade",
+    "preflight": "docs/deploying.md#checklist",
+    "destroy": "docs/deploying.md#removing-an-environment",
 }
 _EVERY_COMMAND = "docs/cli.md"
 

@@ -18,13 +18,11 @@ from typing import Any
 import boto3
 
 from infra.cdk.config import ENVIRONMENTS, Environment
-from infra.cdk.handlers.keep_job import ACTIVE
+from infra.cdk.handlers.before_removal import is_stopped
 
 type Client = Callable[[str], Any]
 
 _POLL_S = 5.0
-# The states in which an application can be changed.
-_STOPPED = ("CREATED", "STOPPED")
 
 
 def stop(
@@ -50,24 +48,9 @@ def stop(
         cancels = name in keepers
         parameter = client("ssm").get_parameter(Name=f"/{environment.prefix}/{name}")["Parameter"]["Value"]
         application = {"applicationId": json.loads(parameter)["applicationId"]}
-        while not _is_stopped(emr, application, cancels=cancels, report=report):
+        while not is_stopped(emr, application, cancels=cancels, report=report):
             pause(_POLL_S)
         report(f"The application of {name} is stopped.")
-
-
-def _is_stopped(emr: Any, application: dict[str, str], *, cancels: bool, report: Callable[[str], object]) -> bool:
-    """Take one step, and return whether the application is stopped."""
-    pages = emr.get_paginator("list_job_runs").paginate(**application, states=list(ACTIVE))
-    if runs := [run for page in pages for run in page["jobRuns"]]:
-        for run in runs:
-            if cancels and run["state"] != "CANCELLING":
-                emr.cancel_job_run(**application, jobRunId=run["id"])
-            report(f"Waiting for the end of run {run['id']} ({run['name']}).")
-        return False
-    state = emr.get_application(**application)["application"]["state"]
-    if state == "STARTED":
-        emr.stop_application(**application)
-    return state in _STOPPED
 
 
 def start(client: Client, environment: Environment) -> None:

@@ -5,6 +5,8 @@
 
 A send is one record, or several chunks with the same send_id if it has more recipients than a chunk holds.
 Provisioning has registered the schema: a producer only looks up its id.
+
+With KAFKA_AUTHENTICATION=aws_msk_iam and AWS_REGION it signs in to Amazon MSK, as the functions do.
 """
 
 import argparse
@@ -22,6 +24,8 @@ import fastavro
 import fastavro.schema
 import httpx
 from confluent_kafka import KafkaError, Message, Producer
+
+from masscomm.aws.authentication import kafka_client_config
 
 TOPIC = "send.monolith"
 CHUNK_SIZE = 2_500
@@ -57,6 +61,7 @@ class Emitter:
         *,
         topic: str = TOPIC,
         timeout_s: float = 30.0,
+        sign_in: Mapping[str, Any] | None = None,
         logger: logging.Logger | None = None,
     ) -> None:
         """Connect a producer.
@@ -66,6 +71,7 @@ class Emitter:
             registry: The base URL of the registry's Confluent API.
             topic: The topic of the bulk lane.
             timeout_s: The maximum time until the broker acknowledges a record.
+            sign_in: The sign-in to the brokers, as properties of a confluent-kafka client; by default none.
             logger: The logger for the client's log lines; None: the client logs to standard error.
         """
         self._topic = topic
@@ -80,6 +86,7 @@ class Emitter:
                 "compression.type": "lz4",
                 "message.timeout.ms": int(timeout_s * 1000),
                 "log_level": 3,
+                **(sign_in or {}),
                 **({"logger": logger} if logger is not None else {}),
             }
         )
@@ -213,7 +220,7 @@ def main() -> None:
     parser.add_argument("--critical", action="store_true", help="use the critical lane, which bulk sends never delay")
     parser.add_argument("--minimal", action="store_true", help="produce the four required fields only")
     arguments = parser.parse_args()
-    with Emitter(arguments.kafka, arguments.registry) as emitter:
+    with Emitter(arguments.kafka, arguments.registry, sign_in=kafka_client_config()) as emitter:
         if arguments.minimal:
             print(emitter.send_minimal(arguments.type, arguments.club, arguments.user))
         else:

@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import parseaddr
+from ipaddress import IPv4Network
 from pathlib import Path
 
+from infra.cdk.clients import ClientConfig, ConsumerConfig, ProducerConfig
 from masscomm.channels.unsubscribe_links import checked_mailbox
 from masscomm.domain.categories import optional_categories
 from masscomm.domain.channels import CHANNELS
@@ -42,6 +44,10 @@ class KafkaConfig:
     min_insync_replicas: int = 2
     # A factor by which the partition counts of schemas/topics.yaml are multiplied.
     partitions_factor: int = 1
+    # Whether programs in other VPCs and accounts may connect by AWS PrivateLink (port 14001 and more). MSK permits it
+    # for an existing cluster only: turn it on in a deployment after the first.
+    # https://docs.aws.amazon.com/msk/latest/developerguide/mvpc-cluster-owner-action-turn-on.html
+    multi_vpc: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,6 +317,8 @@ class Environment:
 
     # The name of the environment, which is part of the names of stacks and resources.
     name: str
+    # The id of the AWS account; None: that of the credentials of a deployment.
+    account: str | None = None
     region: str = "eu-central-1"
     # The letters of the region's availability zones.
     zones: tuple[str, ...] = ("a", "b", "c")
@@ -360,6 +368,9 @@ class Environment:
     # The file of the organisation's own topics in the MSK cluster that become events, such as
     # examples/event_sources.yaml, relative to the checkout; None: no job reads any.
     event_sources: str | None = None
+    # The programs outside masscomm that produce to its topics or consume them.
+    producers: tuple[ProducerConfig, ...] = ()
+    consumers: tuple[ConsumerConfig, ...] = ()
 
     def __post_init__(self) -> None:
         """Check values that AWS would otherwise refuse half an hour after the start of the deployment.
@@ -367,6 +378,10 @@ class Environment:
         Raises:
             ValueError: A value is out of range, or two values do not fit together.
         """
+        # The domain PREFIX-directory has at most 28 characters.
+        # https://docs.aws.amazon.com/opensearch-service/latest/APIReference/API_CreateDomain.html
+        if not re.fullmatch(r"[a-z][a-z0-9-]{0,8}", self.name):
+            raise ValueError(f"{self.name}: the name has at most 9 small letters, digits and hyphens")
         for name, count in (
             ("kafka.brokers", self.kafka.brokers),
             ("opensearch.data_nodes", self.opensearch.data_nodes),
@@ -377,6 +392,10 @@ class Environment:
             raise ValueError(f"{self.name}: opensearch.dedicated_masters is 0 or 3")
         if not self.kafka.min_insync_replicas < self.kafka.replication_factor <= self.kafka.brokers:
             raise ValueError(f"{self.name}: kafka: min_insync_replicas < replication_factor <= brokers")
+        # https://docs.aws.amazon.com/msk/latest/developerguide/aws-access-mult-vpc.html
+        if self.kafka.multi_vpc and self.kafka.instance_type == "kafka.t3.small":
+            raise ValueError(f"{self.name}: kafka.multi_vpc needs brokers larger than kafka.t3.small")
+        self._check_clients()
         if self.log_days not in LOG_DAYS:
             raise ValueError(f"{self.name}: log_days is one of {', '.join(map(str, LOG_DAYS))}")
         if not re.fullmatch(r"[!-?A-~]+@[!-?A-~]+", self.sender_address):
@@ -399,6 +418,27 @@ class Environment:
         if self.own_topics is not None and (self.own_topics.bootstrap_servers or self.own_topics.registry_url):
             raise ValueError(f"{self.name}: event_sources names brokers or a registry, to which the job has no route")
 
+    def _check_clients(self) -> None:
+        """Check that each program has a path of its own.
+
+        Raises:
+            ValueError: A program has none, or its network cannot be told apart from the environment's.
+        """
+        for clients in (self.producers, self.consumers):
+            if len({client.name for client in clients}) < len(clients):
+                raise ValueError(f"{self.name}: two producers or two consumers have the same name")
+        for client in self.clients:
+            if not (client.cidr or client.security_group or self.kafka.multi_vpc):
+                raise ValueError(f"{self.name}: {client.name} needs cidr, security_group or kafka.multi_vpc")
+            # https://docs.aws.amazon.com/vpc/latest/peering/vpc-peering-basics.html
+            if client.cidr and IPv4Network(client.cidr).overlaps(IPv4Network(self.cidr)):
+                raise ValueError(f"{self.name}: {client.name}: {client.cidr} overlaps the environment's {self.cidr}")
+
+    @property
+    def clients(self) -> tuple[ClientConfig, ...]:
+        """Return the programs outside masscomm that produce or consume."""
+        return (*self.producers, *self.consumers)
+
     @property
     def own_topics(self) -> EventSources | None:
         """Return the topics in the file `event_sources`; None if there is no file. Raises Stop if it is invalid."""
@@ -420,8 +460,17 @@ class Environment:
         return f"{self.prefix}/registry-user"
 
 
+# The monolith as a producer of sends and events, and as a consumer of what users changed. Replace the role.
+_MONOLITH_ROLE = "arn:aws:iam::000000000000:role/monolith"
+_PRODUCERS = (ProducerConfig(name="monolith", role_arn=_MONOLITH_ROLE, cidr="10.0.0.0/16"),)
+_CONSUMERS = (ConsumerConfig(name="monolith", role_arn=_MONOLITH_ROLE, cidr="10.0.0.0/16", group_prefix="monolith."),)
+
 DEV = Environment(
     name="dev",
+    cidr="10.65.0.0/16",
+    monolith=MonolithConfig(secret_name="masscomm/monolith-dev"),  # noqa: S106 - a name
+    producers=_PRODUCERS,
+    consumers=_CONSUMERS,
     protected=False,
     log_days=14,
     budget_usd=1500,
@@ -436,6 +485,10 @@ DEV = Environment(
 
 STAGING = Environment(
     name="staging",
+    cidr="10.66.0.0/16",
+    monolith=MonolithConfig(secret_name="masscomm/monolith-staging"),  # noqa: S106 - a name
+    producers=_PRODUCERS,
+    consumers=_CONSUMERS,
     protected=False,
     log_days=30,
     provisioned=1,
@@ -446,6 +499,8 @@ STAGING = Environment(
 
 PROD = Environment(
     name="prod",
+    producers=_PRODUCERS,
+    consumers=_CONSUMERS,
     protected=True,
     log_days=365,
     budget_usd=15_000,
@@ -506,6 +561,9 @@ def placeholders(environment: Environment) -> list[str]:
         if dataclasses.is_dataclass(value):
             for each in dataclasses.fields(value):
                 yield from found(getattr(value, each.name), f"{path}.{each.name}" if path else each.name)
+        elif isinstance(value, tuple):
+            for number, each in enumerate(value):
+                yield from found(each, f"{path}[{number}]")
         elif isinstance(value, str) and _PLACEHOLDERS.search(value):
             yield path
 

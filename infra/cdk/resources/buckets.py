@@ -6,6 +6,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.cdk.config import Environment
+from infra.cdk.resources.before_removal import emptied_before_removal
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import removal
 
@@ -20,11 +21,12 @@ class Buckets(Construct):
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
         super().__init__(scope, "buckets")
-        self.access_log = access_log_bucket(self, environment=environment)
+        self.access_log = access_log_bucket(self, environment=environment, key=key)
         self.archive = _bucket(
             self,
             "archive",
             environment,
+            key,
             **_encrypted_by(key),
             server_access_logs_bucket=self.access_log,
             server_access_logs_prefix="archive/",
@@ -44,7 +46,7 @@ class Buckets(Construct):
         )
 
 
-def access_log_bucket(scope: Construct, *, environment: Environment) -> s3.Bucket:
+def access_log_bucket(scope: Construct, *, environment: Environment, key: kms.IKey) -> s3.Bucket:
     """Return a bucket for the access logs of S3 and load balancers. It has S3-managed keys, because access logs can
     be written only to such a bucket.
     """
@@ -52,6 +54,7 @@ def access_log_bucket(scope: Construct, *, environment: Environment) -> s3.Bucke
         scope,
         "access-log",
         environment,
+        key,
         encryption=s3.BucketEncryption.S3_MANAGED,
         object_ownership=s3.ObjectOwnership.BUCKET_OWNER_PREFERRED,
         lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(environment.log_days))],
@@ -60,7 +63,7 @@ def access_log_bucket(scope: Construct, *, environment: Environment) -> s3.Bucke
     return bucket
 
 
-def console_bucket(scope: Construct, *, environment: Environment, access_log: s3.IBucket) -> s3.Bucket:
+def console_bucket(scope: Construct, *, environment: Environment, key: kms.IKey, access_log: s3.IBucket) -> s3.Bucket:
     """Return the bucket of the console's files. They are public and come from the build: they have S3-managed keys, and
     no versions.
     """
@@ -68,6 +71,7 @@ def console_bucket(scope: Construct, *, environment: Environment, access_log: s3
         scope,
         "console-files",
         environment,
+        key,
         encryption=s3.BucketEncryption.S3_MANAGED,
         server_access_logs_bucket=access_log,
         server_access_logs_prefix="files/",
@@ -86,6 +90,7 @@ def locked_bucket(
         scope,
         "locked",
         environment,
+        key,
         **_encrypted_by(key),
         server_access_logs_bucket=access_log,
         server_access_logs_prefix="locked/",
@@ -102,8 +107,8 @@ def _encrypted_by(key: kms.IKey) -> dict[str, object]:
     return {"encryption": s3.BucketEncryption.KMS, "encryption_key": key, "bucket_key_enabled": True}
 
 
-def _bucket(scope: Construct, id: str, environment: Environment, **properties: object) -> s3.Bucket:
-    return s3.Bucket(
+def _bucket(scope: Construct, id: str, environment: Environment, key: kms.IKey, **properties: object) -> s3.Bucket:
+    bucket = s3.Bucket(
         scope,
         id,
         block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
@@ -111,3 +116,5 @@ def _bucket(scope: Construct, id: str, environment: Environment, **properties: o
         removal_policy=removal(environment),
         **{"object_ownership": s3.ObjectOwnership.BUCKET_OWNER_ENFORCED, **properties},
     )
+    emptied_before_removal(scope, bucket, environment=environment, key=key)
+    return bucket

@@ -14,6 +14,7 @@ from constructs import Construct
 
 from infra.cdk.config import Environment
 from infra.cdk.profiles import ADDRESSES, ERASURE
+from infra.cdk.resources.before_removal import stopped_before_removal
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.network import Place
 from infra.cdk.resources.spark_application import spark_application
@@ -59,6 +60,7 @@ class EraseJob(Construct):
             workers=(1 + other_runs) * (1 + environment.spark.executors),
             idle_minutes=5,
         )
+        stopped_before_removal(self, application, environment=environment, key=key)
         endpoints = [f"{arn.replace(':app/', ':endpoint/')}/*" for arn in applications]
         run = SparkRun(
             self,

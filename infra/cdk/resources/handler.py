@@ -23,6 +23,7 @@ class Handler(Construct):
 
     Attributes:
         function: The Lambda function.
+        role: Its role.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Handler(Construct):
     ) -> None:
         super().__init__(scope, module)
         log = log_group(self, "log", environment=environment, key=key)
-        role = iam.Role(self, "role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        self.role = role = iam.Role(self, "role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         role.add_to_policy(
             iam.PolicyStatement(actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[log.log_group_arn])
         )

@@ -31,6 +31,15 @@ unclean.leader.election.enable=false
 """
 
 
+_PRIVATE_CONNECTIVITY = msk.CfnCluster.ConnectivityInfoProperty(
+    vpc_connectivity=msk.CfnCluster.VpcConnectivityProperty(
+        client_authentication=msk.CfnCluster.VpcConnectivityClientAuthenticationProperty(
+            sasl=msk.CfnCluster.VpcConnectivitySaslProperty(iam=msk.CfnCluster.VpcConnectivityIamProperty(enabled=True))
+        )
+    )
+)
+
+
 class KafkaCluster(Construct):
     """A provisioned cluster with the given topics. Its clients authenticate by IAM, over TLS.
 
@@ -77,6 +86,7 @@ class KafkaCluster(Construct):
                 storage_info=msk.CfnCluster.StorageInfoProperty(
                     ebs_storage_info=msk.CfnCluster.EBSStorageInfoProperty(volume_size=config.volume_gb)
                 ),
+                connectivity_info=_PRIVATE_CONNECTIVITY if config.multi_vpc else None,
             ),
             client_authentication=msk.CfnCluster.ClientAuthenticationProperty(
                 sasl=msk.CfnCluster.SaslProperty(iam=msk.CfnCluster.IamProperty(enabled=True)),
@@ -182,15 +192,15 @@ class KafkaCluster(Construct):
         connect = ["Connect", "DescribeCluster"]
         wanted = [
             ([*connect, "WriteDataIdempotently"] if writes else connect, [self.arn]),
-            (["DescribeTopic", "ReadData"], [self._named("topic", topic) for topic in reads]),
-            (["DescribeTopic", "WriteData"], [self._named("topic", topic) for topic in writes]),
-            (["DescribeTopic"], [self._named("topic", topic) for topic in describes]),
-            (["AlterGroup", "DescribeGroup"], [self._named("group", group) for group in groups]),
-            (["CreateTopic"], [self._named("topic", topic) for topic in creates]),
-            (["DescribeGroup"], [self._named("group", group) for group in asks]),
+            (["DescribeTopic", "ReadData"], [self.named("topic", topic) for topic in reads]),
+            (["DescribeTopic", "WriteData"], [self.named("topic", topic) for topic in writes]),
+            (["DescribeTopic"], [self.named("topic", topic) for topic in describes]),
+            (["AlterGroup", "DescribeGroup"], [self.named("group", group) for group in groups]),
+            (["CreateTopic"], [self.named("topic", topic) for topic in creates]),
+            (["DescribeGroup"], [self.named("group", group) for group in asks]),
             (
                 ["AlterTransactionalId", "DescribeTransactionalId"],
-                [self._named("transactional-id", each) for each in transacts],
+                [self.named("transactional-id", each) for each in transacts],
             ),
         ]
         return [
@@ -199,17 +209,16 @@ class KafkaCluster(Construct):
             for some in batched(resources, _RESOURCES, strict=False)
         ]
 
-    def _named(self, kind: str, name: str) -> str:
+    def named(self, kind: str, name: str) -> str:
         """Return arn:…:KIND/CLUSTER/UUID/NAME for the cluster's ARN arn:…:cluster/CLUSTER/UUID."""
         before, after = _halves(self.arn)
         return f"{before}:{kind}/{after}/{name}"
 
-    def as_reported(self, kind: str, name: str) -> str:
-        """Return an ARN in the format of AwsSolutions findings about a resource of another stack."""
+    def as_reported(self, kind: str, name: str, *, is_same_stack: bool = False) -> str:
+        """Return an ARN in the format of AwsSolutions findings about a resource of another stack, or of this one."""
         stack = Stack.of(self)
-        before, after = (
-            json.dumps(stack.resolve(half), separators=(",", ":")) for half in _halves(stack.export_value(self.arn))
-        )
+        arn = self.arn if is_same_stack else stack.export_value(self.arn)
+        before, after = (json.dumps(stack.resolve(half), separators=(",", ":")) for half in _halves(arn))
         return f"{before}:{kind}/{after}/{name}"
 
 

@@ -5,6 +5,7 @@ from itertools import batched
 
 from aws_cdk import Duration
 from aws_cdk import aws_certificatemanager as acm
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_elasticloadbalancingv2 as balancing
@@ -241,10 +242,20 @@ class SchemaRegistry(Construct):
             open=False,
             default_target_groups=[tasks],
         )
+        zone = route53.PrivateHostedZone(self, "names", zone_name=domain, vpc=place.vpc)
+        for number, vpc_id in enumerate(dict.fromkeys(each.vpc_id for each in environment.clients if each.vpc_id)):
+            zone.add_vpc(
+                ec2.Vpc.from_vpc_attributes(
+                    self,
+                    f"client-{number}",
+                    vpc_id=vpc_id,
+                    availability_zones=place.vpc.availability_zones,
+                )
+            )
         route53.ARecord(
             self,
             "address",
-            zone=route53.PrivateHostedZone(self, "names", zone_name=domain, vpc=place.vpc),
+            zone=zone,
             target=route53.RecordTarget.from_alias(targets.LoadBalancerTarget(balancer)),
         )
 

@@ -12,6 +12,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.cdk.config import Environment
+from infra.cdk.resources.before_removal import stopped_before_removal
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.handler import Handler
 from infra.cdk.resources.network import Place
@@ -140,9 +141,12 @@ class StreamingJob(Construct):
                 )
             },
         }
+        stopped = stopped_before_removal(self, self.application, environment=environment, key=key)
         for name, when in rules.items():
             # A failed invocation is not retried, because the next one, a minute later, takes the same step.
-            events.Rule(self, name, targets=[targets.LambdaFunction(keeper.function, retry_attempts=0)], **when)
+            rule = events.Rule(self, name, targets=[targets.LambdaFunction(keeper.function, retry_attempts=0)], **when)
+            # At a removal, the keeper must not start a run again.
+            rule.node.add_dependency(stopped)
         explain(
             keeper,
             "run ids are assigned at the start: all runs of this application",

@@ -29,8 +29,8 @@ class ConsoleStack(Stack):
         api: ApiStack,
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-console", env={"region": environment.region})
-        access_log = access_log_bucket(self, environment=environment)
-        self.files = console_bucket(self, environment=environment, access_log=access_log)
+        access_log = access_log_bucket(self, environment=environment, key=base.key)
+        self.files = console_bucket(self, environment=environment, key=base.key, access_log=access_log)
         Console(
             self,
             environment=environment,

@@ -8,6 +8,7 @@ from infra.cdk.config import Environment
 from infra.cdk.profiles import METRICS_READER
 from infra.cdk.resources.audit_copy import audit_copy
 from infra.cdk.resources.buckets import Buckets
+from infra.cdk.resources.client_access import ClientPolicies
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.directory import Directory
 from infra.cdk.resources.findings import explain
@@ -49,6 +50,7 @@ class DataStack(Stack):
             topics=[*chain_topics(), *cdc_topics(environment.generation)],
             **shared,
         )
+        ClientPolicies(self, environment=environment, kafka=self.kafka)
         self.directory = Directory(
             self,
             place=base.network.place("directory"),

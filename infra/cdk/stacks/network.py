@@ -4,6 +4,7 @@ from aws_cdk import Stack
 from constructs import Construct
 
 from infra.cdk.config import Environment
+from infra.cdk.resources.client_access import admit_clients
 from infra.cdk.resources.key import data_key
 from infra.cdk.resources.network import Network
 from infra.cdk.resources.registry import database_user, image_repository
@@ -25,3 +26,4 @@ class NetworkStack(Stack):
         self.registry_image = image_repository(self, environment=environment, key=self.key)
         self.registry_user = database_user(self, environment=environment, key=self.key)
         self.network = Network(self, environment=environment, key=self.key)
+        admit_clients(environment, self.network.groups)

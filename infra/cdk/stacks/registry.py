@@ -36,6 +36,6 @@ class RegistryStack(Stack):
             balancer_place=base.network.place("registry-balancer"),
             database=self.database,
             user=base.registry_user,
-            access_log=access_log_bucket(self, environment=environment),
+            access_log=access_log_bucket(self, environment=environment, key=base.key),
             **shared,
         )

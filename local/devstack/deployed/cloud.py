@@ -125,12 +125,6 @@ class Cloud:
             gateway.create_usage_plan_key(usagePlanId=plan["id"], keyId=made["id"], keyType="API_KEY")
         return keys
 
-    def forget_keys(self) -> None:
-        """Delete the API keys, which belong to no stack and therefore survive the destruction of the stacks."""
-        gateway = self.client("apigateway")
-        for key in gateway.get_api_keys()["items"]:
-            gateway.delete_api_key(apiKey=key["id"])
-
     # --- steps of a deployment ---
 
     def package(self) -> None:
@@ -169,7 +163,11 @@ class Cloud:
         return self.cdk("diff", "--all", "--fail")
 
     def destroy(self) -> None:
-        self.cdk("destroy", "--all", "--force")
+        """Destroy every stack, each bucket with an object, and the API keys."""
+        for bucket in self.client("s3").list_buckets()["Buckets"]:
+            if bucket["Name"].startswith(PREFIX):
+                self.client("s3").put_object(Bucket=bucket["Name"], Key="data", Body=b"data")
+        self._run([sys.executable, "-m", "infra.destroy", ENVIRONMENT], cwd=ROOT)
 
     def cdk(self, command: str, *arguments: str, app: bool = True) -> str:
         """Run a command of the CDK version in package.json; return its output."""

@@ -124,7 +124,6 @@ def run(cloud: Cloud, *, whole: bool, report: Callable[[str], None] = lambda _: 
     with trial.step("diff", report):
         trial.diff = cloud.diff()
     with trial.step("destroy", report):
-        cloud.forget_keys()
         cloud.destroy()
     after = inventory(cloud.client)
     trial.remaining = {

@@ -7,7 +7,16 @@ import pytest
 from aws_cdk import App, Stack
 
 from infra.cdk import app
-from infra.cdk.config import PROD, ApiConfig, KafkaConfig, MailboxConfig, OpenSearchConfig, PeopleConfig, placeholders
+from infra.cdk.config import (
+    ENVIRONMENTS,
+    PROD,
+    ApiConfig,
+    KafkaConfig,
+    MailboxConfig,
+    OpenSearchConfig,
+    PeopleConfig,
+    placeholders,
+)
 from infra.cdk.profiles import PROFILES
 from infra.cdk.stacks.grants import _provider
 from masscomm.errors import Stop
@@ -26,11 +35,22 @@ from masscomm.errors import Stop
         ({"receipts_percent": 101}, "receipts_percent"),
         ({"sender": "Club, Inc <no-reply@club.example>"}, "sender has no address"),
         ({"sender": "no-reply"}, "sender has no address"),
+        ({"name": "production"}, "at most 9 small letters"),
     ],
 )
 def test_invalid_setting_is_refused_by_name(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(PROD, **changed)
+
+
+def test_environments_can_run_in_one_account() -> None:
+    environments = list(ENVIRONMENTS.values())
+    for values in (
+        [each.cidr for each in environments],
+        [each.registry.domain for each in environments],
+        [each.monolith.secret_name for each in environments],
+    ):
+        assert len(set(values)) == len(environments), values
 
 
 MAILBOX = MailboxConfig(address="unsubscribe@mail.club.example", rule_set="inbound")

@@ -92,6 +92,9 @@ RULES = {
     "AWS::EMRServerless::Application.Name": Rule(
         64, r"[A-Za-z0-9._/#-]+", f"{DOCS}/emr-serverless/latest/APIReference/API_CreateApplication.html"
     ),
+    "AWS::IAM::ManagedPolicy.ManagedPolicyName": Rule(
+        128, r"[\w+=,.@-]+", f"{DOCS}/IAM/latest/APIReference/API_CreatePolicy.html"
+    ),
     "AWS::IAM::Policy.PolicyName": Rule(128, r"[\w+=,.@-]+", f"{DOCS}/IAM/latest/APIReference/API_PutRolePolicy.html"),
     "AWS::IAM::Role.RoleName": Rule(64, r"[\w+=,.@-]+", f"{DOCS}/IAM/latest/APIReference/API_CreateRole.html"),
     "AWS::KMS::Alias.AliasName": Rule(

@@ -157,7 +157,7 @@ def test_only_provisioning_reaches_the_port_for_writes(environment: SynthesisedE
     assert (writes.listener.properties["Protocol"], writes.rules) == ("HTTPS", [])
     (balancer,) = environment.resources("AWS::ElasticLoadBalancingV2::LoadBalancer")
     assert _admitted(environment, balancer.properties["SecurityGroups"]) == {
-        *(("functions", 443), ("spark", 443), ("erasure", 443)),
+        *(("functions", 443), ("spark", 443), ("erasure", 443), ("10.0.0.0/16", 443)),
         ("provisioning", 8444),
     }
     (service,) = environment.resources("AWS::ECS::Service")
@@ -190,7 +190,9 @@ def _admitted(environment: SynthesisedEnvironment, groups: Any) -> set[tuple[str
     (group,) = [id for id in parties if any(f"{id}GroupId" in flat(each) for each in groups)]
     found = set()
     for resource in environment.resources("AWS::EC2::SecurityGroup"):
-        assert resource.id != group or "SecurityGroupIngress" not in resource.properties
+        for rule in resource.properties.get("SecurityGroupIngress", []) if resource.id == group else []:
+            assert rule["FromPort"] == rule["ToPort"]
+            found.add((rule["CidrIp"], rule["FromPort"]))
     for resource in environment.resources("AWS::EC2::SecurityGroupIngress"):
         rule = resource.properties
         if group in flat(rule["GroupId"]):

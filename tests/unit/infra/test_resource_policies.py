@@ -258,7 +258,7 @@ NEEDED = {
     "dynamodb:GetItem": {"kms:Decrypt"},
     "dynamodb:PutItem": {"kms:Decrypt"},
     "s3:PutObject": {"kms:GenerateDataKey"},
-    "s3:DeleteObject": {"kms:Decrypt"},
+    "s3:GetObject": {"kms:Decrypt"},
     "sqs:SendMessage": {"kms:GenerateDataKey", "kms:Decrypt"},
 }
 

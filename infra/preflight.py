@@ -1,0 +1,416 @@
+"""Checks an account before a deployment: `python -m infra.preflight ENVIRONMENT [--json]`.
+
+Each call only reads. A finding says what was found and what to ask for. A call that is refused or fails is a finding,
+too: an unknown answer is no pass. The exit status is 1 if there is a finding. `masscomm preflight ENVIRONMENT` is the
+same command.
+"""
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from infra.cdk.config import EDGE_REGION, ENVIRONMENTS, Environment, environment_of, placeholders
+from infra.provision import MONOLITH_FIELDS
+
+# Creates a boto3 client of a service, in the environment's region or another.
+type Client = Callable[..., Any]
+
+# The applications with runs at the same time: the stream, a daily run, an erasure.
+_RUNS = 3
+# Roles that CloudFormation does not create in time: docs/deploying.md.
+_LINKED = {"opensearchservice.amazonaws.com": "AmazonOpenSearchService", "ecs.amazonaws.com": "ECS"}
+_ABSENT = ("does not exist", "NotFound", "NoSuchEntity")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One reason why a deployment would fail or not work."""
+
+    check: str
+    found: str
+    # What to change, or to ask for.
+    ask: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """The account in the environment's region, and the environment to deploy there."""
+
+    client: Client
+    environment: Environment
+    # The environments of the configuration that this account may have.
+    environments: tuple[Environment, ...]
+
+    def has_stack(self, environment: Environment, name: str) -> bool:
+        """Return whether the stack of an environment exists in the region."""
+        describe = self.client("cloudformation").describe_stacks
+        return _found(describe, StackName=f"{environment.prefix}-{name}") is not None
+
+    def together(self) -> list[Environment]:
+        """Return the environment, and the others of the configuration that run in this account and region."""
+        others = [each for each in self.environments if each.name != self.environment.name]
+        same = [each for each in others if each.region == self.environment.region]
+        return [self.environment, *(each for each in same if self.has_stack(each, "functions"))]
+
+
+type Check = Callable[[Account], Iterator[Finding]]
+
+
+def preflight(account: Account) -> list[Finding]:
+    """Return the findings of every check."""
+    found: list[Finding] = []
+    for name, check in CHECKS.items():
+        try:
+            found += check(account)
+        except (ClientError, BotoCoreError) as error:
+            found.append(Finding(check=name, found=f"not known: {error}", ask="permit the call, and run this again"))
+    return found
+
+
+def _found(call: Callable[..., Any], **arguments: str) -> dict[str, Any] | None:
+    """Return the answer of a call; None if its resource does not exist.
+
+    Raises:
+        ClientError: The call failed for another reason, such as a missing permission.
+    """
+    try:
+        answer: dict[str, Any] = call(**arguments)
+    except ClientError as error:
+        if any(each in str(error) for each in _ABSENT):
+            return None
+        raise
+    return answer
+
+
+def _pages(client: Any, operation: str, key: str, **arguments: Any) -> Iterator[Any]:
+    """Yield the entries of every page. Botocore has no paginator for some operations with a NextToken."""
+    if client.can_paginate(operation):
+        for page in client.get_paginator(operation).paginate(**arguments):
+            yield from page[key]
+        return
+    page = getattr(client, operation)(**arguments)
+    yield from page[key]
+    while token := page.get("NextToken"):
+        page = getattr(client, operation)(**arguments, NextToken=token)
+        yield from page[key]
+
+
+def _configuration(account: Account) -> Iterator[Finding]:
+    if unset := placeholders(account.environment):
+        yield Finding(check="configuration", found=f"examples: {', '.join(unset)}", ask="set them in the configuration")
+
+
+def _credentials(account: Account) -> Iterator[Finding]:
+    wanted, found = account.environment.account, account.client("sts").get_caller_identity()["Account"]
+    if wanted not in (None, found):
+        yield Finding(check="account", found=f"the credentials are of {found}", ask=f"sign in to {wanted}")
+
+
+def _neighbours(account: Account) -> Iterator[Finding]:
+    """Environments of one account must not share what only one may have."""
+    own = account.environment
+    for other in account.together()[1:]:
+        for name, value, same in (
+            ("cidr", own.cidr, other.cidr),
+            ("registry.domain", own.registry.domain, other.registry.domain),
+            ("monolith.secret_name", own.monolith.secret_name, other.monolith.secret_name),
+        ):
+            if value == same:
+                yield Finding(
+                    check="neighbours",
+                    found=f"{name} {value} is that of {other.name}, too",
+                    ask=f"give {own.name} one of its own",
+                )
+
+
+def _lambda_concurrency(account: Account) -> Iterator[Finding]:
+    """https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""
+    limit = account.client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
+    names = account.together()
+    wanted = sum(each.concurrency.account for each in names)
+    if limit < wanted:
+        yield Finding(
+            check="lambda",
+            found=f"{limit} concurrent executions, {wanted} planned for {', '.join(each.name for each in names)}",
+            ask=f"a quota of {wanted} for Concurrent executions (L-B99A9384) of AWS Lambda",
+        )
+
+
+def _emr_vcpus(account: Account) -> Iterator[Finding]:
+    """https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/endpoints-quotas.html"""
+    quotas = account.client("service-quotas")
+    applied = [
+        each["Value"]
+        for each in _pages(quotas, "list_service_quotas", "Quotas", ServiceCode="emr-serverless")
+        if "vCPU" in each["QuotaName"]
+    ]
+    if not applied:
+        applied = [
+            each["Value"]
+            for each in _pages(quotas, "list_aws_default_service_quotas", "Quotas", ServiceCode="emr-serverless")
+            if "vCPU" in each["QuotaName"]
+        ]
+    wanted = sum(_RUNS * each.spark.worker_cpu * (1 + each.spark.executors) for each in account.together())
+    limit = min(applied, default=None)
+    if limit is None or limit < wanted:
+        yield Finding(
+            check="emr-serverless",
+            found=f"{'an unknown number of' if limit is None else f'{limit:.0f}'} vCPUs, {wanted} planned",
+            ask=f"a quota of {wanted} for Max concurrent vCPUs per account of EMR Serverless",
+        )
+
+
+def _linked_roles(account: Account) -> Iterator[Finding]:
+    """https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_create-service-linked-role.html"""
+    for service, name in _LINKED.items():
+        role = f"AWSServiceRoleFor{name}"
+        if _found(account.client("iam").get_role, RoleName=role) is None:
+            yield Finding(
+                check="service-linked role",
+                found=f"{role} does not exist",
+                ask=f"aws iam create-service-linked-role --aws-service-name {service}",
+            )
+
+
+def _api_gateway_role(account: Account) -> Iterator[Finding]:
+    """https://docs.aws.amazon.com/apigateway/latest/developerguide/set-up-logging.html"""
+    if not account.client("apigateway").get_account().get("cloudwatchRoleArn"):
+        yield Finding(
+            check="api gateway",
+            found="the account has no role for logs",
+            ask="a role with AmazonAPIGatewayPushToCloudWatchLogs: aws apigateway update-account",
+        )
+
+
+def _zones(account: Account) -> Iterator[Finding]:
+    wanted = {account.environment.region + zone for zone in account.environment.zones}
+    answer = account.client("ec2").describe_availability_zones()["AvailabilityZones"]
+    if missing := wanted - {each["ZoneName"] for each in answer if each["State"] == "available"}:
+        yield Finding(check="zones", found=f"not available: {', '.join(sorted(missing))}", ask="other zones")
+
+
+def _kafka_version(account: Account) -> Iterator[Finding]:
+    """https://docs.aws.amazon.com/msk/latest/developerguide/supported-kafka-versions.html"""
+    wanted = account.environment.kafka.version
+    versions = _pages(account.client("kafka"), "list_kafka_versions", "KafkaVersions")
+    active = [each["Version"] for each in versions if each["Status"] == "ACTIVE"]
+    if wanted not in active:
+        yield Finding(check="kafka", found=f"{wanted} is not offered", ask=f"one of {', '.join(active)}")
+
+
+def _opensearch_types(account: Account) -> Iterator[Finding]:
+    """https://docs.aws.amazon.com/opensearch-service/latest/APIReference/API_ListInstanceTypeDetails.html"""
+    config, opensearch = account.environment.opensearch, account.client("opensearch")
+    wanted = {config.instance_type, *([config.master_type] if config.dedicated_masters else [])}
+    if config.version not in _pages(opensearch, "list_versions", "Versions"):
+        yield Finding(check="opensearch", found=f"{config.version} is not offered", ask="another version")
+        return
+    details = _pages(opensearch, "list_instance_type_details", "InstanceTypeDetails", EngineVersion=config.version)
+    if missing := wanted - {each["InstanceType"] for each in details}:
+        yield Finding(check="opensearch", found=f"not offered: {', '.join(sorted(missing))}", ask="other types")
+
+
+def _postgres_types(account: Account) -> Iterator[Finding]:
+    """https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_DescribeOrderableDBInstanceOptions.html"""
+    config = account.environment.database
+    for kind in dict.fromkeys((config.instance_type, config.registry_instance_type)):
+        options = _pages(
+            account.client("rds"),
+            "describe_orderable_db_instance_options",
+            "OrderableDBInstanceOptions",
+            Engine="postgres",
+            EngineVersion=config.version,
+            DBInstanceClass=f"db.{kind}",
+        )
+        if next(options, None) is None:
+            yield Finding(
+                check="postgres", found=f"{config.version} on db.{kind} is not offered", ask="another version or class"
+            )
+
+
+def _email(account: Account) -> Iterator[Finding]:
+    """https://docs.aws.amazon.com/ses/latest/dg/request-production-access.html"""
+    environment, ses = account.environment, account.client("sesv2")
+    state, rate = ses.get_account(), environment.providers.per_s["email"]
+    if not state["ProductionAccessEnabled"]:
+        yield Finding(check="ses", found="the account is in the sandbox", ask="production access to SES")
+    if state["SendQuota"]["MaxSendRate"] < rate:
+        yield Finding(
+            check="ses",
+            found=f"{state['SendQuota']['MaxSendRate']:.0f} e-mails a second, {rate:.0f} planned",
+            ask="a higher sending rate, or a lower providers.per_s",
+        )
+    sender = environment.sender_address
+    identities = [_found(ses.get_email_identity, EmailIdentity=each) for each in (sender, sender.rpartition("@")[2])]
+    if not any(each and each["VerifiedForSendingStatus"] for each in identities):
+        yield Finding(check="ses", found=f"{sender} is not verified", ask="a verified identity for its domain")
+
+
+def _push(account: Account) -> Iterator[Finding]:
+    """https://docs.aws.amazon.com/sns/latest/api/API_ListPlatformApplications.html"""
+    applications = {
+        each["PlatformApplicationArn"].partition(":app/")[2]: each["Attributes"]
+        for each in _pages(account.client("sns"), "list_platform_applications", "PlatformApplications")
+    }
+    for platform, kind in account.environment.platforms:
+        name = f"{kind}/{account.environment.prefix}-{platform}"
+        if applications.get(name, {}).get("Enabled") != "true":
+            yield Finding(
+                check="sns",
+                found=f"{name} {'is not enabled' if name in applications else 'does not exist'}",
+                ask="an SNS platform application with valid credentials",
+            )
+
+
+def _certificates(account: Account) -> Iterator[Finding]:
+    """https://docs.aws.amazon.com/acm/latest/APIReference/API_DescribeCertificate.html"""
+    environment = account.environment
+    wanted = [
+        (environment.registry.certificate_arn, environment.registry.domain),
+        (environment.api.certificate_arn, environment.api.domain),
+    ]
+    if environment.console is not None:
+        wanted.append((environment.console.certificate_arn, environment.console.domain))
+    for arn, domain in wanted:
+        if arn is None or domain is None:
+            continue
+        region = EDGE_REGION if f":{EDGE_REGION}:" in arn else environment.region
+        found = _found(account.client("acm", region_name=region).describe_certificate, CertificateArn=arn)
+        if found is None:
+            yield Finding(check="certificate", found=f"{arn} does not exist", ask=f"a certificate for {domain}")
+            continue
+        certificate = found["Certificate"]
+        names = {domain, f"*.{domain.partition('.')[2]}"}
+        if certificate["Status"] != "ISSUED" or not names & set(certificate["SubjectAlternativeNames"]):
+            yield Finding(
+                check="certificate",
+                found=f"{arn} is {certificate['Status']} for {', '.join(certificate['SubjectAlternativeNames'])}",
+                ask=f"an issued certificate for {domain}",
+            )
+
+
+def _names(account: Account) -> Iterator[Finding]:
+    """Resources with the names of a stack that does not exist here: of another region, or kept by a removal."""
+    environment = account.environment
+    if account.has_stack(environment, "data"):
+        return
+    role = f"{environment.prefix}-provisioner"
+    if _found(account.client("iam").get_role, RoleName=role) is not None:
+        yield Finding(
+            check="names", found=f"the role {role} exists without its stack", ask="another name for the environment"
+        )
+    tables = set(_pages(account.client("dynamodb"), "list_tables", "TableNames"))
+    if kept := tables & {f"{environment.prefix}-{name}" for name in _tables()}:
+        yield Finding(
+            check="names",
+            found=f"tables exist without their stack: {', '.join(sorted(kept))}",
+            ask="cdk deploy --import-existing-resources, or delete them",
+        )
+
+
+def _tables() -> list[str]:
+    return [path.name.removesuffix(".json") for path in files("schemas").joinpath("dynamodb").iterdir()]
+
+
+def _alarm_address(account: Account) -> Iterator[Finding]:
+    """https://docs.aws.amazon.com/sns/latest/dg/SendMessageToHttp.confirm.html"""
+    if not account.has_stack(account.environment, "observability"):
+        return
+    stack = f"{account.environment.prefix}-observability"
+    resources = _pages(
+        account.client("cloudformation"), "list_stack_resources", "StackResourceSummaries", StackName=stack
+    )
+    topics = [each["PhysicalResourceId"] for each in resources if each["ResourceType"] == "AWS::SNS::Topic"]
+    confirmed = {
+        each["Endpoint"]
+        for topic in topics
+        for each in _pages(account.client("sns"), "list_subscriptions_by_topic", "Subscriptions", TopicArn=topic)
+        if each["SubscriptionArn"].startswith("arn:")
+    }
+    if account.environment.alarm_email not in confirmed:
+        yield Finding(
+            check="alarms",
+            found=f"{account.environment.alarm_email} has not confirmed its subscription",
+            ask="follow the link in the e-mail of AWS Notifications",
+        )
+
+
+def _monolith(account: Account) -> Iterator[Finding]:
+    config = account.environment.monolith
+    found = _found(account.client("secretsmanager").get_secret_value, SecretId=config.secret_name)
+    if found is None:
+        yield Finding(
+            check="monolith",
+            found=f"the secret {config.secret_name} does not exist",
+            ask="create it (docs/deploying.md)",
+        )
+        return
+    try:
+        secret = json.loads(found.get("SecretString", ""))
+    except ValueError:
+        secret = {}
+    if missing := [name for name in MONOLITH_FIELDS if not secret.get(name)]:
+        yield Finding(check="monolith", found=f"the secret lacks {', '.join(missing)}", ask="add these fields")
+    elif str(secret["port"]) != str(config.port):
+        yield Finding(
+            check="monolith",
+            found=f"the secret has port {secret['port']}, the configuration {config.port}",
+            ask="one port: the network opens the configured one",
+        )
+
+
+CHECKS: dict[str, Check] = {
+    "configuration": _configuration,
+    "account": _credentials,
+    "neighbours": _neighbours,
+    "lambda": _lambda_concurrency,
+    "emr-serverless": _emr_vcpus,
+    "service-linked role": _linked_roles,
+    "api gateway": _api_gateway_role,
+    "zones": _zones,
+    "kafka": _kafka_version,
+    "opensearch": _opensearch_types,
+    "postgres": _postgres_types,
+    "ses": _email,
+    "sns": _push,
+    "certificate": _certificates,
+    "names": _names,
+    "alarms": _alarm_address,
+    "monolith": _monolith,
+}
+
+
+def main() -> int:
+    """Run the command and return its exit status: 1 if there is a finding."""
+    parser = argparse.ArgumentParser(prog="python -m infra.preflight", description=__doc__)
+    parser.add_argument("environment")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each finding")
+    chosen = parser.parse_args()
+    try:
+        environment = environment_of(chosen.environment)
+    except ValueError as error:
+        parser.error(str(error))
+    session: Any = boto3.Session()
+
+    def client(service: str, region_name: str = environment.region) -> Any:
+        return session.client(service, region_name=region_name)
+
+    found = preflight(Account(client=client, environment=environment, environments=tuple(ENVIRONMENTS.values())))
+    for each in found:
+        line = json.dumps(dataclasses.asdict(each)) if chosen.json else f"{each.check}: {each.found}. Ask: {each.ask}."
+        print(line)  # noqa: T201
+    if not chosen.json:
+        print(f"{len(CHECKS)} checks, {len(found)} findings")  # noqa: T201
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,258 @@
+"""An account is checked before a deployment, by calls that only read.
+
+The fake answers each call of boto3's own clients, which check the arguments by the service's model; the names of the
+answers' fields are checked by it, too.
+"""
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from botocore.model import StructureShape
+
+from infra.cdk.config import DEV, PROD, ApiConfig, Environment
+from infra.preflight import CHECKS, Account, Finding, preflight
+
+ARN = "arn:aws:acm:eu-central-1:111111111111:certificate/1"
+READY = replace(
+    DEV,
+    account="111111111111",
+    sender="notifications@club.org",
+    alarm_email="operations@club.org",
+    unsubscribe_url="https://club.org/v1/unsubscribe",
+    registry=replace(DEV.registry, domain="registry.club.org", certificate_arn=ARN),
+    api=ApiConfig(),
+    producers=(),
+    consumers=(),
+)
+SECRET = {"host": "db", "port": 5432, "dbname": "club", "username": "cdc", "password": "p", "ca": "PEM"}
+TOPIC = "arn:aws:sns:eu-central-1:111111111111:alarms"
+# (service, operation) → its answer in an account that is ready. A code of an error stands for a refusal.
+ANSWERS: dict[tuple[str, str], Any] = {
+    ("sts", "GetCallerIdentity"): {"Account": "111111111111"},
+    ("lambda", "GetAccountSettings"): {"AccountLimit": {"ConcurrentExecutions": 1_000}},
+    ("service-quotas", "ListServiceQuotas"): {
+        "Quotas": [{"QuotaName": "Max concurrent vCPUs per account", "Value": 18.0}]
+    },
+    ("service-quotas", "ListAWSDefaultServiceQuotas"): {
+        "Quotas": [{"QuotaName": "Max concurrent vCPUs per account", "Value": 16.0}]
+    },
+    ("iam", "GetRole"): {"Role": {"RoleName": "role"}},
+    ("apigateway", "GetAccount"): {"cloudwatchRoleArn": "arn:aws:iam::111111111111:role/logs"},
+    ("ec2", "DescribeAvailabilityZones"): {
+        "AvailabilityZones": [{"ZoneName": f"eu-central-1{zone}", "State": "available"} for zone in "abc"]
+    },
+    ("kafka", "ListKafkaVersions"): {"KafkaVersions": [{"Version": "3.9.x", "Status": "ACTIVE"}]},
+    ("opensearch", "ListVersions"): {"Versions": ["OpenSearch_2.19"]},
+    ("opensearch", "ListInstanceTypeDetails"): {
+        "InstanceTypeDetails": [{"InstanceType": "t3.medium.search"}, {"InstanceType": "m7g.medium.search"}]
+    },
+    ("rds", "DescribeOrderableDBInstanceOptions"): {"OrderableDBInstanceOptions": [{"Engine": "postgres"}]},
+    ("sesv2", "GetAccount"): {"ProductionAccessEnabled": True, "SendQuota": {"MaxSendRate": 1_000.0}},
+    ("sesv2", "GetEmailIdentity"): {"VerifiedForSendingStatus": True},
+    ("sns", "ListPlatformApplications"): {
+        "PlatformApplications": [
+            {
+                "PlatformApplicationArn": f"arn:aws:sns:eu-central-1:111111111111:app/{kind}/masscomm-dev-{platform}",
+                "Attributes": {"Enabled": "true"},
+            }
+            for platform, kind in DEV.platforms
+        ]
+    },
+    ("acm", "DescribeCertificate"): {
+        "Certificate": {"Status": "ISSUED", "SubjectAlternativeNames": ["registry.club.org"]}
+    },
+    ("cloudformation", "DescribeStacks"): {"Stacks": [{"StackName": "stack"}]},
+    ("cloudformation", "ListStackResources"): {
+        "StackResourceSummaries": [{"ResourceType": "AWS::SNS::Topic", "PhysicalResourceId": TOPIC}]
+    },
+    ("sns", "ListSubscriptionsByTopic"): {
+        "Subscriptions": [{"Endpoint": "operations@club.org", "SubscriptionArn": f"{TOPIC}:1"}]
+    },
+    ("dynamodb", "ListTables"): {"TableNames": []},
+    ("secretsmanager", "GetSecretValue"): {"SecretString": json.dumps(SECRET)},
+}
+
+
+def _gone(_: str) -> dict[str, Any]:
+    """Answer as CloudFormation does for a stack that does not exist."""
+    message = "Stack with id masscomm-dev-data does not exist"
+    raise ClientError({"Error": {"Code": "ValidationError", "Message": message}}, "DescribeStacks")
+
+
+READING = ("Get", "List", "Describe")
+
+
+class Aws:
+    """Makes boto3's clients, whose calls it answers. An answer may be a function of the request's text."""
+
+    def __init__(self, **changed: Any) -> None:
+        self.answers = deepcopy(ANSWERS)
+        for name, answer in changed.items():
+            service, _, operation = name.partition("__")
+            self.answers[service.replace("_", "-"), operation] = answer
+        self.calls: set[tuple[str, str]] = set()
+
+    def __call__(self, service: str, region_name: str = "eu-central-1") -> Any:
+        _ANSWERING[:] = [self]
+        return _client(service, region_name)
+
+    def answer(self, model: Any, params: Any) -> tuple[Any, Any]:
+        call = (model.service_model.service_name, model.name)
+        self.calls.add(call)
+        answer = self.answers[call]
+        if isinstance(answer, str):
+            raise ClientError({"Error": {"Code": answer, "Message": "of the fake"}}, model.name)
+        if callable(answer):
+            answer = answer(str(params["body"]))
+        assert isinstance(model.output_shape, StructureShape)
+        assert set(answer) <= set(model.output_shape.members), call
+        return SimpleNamespace(status_code=200), deepcopy(answer)
+
+
+# The fake that answers: clients are kept, because each takes a tenth of a second to make.
+_ANSWERING: list[Aws] = []
+
+
+@cache
+def _client(service: str, region: str) -> Any:
+    make: Any = boto3.client
+    client = make(service, region_name=region, aws_access_key_id="key", aws_secret_access_key="secret")
+    client.meta.events.register("before-call", lambda model, params, **_: _ANSWERING[0].answer(model, params))
+    return client
+
+
+def found(environment: Environment = READY, others: tuple[Environment, ...] = (), **changed: Any) -> list[Finding]:
+    account = Account(client=Aws(**changed), environment=environment, environments=(environment, *others))
+    return preflight(account)
+
+
+def test_account_that_is_ready_has_no_finding() -> None:
+    aws = Aws()
+    assert preflight(Account(client=aws, environment=READY, environments=(READY,))) == []
+    assert {operation for _, operation in aws.calls if not operation.startswith(READING)} == set()
+
+
+@pytest.mark.parametrize("call", [each for each in ANSWERS if each[1] != "ListAWSDefaultServiceQuotas"])
+@pytest.mark.parametrize("stack", ["there", "absent"])
+def test_unknown_answer_is_a_finding(call: tuple[str, str], stack: str) -> None:
+    changed: dict[str, Any] = {"cloudformation__DescribeStacks": _gone} if stack == "absent" else {}
+    answers = Aws(**changed)
+    preflight(Account(client=answers, environment=READY, environments=(READY,)))
+    if call in answers.calls:
+        name = f"{call[0].replace('-', '_')}__{call[1]}"
+        unknown = [each.found for each in found(**(changed | {name: "AccessDeniedException"}))]
+        assert any(text.startswith("not known") and call[1] in text for text in unknown), unknown
+
+
+def _role(name: str) -> Callable[[str], dict[str, Any]]:
+    def answer(request: str) -> dict[str, Any]:
+        if name in request:
+            raise ClientError({"Error": {"Code": "NoSuchEntity", "Message": name}}, "GetRole")
+        return {"Role": {"RoleName": "role"}}
+
+    return answer
+
+
+FINDINGS: list[tuple[str, Any, str, str]] = [
+    ("sts__GetCallerIdentity", {"Account": "222222222222"}, "account", "111111111111"),
+    ("lambda__GetAccountSettings", {"AccountLimit": {"ConcurrentExecutions": 10}}, "lambda", "L-B99A9384"),
+    ("service_quotas__ListServiceQuotas", {"Quotas": []}, "emr-serverless", "a quota of 18"),
+    ("iam__GetRole", _role("AWSServiceRoleForECS"), "service-linked role", "ecs.amazonaws.com"),
+    ("apigateway__GetAccount", {}, "api gateway", "update-account"),
+    ("ec2__DescribeAvailabilityZones", {"AvailabilityZones": []}, "zones", "other zones"),
+    ("kafka__ListKafkaVersions", {"KafkaVersions": [{"Version": "3.9.x", "Status": "DEPRECATED"}]}, "kafka", "one of"),
+    ("opensearch__ListVersions", {"Versions": []}, "opensearch", "another version"),
+    ("opensearch__ListInstanceTypeDetails", {"InstanceTypeDetails": []}, "opensearch", "other types"),
+    ("rds__DescribeOrderableDBInstanceOptions", {"OrderableDBInstanceOptions": []}, "postgres", "another version"),
+    (
+        "sesv2__GetAccount",
+        {"ProductionAccessEnabled": False, "SendQuota": {"MaxSendRate": 1_000.0}},
+        "ses",
+        "production access",
+    ),
+    (
+        "sesv2__GetAccount",
+        {"ProductionAccessEnabled": True, "SendQuota": {"MaxSendRate": 1.0}},
+        "ses",
+        "a higher sending rate",
+    ),
+    ("sesv2__GetEmailIdentity", "NotFoundException", "ses", "a verified identity"),
+    ("sesv2__GetEmailIdentity", {"VerifiedForSendingStatus": False}, "ses", "a verified identity"),
+    ("sns__ListPlatformApplications", {"PlatformApplications": []}, "sns", "platform application"),
+    ("acm__DescribeCertificate", "ResourceNotFoundException", "certificate", "registry.club.org"),
+    (
+        "acm__DescribeCertificate",
+        {"Certificate": {"Status": "ISSUED", "SubjectAlternativeNames": ["club.org"]}},
+        "certificate",
+        "an issued certificate for registry.club.org",
+    ),
+    (
+        "sns__ListSubscriptionsByTopic",
+        {"Subscriptions": [{"Endpoint": "operations@club.org", "SubscriptionArn": "PendingConfirmation"}]},
+        "alarms",
+        "follow the link",
+    ),
+    ("secretsmanager__GetSecretValue", "ResourceNotFoundException", "monolith", "create it"),
+    ("secretsmanager__GetSecretValue", {"SecretString": json.dumps(SECRET | {"ca": ""})}, "monolith", "these fields"),
+    ("secretsmanager__GetSecretValue", {"SecretString": json.dumps(SECRET | {"port": 5433})}, "monolith", "one port"),
+]
+
+
+@pytest.mark.parametrize(("call", "answer", "check", "ask"), FINDINGS)
+def test_finding_names_its_remedy(call: str, answer: Any, check: str, ask: str) -> None:
+    findings = found(**{call: answer})
+    assert findings
+    assert all(each.check == check and ask in each.ask for each in findings), findings
+
+
+NO_TABLES: dict[str, Any] = {"TableNames": []}
+
+
+def test_kept_tables_of_a_removed_environment_are_found() -> None:
+    tables = {"TableNames": ["masscomm-dev-waiting", "others"]}
+    role = _role("masscomm-dev-provisioner")
+    (finding,) = found(cloudformation__DescribeStacks=_gone, iam__GetRole=role, dynamodb__ListTables=tables)
+    assert finding.found == "tables exist without their stack: masscomm-dev-waiting"
+
+
+def test_role_of_the_environment_in_another_region_is_found() -> None:
+    (finding,) = found(cloudformation__DescribeStacks=_gone, dynamodb__ListTables=NO_TABLES)
+    assert finding.found == "the role masscomm-dev-provisioner exists without its stack"
+
+
+def test_every_page_is_read() -> None:
+    first = {"InstanceTypeDetails": [{"InstanceType": "m7g.medium.search"}], "NextToken": "more"}
+    second = {"InstanceTypeDetails": [{"InstanceType": "t3.medium.search"}]}
+    aws = Aws()
+    pages = iter([first, second])
+    aws.answers["opensearch", "ListInstanceTypeDetails"] = lambda _: next(pages)
+    assert preflight(Account(client=aws, environment=READY, environments=(READY,))) == []
+
+
+def test_environments_of_an_account_are_counted_together() -> None:
+    other = replace(READY, name="other", cidr="10.67.0.0/16", monolith=replace(READY.monolith, secret_name="other"))
+    findings = {each.check: each.found for each in found(others=(other,))}
+    assert findings.keys() == {"neighbours", "lambda", "emr-serverless"}
+    assert findings["neighbours"] == "registry.domain registry.club.org is that of other, too"
+    assert "2000 planned for dev, other" in findings["lambda"]
+    elsewhere = replace(other, region="eu-west-1")
+    assert found(others=(elsewhere,)) == []
+
+
+def test_placeholders_of_every_environment_are_found() -> None:
+    for environment in (DEV, PROD):
+        (finding,) = [each for each in found(environment) if each.check == "configuration"]
+        assert "producers[0].role_arn" in finding.found
+
+
+def test_every_check_cites_its_page_or_reads_the_configuration() -> None:
+    without = {name for name, check in CHECKS.items() if "https://docs.aws.amazon.com" not in (check.__doc__ or "")}
+    assert without == {"configuration", "account", "neighbours", "zones", "names", "monolith"}
