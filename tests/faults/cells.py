@@ -74,7 +74,7 @@ CELLS = (
         fault=processes.crashes_repeatedly,
         expectation=Expectation(dead_letters=("crashes",)),
     ),
-    Cell(name="the same batch twice at the same time", fault=processes.twice),
+    Cell(name="the same batch twice at the same time", fault=processes.twice, ci=True),
     Cell(
         name="an opt-out between two deliveries of one batch",
         fault=processes.opt_out_between,
@@ -146,7 +146,7 @@ CELLS = (
     Cell(name="broker killed and restarted", fault=processes.server_killed("kafka"), load=MANY),
     Cell(name="the leader of every topic killed", fault=second_broker.leader_killed, load=MANY),
     # --- OpenSearch ---
-    Cell(name="OpenSearch responds 429", fault=servers.opensearch_answers(429)),
+    Cell(name="OpenSearch responds 429", fault=servers.opensearch_answers(429), ci=True),
     Cell(name="OpenSearch responds 503", fault=servers.opensearch_answers(503)),
     Cell(name="OpenSearch does not answer in time", fault=servers.opensearch_times_out),
     Cell(name="OpenSearch answers a look-up by id in part", fault=servers.partial_mget),
@@ -167,7 +167,7 @@ CELLS = (
     Cell(
         name="delayed records stored twice among unreadable ones", fault=delaying.twice_among_unreadable, load=NO_LOAD
     ),
-    Cell(name="an unreadable item in each sweep", fault=sweeps.unreadable_items, load=NO_LOAD, timeout_s=60.0),
+    Cell(name="an unreadable item in each sweep", fault=sweeps.unreadable_items, load=NO_LOAD, ci=True, timeout_s=60.0),
     # --- SNS ---
     Cell(name="SNS throttles", fault=providers.sns_throttles),
     Cell(name="SNS responds 5xx to one call in five", fault=providers.sns_answers("InternalError", share=0.2)),
@@ -268,6 +268,7 @@ CELLS = (
         fault=counting.times_are_wrong,
         load=Load(users=60),
         expectation=Expectation(dead_letters=("invalid",) * 3),
+        ci=True,
     ),
     _dead_lettered("poison at the start of a batch", "undecodable", 0),
     _dead_lettered("poison in the middle of a batch", "undecodable", 2, ci=True),
@@ -296,6 +297,7 @@ CELLS = (
         name="recipients named twice",
         fault=processes.none,
         load=Load(users=20, named=(*range(20), *range(5, 15), 5)),
+        ci=True,
     ),
     Cell(
         name="phones change hands between four environments of the device registrar",

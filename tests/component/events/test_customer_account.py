@@ -35,6 +35,8 @@ def test_messages_arrive_in_a_queue_and_through_a_bus(
     sqs, events = (localstack_client(localstack.aws_url, each) for each in ("sqs", "events"))
     for variable, value in {**AWS_CREDENTIALS, "AWS_ENDPOINT_URL": localstack.aws_url, "AWS_REGION": REGION}.items():
         monkeypatch.setenv(variable, value)
+    # LocalStack loads a service at its first request, which may take longer than the client waits.
+    localstack_client(localstack.aws_url, "sts").get_caller_identity()
     name = f"events-{uuid4()}" + (".fifo" if kind == "fifo" else "")
     queue = sqs.create_queue(QueueName=name, Attributes={"FifoQueue": "true"} if kind == "fifo" else {})["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
