@@ -68,7 +68,7 @@ def read_deployments(
         _deployment(
             entry,
             task_root,
-            {**environment, "MASSCOMM_POLLERS": pollers.value},
+            environment,
             {**(mapping_overrides or {}), "pollers": pollers},
             nice=bulk_nice if entry.lane is Lane.BULK and entry.package in with_critical_lane else 0,
         )
@@ -79,6 +79,7 @@ def read_deployments(
 def _deployment(
     entry: FunctionEntry, task_root: Path, environment: Mapping[str, str], overrides: Mapping[str, Any], *, nice: int
 ) -> Deployment:
+    source = entry.event_source
     function = FunctionSpec(
         name=entry.name,
         handler=entry.handler,
@@ -92,11 +93,11 @@ def _deployment(
         environment={
             "POWERTOOLS_SERVICE_NAME": entry.package,
             **environment,
+            **(source.on_demand_environment if source and overrides["pollers"] is Pollers.ON_DEMAND else {}),
             **entry.environment,
             "MASSCOMM_LANE": entry.lane.value,
         },
     )
-    source = entry.event_source
     return Deployment(
         function=function,
         lane=entry.lane,

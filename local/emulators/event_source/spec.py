@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from functions.catalogue import RETRIES_WITH_DESTINATION
+
 MAX_PAYLOAD_BYTES = 6 * 1024 * 1024
 INFINITE = -1
-# The number of retries that Lambda makes for a mapping with an on-failure destination and unlimited retries.
-RETRIES_WITH_DESTINATION = 10
 
 
 class Pollers(StrEnum):

@@ -82,6 +82,7 @@ def test_on_demand_mode_omits_the_settings_of_provisioned(tmp_path: Path) -> Non
     assert mapping.batch_size == 7
     assert (mapping.retries, mapping.max_age_s, mapping.bisect, mapping.on_failure) == (-1, -1, False, None)
     assert deployed.function.environment["MASSCOMM_POLLERS"] == "on-demand"
+    assert deployed.function.environment["BATCH_RETRIES"] == "3"
 
 
 def test_small_and_critical_topics_have_their_batch_size(tmp_path: Path) -> None:
