@@ -20,6 +20,9 @@ PREFIX = "masscomm"
 _FEW_RECIPIENTS = (Lane.SMALL, Lane.CRITICAL)
 # The topics of new sends: most have few recipients, and larger ones are forwarded or processed last.
 _NEW_SENDS = (topics.SEND_MONOLITH, topics.SEND_API)
+# The number of retries of a mapping in provisioned mode with an on-failure destination and no attempts of its own.
+# https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html
+RETRIES_WITH_DESTINATION = 10
 _NO_CONFIG = ("topics", "on_failure", "batch_size", "small_batch_size", "window_s", "windows")
 
 
@@ -36,6 +39,16 @@ class EventSource:
     batch_sizes: Mapping[str, int] = field(default_factory=dict)
     # The seconds that a batch waits for further records, by topic.
     windows: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def on_demand_environment(self) -> Mapping[str, str]:
+        """Return the environment variables of a function whose mappings are in on-demand mode. With BATCH_RETRIES, the
+        function itself counts its attempts, as Lambda does in provisioned mode.
+        """
+        variables = {"MASSCOMM_POLLERS": "on-demand"}
+        if self.on_failure is not None:
+            variables["BATCH_RETRIES"] = str(self.config.get("attempts", RETRIES_WITH_DESTINATION))
+        return variables
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,7 +59,7 @@ def bootstrap() -> "tuple[BatchDriver, SendMessages]":
     audit = PrincipalAudit(
         audit_log=DynamoDbAuditLog.from_environment(), clock=clock, logger=logger, principal="webhook_sender"
     )
-    return offline_batch_driver("webhook_sender", logger, WebhookRequested), SendMessages(
+    return offline_batch_driver("webhook_sender", logger, WebhookRequested, store), SendMessages(
         endpoints=KnownEndpoints(store=endpoints, clock=clock),
         results=EndpointResults(endpoints=endpoints, audit=audit, announce=AnnounceDisabled(store=store, clock=clock)),
         storing=Storing.of(store, DynamoDbWebhookDeadLetters.from_environment(), clock),

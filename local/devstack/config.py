@@ -4,7 +4,8 @@ Environment: MASSCOMM_STATE (a folder, `.state` in the checkout by default) and 
 of `Ports`. `masscomm up --port name=number` overrides the environment. MASSCOMM_MONOLITH is the URL of a database of
 one's own; without it, the stack has the tables of an example. MASSCOMM_SOURCE is the file that maps the monolith's
 tables, in the place of schemas/source.yaml. MASSCOMM_EVENT_SOURCES is the file of the organisation's own topics;
-without it, no job reads any.
+without it, no job reads any. MASSCOMM_POLLERS is the mode of the event source mappings, provisioned (by default) or
+on-demand.
 """
 
 import json
@@ -19,6 +20,7 @@ from typing import Self
 from cli.errors import CommandError
 from cli.folders import ROOT as ROOT
 from cli.folders import state_folder
+from local.emulators.event_source import Pollers
 from local.emulators.local import LOOPBACK
 from masscomm.domain.source_tables import SOURCE_VARIABLE, source_file
 from masscomm.integers import integer
@@ -127,6 +129,14 @@ def _file(known: Mapping[str, str], variable: str, hint: str) -> Path | None:
     return path
 
 
+def _pollers(known: Mapping[str, str]) -> Pollers:
+    """Return the mode in MASSCOMM_POLLERS, by default provisioned mode. Raises ConfigError for another text."""
+    text = known.get("MASSCOMM_POLLERS") or Pollers.PROVISIONED
+    if text not in set(Pollers):
+        raise ConfigError(f"MASSCOMM_POLLERS={text} is no mode of event pollers. Choose {' or '.join(Pollers)}.")
+    return Pollers(text)
+
+
 @dataclass(frozen=True)
 class StackConfig:
     """The ports and the state folder of one local stack."""
@@ -142,6 +152,8 @@ class StackConfig:
     source: Path | None = None
     # The file of the organisation's own topics that become events; None: no job reads any.
     event_sources: Path | None = None
+    # The mode of the event source mappings (local.emulators.event_source).
+    pollers: Pollers = Pollers.PROVISIONED
 
     @classmethod
     def from_environment(
@@ -162,6 +174,7 @@ class StackConfig:
             _file(
                 known, EVENT_SOURCES_VARIABLE, "Name a file such as examples/event_sources.yaml, or unset the variable."
             ),
+            _pollers(known),
         )
 
     @classmethod
@@ -186,6 +199,7 @@ class StackConfig:
             "bulk_nice": self.bulk_nice,
             "source": None if self.source is None else str(self.source),
             "event_sources": None if self.event_sources is None else str(self.event_sources),
+            "pollers": self.pollers.value,
         }
 
     @classmethod
@@ -201,6 +215,7 @@ class StackConfig:
             int(str(values.get("bulk_nice", 0))),
             source=None if source is None else Path(str(source)),
             event_sources=None if event_sources is None else Path(str(event_sources)),
+            pollers=Pollers(str(values.get("pollers", Pollers.PROVISIONED))),
         )
 
     # --- folders ---

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from functions.catalogue import EventSource, FunctionEntry, QueueSource, read_catalogue
-from local.emulators.event_source import MappingSpec, PartialFailures
+from local.emulators.event_source import MappingSpec, PartialFailures, Pollers
 from local.emulators.gateway import Route
 from local.emulators.lambda_host import FunctionSpec
 from masscomm.domain.lanes import Lane
@@ -46,6 +46,7 @@ def read_deployments(
     environment: Mapping[str, str],
     mapping_overrides: Mapping[str, Any] | None = None,
     bulk_nice: int = 0,
+    pollers: Pollers = Pollers.PROVISIONED,
 ) -> list[Deployment]:
     """Return every function in the file, once for each of its lanes.
 
@@ -56,6 +57,7 @@ def read_deployments(
         environment: The environment variables of all functions.
         mapping_overrides: Values for fields of MappingSpec in all mappings, such as delays.
         bulk_nice: The niceness of functions in bulk that also have a critical lane.
+        pollers: The mode of all mappings. In on-demand mode, the settings that need provisioned mode are omitted.
 
     Raises:
         ValueError: The file names a setting or a topic that does not exist.
@@ -67,7 +69,7 @@ def read_deployments(
             entry,
             task_root,
             environment,
-            dict(mapping_overrides or {}),
+            {**(mapping_overrides or {}), "pollers": pollers},
             nice=bulk_nice if entry.lane is Lane.BULK and entry.package in with_critical_lane else 0,
         )
         for entry in entries
@@ -77,6 +79,7 @@ def read_deployments(
 def _deployment(
     entry: FunctionEntry, task_root: Path, environment: Mapping[str, str], overrides: Mapping[str, Any], *, nice: int
 ) -> Deployment:
+    source = entry.event_source
     function = FunctionSpec(
         name=entry.name,
         handler=entry.handler,
@@ -90,11 +93,11 @@ def _deployment(
         environment={
             "POWERTOOLS_SERVICE_NAME": entry.package,
             **environment,
+            **(source.on_demand_environment if source and overrides["pollers"] is Pollers.ON_DEMAND else {}),
             **entry.environment,
             "MASSCOMM_LANE": entry.lane.value,
         },
     )
-    source = entry.event_source
     return Deployment(
         function=function,
         lane=entry.lane,
@@ -118,6 +121,10 @@ _FIELDS = {
 }
 
 
+# The settings of provisioned mode.
+_PROVISIONED = ("max_retries", "max_age_s", "bisect")
+
+
 def _mapping(function: FunctionSpec, source: EventSource, group: str, overrides: Mapping[str, Any]) -> MappingSpec:
     unknown = source.config.keys() - _FIELDS.keys()
     if unknown:
@@ -127,6 +134,9 @@ def _mapping(function: FunctionSpec, source: EventSource, group: str, overrides:
     if source.batch_sizes and "batch_size" not in overrides:
         config |= {"batch_size": max(source.batch_sizes.values()), "batch_sizes": source.batch_sizes}
     config |= overrides
+    is_on_demand = config["pollers"] is Pollers.ON_DEMAND
+    if is_on_demand:
+        config = {name: value for name, value in config.items() if name not in _PROVISIONED}
     if "partial_failures" in config:
         config["partial_failures"] = PartialFailures(config["partial_failures"])
     return MappingSpec(
@@ -136,6 +146,6 @@ def _mapping(function: FunctionSpec, source: EventSource, group: str, overrides:
         function_arn=function.arn,
         concurrency=function.concurrency,
         turns=tuple(in_turns(source.topics)),
-        on_failure=source.on_failure,
+        on_failure=None if is_on_demand else source.on_failure,
         **config,
     )

@@ -12,6 +12,7 @@ The configuration is a JSON file:
     job_log             optional: the metrics job's log; with it, /metrics has the job's metrics, and sends by state
     task_root           optional: folder the functions are imported from, by default the folder above functions_file's
     mappings            optional: configuration of all event source mappings (first_backoff_s, partial_failures, …)
+    pollers             optional: the mode of all event source mappings, provisioned (by default) or on-demand
     schedule_s          optional: seconds between the invocations of every schedule, in place of functions.yaml's
     bulk_nice           optional: niceness of the bulk functions' processes; 0 as in Lambda, where each function has a
                         share of a processor of its own
@@ -42,7 +43,7 @@ from pydantic import BaseModel, ConfigDict, DirectoryPath, Field
 from functions.catalogue import read_catalogue
 from local.emulators.alarms import AlarmSources, evaluated_rules, keep_evaluating
 from local.emulators.cloudwatch import AlarmStates
-from local.emulators.event_source import EventSourceMapping
+from local.emulators.event_source import EventSourceMapping, Pollers
 from local.emulators.event_source.kafka import KafkaDestination, KafkaSource
 from local.emulators.event_source.record import EventEnvelope
 from local.emulators.function_catalogue import Deployment, read_deployments
@@ -80,6 +81,7 @@ class ServerlessConfig(BaseModel):
     job_log: Path | None = None
     task_root: Path | None = None
     mappings: dict[str, Any] = Field(default_factory=dict)
+    pollers: Pollers = Pollers.PROVISIONED
     schedule_s: float | None = Field(default=None, gt=0)
     bulk_nice: int = Field(default=0, ge=0, le=19)
     development_key: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
@@ -117,6 +119,7 @@ class Serverless:
             environment=config.environment,
             mapping_overrides=config.mappings,
             bulk_nice=config.bulk_nice,
+            pollers=config.pollers,
         )
         self.host = FunctionHost(
             [deployment.function for deployment in self.deployments],

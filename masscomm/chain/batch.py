@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from aws_lambda_powertools import Logger
 
 from masscomm.chain.unlisted_errors import UnlistedErrors, is_unlisted
+from masscomm.chain.whole_batches import BatchFailed, UsedUp, WholeBatches
 from masscomm.clock import Clock, SystemClock
 from masscomm.domain.records import AvroRecord
 from masscomm.domain.time_limits import FLUSH_RESERVE_S
@@ -26,7 +27,7 @@ from masscomm.kafka.dead_letter_alarm import DeadLetterAlarm
 from masscomm.kafka.dead_letters import ContainedDeadLetter, dead_letter_headers
 from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.kafka.event import KafkaRecord, batch_response, parse
-from masscomm.kafka.on_failure import on_failure_value
+from masscomm.kafka.on_failure import LastResponse, on_failure_value
 from masscomm.kafka.producer import Headers, Producer
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs, metrics, traces
@@ -183,6 +184,9 @@ class BatchDriver:
         denied_ids: Decides whether a record waits whose schema id the registry does not know.
         unlisted: Decides when a record with an unlisted error is dead-lettered, for a function whose attempts have no
             end; None: the attempts end.
+        on_demand: Whether the event source mapping is in on-demand mode, which retries a batch whole.
+        whole_batches: Keeps the attempts of that mode; None: they have no end.
+        on_failure: Takes the records whose attempts are used up in that mode; None: `producer` does.
     """
 
     function: str
@@ -192,6 +196,9 @@ class BatchDriver:
     alarm: DeadLetterAlarm | None = None
     denied_ids: DeniedIds = field(default_factory=DeniedIds)
     unlisted: UnlistedErrors | None = None
+    on_demand: bool = False
+    whole_batches: WholeBatches | None = None
+    on_failure: Producer | None = None
     clock: Clock = field(default_factory=SystemClock)
 
     def run[T](self, event: Mapping[str, Any], context: LambdaContext, use_case: UseCase[T]) -> dict[str, Any]:
@@ -199,20 +206,35 @@ class BatchDriver:
 
         Raises:
             ValueError: The event is not an aws:kafka event.
+            BatchFailed, Stop: In on-demand mode, in the place of a response with failed records.
         """
         records = parse(event)
         metrics.add(RECORDS_IN, len(records))
         try:
-            return self._run(records, context, use_case)
+            if self.on_demand and self.whole_batches is not None and records:
+                self.whole_batches.process(
+                    records,
+                    lambda some: self._run(some, context, use_case),
+                    lambda used_up: self._hand_over_used_up(used_up, context),
+                    lambda: _remaining_s(context),
+                )
+                return batch_response(())
+            failed = self._run(records, context, use_case)
         except Stop as error:
-            return redeliver_all(records, error, self.logger)
+            return redeliver_all(records, error, self.logger, on_demand=self.on_demand)
+        if self.on_demand and failed:  # guard: whole_batches.raised
+            raise BatchFailed(len(failed), len(records))
+        return batch_response(failed)
 
-    def _run[T](self, records: Sequence[KafkaRecord], context: LambdaContext, use_case: UseCase[T]) -> dict[str, Any]:
+    def _run[T](
+        self, records: Sequence[KafkaRecord], context: LambdaContext, use_case: UseCase[T]
+    ) -> Sequence[KafkaRecord]:
+        """Process records; return those that failed. Raises Stop."""
         batch: Batch[T] = Batch(
             items=[],
             codec=self.codec,
             producer=self.producer,
-            remaining_s=lambda: context.get_remaining_time_in_millis() / 1000 - FLUSH_RESERVE_S,
+            remaining_s=lambda: _remaining_s(context),
         )
         results = [self._decode(batch, record, use_case, context) for record in records]
         batch.items += [result.item for result in results if result.item is not None]
@@ -234,15 +256,15 @@ class BatchDriver:
         for result in results:
             result.settle()
         self._report(results)
-        return batch_response(result.record for result in results if result.error is not None)
+        return [result.record for result in results if result.error is not None]
 
     def _handle_each[T](self, batch: Batch[T], use_case: UseCase[T], error: Exception) -> None:
         """Handle each record alone after a fault in the code, so that a record that causes it fails alone. All records
-        fail after another error, and if the attempts end: Lambda then divides the batch.
+        fail after another error, and if Lambda divides the batch, since its attempts end.
         """
         items = batch.active()
         # guard: unlisted.handled_alone
-        if self.unlisted is None or not is_unlisted(error) or len(items) == 1:
+        if (self.unlisted is None and not self.on_demand) or not is_unlisted(error) or len(items) == 1:
             _fail_all(batch, error)
             return
         for item in items:
@@ -328,7 +350,7 @@ class BatchDriver:
         )
 
     def _flush(self, context: LambdaContext) -> None:
-        self.producer.flush(max(0.1, context.get_remaining_time_in_millis() / 1000 - FLUSH_RESERVE_S / 2))
+        self.producer.flush(_flush_s(context))
 
     def _hand_over[T](self, result: _Result[T], why: UnknownSchema) -> None:
         """Produce a record to the topic on-failure, so that it waits for its schema and the records after it do not.
@@ -344,6 +366,43 @@ class BatchDriver:
 
         value = on_failure_value(record, "UnknownSchema", self.clock.now_ms())
         self.producer.produce(topics.ON_FAILURE, record.key, value, [], report)
+
+    def _hand_over_used_up(self, used_up: Sequence[UsedUp], context: LambdaContext) -> Sequence[KafkaRecord]:
+        """Produce records to the topic on-failure, as Lambda does in provisioned mode. A record that is too large for
+        it is produced without its payload. Return the records that Kafka has not acknowledged.
+        """
+        producer = self.on_failure or self.producer
+        errors: dict[str, Exception] = {
+            each.record.source_position: Retry("Kafka has not acknowledged the on-failure record") for each in used_up
+        }
+
+        def produce(each: UsedUp, *, with_payload: bool) -> None:
+            def report(error: Exception | None) -> None:
+                if error is None:
+                    errors.pop(each.record.source_position, None)
+                else:
+                    errors[each.record.source_position] = error
+
+            value = on_failure_value(
+                each.record,
+                "RetryAttemptsExhausted",
+                self.clock.now_ms(),
+                response=LastResponse(each.invocations, each.crashed),
+                with_payload=with_payload,
+            )
+            producer.produce(topics.ON_FAILURE, each.record.key, value, [], report)
+
+        for each in used_up:
+            with logs.about(_ids(each.record)):
+                self.logger.error("the attempts of a record are used up", invocations=each.invocations)
+            produce(each, with_payload=True)
+        producer.flush(_flush_s(context))
+        refused = [each for each in used_up if isinstance(errors.get(each.record.source_position), DeadLetter)]
+        if refused:
+            for each in refused:
+                produce(each, with_payload=False)
+            producer.flush(_flush_s(context))
+        return [each.record for each in used_up if each.record.source_position in errors]
 
     def _dead_letter_undecoded[T](self, result: _Result[T]) -> bool:
         """Dead-letter a record without an item whose unlisted error has lasted, or that the topic on-failure refuses,
@@ -397,14 +456,27 @@ class BatchDriver:
             )
 
 
-def redeliver_all(records: Iterable[KafkaRecord], error: Stop, logger: Logger) -> dict[str, Any]:
+def _remaining_s(context: LambdaContext) -> float:
+    return context.get_remaining_time_in_millis() / 1000 - FLUSH_RESERVE_S
+
+
+def _flush_s(context: LambdaContext) -> float:
+    return max(0.1, context.get_remaining_time_in_millis() / 1000 - FLUSH_RESERVE_S / 2)
+
+
+def redeliver_all(
+    records: Iterable[KafkaRecord], error: Stop, logger: Logger, *, on_demand: bool = False
+) -> dict[str, Any]:
     """Return the response of a misconfigured function: all records are redelivered until an operator has acted.
 
-    If the function raised an error instead, Lambda would count a failed attempt for every record.
+    If the function raised an error instead, Lambda would count a failed attempt for every record. In on-demand mode it
+    reads no response and counts no attempts, so the error is raised.
     """
     logger.critical(
         "misconfigured: all records are redelivered until an operator acts", error=str(error), exc_info=error
     )
+    if on_demand:
+        raise error
     return batch_response(records)
 
 

@@ -1,5 +1,6 @@
 """Builds the batch driver of every Kafka-triggered function."""
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -7,7 +8,10 @@ from aws_lambda_powertools import Logger
 
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver, UseCase, redeliver_all
+from masscomm.chain.delayer import DelayedProducer
 from masscomm.chain.unlisted_errors import UnlistedErrors
+from masscomm.chain.whole_batches import WholeBatches
+from masscomm.clock import SystemClock
 from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.records import AvroRecord
 from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
@@ -20,6 +24,8 @@ from masscomm.kafka.event import parse
 from masscomm.kafka.producer import KafkaProducer, NoProducer
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import traces
+from masscomm.stores.batch_marks.dynamodb import DynamoDbBatchMarks
+from masscomm.stores.delayed_records.port import DelayStore
 
 
 def retry_schedule() -> RetrySchedule:
@@ -53,15 +59,40 @@ def batch_driver(function: str, logger: Logger, *, endless: bool = False) -> Bat
         alarm=DeadLetterAlarm(limit=environment.number("DEAD_LETTER_ALARM_LIMIT", DEFAULT_LIMIT), logger=logger),
         unlisted=UnlistedErrors() if endless else None,
         denied_ids=DeniedIds(retry_s=environment.number("DENIED_SCHEMA_RETRY_S", DENIED_SCHEMA_RETRY_S)),
+        on_demand=_is_on_demand(),
+        whole_batches=_whole_batches(),
     )
 
 
-def offline_batch_driver(function: str, logger: Logger, kind: type[AvroRecord]) -> BatchDriver:
+def offline_batch_driver(function: str, logger: Logger, kind: type[AvroRecord], delay_store: DelayStore) -> BatchDriver:
     """Return the batch driver of a function outside the VPC, which reaches neither brokers nor registry. It consumes
-    one class of records.
+    one class of records. The delay store takes the records whose attempts are used up, if no mapping counts them.
     """
     traces.check_config()
-    return BatchDriver(function=function, codec=Codec(BundledSchema(kind)), producer=NoProducer(), logger=logger)
+    return BatchDriver(
+        function=function,
+        codec=Codec(BundledSchema(kind)),
+        producer=NoProducer(),
+        logger=logger,
+        on_demand=_is_on_demand(),
+        whole_batches=_whole_batches(),
+        on_failure=DelayedProducer(store=delay_store, clock=SystemClock()),
+    )
+
+
+def _is_on_demand() -> bool:
+    """Return whether the function's event source mappings are in on-demand mode."""
+    return os.environ.get("MASSCOMM_POLLERS") == "on-demand"
+
+
+def _whole_batches() -> WholeBatches | None:
+    """Return the attempts of a function of which a mapping in provisioned mode would have a topic for failed records.
+    Raises Stop if BATCH_RETRIES is not a number.
+    """
+    if not os.environ.get("BATCH_RETRIES"):
+        return None
+    retries = environment.whole_number("BATCH_RETRIES", 0)
+    return WholeBatches(marks=DynamoDbBatchMarks.from_environment(), retries=retries)
 
 
 def answer[T](
@@ -74,9 +105,10 @@ def answer[T](
 
     Raises:
         ValueError: The event is not an aws:kafka event.
+        BatchFailed, Stop: As `BatchDriver.run`.
     """
     try:
         driver, use_case = bootstrap()
     except Stop as error:
-        return redeliver_all(parse(event), error, logger)
+        return redeliver_all(parse(event), error, logger, on_demand=_is_on_demand())
     return driver.run(event, context, use_case)

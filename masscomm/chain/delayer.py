@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from uuid import uuid4
 
 from masscomm.clock import Clock
 from masscomm.domain.delays import PAUSED
 from masscomm.domain.ids import envelope_id
 from masscomm.domain.records import BuildRequested, DeliveryRequested, ReceiptReceived, RecheckRequested
 from masscomm.domain.sends import SendControl, SendKey
+from masscomm.errors import MasscommError
 from masscomm.kafka.avro import Codec
+from masscomm.kafka.producer import Report
 from masscomm.observability.traces import Headers
 from masscomm.stores.delayed_records.port import DelayedRecord, DelayStore
 from masscomm.stores.sends.port import send_of
@@ -106,3 +109,32 @@ class Delayer:
             send=send,
         )
         self.store.put(item, self.clock.now_ms())
+
+
+@dataclass(frozen=True, kw_only=True)
+class DelayedProducer:
+    """The producer of a function that reaches no broker: the scheduler produces its records a moment later."""
+
+    store: DelayStore
+    clock: Clock
+
+    def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:  # noqa: ARG002
+        """Implement Producer.produce. The record's key is its id in the store."""
+        now_ms = self.clock.now_ms()
+        try:
+            Delayer(store=self.store, clock=self.clock).delay_value(
+                topic,
+                str(uuid4()),
+                value or b"",
+                lambda _: now_ms,
+                delay_reason="on_failure",
+                send=None,
+                headers=headers,
+            )
+        except MasscommError as error:
+            report(error)
+        else:
+            report(None)
+
+    def flush(self, timeout_s: float) -> None:
+        """Implement Producer.flush: the records are stored."""

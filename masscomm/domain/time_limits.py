@@ -282,6 +282,8 @@ EXPANSION_HANDED_ON_S = _DAY_S // 2
 LEDGER_KEPT_S = 16 * _DAY_S
 # How long a sender of events knows which messages of a batch it has sent.
 SENT_POSITIONS_KEPT_S = _DAY_S
+# How long the progress of a batch is kept that its event source mapping retries whole.
+BATCH_MARKS_KEPT_S = _DAY_S
 # The item of a lease is kept longer than the recorded slices, so that a record without a lease item has no slices.
 LEASE_KEPT_S = LEDGER_KEPT_S + _DAY_S
 # How long decisions are kept: a record that is replayed after this time may get other decisions.
@@ -467,6 +469,7 @@ RULES: Mapping[str, str] = {
     "timeout_s('event_matcher') / 10 < EVENT_TYPES_CACHED_S < timeout_s('event_matcher')": (
         "few batches read types, and a change of one applies soon"
     ),
+    "CHAIN_TIMEOUT_S < BATCH_MARKS_KEPT_S": "a batch comes again soon after its time-out",
     "timeout_s('webhook_retry_sender') < SENT_POSITIONS_KEPT_S": "a batch is soon processed again after a kill",
     "timeout_s('event_matcher') / 2 <= RULE_OWNERS_CACHED_S <= 60": (
         "few batches read the owners of rules, and a revoked key sends nothing a minute later"

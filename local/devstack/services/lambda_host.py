@@ -37,6 +37,7 @@ def service(config: StackConfig) -> Service:
         "environment": function_environment(config) | alarm_environment(config),
         "schedule_s": SCHEDULE_S,
         "bulk_nice": config.bulk_nice,
+        "pollers": config.pollers.value,
         "development_key": digest_of(config.api_key),
         "console": str(CONSOLE),
         "docs": str(DOCS),

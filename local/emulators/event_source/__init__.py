@@ -1,4 +1,4 @@
-"""Invokes Lambda functions with Kafka records, as Lambda's Kafka event source mapping (provisioned mode) does.
+"""Invokes Lambda functions with Kafka records, as Lambda's Kafka event source mapping does in both of its modes.
 
 `EventSourceMapping` forms batches, retries them, produces on-failure records and commits offsets. It uses Kafka through
 the interfaces in `ports.py`. `kafka.py` implements them with a real broker, `memory.py` in memory for tests; both pass
@@ -7,6 +7,6 @@ the same contract tests.
 
 from local.emulators.event_source.mapping import EventSourceMapping
 from local.emulators.event_source.record import Partition, SourceRecord
-from local.emulators.event_source.spec import MappingSpec, PartialFailures
+from local.emulators.event_source.spec import MappingSpec, PartialFailures, Pollers
 
-__all__ = ["EventSourceMapping", "MappingSpec", "PartialFailures", "Partition", "SourceRecord"]
+__all__ = ["EventSourceMapping", "MappingSpec", "PartialFailures", "Partition", "Pollers", "SourceRecord"]

@@ -21,7 +21,7 @@ from local.emulators.event_source.on_failure import Condition, LastResponse, fai
 from local.emulators.event_source.ports import FailureDestination, RecordSource, RecordTooLargeError
 from local.emulators.event_source.record import EventEnvelope, Partition, SourceRecord
 from local.emulators.event_source.response import MalformedResponseError, failed_records
-from local.emulators.event_source.spec import INFINITE, Batching, MappingSpec, PartialFailures
+from local.emulators.event_source.spec import INFINITE, Batching, MappingSpec, PartialFailures, Pollers
 from local.emulators.event_source.statistics import MappingStatistics
 
 log = logging.getLogger(__name__)
@@ -422,6 +422,8 @@ class EventSourceMapping:
         )
         if response.function_error is not None:
             return self._failed_whole(unit)
+        if self.spec.pollers is Pollers.ON_DEMAND:
+            return _AttemptResult(succeeded=unit.records)
         try:
             failed = failed_records(response.payload, unit.records, self.spec.partial_failures)
         except MalformedResponseError as error:

@@ -5,10 +5,26 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from functions.catalogue import RETRIES_WITH_DESTINATION
+
 MAX_PAYLOAD_BYTES = 6 * 1024 * 1024
 INFINITE = -1
-# The number of retries that Lambda makes for a mapping with an on-failure destination and unlimited retries.
-RETRIES_WITH_DESTINATION = 10
+
+
+class Pollers(StrEnum):
+    """The mode of a mapping's event pollers.
+
+    In on-demand mode, the response of a function that has not raised means that the batch succeeded; a batch that
+    failed is retried whole until it succeeds or expires.
+
+    Source: AWS documentation, "Configuring error handling controls for Kafka event sources"
+    (https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html) selects provisioned mode for
+    attempts, age, bisection and partial batch responses; "Using a Kafka topic as an on-failure destination"
+    (https://docs.aws.amazon.com/lambda/latest/dg/kafka-on-failure-destination.html).
+    """
+
+    PROVISIONED = "provisioned"
+    ON_DEMAND = "on-demand"
 
 
 class PartialFailures(StrEnum):
@@ -58,6 +74,8 @@ class MappingSpec:
         buffer_bytes: The maximum size of all buffered records of the mapping in bytes.
         drain_s: The seconds that invocations in flight get at a shutdown or rebalance before their records are
             abandoned without a commit.
+        pollers: The mode of the pollers. In on-demand mode, a mapping has no retries, age, bisection or topic for
+            failed records.
 
     Source: AWS documentation, "Configuring error handling controls for Kafka event sources", "Using a Kafka topic as an
     on-failure destination" and "CreateEventSourceMapping".
@@ -84,6 +102,7 @@ class MappingSpec:
     buffer_records: int = 0
     buffer_bytes: int = 32 * 1024 * 1024
     drain_s: float = 5.0
+    pollers: Pollers = Pollers.PROVISIONED
 
     def __post_init__(self) -> None:
         for size in (self.batch_size, *self.batch_sizes.values()):
@@ -93,6 +112,10 @@ class MappingSpec:
             raise ValueError(f"mapping {self.name}: its on-failure topic {self.on_failure} is one of its sources")
         if self.max_retries is not None and not -1 <= self.max_retries <= 10_000:
             raise ValueError(f"mapping {self.name}: attempts must be between -1 and 10000, not {self.max_retries}")
+        if self.pollers is Pollers.ON_DEMAND and (
+            self.max_retries is not None or self.max_age_s != INFINITE or self.bisect or self.on_failure is not None
+        ):
+            raise ValueError(f"mapping {self.name}: attempts, age, bisection and on_failure need provisioned mode")
 
     def batching_of(self, topic: str) -> Batching:
         """Return the batching of a topic's records."""

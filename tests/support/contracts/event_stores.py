@@ -9,7 +9,7 @@ from masscomm.domain.ids import event_message_id
 from masscomm.domain.notification_rules import NotificationRule, Owner
 from masscomm.domain.records import EventOccurred
 from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS, Subscription, SubscriptionKey, rules_of
-from masscomm.domain.time_limits import OWN_EVENTS_KEPT_S
+from masscomm.domain.time_limits import BATCH_MARKS_KEPT_S, OWN_EVENTS_KEPT_S
 from masscomm.domain.webhook_sources import (
     MAX_REFUSALS,
     Encoding,
@@ -21,6 +21,7 @@ from masscomm.domain.webhook_sources import (
     WebhookSource,
 )
 from masscomm.domain.webhooks import EndpointKey
+from masscomm.stores.batch_marks.port import BatchKey, BatchMark, BatchMarks
 from masscomm.stores.event_ids.port import EventIds, EventKey
 from masscomm.stores.event_types.port import EventTypes
 from masscomm.stores.key_queues.port import KeyQueue, KeyQueues, Ordering
@@ -286,3 +287,51 @@ class WebhookSourcesContract:
         sources.refuse(SHOP.key, [refused(0)])
         assert sources.refusals(SHOP.key, AT_S + 14 * 86_400 - 1).total == 1
         assert sources.refusals(SHOP.key, AT_S + 14 * 86_400) == Refusals(0, [])
+
+
+BATCH = BatchKey("build", 3, 41, AT_MS)
+
+
+class BatchMarksContract:
+    """Subclasses define the fixture `batch_marks`, an empty store."""
+
+    def test_a_batch_begins_without_a_mark(self, batch_marks: BatchMarks) -> None:
+        assert batch_marks.begin(BATCH, AT_S) == BatchMark()
+        for other in (BATCH._replace(offset=42), BATCH._replace(partition=4), BATCH._replace(timestamp_ms=AT_MS + 1)):
+            assert batch_marks.begin(other, AT_S) == BatchMark()
+
+    def test_an_invocation_without_an_end_has_crashed(self, batch_marks: BatchMarks) -> None:
+        batch_marks.begin(BATCH, AT_S)
+        assert batch_marks.begin(BATCH, AT_S) == BatchMark(invocations=2, crashed=True)
+
+    def test_progress_survives_a_crash(self, batch_marks: BatchMarks) -> None:
+        mark = batch_marks.begin(BATCH, AT_S)
+        progress = {"done": {"build-3@41", "build-3@42"}, "begun": {"build-3@43"}, "crashes": {"build-3@44": 2}}
+        batch_marks.record(BATCH, replace(mark, **progress), ended=False)  # type: ignore[arg-type]
+        found = batch_marks.begin(BATCH, AT_S)
+        assert (found.invocations, found.crashed) == (2, True)
+        assert {"done": set(found.done), "begun": set(found.begun), "crashes": found.crashes} == progress
+
+    def test_an_invocation_that_ended_has_not_crashed(self, batch_marks: BatchMarks) -> None:
+        mark = batch_marks.begin(BATCH, AT_S)
+        batch_marks.record(BATCH, replace(mark, begun={"build-3@41"}), ended=False)
+        batch_marks.record(BATCH, replace(mark, done={"build-3@41"}), ended=True)
+        found = batch_marks.begin(BATCH, AT_S)
+        assert (found.invocations, found.crashed, set(found.done), set(found.begun)) == (
+            2,
+            False,
+            {"build-3@41"},
+            set(),
+        )
+        assert batch_marks.begin(BATCH, AT_S).crashed
+
+    def test_an_expired_mark_is_absent(self, batch_marks: BatchMarks) -> None:
+        mark = batch_marks.begin(BATCH, AT_S)
+        batch_marks.record(BATCH, replace(mark, done={"build-3@41"}), ended=True)
+        assert batch_marks.begin(BATCH, AT_S + BATCH_MARKS_KEPT_S) == BatchMark()
+        assert batch_marks.begin(BATCH, AT_S + BATCH_MARKS_KEPT_S + 1) == BatchMark(invocations=2, crashed=True)
+
+    def test_a_mark_has_each_record_of_the_largest_batch(self, batch_marks: BatchMarks) -> None:
+        done = {f"webhook.batched-{offset % 6}@{10**9 + offset}" for offset in range(10_000)}
+        batch_marks.record(BATCH, replace(batch_marks.begin(BATCH, AT_S), done=done), ended=True)
+        assert set(batch_marks.begin(BATCH, AT_S).done) == done

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from local.emulators.event_source import PartialFailures
+from local.emulators.event_source import PartialFailures, Pollers
 from local.emulators.function_catalogue import Deployment, read_deployments
 
 ROOT = Path(__file__).parents[3]
@@ -72,6 +72,17 @@ def test_config_of_a_trigger_is_the_mappings(tmp_path: Path) -> None:
     assert mapping.partial_failures is PartialFailures.FROM_LOWEST
     assert mapping.first_backoff_s == 0.5
     assert mapping.function_arn.endswith(":function:f-critical")
+
+
+def test_on_demand_mode_omits_the_settings_of_provisioned(tmp_path: Path) -> None:
+    path = write(tmp_path, batch_size=7, window_s=1.5, attempts=3, max_age_s=60, bisect=True, on_failure="on-failure")
+    deployed = read(path, pollers=Pollers.ON_DEMAND)["f"]
+    mapping = deployed.mapping
+    assert mapping is not None
+    assert mapping.batch_size == 7
+    assert (mapping.retries, mapping.max_age_s, mapping.bisect, mapping.on_failure) == (-1, -1, False, None)
+    assert deployed.function.environment["MASSCOMM_POLLERS"] == "on-demand"
+    assert deployed.function.environment["BATCH_RETRIES"] == "3"
 
 
 def test_small_and_critical_topics_have_their_batch_size(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The sources of ports and state folder have an order of precedence, and invalid values are refused."""
 
+import json
 import socket
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +13,7 @@ from local.devstack.handle import RunningStack
 from local.devstack.service import base_environment, function_environment
 from local.devstack.services import all_services
 from local.devstack.state import RunState
+from local.emulators.event_source import Pollers
 from masscomm.domain.source_tables import source_file
 
 
@@ -115,3 +117,14 @@ def test_job_of_own_topics_runs_only_if_it_is_configured(tmp_path: Path) -> None
     config = StackConfig.from_environment(environment)
     assert StackConfig.from_dict(config.as_dict()).event_sources == file
     assert all_services(config)["spark_events"].environment["SPARK_EVENT_SOURCES"] == str(file)
+
+
+def test_mode_of_the_pollers_is_configured(tmp_path: Path) -> None:
+    folder = {"MASSCOMM_STATE": str(tmp_path)}
+    assert StackConfig.from_environment(folder).pollers is Pollers.PROVISIONED
+    config = StackConfig.from_environment(folder | {"MASSCOMM_POLLERS": "on-demand"})
+    assert StackConfig.from_dict(config.as_dict()).pollers is Pollers.ON_DEMAND
+    (content,) = all_services(config)["lambda_host"].files.values()
+    assert json.loads(content)["pollers"] == "on-demand"
+    with pytest.raises(ConfigError, match=r"MASSCOMM_POLLERS=often is no mode"):
+        StackConfig.from_environment(folder | {"MASSCOMM_POLLERS": "often"})

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 from masscomm.errors import Retry
+from masscomm.stores.batch_marks.dynamodb import DynamoDbBatchMarks
+from masscomm.stores.batch_marks.in_memory import InMemoryBatchMarks
+from masscomm.stores.batch_marks.port import BatchMark, BatchMarks
 from masscomm.stores.event_ids.dynamodb import DynamoDbEventIds
 from masscomm.stores.event_ids.in_memory import InMemoryEventIds
 from masscomm.stores.event_ids.port import EventIds, EventKey
@@ -25,6 +28,9 @@ from masscomm.stores.webhook_sources.dynamodb import DynamoDbWebhookSources
 from masscomm.stores.webhook_sources.in_memory import InMemoryWebhookSources
 from masscomm.stores.webhook_sources.port import WebhookSources
 from tests.support.contracts.event_stores import (
+    AT_S,
+    BATCH,
+    BatchMarksContract,
     EventIdsContract,
     EventTypesContract,
     KeyQueuesContract,
@@ -134,6 +140,31 @@ class TestMotoKeyQueues(KeyQueuesContract):
     @pytest.fixture
     def queues(self, moto_dynamodb: Any) -> KeyQueues:
         return DynamoDbKeyQueues(table=new_table(moto_dynamodb, "delivery_ledger"), client=moto_dynamodb)
+
+
+class TestInMemoryBatchMarks(BatchMarksContract):
+    @pytest.fixture
+    def batch_marks(self) -> BatchMarks:
+        return InMemoryBatchMarks()
+
+
+class TestMotoBatchMarks(BatchMarksContract):
+    @pytest.fixture
+    def batch_marks(self, moto_dynamodb: Any) -> BatchMarks:
+        return DynamoDbBatchMarks(table=new_table(moto_dynamodb, "delivery_ledger"), client=moto_dynamodb)
+
+
+@pytest.mark.parametrize("value", [b"", b"no mark", zlib.compress(b"[1]"), zlib.compress(b'{"done": [1]}')])
+def test_a_malformed_mark_has_no_progress(moto_dynamodb: Any, value: bytes) -> None:
+    table = new_table(moto_dynamodb, "delivery_ledger")
+    marks = DynamoDbBatchMarks(table=table, client=moto_dynamodb)
+    marks.begin(BATCH, AT_S)
+    key = {"record_id": {"S": "build/3"}, "part": {"S": f"batch#41#{BATCH.timestamp_ms}"}}
+    values = {":mark": {"B": value}}
+    moto_dynamodb.update_item(
+        TableName=table, Key=key, UpdateExpression="SET mark = :mark", ExpressionAttributeValues=values
+    )
+    assert marks.begin(BATCH, AT_S) == BatchMark(invocations=2, crashed=True)
 
 
 @pytest.mark.parametrize("value", [b"", b"no rows", zlib.compress(b"[1]"), zlib.compress(b'[[1, 2, "-"]]')])
