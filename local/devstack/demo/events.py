@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import psycopg
 import yaml
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Message, Producer
+from confluent_kafka.cimpl import NewTopic
 
 from cli.client_log import KAFKA_LOGGER
 from examples.monolith.seed import BIG_CLUB
@@ -23,7 +23,10 @@ from local.devstack.config import StackConfig
 from local.devstack.demo.api import Api
 from local.devstack.demo.report import Checks
 from local.devstack.demo.waiting import DemoError, Pending
+from masscomm.kafka.admin import KafkaAdmin
+from masscomm.kafka.topic_ids import topic_ids
 from masscomm_client import WebhookError, verify_webhook
+from spark_events.record_mapping import event_id
 
 # The number of events of each source.
 EVENTS = 20
@@ -174,9 +177,9 @@ class Events:
         with httpx.Client(trust_env=False, timeout=10) as sender:
             for number in range(EVENTS):
                 order = {"number": number, "text": "ü"}
-                event_id = f"{self.name}-post-{number}"
-                body = json.dumps({"id": event_id, "shop": {"club": BIG_CLUB}, "order": order}).encode()
-                self.expected[event_id] = (ORDER, None, order)
+                order_id = f"{self.name}-post-{number}"
+                body = json.dumps({"id": order_id, "shop": {"club": BIG_CLUB}, "order": order}).encode()
+                self.expected[order_id] = (ORDER, None, order)
                 for _ in range(2):
                     self._post(sender, body, hmac.digest(SECRET.encode(), body, hashlib.sha256).hex())
             self._post(sender, b"{}", "00")
@@ -190,18 +193,25 @@ class Events:
     def order_topic(self, config: StackConfig) -> Path:
         """Produce orders to a new topic, and return the file that makes events of them."""
         topic = f"demo.orders.{self.name}"
-        admin = AdminClient({"bootstrap.servers": config.kafka_bootstrap, "logger": KAFKA_LOGGER})
-        admin.create_topics([NewTopic(topic, 2, 1)])[topic].result()
-        producer = Producer({"bootstrap.servers": config.kafka_bootstrap, "logger": KAFKA_LOGGER})
+        settings = {"bootstrap.servers": config.kafka_bootstrap, "logger": KAFKA_LOGGER}
+        admin = KafkaAdmin(settings)
+        admin.client().create_topics([NewTopic(topic, 2, 1)])[topic].result()
+        topic_id = topic_ids(admin, [topic])[topic]
+        producer = Producer(settings)
         for number in range(EVENTS):
-            event_id = f"{self.name}-topic-{number}"
-            self.expected[event_id] = (ORDER, "100/7", {"number": number})
-            record = {"id": event_id, "club": BIG_CLUB, "site": "100/7", "order": {"number": number}}
-            producer.produce(topic, json.dumps(record).encode())
+            order = {"number": number}
+
+            def expect(_: Any, message: Message, order: Any = order) -> None:
+                position = (message.partition() or 0, message.offset() or 0)
+                self.expected[event_id(topic_id, *position)] = (ORDER, "100/7", order)
+
+            record = {"club": BIG_CLUB, "site": "100/7", "order": order}
+            producer.produce(topic, json.dumps(record).encode(), on_delivery=expect)
         if producer.flush(30):
             raise DemoError(f"Kafka does not take the records of {topic}.")
+        admin.close()
         mapping = {"type": {"value": ORDER}, "club_id": {"path": "club"}, "unit": {"path": "site"}}
-        mapping |= {"event_id": {"path": "id"}, "data": {"path": "order"}}
+        mapping |= {"data": {"path": "order"}}
         path = config.data("demo") / "event_sources.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(yaml.safe_dump({"sources": [{"name": "orders", "topics": [topic], "mapping": mapping}]}))
