@@ -1120,6 +1120,67 @@ def test_console_shows_a_viewer_no_form_and_the_api_refuses(config: StackConfig)
         assert console.call("GET", "/v1/sends?club_id=1") == 200
 
 
+@pytest.mark.nightly
+def test_console_has_the_events_of_a_developer(stack: RunningStack, config: StackConfig) -> None:
+    """An endpoint, its subscription, what an event matches, a test event, the event itself, and a source."""
+    with (
+        Client(config.gateway_url, key=config.api_key) as api,
+        receiving() as receiver,
+        open_console(config.gateway_url, "developer") as console,
+    ):
+        api.set_event_type("e2e.developed", description="An event of this test", example={"goals": 1})
+        page = console.page
+        page.goto(f"{console.url}/#/events/types")
+        row = page.get_by_role("row").filter(has_text="e2e.developed")
+        expect(row).to_contain_text("An event of this test", timeout=PATIENCE_MS)
+
+        page.goto(f"{console.url}/#/events/endpoints")
+        page.get_by_label("URL").fill(receiver.url)
+        page.get_by_label("Description").fill("of a developer")
+        page.get_by_role("button", name="Create an endpoint").click()
+        expect(page.get_by_role("status").locator("code")).to_contain_text("whsec_", timeout=PATIENCE_MS)
+
+        page.goto(f"{console.url}/#/events/subscriptions")
+        page.get_by_label("Subscriptions of").select_option("of a developer", timeout=PATIENCE_MS)
+        page.get_by_label("Event types", exact=True).fill("e2e.developed")
+        page.get_by_role("button", name="Subscribe").click()
+        row = page.get_by_role("row").filter(has_text="e2e.developed")
+        expect(row).to_be_visible(timeout=PATIENCE_MS)
+        page.get_by_label("Type of the event").select_option("e2e.developed")
+        page.get_by_role("button", name="Show the matches").click()
+        match = page.get_by_test_id("matches").get_by_role("listitem").filter(has_text=receiver.url)
+        match.get_by_role("button", name="Send a test event").click(timeout=PATIENCE_MS)
+
+        def types() -> set[str]:
+            return {each.event["type"] for each in receiver.received}
+
+        until("the test event has arrived", lambda: "webhook.test" in types(), 180)
+        event: EventFields = {"event_id": "e2e-developed", "type": "e2e.developed", "club_id": 1, "data": {"goals": 2}}
+        api.report_events([event])
+        until("the event has arrived", lambda: "e2e.developed" in types(), 120)
+
+        page.goto(f"{console.url}/#/events/sources")
+        page.get_by_role("button", name="New source").click()
+        page.get_by_label("Description").fill("of a developer")
+        page.get_by_label("Secret").fill("whsec_" + "c2VjcmV0IG9mIGEgc2hvcCBvZiBhIHRlc3Q=")
+        page.get_by_label("Event type", exact=True).fill("e2e.developed")
+        page.get_by_role("button", name="Create the source").click()
+        expect(page.get_by_text("It is as secret as a password.")).to_be_visible(timeout=PATIENCE_MS)
+        page.get_by_role("button", name="Back").click()
+        row = page.get_by_role("row").filter(has_text="of a developer")
+        row.get_by_role("button", name="Delete").click(timeout=PATIENCE_MS)
+        page.get_by_role("alert").get_by_role("button", name="Delete").click()
+        expect(page.get_by_role("status")).to_contain_text("is deleted", timeout=PATIENCE_MS)
+
+        assert console.call("POST", "/v1/events", {"events": [event]}) == 403
+        assert console.call("GET", "/v1/subscriptions?club_id=2") == 403
+        assert console.call("GET", "/v1/users/42/preferences") == 403
+        page.goto(f"{console.url}/#/events/endpoints")
+        page.get_by_role("row").filter(has_text="of a developer").get_by_role("button", name="Delete").click()
+        page.get_by_role("alert").get_by_role("button", name="Delete").click()
+        expect(page.get_by_role("status")).to_contain_text("is deleted", timeout=PATIENCE_MS)
+
+
 def audit_log(config: StackConfig, *, club: int) -> list[dict[str, Any]]:
     return json_lines(masscomm(config, "audit", "--club", str(club), "--json"))
 
