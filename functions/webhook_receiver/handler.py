@@ -46,7 +46,7 @@ def bootstrap() -> "ReceiveWebhooks":
 
 @observed(logger, ahead=(*ON_KAFKA, "functions.webhook_receiver.receive_webhooks"))
 def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
-    """Process an event of SQS and return a partial batch response: the queue keeps what is not processed."""
+    """Process an event of SQS and return a partial batch response: the queue keeps the others."""
     messages = event["Records"]
     try:
         failed = bootstrap().handle(messages)

@@ -158,7 +158,7 @@ class ReceiveWebhooks:
         by_body = _digest(source, webhook.body)
         digests = {EventKey.of(event): by_body if given_id is None else _digest(source, given_id.encode())}
         if not source.signature.signs_id:  # guard: sources.repeated_body
-            # Who has a captured request can send it under any id. The space keeps the key apart from ids of events.
+            # A captured request can be repeated under any id. The space keeps the key apart from ids of events.
             digests[EventKey(source.key.club_id, f"body {by_body}")] = by_body
         return _Mapped(webhook, event, digests)
 

@@ -1,7 +1,9 @@
 """A Lambda function that prepares resources for their removal: it stops an application of EMR Serverless, and empties a
 bucket.
 
-It answers custom resources, which CloudFormation removes before the resources that they name. EMR Serverless deletes an
+It answers custom resources, which CloudFormation removes before the resources that they name. An update that leaves a
+custom resource out removes it as well, such as that of an environment which becomes protected: a bucket is emptied only
+while its stack is deleted. EMR Serverless deletes an
 application only while it is stopped, and stops it only while no run is active; S3 deletes only empty buckets.
 
 https://docs.aws.amazon.com/emr-serverless/latest/APIReference/API_DeleteApplication.html
@@ -25,6 +27,8 @@ _POLL_S = 5.0
 _ANSWER_MS = 20_000
 # The states in which an application can be changed or deleted.
 _STOPPED = ("CREATED", "STOPPED", "TERMINATED")
+# The states of a stack that is deleted, or whose creation has failed.
+_REMOVED = ("DELETE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS")
 # The fields of an answer of ListObjectVersions.
 _KINDS = ("Versions", "DeleteMarkers")
 
@@ -33,17 +37,20 @@ def handler(event: dict[str, Any], context: Any) -> None:
     """Prepare the removal of what a custom resource names, at its own removal, and answer CloudFormation."""
     reason = ""
     try:
-        if event["RequestType"] == "Delete" and not _prepare(event["ResourceProperties"], context):
+        if event["RequestType"] == "Delete" and not _prepare(event["StackId"], event["ResourceProperties"], context):
             reason = "It takes longer than a function may run. Delete the stack again."
     except Exception as error:  # Without an answer, CloudFormation would wait for an hour.
         reason = f"{type(error).__name__}: {error}"
     _answer(event, reason)
 
 
-def _prepare(properties: dict[str, str], context: Any) -> bool:
-    """Return whether the resource can be removed now."""
+def _prepare(stack: str, properties: dict[str, str], context: Any) -> bool:
+    """Return whether the resource can be removed now, or remains."""
     is_late = lambda: context.get_remaining_time_in_millis() < _ANSWER_MS  # noqa: E731
     if "Bucket" in properties:
+        (found,) = boto3.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        if found["StackStatus"] not in _REMOVED:
+            return True
         s3 = boto3.client("s3")
         refuse_writes(s3, properties["Bucket"], properties["Arn"])
         return empty(s3, properties["Bucket"], is_late)

@@ -43,6 +43,7 @@ def emptied_before_removal(scope: Construct, bucket: s3.Bucket, *, environment: 
         iam.PolicyStatement(
             actions=["s3:DeleteObject", "s3:DeleteObjectVersion"], resources=[bucket.arn_for_objects("*")]
         ),
+        iam.PolicyStatement(actions=["cloudformation:DescribeStacks"], resources=[Stack.of(scope).stack_id]),
     ]
     found = f"IAM5[Resource::<{Stack.of(scope).get_logical_id(bucket.node.default_child)}.Arn>/*]"
     reason = "it deletes every object of this one bucket"

@@ -61,7 +61,9 @@ class Pollers:
         self._bootstrap_servers = bootstrap_servers
         self._lambda = client(INVOKE)
         pages = self._lambda.get_paginator("list_event_source_mappings").paginate()
-        self.specs = [spec_of(each) for page in pages for each in page["EventSourceMappings"]]
+        # LocalStack itself polls queues.
+        mappings = (each for page in pages for each in page["EventSourceMappings"])
+        self.specs = [spec_of(each) for each in mappings if "Topics" in each]
         self._threads = ThreadPoolExecutor(max(1, len(self.specs)), "invocation")
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="pollers", daemon=True)

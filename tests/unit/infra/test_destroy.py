@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -257,17 +257,55 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize(("kind", "left"), [("Create", 2), ("Update", 2), ("Delete", 0)])
-def test_bucket_is_emptied_at_its_removal(
-    account: Account, answers: list[dict[str, Any]], kind: str, left: int
+@pytest.fixture
+def stack_is(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Give the event's stack a state. moto's CloudFormation needs further packages."""
+
+    def give(status: str) -> None:
+        def describe_stacks(*, StackName: str) -> dict[str, Any]:
+            assert StackName == "stack"
+            return {"Stacks": [{"StackStatus": status}]}
+
+        formation = SimpleNamespace(describe_stacks=describe_stacks)
+        monkeypatch.setattr(
+            "infra.cdk.handlers.before_removal.boto3.client",
+            lambda service: formation if service == "cloudformation" else client(service, region_name=REGION),
+        )
+
+    return give
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "left"),
+    [
+        ("Create", "CREATE_IN_PROGRESS", 2),
+        ("Update", "UPDATE_IN_PROGRESS", 2),
+        # The environment has become protected.
+        ("Delete", "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS", 2),
+        ("Delete", "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS", 2),
+        ("Delete", "ROLLBACK_IN_PROGRESS", 0),
+        ("Delete", "DELETE_IN_PROGRESS", 0),
+    ],
+)
+def test_bucket_is_emptied_only_with_its_stack(
+    account: Account,
+    answers: list[dict[str, Any]],
+    stack_is: Callable[[str], None],
+    kind: str,
+    status: str,
+    left: int,
 ) -> None:
     s3 = account("s3")
+    stack_is(status)
     before_removal.handler(_event(kind, Bucket="files", Arn="arn:aws:s3:::files"), Context())
     assert len(s3.list_object_versions(Bucket="files").get("Versions", [])) == left
     assert [each["Status"] for each in answers] == ["SUCCESS"]
 
 
-def test_failed_preparation_is_answered(account: Account, answers: list[dict[str, Any]]) -> None:
+def test_failed_preparation_is_answered(
+    account: Account, answers: list[dict[str, Any]], stack_is: Callable[[str], None]
+) -> None:
+    stack_is("DELETE_IN_PROGRESS")
     before_removal.handler(_event("Delete", Bucket="absent", Arn="arn:aws:s3:::absent"), Context())
     (answer,) = answers
     assert answer["Status"] == "FAILED"
