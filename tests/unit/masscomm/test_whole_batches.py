@@ -29,6 +29,7 @@ def test_a_batch_that_succeeds_costs_one_write() -> None:
 
 
 @pytest.mark.kills(guard="whole_batches.done_once")
+@pytest.mark.kills(guard="whole_batches.end_is_marked")
 def test_records_that_are_done_are_not_processed_again() -> None:
     function = OnDemand(failing=[BAD], error=DOWN)
     assert function.invoke(0, 1, BAD, 3) == "failed"
@@ -50,7 +51,6 @@ def test_record_that_fails_is_handed_over_after_its_retries() -> None:
 
 
 @pytest.mark.kills(guard="whole_batches.crashes")
-@pytest.mark.kills(guard="whole_batches.end_is_marked")
 @pytest.mark.parametrize("crashing", [[BAD], [0, BAD], [3]], ids=str)
 def test_record_that_crashes_is_handed_over_alone(crashing: list[int]) -> None:
     """Good records are processed once, but those of the first crash, which is before any mark."""
