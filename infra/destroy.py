@@ -84,7 +84,7 @@ def _delete(client: Client, name: str, environment: Environment, report: Callabl
     id = _stack_id(formation, name)
     for attempt in range(_ATTEMPTS):
         if not environment.protected:
-            _empty(client, id, report)
+            _empty(client, id, environment, report)
         formation.delete_stack(StackName=id)
         try:
             # Deletions of interfaces in subnets, of EMR applications and of brokers take up to an hour.
@@ -112,7 +112,7 @@ def _events(formation: Any, id: str | None, status: str) -> Iterator[tuple[str, 
                 return
 
 
-def _empty(client: Client, stack: str | None, report: Callable[[str], object]) -> None:
+def _empty(client: Client, stack: str | None, environment: Environment, report: Callable[[str], object]) -> None:
     """Empty the buckets and image repositories of a stack."""
     for page in client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=stack):
         for each in page["StackResourceSummaries"]:
@@ -122,7 +122,8 @@ def _empty(client: Client, stack: str | None, report: Callable[[str], object]) -
             if each["ResourceType"] == "AWS::S3::Bucket":
                 empty(client("s3"), name, lambda: False)
                 report(f"The bucket {name} is empty.")
-            elif each["ResourceType"] == "AWS::ECR::Repository":
+            # LocalStack has no ECR.
+            elif each["ResourceType"] == "AWS::ECR::Repository" and environment.name != LOCAL:
                 _delete_images(client("ecr"), name)
                 report(f"The repository {name} is empty.")
 

@@ -114,6 +114,8 @@ def _ask(_chain: object, context: Any, _response: object) -> None:
     context.context_variables["authorizer"] = {"principalId": verdict["principalId"], **verdict.get("context", {})}
     if key := verdict.get("usageIdentifierKey"):
         context.context_variables["identity"]["apiKey"] = key
+        # LocalStack drops ApiKeySourceType of a template, and would take the key in the header.
+        context.deployment.rest_api.rest_api["apiKeySource"] = "AUTHORIZER"
 
 
 def _allows(policy: Any, arn: str) -> bool:
