@@ -165,7 +165,8 @@ class Lane:
         """Store the result of an attempt."""
         self.results.append((post, attempt))
         if attempt.succeeded:
-            self.busy -= post.keys
+            if self.order is not None:
+                self.busy -= post.keys
             self.failures_in_a_row, self.has_stopped, self.is_probe = 0, False, False
         else:
             self.failures_in_a_row += 1

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import blake2b
 from itertools import repeat
 
 from masscomm.chain.batch import Item
@@ -48,6 +49,11 @@ class Message:
         return event_message_id(self.event.club_id, self.event.event_id, self.endpoint.id)
 
     @cached_property
+    def key(self) -> str | None:
+        """Return the digest of the event's key, which may name a person; None if it has none."""
+        return None if self.event.key is None else blake2b(self.event.key.encode(), digest_size=16).hexdigest()
+
+    @cached_property
     def body(self) -> bytes:
         return webhook_body(self.event, self.endpoint.id, time_of_ms(self.event.occurred_at), self.format).encode()
 
@@ -70,8 +76,8 @@ class Post:
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """Return the keys of the events."""
-        return frozenset(each.event.key for each in self.messages if each.event.key is not None)
+        """Return the keys of the messages."""
+        return frozenset(each.key for each in self.messages if each.key is not None)
 
     @property
     def id(self) -> str:
@@ -138,12 +144,13 @@ def _batches(
         is_full = len(some) == max_count or size + added > max_bytes  # guard: events.size_of_batch
         # guard: events.repeated_batch
         is_other = bool(some) and _batch_of(some[-1]) != _batch_of(message)
-        has_key = has_key_once and message.event.key in keys  # guard: events.one_message_of_a_key
+        has_key = has_key_once and message.key in keys  # guard: events.one_message_of_a_key
         if some and (is_full or is_other or has_key):
             yield Post(some, is_batch=True)
             some, size, keys = [], _BRACKETS, set()
         some.append(message)
-        keys |= {message.event.key} if message.event.key is not None else set()
+        if has_key_once and message.key is not None:
+            keys.add(message.key)
         size += added
     if some:
         yield Post(some, is_batch=True)

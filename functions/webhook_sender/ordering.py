@@ -9,7 +9,6 @@ earlier one.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
 from functions.webhook_sender.messages import Message, Post
 from functions.webhook_sender.storing import Waiting
@@ -83,13 +82,13 @@ class Orders:
         ordering = Ordering(endpoint.key, endpoint.ordered_since_ms)
         arrived: defaultdict[str, list[Message]] = defaultdict(list)
         for message in messages:
-            if message.event.key is not None:
-                arrived[key_of(message)].append(message)
+            if message.key is not None:
+                arrived[message.key].append(message)
         order = Order(ordering=ordering, queues=self.store.find(ordering), arrived=arrived, gone=set(sent))
         ready = {key: iter(self._ready(order, key, some)) for key, some in arrived.items()}
         for message in messages:
             # The order of arrival remains, as far as it may: a repeated request is the same.
-            following = message if message.event.key is None else next(ready[key_of(message)], None)
+            following = message if message.key is None else next(ready[message.key], None)
             if following is not None:
                 order.ready.append(following)
         return order
@@ -131,8 +130,7 @@ class Orders:
         due = {message.id: each.due_ms for each in waiting for message in each.post.messages}
         found = []
         for each in posts:
-            keys = [key_of(message) for message in each.post.messages if message.event.key is not None]
-            later_ms = max((order.first_due_ms(key, due, now_ms) for key in keys), default=0)
+            later_ms = max((order.first_due_ms(key, due, now_ms) for key in each.post.keys), default=0)
             found.append(each._replace(due_ms=max(each.due_ms, later_ms)))
         self.settle(order, {message.id: each.due_ms for each in found for message in each.post.messages})
         return found
@@ -169,8 +167,3 @@ class Orders:
                 return
             old = self.store.find(order.ordering).get(key)
         raise Retry("other functions change the queue of a key at the same time")
-
-
-def key_of(message: Message) -> str:
-    """Return the digest of the key of a message's event, which may name a person."""
-    return blake2b((message.event.key or "").encode(), digest_size=16).hexdigest()
