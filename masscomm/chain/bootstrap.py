@@ -8,10 +8,8 @@ from aws_lambda_powertools import Logger
 
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver, UseCase, redeliver_all
-from masscomm.chain.delayer import DelayedProducer
 from masscomm.chain.unlisted_errors import UnlistedErrors
 from masscomm.chain.whole_batches import WholeBatches
-from masscomm.clock import SystemClock
 from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.records import AvroRecord
 from masscomm.domain.time_limits import DENIED_SCHEMA_RETRY_S
@@ -24,7 +22,6 @@ from masscomm.kafka.event import parse
 from masscomm.kafka.producer import KafkaProducer, NoProducer
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import traces
-from masscomm.stores.batch_marks.dynamodb import DynamoDbBatchMarks
 from masscomm.stores.delayed_records.port import DelayStore
 
 
@@ -69,6 +66,10 @@ def offline_batch_driver(function: str, logger: Logger, kind: type[AvroRecord], 
     one class of records. The delay store takes the records whose attempts are used up, if no mapping counts them.
     """
     traces.check_config()
+    # Imported here: other functions do not need it.
+    from masscomm.chain.delayer import DelayedProducer
+    from masscomm.clock import SystemClock
+
     return BatchDriver(
         function=function,
         codec=Codec(BundledSchema(kind)),
@@ -91,6 +92,9 @@ def _whole_batches() -> WholeBatches | None:
     """
     if not os.environ.get("BATCH_RETRIES"):
         return None
+    # Imported here: a cold start in provisioned mode does not need it.
+    from masscomm.stores.batch_marks.dynamodb import DynamoDbBatchMarks
+
     retries = environment.whole_number("BATCH_RETRIES", 0)
     return WholeBatches(marks=DynamoDbBatchMarks.from_environment(), retries=retries)
 
