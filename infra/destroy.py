@@ -19,11 +19,9 @@ from botocore.exceptions import ClientError, WaiterError
 
 from infra.cdk.config import LOCAL, Environment, environment_of
 from infra.cdk.handlers.before_removal import empty
-from infra.metrics_job import stop
+from infra.metrics_job import Client, stop
 from masscomm.cdc.debezium import debezium_config
 from masscomm.kafka.topics import generations
-
-type Client = Callable[[str], Any]
 
 # The stacks in the order of their removal: none imports from one before it.
 STACKS = (

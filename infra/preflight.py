@@ -1,12 +1,11 @@
 """Checks an account before a deployment: `python -m infra.preflight ENVIRONMENT [--json]`.
 
-Each call only reads. A finding says what was found and what to ask for. A call that is refused or fails is a finding,
-too: an unknown answer is no pass. The exit status is 1 if there is a finding. `masscomm preflight ENVIRONMENT` is the
-same command.
+Each call only reads. A finding names a problem, and the change to make or to ask for. A call that is refused or fails
+is a finding, too: an unknown answer is no pass. The exit status is 1 if there is a finding.
+`masscomm preflight ENVIRONMENT` is the same command.
 """
 
 import argparse
-import dataclasses
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -31,13 +30,19 @@ _ABSENT = ("does not exist", "NotFound", "NoSuchEntity")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class Problem:
     """One reason why a deployment would fail or not work."""
 
-    check: str
     found: str
-    # What to change, or to ask for.
+    # The change to make, or to ask for.
     ask: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding(Problem):
+    """A problem with the name of its check."""
+
+    check: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +66,7 @@ class Account:
         return [self.environment, *(each for each in same if self.has_stack(each, "functions"))]
 
 
-type Check = Callable[[Account], Iterator[Finding]]
+type Check = Callable[[Account], Iterator[Problem]]
 
 
 def preflight(account: Account) -> list[Finding]:
@@ -69,7 +74,7 @@ def preflight(account: Account) -> list[Finding]:
     found: list[Finding] = []
     for name, check in CHECKS.items():
         try:
-            found += check(account)
+            found += (Finding(check=name, found=each.found, ask=each.ask) for each in check(account))
         except (ClientError, BotoCoreError) as error:
             found.append(Finding(check=name, found=f"not known: {error}", ask="permit the call, and run this again"))
     return found
@@ -103,18 +108,18 @@ def _pages(client: Any, operation: str, key: str, **arguments: Any) -> Iterator[
         yield from page[key]
 
 
-def _configuration(account: Account) -> Iterator[Finding]:
+def _configuration(account: Account) -> Iterator[Problem]:
     if unset := placeholders(account.environment):
-        yield Finding(check="configuration", found=f"examples: {', '.join(unset)}", ask="set them in the configuration")
+        yield Problem(found=f"examples: {', '.join(unset)}", ask="set them in the configuration")
 
 
-def _credentials(account: Account) -> Iterator[Finding]:
+def _credentials(account: Account) -> Iterator[Problem]:
     wanted, found = account.environment.account, account.client("sts").get_caller_identity()["Account"]
     if wanted not in (None, found):
-        yield Finding(check="account", found=f"the credentials are of {found}", ask=f"sign in to {wanted}")
+        yield Problem(found=f"the credentials are of {found}", ask=f"sign in to {wanted}")
 
 
-def _neighbours(account: Account) -> Iterator[Finding]:
+def _neighbours(account: Account) -> Iterator[Problem]:
     """Environments of one account must not share what only one may have."""
     own = account.environment
     for other in account.together()[1:]:
@@ -124,27 +129,25 @@ def _neighbours(account: Account) -> Iterator[Finding]:
             ("monolith.secret_name", own.monolith.secret_name, other.monolith.secret_name),
         ):
             if value == same:
-                yield Finding(
-                    check="neighbours",
+                yield Problem(
                     found=f"{name} {value} is that of {other.name}, too",
                     ask=f"give {own.name} one of its own",
                 )
 
 
-def _lambda_concurrency(account: Account) -> Iterator[Finding]:
+def _lambda_concurrency(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""
     limit = account.client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
     names = account.together()
     wanted = sum(each.concurrency.account for each in names)
     if limit < wanted:
-        yield Finding(
-            check="lambda",
+        yield Problem(
             found=f"{limit} concurrent executions, {wanted} planned for {', '.join(each.name for each in names)}",
             ask=f"a quota of {wanted} for Concurrent executions (L-B99A9384) of AWS Lambda",
         )
 
 
-def _emr_vcpus(account: Account) -> Iterator[Finding]:
+def _emr_vcpus(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/endpoints-quotas.html"""
     quotas = account.client("service-quotas")
     applied = [
@@ -161,64 +164,61 @@ def _emr_vcpus(account: Account) -> Iterator[Finding]:
     wanted = sum(_RUNS * each.spark.worker_cpu * (1 + each.spark.executors) for each in account.together())
     limit = min(applied, default=None)
     if limit is None or limit < wanted:
-        yield Finding(
-            check="emr-serverless",
+        yield Problem(
             found=f"{'an unknown number of' if limit is None else f'{limit:.0f}'} vCPUs, {wanted} planned",
             ask=f"a quota of {wanted} for Max concurrent vCPUs per account of EMR Serverless",
         )
 
 
-def _linked_roles(account: Account) -> Iterator[Finding]:
+def _linked_roles(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_create-service-linked-role.html"""
     for service, name in _LINKED.items():
         role = f"AWSServiceRoleFor{name}"
         if _found(account.client("iam").get_role, RoleName=role) is None:
-            yield Finding(
-                check="service-linked role",
+            yield Problem(
                 found=f"{role} does not exist",
                 ask=f"aws iam create-service-linked-role --aws-service-name {service}",
             )
 
 
-def _api_gateway_role(account: Account) -> Iterator[Finding]:
+def _api_gateway_role(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/apigateway/latest/developerguide/set-up-logging.html"""
     if not account.client("apigateway").get_account().get("cloudwatchRoleArn"):
-        yield Finding(
-            check="api gateway",
+        yield Problem(
             found="the account has no role for logs",
             ask="a role with AmazonAPIGatewayPushToCloudWatchLogs: aws apigateway update-account",
         )
 
 
-def _zones(account: Account) -> Iterator[Finding]:
+def _zones(account: Account) -> Iterator[Problem]:
     wanted = {account.environment.region + zone for zone in account.environment.zones}
     answer = account.client("ec2").describe_availability_zones()["AvailabilityZones"]
     if missing := wanted - {each["ZoneName"] for each in answer if each["State"] == "available"}:
-        yield Finding(check="zones", found=f"not available: {', '.join(sorted(missing))}", ask="other zones")
+        yield Problem(found=f"not available: {', '.join(sorted(missing))}", ask="other zones")
 
 
-def _kafka_version(account: Account) -> Iterator[Finding]:
+def _kafka_version(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/msk/latest/developerguide/supported-kafka-versions.html"""
     wanted = account.environment.kafka.version
     versions = _pages(account.client("kafka"), "list_kafka_versions", "KafkaVersions")
     active = [each["Version"] for each in versions if each["Status"] == "ACTIVE"]
     if wanted not in active:
-        yield Finding(check="kafka", found=f"{wanted} is not offered", ask=f"one of {', '.join(active)}")
+        yield Problem(found=f"{wanted} is not offered", ask=f"one of {', '.join(active)}")
 
 
-def _opensearch_types(account: Account) -> Iterator[Finding]:
+def _opensearch_types(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/opensearch-service/latest/APIReference/API_ListInstanceTypeDetails.html"""
     config, opensearch = account.environment.opensearch, account.client("opensearch")
     wanted = {config.instance_type, *([config.master_type] if config.dedicated_masters else [])}
     if config.version not in _pages(opensearch, "list_versions", "Versions"):
-        yield Finding(check="opensearch", found=f"{config.version} is not offered", ask="another version")
+        yield Problem(found=f"{config.version} is not offered", ask="another version")
         return
     details = _pages(opensearch, "list_instance_type_details", "InstanceTypeDetails", EngineVersion=config.version)
     if missing := wanted - {each["InstanceType"] for each in details}:
-        yield Finding(check="opensearch", found=f"not offered: {', '.join(sorted(missing))}", ask="other types")
+        yield Problem(found=f"not offered: {', '.join(sorted(missing))}", ask="other types")
 
 
-def _postgres_types(account: Account) -> Iterator[Finding]:
+def _postgres_types(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_DescribeOrderableDBInstanceOptions.html"""
     config = account.environment.database
     for kind in dict.fromkeys((config.instance_type, config.registry_instance_type)):
@@ -231,30 +231,27 @@ def _postgres_types(account: Account) -> Iterator[Finding]:
             DBInstanceClass=f"db.{kind}",
         )
         if next(options, None) is None:
-            yield Finding(
-                check="postgres", found=f"{config.version} on db.{kind} is not offered", ask="another version or class"
-            )
+            yield Problem(found=f"{config.version} on db.{kind} is not offered", ask="another version or class")
 
 
-def _email(account: Account) -> Iterator[Finding]:
+def _email(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/ses/latest/dg/request-production-access.html"""
     environment, ses = account.environment, account.client("sesv2")
     state, rate = ses.get_account(), environment.providers.per_s["email"]
     if not state["ProductionAccessEnabled"]:
-        yield Finding(check="ses", found="the account is in the sandbox", ask="production access to SES")
+        yield Problem(found="the account is in the sandbox", ask="production access to SES")
     if state["SendQuota"]["MaxSendRate"] < rate:
-        yield Finding(
-            check="ses",
+        yield Problem(
             found=f"{state['SendQuota']['MaxSendRate']:.0f} e-mails a second, {rate:.0f} planned",
             ask="a higher sending rate, or a lower providers.per_s",
         )
     sender = environment.sender_address
     identities = [_found(ses.get_email_identity, EmailIdentity=each) for each in (sender, sender.rpartition("@")[2])]
     if not any(each and each["VerifiedForSendingStatus"] for each in identities):
-        yield Finding(check="ses", found=f"{sender} is not verified", ask="a verified identity for its domain")
+        yield Problem(found=f"{sender} is not verified", ask="a verified identity for its domain")
 
 
-def _push(account: Account) -> Iterator[Finding]:
+def _push(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/sns/latest/api/API_ListPlatformApplications.html"""
     applications = {
         each["PlatformApplicationArn"].partition(":app/")[2]: each["Attributes"]
@@ -263,14 +260,13 @@ def _push(account: Account) -> Iterator[Finding]:
     for platform, kind in account.environment.platforms:
         name = f"{kind}/{account.environment.prefix}-{platform}"
         if applications.get(name, {}).get("Enabled") != "true":
-            yield Finding(
-                check="sns",
+            yield Problem(
                 found=f"{name} {'is not enabled' if name in applications else 'does not exist'}",
                 ask="an SNS platform application with valid credentials",
             )
 
 
-def _certificates(account: Account) -> Iterator[Finding]:
+def _certificates(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/acm/latest/APIReference/API_DescribeCertificate.html"""
     environment = account.environment
     wanted = [
@@ -285,32 +281,28 @@ def _certificates(account: Account) -> Iterator[Finding]:
         region = EDGE_REGION if f":{EDGE_REGION}:" in arn else environment.region
         found = _found(account.client("acm", region_name=region).describe_certificate, CertificateArn=arn)
         if found is None:
-            yield Finding(check="certificate", found=f"{arn} does not exist", ask=f"a certificate for {domain}")
+            yield Problem(found=f"{arn} does not exist", ask=f"a certificate for {domain}")
             continue
         certificate = found["Certificate"]
         names = {domain, f"*.{domain.partition('.')[2]}"}
         if certificate["Status"] != "ISSUED" or not names & set(certificate["SubjectAlternativeNames"]):
-            yield Finding(
-                check="certificate",
+            yield Problem(
                 found=f"{arn} is {certificate['Status']} for {', '.join(certificate['SubjectAlternativeNames'])}",
                 ask=f"an issued certificate for {domain}",
             )
 
 
-def _names(account: Account) -> Iterator[Finding]:
+def _names(account: Account) -> Iterator[Problem]:
     """Resources with the names of a stack that does not exist here: of another region, or kept by a removal."""
     environment = account.environment
     if account.has_stack(environment, "data"):
         return
     role = f"{environment.prefix}-provisioner"
     if _found(account.client("iam").get_role, RoleName=role) is not None:
-        yield Finding(
-            check="names", found=f"the role {role} exists without its stack", ask="another name for the environment"
-        )
+        yield Problem(found=f"the role {role} exists without its stack", ask="another name for the environment")
     tables = set(_pages(account.client("dynamodb"), "list_tables", "TableNames"))
     if kept := tables & {f"{environment.prefix}-{name}" for name in _tables()}:
-        yield Finding(
-            check="names",
+        yield Problem(
             found=f"tables exist without their stack: {', '.join(sorted(kept))}",
             ask="cdk deploy --import-existing-resources, or delete them",
         )
@@ -320,7 +312,7 @@ def _tables() -> list[str]:
     return [path.name.removesuffix(".json") for path in files("schemas").joinpath("dynamodb").iterdir()]
 
 
-def _alarm_address(account: Account) -> Iterator[Finding]:
+def _alarm_address(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/sns/latest/dg/SendMessageToHttp.confirm.html"""
     if not account.has_stack(account.environment, "observability"):
         return
@@ -336,19 +328,17 @@ def _alarm_address(account: Account) -> Iterator[Finding]:
         if each["SubscriptionArn"].startswith("arn:")
     }
     if account.environment.alarm_email not in confirmed:
-        yield Finding(
-            check="alarms",
+        yield Problem(
             found=f"{account.environment.alarm_email} has not confirmed its subscription",
             ask="follow the link in the e-mail of AWS Notifications",
         )
 
 
-def _monolith(account: Account) -> Iterator[Finding]:
+def _monolith(account: Account) -> Iterator[Problem]:
     config = account.environment.monolith
     found = _found(account.client("secretsmanager").get_secret_value, SecretId=config.secret_name)
     if found is None:
-        yield Finding(
-            check="monolith",
+        yield Problem(
             found=f"the secret {config.secret_name} does not exist",
             ask="create it (docs/deploying.md)",
         )
@@ -358,10 +348,9 @@ def _monolith(account: Account) -> Iterator[Finding]:
     except ValueError:
         secret = {}
     if missing := [name for name in MONOLITH_FIELDS if not secret.get(name)]:
-        yield Finding(check="monolith", found=f"the secret lacks {', '.join(missing)}", ask="add these fields")
+        yield Problem(found=f"the secret lacks {', '.join(missing)}", ask="add these fields")
     elif str(secret["port"]) != str(config.port):
-        yield Finding(
-            check="monolith",
+        yield Problem(
             found=f"the secret has port {secret['port']}, the configuration {config.port}",
             ask="one port: the network opens the configured one",
         )
@@ -405,7 +394,11 @@ def main() -> int:
 
     found = preflight(Account(client=client, environment=environment, environments=tuple(ENVIRONMENTS.values())))
     for each in found:
-        line = json.dumps(dataclasses.asdict(each)) if chosen.json else f"{each.check}: {each.found}. Ask: {each.ask}."
+        line = (
+            json.dumps({"check": each.check, "found": each.found, "ask": each.ask})
+            if chosen.json
+            else f"{each.check}: {each.found}. Ask: {each.ask}."
+        )
         print(line)  # noqa: T201
     if not chosen.json:
         print(f"{len(CHECKS)} checks, {len(found)} findings")  # noqa: T201
