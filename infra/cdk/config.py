@@ -460,7 +460,7 @@ class Environment:
         return f"{self.prefix}/registry-user"
 
 
-# The monolith as a producer of sends and events, and as a consumer of what users changed. Replace the role.
+# The monolith as a producer of sends and events, and as a consumer of changed preferences. Replace the role.
 _MONOLITH_ROLE = "arn:aws:iam::000000000000:role/monolith"
 _PRODUCERS = (ProducerConfig(name="monolith", role_arn=_MONOLITH_ROLE, cidr="10.0.0.0/16"),)
 _CONSUMERS = (ConsumerConfig(name="monolith", role_arn=_MONOLITH_ROLE, cidr="10.0.0.0/16", group_prefix="monolith."),)

@@ -469,7 +469,7 @@ RULES: Mapping[str, str] = {
     "timeout_s('event_matcher') / 10 < EVENT_TYPES_CACHED_S < timeout_s('event_matcher')": (
         "few batches read types, and a change of one applies soon"
     ),
-    "CHAIN_TIMEOUT_S < BATCH_MARKS_KEPT_S": "a batch comes again soon after its time-out",
+    "CHAIN_TIMEOUT_S < BATCH_MARKS_KEPT_S": "a batch is redelivered soon after its time-out",
     "timeout_s('webhook_retry_sender') < SENT_POSITIONS_KEPT_S": "a batch is soon processed again after a kill",
     "timeout_s('event_matcher') / 2 <= RULE_OWNERS_CACHED_S <= 60": (
         "few batches read the owners of rules, and a revoked key sends nothing a minute later"

@@ -3,8 +3,8 @@ bucket.
 
 It answers custom resources, which CloudFormation removes before the resources that they name. An update that leaves a
 custom resource out removes it as well, such as that of an environment which becomes protected: a bucket is emptied only
-while its stack is deleted. EMR Serverless deletes an
-application only while it is stopped, and stops it only while no run is active; S3 deletes only empty buckets.
+while its stack is deleted. EMR Serverless deletes an application only while it is stopped, and stops it only while no
+run is active; S3 deletes only empty buckets.
 
 https://docs.aws.amazon.com/emr-serverless/latest/APIReference/API_DeleteApplication.html
 https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteBucket.html
@@ -34,7 +34,7 @@ _KINDS = ("Versions", "DeleteMarkers")
 
 
 def handler(event: dict[str, Any], context: Any) -> None:
-    """Prepare the removal of what a custom resource names, at its own removal, and answer CloudFormation."""
+    """Prepare the removal of a bucket or an application when its custom resource is removed. Answer CloudFormation."""
     reason = ""
     try:
         if event["RequestType"] == "Delete" and not _prepare(event["StackId"], event["ResourceProperties"], context):

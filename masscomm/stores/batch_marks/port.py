@@ -1,7 +1,7 @@
 """The interface of the store of batch marks: the progress of a batch that its event source mapping retries whole.
 
-An event contains neither that the batch comes again, nor how its last invocation ended. The mark has both, and the
-records that are done.
+An event does not contain the number of invocations with its batch, and the end of the last one. The mark has both, and
+the records that are done.
 """
 
 from collections.abc import Collection, Mapping
