@@ -223,7 +223,7 @@ class Events:
         total = len(self.expected) * len(self.receivers)
         if done < total:
             return Pending("events at the receivers", done, total)
-        return None if self.api.source(self.source)["refused"] else Pending("the refused webhook")
+        return None if self.api.source(self.source)["refusals"] else Pending("the refused webhook")
 
     def check(self) -> None:
         """Compare what has arrived with the oracle."""
