@@ -21,6 +21,7 @@ from masscomm.domain.ids import incoming_event_id
 from masscomm.domain.incoming_messages import InvalidMessage, read_message
 from masscomm.domain.records import EventOccurred
 from masscomm.domain.webhook_sources import (
+    AcceptedWebhook,
     IncomingWebhook,
     Refusal,
     RefusedWebhook,
@@ -61,6 +62,10 @@ class _Mapped(NamedTuple):
     @property
     def key(self) -> EventKey:
         return EventKey.of(self.event)
+
+    @property
+    def listed(self) -> AcceptedWebhook:
+        return AcceptedWebhook(self.webhook.received_at_ms, self.event.event_id, self.event.type, self.event.club_id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,8 +209,21 @@ class ReceiveWebhooks:
             self.event_ids.record(
                 {key: each.digests[key] for each in acknowledged for key in each.digests}, self._now_s()
             )
+            self._list(acknowledged)
         metrics.add(INCOMING_WEBHOOKS_ACCEPTED, len(acknowledged))
         return [each.webhook.message_id for key, each in new.items() if errors[key] is not None]
+
+    def _list(self, accepted: Sequence[_Mapped]) -> None:
+        """List accepted webhooks. Without it they are events all the same: a repetition would list none."""
+        lists: defaultdict[SourceKey | None, list[AcceptedWebhook]] = defaultdict(list)
+        for each in accepted:
+            lists[SourceKey.of_id(each.webhook.source_id)].append(each.listed)
+        for key, rows in lists.items():
+            try:
+                if key is not None:
+                    self.store.accept(key, rows)
+            except Retry as error:
+                self.logger.warning("accepted webhooks are not listed", source=key, error=str(error))
 
     def _refuse(self, refused: Mapping[SourceKey | None, Sequence[RefusedWebhook]]) -> Sequence[str]:
         """Count and list refused webhooks. Return the ids of those that are not stored, and are refused again."""

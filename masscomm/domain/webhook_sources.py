@@ -28,6 +28,8 @@ MAX_SECRET = 4_000
 MAX_SOURCE_CLUBS = 1_000
 # The refused webhooks of a source that are listed: the last ones.
 MAX_REFUSALS = 100
+# The accepted webhooks of a source that are listed: the last ones.
+MAX_ACCEPTED = 10
 
 _ID_LETTERS = 26
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
@@ -159,6 +161,16 @@ class RefusedWebhook:
     reason: Refusal
     # The field of the event and its problem; "" if the reason says all.
     detail: str = ""
+
+
+class AcceptedWebhook(NamedTuple):
+    """A webhook that became an event, without the event's data."""
+
+    # The time of its receipt, in milliseconds since the epoch.
+    at_ms: int
+    event_id: str
+    type: str
+    club_id: int
 
 
 class WebhookRefused(Exception):

@@ -178,10 +178,14 @@ OPERATIONS = {
         problems={409: "The club has too many sources"},
     ),
     ("GET", "/v1/sources/{source_id}"): Operation(
-        description="`refusals` has the last 100 webhooks of 14 days that became no event, each with its reason.",
+        description=(
+            "`accepted` has the last ten webhooks that became events, `refusals` the last 100 that became none, each "
+            "with its reason; both for 14 days."
+        ),
         response=sources.ShownSourceBody,
         example=_STORED_SOURCE
         | {
+            "accepted": [{"at": "2026-11-21T12:00:05Z", "event_id": "evt_1", "type": "payment.received", "club_id": 7}],
             "refused": 1,
             "refusals": [
                 {

@@ -1479,6 +1479,7 @@ MUTANTS = (
     ),
     Mutant("sources.repeated_body", "A captured request without a signed id is no second event under another id."),
     Mutant("sources.alone_after_a_fault", "A webhook that the code cannot process delays no other."),
+    Mutant("sources.expired_accepted", "An accepted webhook is listed for 14 days."),
     Mutant("sources.expired_refusal", "A refused webhook is listed for 14 days."),
     Mutant("events.unit_is_a_path", "The unit of an event is a path."),
     Mutant("events.unit_of_time", "The time of an event is in milliseconds."),

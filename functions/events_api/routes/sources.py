@@ -99,9 +99,22 @@ class RefusedWebhookBody(TypedDict):
     """The field of the event and its problem, without a value of the webhook."""
 
 
-class ShownSourceBody(SourceBody):
-    """A source of incoming webhooks, with the webhooks that became no event."""
+class AcceptedWebhookBody(TypedDict):
+    """A webhook that became an event."""
 
+    at: str
+    """The time of its receipt."""
+    event_id: str
+    type: str
+    club_id: int
+
+
+class ShownSourceBody(SourceBody):
+    """A source of incoming webhooks, with its last webhooks."""
+
+    accepted: list[AcceptedWebhookBody]
+    """The last ten webhooks that became events, the latest first. Of those that are accepted at once, some may be
+    missing."""
     refused: int
     """The number of all refused webhooks; 0 after 14 days without one."""
     refusals: list[RefusedWebhookBody]
@@ -138,12 +151,22 @@ class SourcesRoute:
         return {"rows": [self._body(each, clubs) for each in self.store.of_club(club_id or 0)]}
 
     def show(self, source_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> ShownSourceBody:
-        """Return a source and its refused webhooks. Raises Problem (400 for any parameter, 404) or Retry."""
+        """Return a source and its last webhooks. Raises Problem (400 for any parameter, 404) or Retry."""
         Reader(parameters).check()
         source = self._visible(source_id, clubs)
-        found = self.store.refusals(source.key, self.clock.now_ms() // 1000)
+        now_s = self.clock.now_ms() // 1000
+        found = self.store.refusals(source.key, now_s)
         return {
             **self._body(source, clubs),
+            "accepted": [
+                {
+                    "at": parse.time_of_ms(each.at_ms),
+                    "event_id": each.event_id,
+                    "type": each.type,
+                    "club_id": each.club_id,
+                }
+                for each in self.store.last_accepted(source.key, now_s)
+            ],
             "refused": found.total,
             "refusals": [
                 {"at": parse.time_of_ms(each.at_ms), "reason": each.reason, "detail": each.detail}

@@ -9,7 +9,9 @@ from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.time_limits import REFUSALS_KEPT_S
 from masscomm.domain.webhook_sources import (
+    MAX_ACCEPTED,
     MAX_REFUSALS,
+    AcceptedWebhook,
     Encoding,
     Refusal,
     RefusedWebhook,
@@ -47,8 +49,21 @@ class DynamoDbWebhookSources(TableAdapter):
             answer = self._client.delete_item(TableName=self._table, Key=_key(key), ReturnValues="ALL_OLD")
         return bool(answer.get("Attributes"))
 
+    def accept(self, key: SourceKey, accepted: Sequence[AcceptedWebhook]) -> None:
+        last = sorted([*self._accepted(key), *accepted], reverse=True)[:MAX_ACCEPTED]
+        item = _accepted_key(key) | {
+            "last": {"S": json.dumps([each._asdict() for each in last])},
+            "expires_at": {"N": str(_expiry(last[0].at_ms))},
+        }
+        with answering(_WHAT):
+            self._client.put_item(TableName=self._table, Item=item)
+
+    def last_accepted(self, key: SourceKey, at_s: int) -> Sequence[AcceptedWebhook]:
+        found = self._accepted(key)
+        return found if found and _expiry(found[0].at_ms) > at_s else []  # guard: sources.expired_accepted
+
     def refuse(self, key: SourceKey, refused: Sequence[RefusedWebhook]) -> None:
-        expires_at = max(each.at_ms for each in refused) // 1000 + round(REFUSALS_KEPT_S)
+        expires_at = _expiry(max(each.at_ms for each in refused))
         with answering(_WHAT):
             answer = self._client.update_item(
                 TableName=self._table,
@@ -77,12 +92,27 @@ class DynamoDbWebhookSources(TableAdapter):
                 last.append(_refusal(item))
         return Refusals(total, sorted(last, key=lambda each: each.at_ms, reverse=True))
 
+    def _accepted(self, key: SourceKey) -> Sequence[AcceptedWebhook]:
+        """Return the listed webhooks, the latest first."""
+        items = read_items(self._client, _WHAT, self._table, [_accepted_key(key)])
+        found = [each for item in items for each in json.loads(item["last"]["S"])]
+        return [AcceptedWebhook(*map(each.get, AcceptedWebhook._fields)) for each in found]
+
     def _items(self, part: str) -> Iterator[Mapping[str, Any]]:
         return query_items(self._client, _WHAT, self._table, {"part": {"S": part}})
 
 
 def _key(key: SourceKey) -> dict[str, Any]:
     return {"part": {"S": f"club#{key.club_id}"}, "id": {"S": key.id}}
+
+
+def _accepted_key(key: SourceKey) -> dict[str, Any]:
+    return {"part": {"S": f"accepted#{key.id}"}, "id": {"S": "last"}}
+
+
+def _expiry(at_ms: int) -> int:
+    """Return when a listed webhook expires, in seconds since the epoch."""
+    return at_ms // 1000 + round(REFUSALS_KEPT_S)
 
 
 def _refused(key: SourceKey) -> str:
@@ -144,7 +174,7 @@ def _refusal_item(key: SourceKey, place: int, refused: RefusedWebhook) -> dict[s
         "message_id": {"S": refused.message_id},
         "reason": {"S": refused.reason},
         "detail": {"S": refused.detail},
-        "expires_at": {"N": str(refused.at_ms // 1000 + round(REFUSALS_KEPT_S))},
+        "expires_at": {"N": str(_expiry(refused.at_ms))},
     }
 
 

@@ -4,7 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from masscomm.domain.time_limits import REFUSALS_KEPT_S
-from masscomm.domain.webhook_sources import MAX_REFUSALS, RefusedWebhook, SourceKey, WebhookSource
+from masscomm.domain.webhook_sources import (
+    MAX_ACCEPTED,
+    MAX_REFUSALS,
+    AcceptedWebhook,
+    RefusedWebhook,
+    SourceKey,
+    WebhookSource,
+)
 from masscomm.stores.in_memory import InMemoryStore
 from masscomm.stores.webhook_sources.port import Refusals
 
@@ -15,6 +22,7 @@ class InMemoryWebhookSources(InMemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.stored: dict[SourceKey, WebhookSource] = {}
+        self.accepted: defaultdict[SourceKey, list[AcceptedWebhook]] = defaultdict(list)
         self.refused: defaultdict[SourceKey, list[RefusedWebhook]] = defaultdict(list)
 
     def put(self, source: WebhookSource) -> None:
@@ -29,6 +37,14 @@ class InMemoryWebhookSources(InMemoryStore):
     def delete(self, key: SourceKey) -> bool:
         with self._lock:
             return self.stored.pop(key, None) is not None
+
+    def accept(self, key: SourceKey, accepted: Sequence[AcceptedWebhook]) -> None:
+        with self._lock:
+            self.accepted[key] = sorted([*self.accepted[key], *accepted], reverse=True)[:MAX_ACCEPTED]
+
+    def last_accepted(self, key: SourceKey, at_s: int) -> Sequence[AcceptedWebhook]:
+        found = self.accepted[key]
+        return found if found and found[0].at_ms > (at_s - REFUSALS_KEPT_S) * 1000 else []
 
     def refuse(self, key: SourceKey, refused: Sequence[RefusedWebhook]) -> None:
         with self._lock:

@@ -1,9 +1,9 @@
-"""The interface of the store of the sources of incoming webhooks, and of the webhooks that were refused."""
+"""The interface of the store of the sources of incoming webhooks, and of their last webhooks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from masscomm.domain.webhook_sources import RefusedWebhook, SourceKey, WebhookSource
+from masscomm.domain.webhook_sources import AcceptedWebhook, RefusedWebhook, SourceKey, WebhookSource
 
 
 class Refusals(NamedTuple):
@@ -31,7 +31,17 @@ class WebhookSources(Protocol):
         ...
 
     def delete(self, key: SourceKey) -> bool:
-        """Delete a source. Return False if there was none. Its refusals expire."""
+        """Delete a source. Return False if there was none. The lists of its webhooks expire."""
+        ...
+
+    def accept(self, key: SourceKey, accepted: Sequence[AcceptedWebhook]) -> None:
+        """List accepted webhooks, at least one. Of two calls at once, one may replace the rows of the other."""
+        ...
+
+    def last_accepted(self, key: SourceKey, at_s: int) -> Sequence[AcceptedWebhook]:
+        """Return the last MAX_ACCEPTED webhooks that became events, the latest first; none if all are older than
+        REFUSALS_KEPT_S at a time in seconds since the epoch.
+        """
         ...
 
     def refuse(self, key: SourceKey, refused: Sequence[RefusedWebhook]) -> None:

@@ -37,6 +37,16 @@ class AcceptedEvents(TypedDict):
     events: list[AcceptedEvent]
 
 
+class AcceptedWebhookBody(TypedDict):
+    """A webhook that became an event."""
+
+    at: str
+    """The time of its receipt."""
+    event_id: str
+    type: str
+    club_id: int
+
+
 class AcknowledgeWebhooksRequest(TypedDict):
     """Which dead letters the caller has processed."""
 
@@ -1410,7 +1420,7 @@ type SendState = Literal[
 
 
 class ShownSourceBody(TypedDict):
-    """A source of incoming webhooks, with the webhooks that became no event."""
+    """A source of incoming webhooks, with its last webhooks."""
 
     id: str
     url: str
@@ -1423,6 +1433,9 @@ class ShownSourceBody(TypedDict):
     encoding: str
     prefix: str
     id_header: str
+    accepted: list[AcceptedWebhookBody]
+    """The last ten webhooks that became events, the latest first. Of those that are accepted at once, some may be
+missing."""
     refused: int
     """The number of all refused webhooks; 0 after 14 days without one."""
     refusals: list[RefusedWebhookBody]

@@ -11,7 +11,9 @@ from masscomm.domain.records import EventOccurred
 from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS, Subscription, SubscriptionKey, rules_of
 from masscomm.domain.time_limits import BATCH_MARKS_KEPT_S, OWN_EVENTS_KEPT_S
 from masscomm.domain.webhook_sources import (
+    MAX_ACCEPTED,
     MAX_REFUSALS,
+    AcceptedWebhook,
     Encoding,
     Refusal,
     RefusedWebhook,
@@ -250,6 +252,10 @@ def refused(number: int) -> RefusedWebhook:
     return RefusedWebhook(at_ms=AT_MS + number, message_id=f"m{number}", reason=Refusal.UNMAPPED, detail="club_id Ö")
 
 
+def accepted(number: int) -> AcceptedWebhook:
+    return AcceptedWebhook(AT_MS + number, f"Ö-{number}", "match.finished", 7)
+
+
 class WebhookSourcesContract:
     """Subclasses define the fixture `sources`, an empty store."""
 
@@ -281,6 +287,20 @@ class WebhookSourcesContract:
         assert found.total == MAX_REFUSALS + 11
         assert list(found.last) == [refused(n) for n in (1_000, *range(MAX_REFUSALS + 9, 10, -1))]
         assert sources.refusals(EVERY_CLUB.key, AT_S).total == 0
+
+    def test_the_last_accepted_webhooks_are_listed(self, sources: WebhookSources) -> None:
+        assert list(sources.last_accepted(SHOP.key, AT_S)) == []
+        sources.accept(SHOP.key, [accepted(number) for number in range(MAX_ACCEPTED - 1)])
+        sources.accept(SHOP.key, [accepted(20), accepted(30)])
+        found = sources.last_accepted(SHOP.key, AT_S)
+        assert list(found) == [accepted(n) for n in (30, 20, *range(MAX_ACCEPTED - 2, 0, -1))]
+        assert list(sources.last_accepted(EVERY_CLUB.key, AT_S)) == []
+
+    @pytest.mark.kills(guard="sources.expired_accepted")
+    def test_an_old_accepted_webhook_is_not_listed(self, sources: WebhookSources) -> None:
+        sources.accept(SHOP.key, [accepted(0)])
+        assert list(sources.last_accepted(SHOP.key, AT_S + 14 * 86_400 - 1)) == [accepted(0)]
+        assert list(sources.last_accepted(SHOP.key, AT_S + 14 * 86_400)) == []
 
     @pytest.mark.kills(guard="sources.expired_refusal")
     def test_an_old_refusal_is_not_listed(self, sources: WebhookSources) -> None:

@@ -220,7 +220,7 @@ def _events(api: Client, receiver: Receiver) -> None:
     source = api.create_source(club_id=CLUB, scheme="github", secret="a secret of a sender", mapping=mapping)
     assert source in api.sources(club_id=CLUB)["rows"]
     changed = api.set_source(source["id"], club_id=CLUB, scheme="github", mapping=mapping, description="d")
-    assert api.source(source["id"]) == {**changed, "refused": 0, "refusals": []}
+    assert api.source(source["id"]) == {**changed, "accepted": [], "refused": 0, "refusals": []}
     assert api.delete_source(source["id"])["status"] == "deleted"
     assert api.delete_subscription(made["id"])["status"] == "deleted"
     assert api.delete_event_type(name)["status"] == "deleted"

@@ -63,6 +63,9 @@ class Receiver(Chain):
     def events(self) -> list[EventOccurred]:
         return self._decoded(EventOccurred, topics.EVENT)
 
+    def accepted(self) -> list[str]:
+        return [each.event_id for each in self.store.last_accepted(source_key(), AT_MS // 1000)]
+
     def refusals(self) -> list[tuple[Refusal, str]]:
         found = self.store.refusals(source_key(), AT_MS // 1000)
         assert found.total == len(found.last)
@@ -243,6 +246,21 @@ def test_batch_stays_in_the_queue_while_a_store_is_away(receiver: Receiver, stor
     with pytest.raises(Retry):
         receiver.receive(webhook())
     getattr(receiver, store).failing = None
+    assert receiver.receive(webhook()) == []
+    assert len(receiver.events()) == 1
+
+
+def test_accepted_webhooks_are_listed(receiver: Receiver) -> None:
+    receiver.producer.fail = lambda _topic, _value: Retry("away")
+    receiver.receive(webhook())
+    assert receiver.accepted() == []
+    receiver.producer.fail = lambda *_: None
+    receiver.receive(webhook(), webhook(), webhook(id_="m-2"))
+    assert sorted(receiver.accepted()) == sorted(event.event_id for event in receiver.events())
+
+
+def test_accepted_webhook_that_is_not_listed_is_an_event(receiver: Receiver) -> None:
+    receiver.store.failing = {"accept": Retry("away")}
     assert receiver.receive(webhook()) == []
     assert len(receiver.events()) == 1
 

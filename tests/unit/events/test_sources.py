@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
-from masscomm.domain.webhook_sources import MAX_SOURCES, Refusal, RefusedWebhook, SourceKey, sealing_context
+from masscomm.domain.webhook_sources import (
+    MAX_SOURCES,
+    AcceptedWebhook,
+    Refusal,
+    RefusedWebhook,
+    SourceKey,
+    sealing_context,
+)
 from masscomm.http.tenant import ALL_CLUBS
 from tests.support.harness.events_api import EventsApi, in_memory_api
 from tests.support.harness.webhook_sources import BOX, SECRET, STANDARD_SECRET
@@ -39,7 +46,7 @@ def test_created_source_is_read_without_its_secret(api: EventsApi) -> None:
     assert made["url"] == f"https://in.masscomm.example/v1/in/{made['id']}"
     assert made["club_ids"] == [1]
     assert SECRET not in str(made)
-    assert api.request("GET", f"/v1/sources/{made['id']}")[1] == {**made, "refused": 0, "refusals": []}
+    assert api.request("GET", f"/v1/sources/{made['id']}")[1] == {**made, "accepted": [], "refused": 0, "refusals": []}
     assert made["id"] in [each["id"] for each in api.cases.sources.of_club({"club_id": ["1"]}, ALL_CLUBS)["rows"]]
     sealed = stored(api, made["id"]).sealed
     assert SECRET.encode() not in sealed
@@ -61,11 +68,14 @@ def test_changed_secret_leaves_the_previous_one_for_a_day(api: EventsApi) -> Non
     assert api.request("PUT", path, SOURCE | {"club_id": 2}, clubs="1,2")[1]["errors"][0]["field"] == "club_id"
 
 
-def test_refused_webhooks_are_listed(api: EventsApi) -> None:
+def test_last_webhooks_are_listed(api: EventsApi) -> None:
     made = created(api)
+    accepted = AcceptedWebhook(api.clock.now_ms(), "e-1", "match.finished", 1)
+    api.cases.sources.store.accept(stored(api, made["id"]).key, [accepted])
     refused = RefusedWebhook(at_ms=api.clock.now_ms(), message_id="m", reason=Refusal.UNMAPPED, detail="club_id")
     api.cases.sources.store.refuse(stored(api, made["id"]).key, [refused])
     shown = api.request("GET", f"/v1/sources/{made['id']}")[1]
+    assert [(each["event_id"], each["type"], each["club_id"]) for each in shown["accepted"]] == [accepted[1:]]
     assert shown["refused"] == 1
     assert [(each["reason"], each["detail"]) for each in shown["refusals"]] == [("unmapped", "club_id")]
 

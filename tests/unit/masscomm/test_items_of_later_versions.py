@@ -293,10 +293,12 @@ STORED = (
         write=lambda sources: (
             sources.put(event_stores.SHOP),
             sources.refuse(event_stores.SHOP.key, [event_stores.refused(1)]),
+            sources.accept(event_stores.SHOP.key, [event_stores.accepted(1)]),
         ),
         read=lambda sources: (
             list(sources.of_club(7)),
             sources.refusals(event_stores.SHOP.key, event_stores.AT_S),
+            sources.last_accepted(event_stores.SHOP.key, event_stores.AT_S),
         ),
     ),
     Stored(

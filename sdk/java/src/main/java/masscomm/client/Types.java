@@ -54,6 +54,20 @@ public final class Types {
         public List<AcceptedEvent> events() { return required("events", listOf(body(AcceptedEvent::new))); }
     }
 
+    /** A webhook that became an event. */
+    public static final class AcceptedWebhookBody extends Body {
+        AcceptedWebhookBody(Map<String, ?> members) { super(members); }
+
+        /** The time of its receipt. */
+        public String at() { return required("at", TEXT); }
+
+        public String eventId() { return required("event_id", TEXT); }
+
+        public String type() { return required("type", TEXT); }
+
+        public long clubId() { return required("club_id", INTEGER); }
+    }
+
     /** Which dead letters the caller has processed. */
     public static final class AcknowledgeWebhooksRequest extends Body {
         public AcknowledgeWebhooksRequest() { this(Map.of()); }
@@ -2322,7 +2336,7 @@ public final class Types {
         public SendsFilters clubId(long... values) { set("club_id", values); return this; }
     }
 
-    /** A source of incoming webhooks, with the webhooks that became no event. */
+    /** A source of incoming webhooks, with its last webhooks. */
     public static final class ShownSourceBody extends Body {
         ShownSourceBody(Map<String, ?> members) { super(members); }
 
@@ -2347,6 +2361,12 @@ public final class Types {
         public String prefix() { return required("prefix", TEXT); }
 
         public String idHeader() { return required("id_header", TEXT); }
+
+        /**
+         * The last ten webhooks that became events, the latest first. Of those that are accepted at once, some may be
+         * missing.
+         */
+        public List<AcceptedWebhookBody> accepted() { return required("accepted", listOf(body(AcceptedWebhookBody::new))); }
 
         /** The number of all refused webhooks; 0 after 14 days without one. */
         public long refused() { return required("refused", INTEGER); }
