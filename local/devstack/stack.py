@@ -34,7 +34,7 @@ from local.devstack.state import RunState, Started, now
 
 _log = logging.getLogger(__name__)
 
-MEMORY_INTERVAL_S = 1.0
+MEMORY_INTERVAL_S = 3.0
 PROBE_INTERVAL_S = 0.05
 LOG_TAIL = 25
 # The pause before the restart of a service that has ended. It doubles each time, and is reset to REVIVE_FIRST_S after

@@ -27,7 +27,7 @@ from local.emulators.event_source.record import Partition, SourceRecord
 log = logging.getLogger(__name__)
 
 # The poll time-out in seconds, and so the maximum delay of a commit.
-POLL_S = 0.02
+POLL_S = 0.05
 ENDS_S = 0.5
 CLOSE_S = 5.0
 MOST_AT_ONCE = 500
