@@ -16,7 +16,8 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.cdk.config import EDGE_REGION, ENVIRONMENTS, Environment, environment_of, placeholders
+from infra.cdk.config import EDGE_REGION, Environment, placeholders
+from infra.cdk.environments import add_folder_option, environment_of, environments
 from infra.provision import MONOLITH_FIELDS
 
 # Creates a boto3 client of a service, in the environment's region or another.
@@ -382,9 +383,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m infra.preflight", description=__doc__)
     parser.add_argument("environment")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each finding")
+    add_folder_option(parser)
     chosen = parser.parse_args()
     try:
-        environment = environment_of(chosen.environment)
+        known = tuple(environments(chosen.folder).values())
+        environment = environment_of(chosen.environment, chosen.folder)
     except ValueError as error:
         parser.error(str(error))
     session: Any = boto3.Session()
@@ -392,7 +395,7 @@ def main() -> int:
     def client(service: str, region_name: str = environment.region) -> Any:
         return session.client(service, region_name=region_name)
 
-    found = preflight(Account(client=client, environment=environment, environments=tuple(ENVIRONMENTS.values())))
+    found = preflight(Account(client=client, environment=environment, environments=known))
     for each in found:
         line = (
             json.dumps({"check": each.check, "found": each.found, "ask": each.ask})

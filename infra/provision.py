@@ -20,7 +20,8 @@ import boto3
 from psycopg.conninfo import make_conninfo
 
 from functions.catalogue import read_catalogue
-from infra.cdk.config import ENVIRONMENTS, Environment
+from infra.cdk.config import LOCAL, Environment
+from infra.cdk.environments import EnvironmentsError, add_folder_option, environment_of
 from infra.cdk.profiles import ERASED_INDICES, ERASURE, METRICS_OWNER, METRICS_READER, METRICS_WRITER, PROFILES
 from masscomm.aws.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws.signature import Credentials
@@ -213,9 +214,10 @@ def check_monolith(client: Client, secret_name: str, captured: Iterable[str]) ->
 def main() -> int:
     """Run the command and return its exit status: 1 if a server refused a step, or a connector would not work."""
     parser = argparse.ArgumentParser(prog="python -m infra.provision", description=__doc__)
-    parser.add_argument("environment", help="dev, staging, prod, local")
+    parser.add_argument("environment", help="a deployed environment, such as prod; or local")
     parser.add_argument("--check", action="store_true", help="change nothing; exit status 1 if a step is pending")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each step")
+    add_folder_option(parser)
     session: Any = boto3.Session()
 
     def sign(region: str) -> OpenSearchSigner:
@@ -231,15 +233,15 @@ def main() -> int:
     try:
         chosen = parser.parse_args()
         name = chosen.environment
-        steps = provisioning_steps(session.client, f"masscomm-{name}", sign, ENVIRONMENTS.get(name))
+        # An environment on external servers has no connector, and no registry of its own.
+        configured = None if name == LOCAL else environment_of(name, chosen.folder)
+        steps = provisioning_steps(session.client, f"masscomm-{name}", sign, configured)
         pending = run_steps(steps, check=chosen.check, report=printing(print, as_json=chosen.json))
-        # An environment on external servers has no connector.
-        if name in ENVIRONMENTS:
-            configured = ENVIRONMENTS[name]
+        if configured is not None:
             secret, captured = configured.monolith.secret_name, generations(configured.generation)
             agreement = check_monolith(session.client, secret, captured)
             print(json.dumps({"checked": agreement}) if chosen.json else agreement)  # noqa: T201
-    except ProvisioningError as error:
+    except (ProvisioningError, EnvironmentsError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 1
     return 1 if chosen.check and pending else 0

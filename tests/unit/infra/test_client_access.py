@@ -13,7 +13,8 @@ from aws_cdk import aws_kms as kms
 
 from functions.catalogue import read_catalogue
 from infra.cdk.clients import ConsumerConfig, ProducerConfig
-from infra.cdk.config import DEV, PROD, KafkaConfig
+from infra.cdk.config import KafkaConfig
+from infra.cdk.examples import DEV, PROD
 from infra.cdk.resources.client_access import ClientPolicies
 from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.resources.network import HTTPS, KAFKA_IAM, Place

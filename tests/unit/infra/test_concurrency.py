@@ -12,7 +12,8 @@ from dataclasses import replace
 import pytest
 
 from functions.catalogue import FunctionEntry, read_catalogue
-from infra.cdk.config import DEV, ENVIRONMENTS, UNRESERVED, ConcurrencyConfig, Environment
+from infra.cdk.config import UNRESERVED, ConcurrencyConfig, Environment
+from infra.cdk.examples import DEV, ENVIRONMENTS
 from infra.cdk.profiles import PROFILES, Warmth
 from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER
 from infra.cdk.resources.kafka import partitions_of

@@ -17,7 +17,8 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.model import StructureShape
 
-from infra.cdk.config import DEV, PROD, ApiConfig, Environment
+from infra.cdk.config import ApiConfig, Environment
+from infra.cdk.examples import DEV, PROD
 from infra.preflight import CHECKS, Account, Finding, preflight
 
 ARN = "arn:aws:acm:eu-central-1:111111111111:certificate/1"

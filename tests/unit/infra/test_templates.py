@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from functions.catalogue import read_catalogue
-from infra.cdk.config import ENVIRONMENTS
+from infra.cdk.examples import ENVIRONMENTS
 from infra.cdk.profiles import API_KEYS, PROFILES
 from infra.cdk.resources.spark_run import shipped_jars
 from local.devstack.config import ROOT

@@ -10,7 +10,7 @@ from botocore.stub import Stubber
 from psycopg.conninfo import conninfo_to_dict
 
 from infra import provision
-from infra.cdk.config import ENVIRONMENTS
+from infra.cdk.examples import ENVIRONMENTS
 from infra.provision import (
     MONOLITH_FIELDS,
     administrator_url,
