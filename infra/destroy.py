@@ -159,7 +159,7 @@ def _remains(environment: Environment, retained: list[str]) -> Iterator[str]:
     yield f"- the SNS applications {environment.prefix}-…, the sender's identity in SES, certificates"
     if environment.servers is None:
         for generation in generations(environment.generation):
-            names = debezium_config(generation)
+            names = debezium_config(generation, environment.global_prefix)
             yield (
                 f"- in the monolith's database the replication slot {names['slot.name']}, for which it keeps its log"
                 f" until the disk is full: SELECT pg_drop_replication_slot('{names['slot.name']}');"

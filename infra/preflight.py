@@ -16,6 +16,7 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from infra.cdk.concurrency import quota_for
 from infra.cdk.config import EDGE_REGION, Environment, placeholders
 from infra.cdk.environments import add_folder_option, environment_of, environments
 from infra.provision import MONOLITH_FIELDS
@@ -127,7 +128,7 @@ def _neighbours(account: Account) -> Iterator[Problem]:
         for name, value, same in (
             ("cidr", own.cidr, other.cidr),
             ("registry.domain", own.registry.domain, other.registry.domain),
-            ("monolith.secret_name", own.monolith.secret_name, other.monolith.secret_name),
+            ("spark.daily_runs_hour", own.spark.daily_runs_hour, other.spark.daily_runs_hour),
         ):
             if value == same:
                 yield Problem(
@@ -140,7 +141,7 @@ def _lambda_concurrency(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""
     limit = account.client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
     names = account.together()
-    wanted = sum(each.concurrency.account for each in names)
+    wanted = max(quota_for(names), *(each.concurrency.account for each in names))
     if limit < wanted:
         yield Problem(
             found=f"{limit} concurrent executions, {wanted} planned for {', '.join(each.name for each in names)}",
@@ -298,7 +299,7 @@ def _names(account: Account) -> Iterator[Problem]:
     environment = account.environment
     if account.has_stack(environment, "data"):
         return
-    role = f"{environment.prefix}-provisioner"
+    role = f"{environment.global_prefix}-provisioner"
     if _found(account.client("iam").get_role, RoleName=role) is not None:
         yield Problem(found=f"the role {role} exists without its stack", ask="another name for the environment")
     tables = set(_pages(account.client("dynamodb"), "list_tables", "TableNames"))

@@ -20,6 +20,9 @@ from masscomm.kafka.event_sources import EventSources, read_event_sources
 CHECKOUT = Path(__file__).parents[2]
 # The retentions of CloudWatch Logs that an environment may have, in days.
 LOG_DAYS = (14, 30, 90, 365)
+# The longest name of an environment: the domain PREFIX-directory has at most 28 characters.
+# https://docs.aws.amazon.com/opensearch-service/latest/APIReference/API_CreateDomain.html
+LONGEST_NAME = 9
 # The path of the registry's Confluent-compatible API, and the port on which it accepts writes.
 CONFLUENT_API = "/apis/ccompat/v7"
 REGISTRY_WRITES = 8444
@@ -140,6 +143,9 @@ class SparkConfig:
     retention: tuple[str, ...] = ()
     # How many days the archive's records are kept, from which metrics can be counted again.
     archive_days: int = ARCHIVE_KEPT_DAYS
+    # The hour (UTC) of the first of the daily runs: retention; an hour later maintenance, and two hours after it
+    # recompute. Environments of one account and region have different hours.
+    daily_runs_hour: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,10 +396,8 @@ class Environment:
             raise ValueError("\n".join(problems))
 
     def _problems(self) -> Iterator[str]:
-        # The domain PREFIX-directory has at most 28 characters.
-        # https://docs.aws.amazon.com/opensearch-service/latest/APIReference/API_CreateDomain.html
-        if not re.fullmatch(r"[a-z][a-z0-9-]{0,8}", self.name):
-            yield f"the name {self.name!r} has at most 9 small letters, digits and hyphens"
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", self.name) or len(self.name) > LONGEST_NAME:
+            yield f"the name {self.name!r} has at most {LONGEST_NAME} small letters, digits and hyphens"
         if self.account is not None and not re.fullmatch(r"\d{12}", self.account):
             yield f"account {self.account!r} is not 12 digits in quotes"
         if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d", self.region):
@@ -425,6 +429,9 @@ class Environment:
             yield "provisioned is at most concurrency.send_handler, the function's reservation"
         if not 0 <= self.trace_ratio <= 1 or not 0 <= self.receipts_percent <= 100:
             yield "trace_ratio is from 0 to 1, receipts_percent from 0 to 100"
+        # recompute counts the day before: it starts on the day of the first run.
+        if not 0 <= self.spark.daily_runs_hour <= 20:
+            yield "spark.daily_runs_hour is from 0 to 20"
         if self.protected and self.unsubscribe_url is None and self.unsubscribe_mailbox is None:
             names = ", ".join(optional_categories("email"))
             if names:
@@ -472,6 +479,11 @@ class Environment:
     def prefix(self) -> str:
         """Return the prefix of the names of this environment's resources."""
         return f"masscomm-{self.name}"
+
+    @property
+    def global_prefix(self) -> str:
+        """Return the prefix of names that are unique in an account or in the monolith's database, not in a region."""
+        return f"{self.prefix}-{self.region}"
 
     @property
     def registry_secret(self) -> str:

@@ -21,6 +21,7 @@ import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from infra.cdk import config
+from infra.cdk.concurrency import conflicts
 from infra.cdk.config import CHECKOUT, LOCAL, Environment, ExternalServers, local
 
 FOLDER = "MASSCOMM_ENVIRONMENTS"
@@ -104,6 +105,7 @@ def _environments(folder: Path) -> Mapping[str, Environment]:
             found[path.stem] = read_environment(path)
         except EnvironmentsError as error:
             problems.append(str(error))
+    problems += (f"{folder}: {line}" for line in conflicts(found.values()))
     if problems:
         raise EnvironmentsError("\n".join(problems))
     return MappingProxyType(found)
