@@ -14,7 +14,7 @@ from cli.client_log import clients_log_to
 from cli.errors import CommandError
 from cli.folders import state_folder
 from cli.lazy import LazyCommand
-from cli.options import JsonOption
+from cli.options import EnvironmentsOption, JsonOption
 from cli.pages import epilogue, read_on
 from masscomm.observability.streams import to_standard_error
 
@@ -238,6 +238,7 @@ def upgrade(
         str | None,
         typer.Option("--deployed", metavar="ENVIRONMENT", help="Upgrade the servers of a deployed environment: prod."),
     ] = None,
+    folder: EnvironmentsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Bring an installation's stored data to this version. These are topics, schemas, indices, tables, archive. It may
@@ -247,7 +248,7 @@ def upgrade(
         from cli.deployed import run_module
 
         options = [*(["--check"] if check else []), *(["--json"] if as_json else [])]
-        raise typer.Exit(run_module("provision", deployed, *options))
+        raise typer.Exit(run_module("provision", deployed, folder, *options))
     from local.devstack.config import StackConfig
     from local.devstack.upgrade import upgrade_local
 
@@ -257,6 +258,7 @@ def upgrade(
 @app.command()
 def preflight(
     environment: Annotated[str, typer.Argument(help="The environment to deploy: prod.")],
+    folder: EnvironmentsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check the AWS account before a deployment. It only reads, and each finding says what to ask for. Exit status 1
@@ -264,7 +266,7 @@ def preflight(
     """
     from cli.deployed import run_module
 
-    raise typer.Exit(run_module("preflight", environment, *(["--json"] if as_json else [])))
+    raise typer.Exit(run_module("preflight", environment, folder, *(["--json"] if as_json else [])))
 
 
 @app.command()
@@ -273,13 +275,14 @@ def destroy(
     confirm: Annotated[
         str | None, typer.Option("--confirm", metavar="NAME", help="The name of a protected environment.")
     ] = None,
+    folder: EnvironmentsOption = None,
 ) -> None:
     """Remove a deployed environment, and say what remains. It stops the jobs, empties buckets and repositories, and
     deletes the stacks. A protected environment keeps its data, and its name must be typed. Exit status 1 if it fails.
     """
     from cli.deployed import run_module
 
-    raise typer.Exit(run_module("destroy", environment, *(["--confirm", confirm] if confirm else [])))
+    raise typer.Exit(run_module("destroy", environment, folder, *(["--confirm", confirm] if confirm else [])))
 
 
 @app.command("clean-state")

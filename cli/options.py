@@ -3,12 +3,27 @@
 import inspect
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 ClubOption = Annotated[int, typer.Option("--club", help="The club (tenant).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs, a JSON object a line.")]
+
+EnvironmentsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--environments",
+        metavar="FOLDER",
+        envvar="MASSCOMM_ENVIRONMENTS",
+        show_envvar=False,
+        exists=True,
+        file_okay=False,
+        resolve_path=True,
+        help="The folder with a YAML file for each deployed environment. Default: MASSCOMM_ENVIRONMENTS.",
+    ),
+]
 
 
 def given(**made_by: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

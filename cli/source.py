@@ -9,6 +9,7 @@ import typer
 from cli.errors import CommandError
 from cli.options import JsonOption
 from cli.terminal import Terminal, print_json
+from masscomm.cdc.debezium import INSTALLATION
 from masscomm.domain.source_tables import (
     read_document,
     read_outbox,
@@ -50,6 +51,10 @@ def check(
     generation: Annotated[
         str, typer.Option("--generation", help="The snapshot generation that the connector is created for.")
     ] = GENERATION,
+    installation: Annotated[
+        str,
+        typer.Option("--installation", help="The first part of the slot's name: masscomm-prod-eu-central-1 in AWS."),
+    ] = INSTALLATION,
     as_json: JsonOption = False,
 ) -> None:
     """Name each missing table, column, type, privilege and server setting, with the statements that repair it. If none
@@ -69,6 +74,7 @@ def check(
             settings_names=names,
             outbox=outbox,
             file=name,
+            installation=installation,
         )
         if all(each.warning for each in found):
             found += sample_source(dsn, sources, names)

@@ -17,7 +17,8 @@ from typing import Any
 import boto3
 from botocore.exceptions import ClientError, WaiterError
 
-from infra.cdk.config import LOCAL, Environment, environment_of
+from infra.cdk.config import LOCAL, Environment
+from infra.cdk.environments import add_folder_option, environment_of
 from infra.cdk.handlers.before_removal import empty
 from infra.metrics_job import Client, stop
 from masscomm.cdc.debezium import debezium_config
@@ -158,7 +159,7 @@ def _remains(environment: Environment, retained: list[str]) -> Iterator[str]:
     yield f"- the SNS applications {environment.prefix}-…, the sender's identity in SES, certificates"
     if environment.servers is None:
         for generation in generations(environment.generation):
-            names = debezium_config(generation)
+            names = debezium_config(generation, environment.global_prefix)
             yield (
                 f"- in the monolith's database the replication slot {names['slot.name']}, for which it keeps its log"
                 f" until the disk is full: SELECT pg_drop_replication_slot('{names['slot.name']}');"
@@ -167,7 +168,7 @@ def _remains(environment: Environment, retained: list[str]) -> Iterator[str]:
     if environment.protected:
         yield (
             "The next deployment continues on these stacks: `cdk deploy --import-existing-resources --all`, which takes"
-            " over log groups of the same name. To remove everything, set protected=False, deploy, and destroy again."
+            " over log groups of the same name. To remove everything, set protected to false, deploy, destroy again."
         )
     else:
         yield "The next deployment begins with nothing."
@@ -192,10 +193,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m infra.destroy", description=__doc__)
     parser.add_argument("environment")
     parser.add_argument("--confirm", metavar="NAME", help="the name of a protected environment, instead of typing it")
+    add_folder_option(parser)
     chosen = parser.parse_args()
     session: Any = boto3.Session()
     try:
-        environment = environment_of(chosen.environment)
+        environment = environment_of(chosen.environment, chosen.folder)
         require_name(environment, chosen.confirm)
         region = {} if environment.name == LOCAL else {"region_name": environment.region}
         destroy(lambda service: session.client(service, **region), environment, threading.Event().wait, print)

@@ -79,7 +79,7 @@ def _run(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m infra.erase", description="Erase one person in AWS.")
-    parser.add_argument("environment", help="dev, staging, prod")
+    parser.add_argument("environment", help="a deployed environment, such as prod")
     parser.add_argument(
         "--address", action="append", default=[], help="a former e-mail address of the person; may be repeated"
     )

@@ -17,7 +17,8 @@ from typing import Any
 
 import boto3
 
-from infra.cdk.config import ENVIRONMENTS, Environment
+from infra.cdk.config import Environment
+from infra.cdk.environments import add_folder_option, environment_of
 from infra.cdk.handlers.before_removal import is_stopped
 
 type Client = Callable[[str], Any]
@@ -69,10 +70,14 @@ def _keepers(environment: Environment) -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m infra.metrics_job", description="Stop or start the Spark jobs.")
-    parser.add_argument("environment", choices=ENVIRONMENTS)
+    parser.add_argument("environment")
     parser.add_argument("action", choices=("stop", "start"))
+    add_folder_option(parser)
     chosen = parser.parse_args()
-    environment, session = ENVIRONMENTS[chosen.environment], boto3.Session()
+    try:
+        environment, session = environment_of(chosen.environment, chosen.folder), boto3.Session()
+    except ValueError as error:
+        parser.error(str(error))
     client: Any = session.client
     if chosen.action == "stop":
         stop(client, environment, threading.Event().wait, print)

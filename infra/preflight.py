@@ -16,7 +16,9 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.cdk.config import EDGE_REGION, ENVIRONMENTS, Environment, environment_of, placeholders
+from infra.cdk.concurrency import quota_for
+from infra.cdk.config import EDGE_REGION, Environment, placeholders
+from infra.cdk.environments import add_folder_option, environment_of, environments
 from infra.provision import MONOLITH_FIELDS
 
 # Creates a boto3 client of a service, in the environment's region or another.
@@ -126,7 +128,7 @@ def _neighbours(account: Account) -> Iterator[Problem]:
         for name, value, same in (
             ("cidr", own.cidr, other.cidr),
             ("registry.domain", own.registry.domain, other.registry.domain),
-            ("monolith.secret_name", own.monolith.secret_name, other.monolith.secret_name),
+            ("spark.daily_runs_hour", own.spark.daily_runs_hour, other.spark.daily_runs_hour),
         ):
             if value == same:
                 yield Problem(
@@ -139,7 +141,7 @@ def _lambda_concurrency(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""
     limit = account.client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
     names = account.together()
-    wanted = sum(each.concurrency.account for each in names)
+    wanted = max(quota_for(names), *(each.concurrency.account for each in names))
     if limit < wanted:
         yield Problem(
             found=f"{limit} concurrent executions, {wanted} planned for {', '.join(each.name for each in names)}",
@@ -297,7 +299,7 @@ def _names(account: Account) -> Iterator[Problem]:
     environment = account.environment
     if account.has_stack(environment, "data"):
         return
-    role = f"{environment.prefix}-provisioner"
+    role = f"{environment.global_prefix}-provisioner"
     if _found(account.client("iam").get_role, RoleName=role) is not None:
         yield Problem(found=f"the role {role} exists without its stack", ask="another name for the environment")
     tables = set(_pages(account.client("dynamodb"), "list_tables", "TableNames"))
@@ -382,9 +384,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m infra.preflight", description=__doc__)
     parser.add_argument("environment")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each finding")
+    add_folder_option(parser)
     chosen = parser.parse_args()
     try:
-        environment = environment_of(chosen.environment)
+        known = tuple(environments(chosen.folder).values())
+        environment = environment_of(chosen.environment, chosen.folder)
     except ValueError as error:
         parser.error(str(error))
     session: Any = boto3.Session()
@@ -392,7 +396,7 @@ def main() -> int:
     def client(service: str, region_name: str = environment.region) -> Any:
         return session.client(service, region_name=region_name)
 
-    found = preflight(Account(client=client, environment=environment, environments=tuple(ENVIRONMENTS.values())))
+    found = preflight(Account(client=client, environment=environment, environments=known))
     for each in found:
         line = (
             json.dumps({"check": each.check, "found": each.found, "ask": each.ask})

@@ -2,7 +2,7 @@
 
 The command creates schemas, indices, roles, tables and users, and then compares the monolith's database with
 schemas/source.yaml. It reads addresses, authentication and roles from the deployed functions, so that they match. Run
-it as the role PREFIX-provisioner, on a host in the VPC with the security group `PREFIX provisioning`, before the
+it as the role PREFIX-REGION-provisioner, on a host in the VPC with the security group `PREFIX provisioning`, before the
 connector is created and the first records are produced. It is idempotent; `masscomm upgrade --deployed ENVIRONMENT` is
 the same command. With --check it changes nothing, and the exit status is 1 if a step would change something.
 """
@@ -20,7 +20,8 @@ import boto3
 from psycopg.conninfo import make_conninfo
 
 from functions.catalogue import read_catalogue
-from infra.cdk.config import ENVIRONMENTS, Environment
+from infra.cdk.config import LOCAL, Environment
+from infra.cdk.environments import EnvironmentsError, add_folder_option, environment_of
 from infra.cdk.profiles import ERASED_INDICES, ERASURE, METRICS_OWNER, METRICS_READER, METRICS_WRITER, PROFILES
 from masscomm.aws.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws.signature import Credentials
@@ -68,13 +69,13 @@ def deployed_functions(client: Client, prefix: str) -> dict[str, Deployed]:
     return found
 
 
-def directory_users(functions: Mapping[str, Deployed], prefix: str) -> list[DirectoryUser]:
+def directory_users(functions: Mapping[str, Deployed], prefix: str, region: str) -> list[DirectoryUser]:
     """Return the users of OpenSearch according to infra.cdk.profiles: functions, and the job that erases a person."""
     packages = {entry.name: entry.package for entry in read_catalogue(generation="any")}
     account = next(iter(functions.values())).role_arn.partition(":role/")[0]
     erasure = DirectoryUser(
         name=f"{prefix}-{ERASURE}",
-        role_arn=f"{account}:role/{prefix}-{ERASURE}",
+        role_arn=f"{account}:role/{prefix}-{region}-{ERASURE}",
         reads=ERASED_INDICES,
         writes=ERASED_INDICES,
     )
@@ -135,8 +136,9 @@ def provisioning_steps(
     steps.append(Step.of("schemas", unregistered, register_schemas, registry, chain_topics()))
     auth = None
     if directory["OPENSEARCH_AUTHENTICATION"] != NONE:
-        auth = sign(client("lambda").meta.region_name)
-        users = directory_users(functions, prefix)
+        region = client("lambda").meta.region_name
+        auth = sign(region)
+        users = directory_users(functions, prefix, region)
         steps.append(Step.of("roles", outdated_roles, create_roles, url, users, auth=auth))
     steps += [
         Step.of(f"indices of {generation}", outdated_indices, create_indices, url, generation, auth=auth)
@@ -173,13 +175,14 @@ def _tables_and_users(database_url: str) -> Step:
     return Step(name="tables", pending=pending, run=run)
 
 
-def check_monolith(client: Client, secret_name: str, captured: Iterable[str]) -> str:
+def check_monolith(client: Client, secret_name: str, captured: Iterable[str], installation: str) -> str:
     """Compare the monolith's database with schemas/source.yaml, as the connector's user and with its TLS settings.
 
     Args:
         client: Creates a boto3 client of a service.
         secret_name: The name of the monolith's secret.
         captured: The snapshot generations that connectors capture.
+        installation: The name of the installation in the slots' names.
 
     Returns:
         A line of text.
@@ -206,16 +209,17 @@ def check_monolith(client: Client, secret_name: str, captured: Iterable[str]) ->
             connect_timeout=10,
         )
         for generation in captured:
-            require_source(url, generation)
+            require_source(url, generation, installation)
     return f"the monolith's database {secret['dbname']} at {secret['host']} agrees with {source_name()}"
 
 
 def main() -> int:
     """Run the command and return its exit status: 1 if a server refused a step, or a connector would not work."""
     parser = argparse.ArgumentParser(prog="python -m infra.provision", description=__doc__)
-    parser.add_argument("environment", help="dev, staging, prod, local")
+    parser.add_argument("environment", help="a deployed environment, such as prod; or local")
     parser.add_argument("--check", action="store_true", help="change nothing; exit status 1 if a step is pending")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each step")
+    add_folder_option(parser)
     session: Any = boto3.Session()
 
     def sign(region: str) -> OpenSearchSigner:
@@ -231,15 +235,15 @@ def main() -> int:
     try:
         chosen = parser.parse_args()
         name = chosen.environment
-        steps = provisioning_steps(session.client, f"masscomm-{name}", sign, ENVIRONMENTS.get(name))
+        # An environment on external servers has no connector, and no registry of its own.
+        configured = None if name == LOCAL else environment_of(name, chosen.folder)
+        steps = provisioning_steps(session.client, f"masscomm-{name}", sign, configured)
         pending = run_steps(steps, check=chosen.check, report=printing(print, as_json=chosen.json))
-        # An environment on external servers has no connector.
-        if name in ENVIRONMENTS:
-            configured = ENVIRONMENTS[name]
+        if configured is not None:
             secret, captured = configured.monolith.secret_name, generations(configured.generation)
-            agreement = check_monolith(session.client, secret, captured)
+            agreement = check_monolith(session.client, secret, captured, configured.global_prefix)
             print(json.dumps({"checked": agreement}) if chosen.json else agreement)  # noqa: T201
-    except ProvisioningError as error:
+    except (ProvisioningError, EnvironmentsError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 1
     return 1 if chosen.check and pending else 0

@@ -1,6 +1,6 @@
 """The CDK app: every stack of one environment.
 
-    make synth ENVIRONMENT=prod           (default: dev)
+    make synth ENVIRONMENTS="dev prod"
 
 Synthesis needs no AWS account. It checks the AwsSolutions rules, and fails if a finding is not acknowledged with
 resources/findings.py.
@@ -16,7 +16,9 @@ import sys
 import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks
 
-from infra.cdk.config import Environment, environment_of, placeholders
+from infra.cdk.code import packages_required
+from infra.cdk.config import LOCAL, Environment, placeholders
+from infra.cdk.environments import add_folder_option, environment_of
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.console import ConsoleStack
@@ -116,15 +118,18 @@ def main() -> int:
         "--out", help="write each environment to a folder of its name in here; default: the CDK CLI's folder"
     )
     parser.add_argument("environments", nargs="*", metavar="ENVIRONMENT")
+    add_folder_option(parser)
     arguments = parser.parse_args()
     asked = cdk.App().node.try_get_context("environment") or os.environ.get("MASSCOMM_ENVIRONMENT") or "dev"
     for name in arguments.environments or [asked]:
         try:
-            environment = environment_of(name)
+            environment = environment_of(name, arguments.folder)
         except ValueError as error:
             parser.error(str(error))
-        if environment.protected and (unset := placeholders(environment)):
-            parser.error(f"{name}: infra/cdk/config.py has placeholders: {', '.join(unset)}")
+        # Without packages, the templates of an unprotected example can be read, and its functions do not run.
+        is_deployable = environment.protected or (packages_required() and name != LOCAL)
+        if is_deployable and (unset := placeholders(environment)):
+            parser.error(f"{name} has placeholders: {', '.join(unset)}")
         build(environment, outdir=os.path.join(arguments.out, name) if arguments.out else None).synth()
     return 0
 

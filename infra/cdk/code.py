@@ -35,6 +35,11 @@ class NotPackaged(Exception):
     """MASSCOMM_REQUIRE_PACKAGES is 1 and a package is missing."""
 
 
+def packages_required() -> bool:
+    """Return whether the templates are for a deployment, and not only for reading."""
+    return os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1"
+
+
 def function_code(package: str) -> lambda_.Code:
     """Return the code asset of a function, which is the same for each of its lanes (kinds of sends).
 
@@ -65,7 +70,7 @@ def job_dependencies() -> Path:
     archive = _packages() / "spark_metrics.zip"
     if archive.exists():
         return archive
-    if os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
+    if packages_required():
         raise NotPackaged(f"{archive} does not exist: run `make package-job` first")
     # A placeholder that changes whenever the pinned requirements change, as the archive would.
     return staged_sources(("requirements",))
@@ -84,7 +89,7 @@ def console_files() -> Path:
         built = ROOT / "web" / name
         if (built / "index.html").exists():
             shutil.copytree(built, folder, dirs_exist_ok=True)
-        elif os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
+        elif packages_required():
             raise NotPackaged(f"{built} does not exist: run `npm run {script} --prefix web` first")
         else:
             shutil.copytree(ROOT / "web" / "public", folder, dirs_exist_ok=True)
@@ -107,7 +112,7 @@ def _archive(package: str) -> Path | None:
                     " MASSCOMM_SOURCE"
                 )
         return archive
-    if os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
+    if packages_required():
         raise NotPackaged(f"{archive} does not exist: run `make package` first")
     return None
 

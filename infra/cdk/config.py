@@ -1,8 +1,6 @@
-"""The configuration of each deployed environment. Review it before the first deployment."""
+"""The settings of a deployed environment. Each environment is a YAML file (infra/cdk/environments.py)."""
 
 import dataclasses
-import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,12 +13,16 @@ from masscomm.channels.unsubscribe_links import checked_mailbox
 from masscomm.domain.categories import optional_categories
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.time_limits import ARCHIVE_KEPT_DAYS, RECIPIENT_LOG_KEPT_DAYS
+from masscomm.errors import Stop
 from masscomm.http.scopes import ROLE_LIMITS, Role
 from masscomm.kafka.event_sources import EventSources, read_event_sources
 
-_CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).parents[2]
 # The retentions of CloudWatch Logs that an environment may have, in days.
 LOG_DAYS = (14, 30, 90, 365)
+# The longest name of an environment: the domain PREFIX-directory has at most 28 characters.
+# https://docs.aws.amazon.com/opensearch-service/latest/APIReference/API_CreateDomain.html
+LONGEST_NAME = 9
 # The path of the registry's Confluent-compatible API, and the port on which it accepts writes.
 CONFLUENT_API = "/apis/ccompat/v7"
 REGISTRY_WRITES = 8444
@@ -141,6 +143,9 @@ class SparkConfig:
     retention: tuple[str, ...] = ()
     # How many days the archive's records are kept, from which metrics can be counted again.
     archive_days: int = ARCHIVE_KEPT_DAYS
+    # The hour (UTC) of the first of the daily runs: retention; an hour later maintenance, and two hours after it
+    # recompute. Environments of one account and region have different hours.
+    daily_runs_hour: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +162,7 @@ class PeopleConfig:
     roles_claim: str = "roles"
     clubs_claim: str = "clubs"
     # Role → limit → its maximum, for each person: requests_a_minute, recipients_a_day.
-    role_limits: Mapping[Role, Mapping[str, int]] = ROLE_LIMITS
+    role_limits: Mapping[Role, Mapping[str, int]] = field(default_factory=lambda: ROLE_LIMITS)
 
     def __post_init__(self) -> None:
         if not self.keys_url.startswith("https://"):
@@ -177,8 +182,11 @@ class MailboxConfig:
     rule_set: str
 
     def __post_init__(self) -> None:
-        """Raises Stop if the address is not one for a mailto address."""
-        checked_mailbox(self.address)
+        """Raises ValueError if the address is not one for a mailto address."""
+        try:
+            checked_mailbox(self.address)
+        except Stop as error:
+            raise ValueError(f"address: {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,6 +305,12 @@ class ProviderConfig:
     # The share of each quota with which the critical lane begins, in percent; the other lanes begin with the remainder.
     critical_percent: int = 20
 
+    def __post_init__(self) -> None:
+        if self.per_s.keys() != CHANNELS.keys():
+            raise ValueError(f"per_s has a quota for each of {', '.join(CHANNELS)}")
+        if not 0 < self.critical_percent < 100:
+            raise ValueError("critical_percent is from 1 to 99")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExternalServers:
@@ -376,63 +390,75 @@ class Environment:
         """Check values that AWS would otherwise refuse half an hour after the start of the deployment.
 
         Raises:
-            ValueError: A value is out of range, or two values do not fit together.
+            ValueError: A value is out of range, or two values do not fit together. The message has a line for each.
         """
-        # The domain PREFIX-directory has at most 28 characters.
-        # https://docs.aws.amazon.com/opensearch-service/latest/APIReference/API_CreateDomain.html
-        if not re.fullmatch(r"[a-z][a-z0-9-]{0,8}", self.name):
-            raise ValueError(f"{self.name}: the name has at most 9 small letters, digits and hyphens")
+        if problems := [*self._problems(), *self._problems_of_clients()]:
+            raise ValueError("\n".join(problems))
+
+    def _problems(self) -> Iterator[str]:
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", self.name) or len(self.name) > LONGEST_NAME:
+            yield f"the name {self.name!r} has at most {LONGEST_NAME} small letters, digits and hyphens"
+        if self.account is not None and not re.fullmatch(r"\d{12}", self.account):
+            yield f"account {self.account!r} is not 12 digits in quotes"
+        if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d", self.region):
+            yield f"region {self.region!r} is not the name of a region"
+        # https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-properties-msk-cluster-brokernodegroupinfo.html
+        if len(self.zones) not in (2, 3) or len(set(self.zones)) < len(self.zones):
+            yield "zones has two or three different letters"
+        if any(not re.fullmatch(r"[a-z]", zone) for zone in self.zones):
+            yield "zones has letters such as a, without the region"
         for name, count in (
             ("kafka.brokers", self.kafka.brokers),
             ("opensearch.data_nodes", self.opensearch.data_nodes),
         ):
-            if count % len(self.zones):
-                raise ValueError(f"{self.name}: {name} is {count}, no multiple of the {len(self.zones)} zones")
+            if not self.zones or count % len(self.zones):
+                yield f"{name} is {count}, no multiple of the {len(self.zones)} zones"
         if self.opensearch.dedicated_masters not in (0, 3):
-            raise ValueError(f"{self.name}: opensearch.dedicated_masters is 0 or 3")
+            yield "opensearch.dedicated_masters is 0 or 3"
         if not self.kafka.min_insync_replicas < self.kafka.replication_factor <= self.kafka.brokers:
-            raise ValueError(f"{self.name}: kafka: min_insync_replicas < replication_factor <= brokers")
+            yield "kafka: min_insync_replicas < replication_factor <= brokers"
         # https://docs.aws.amazon.com/msk/latest/developerguide/aws-access-mult-vpc.html
         if self.kafka.multi_vpc and self.kafka.instance_type == "kafka.t3.small":
-            raise ValueError(f"{self.name}: kafka.multi_vpc needs brokers larger than kafka.t3.small")
-        self._check_clients()
+            yield "kafka.multi_vpc needs brokers larger than kafka.t3.small"
         if self.log_days not in LOG_DAYS:
-            raise ValueError(f"{self.name}: log_days is one of {', '.join(map(str, LOG_DAYS))}")
+            yield f"log_days is one of {', '.join(map(str, LOG_DAYS))}"
         if not re.fullmatch(r"[!-?A-~]+@[!-?A-~]+", self.sender_address):
-            raise ValueError(f"{self.name}: sender has no address in ASCII; a name with a comma is in quotes")
+            yield "sender has no address in ASCII; a name with a comma is in quotes"
         # send_handler is the only function that has both a reservation and provisioned concurrency (profiles.py).
         if not 0 <= self.provisioned <= self.concurrency.send_handler:
-            raise ValueError(
-                f"{self.name}: provisioned is at most concurrency.send_handler, the function's reservation"
-            )
+            yield "provisioned is at most concurrency.send_handler, the function's reservation"
         if not 0 <= self.trace_ratio <= 1 or not 0 <= self.receipts_percent <= 100:
-            raise ValueError(f"{self.name}: trace_ratio is from 0 to 1, receipts_percent from 0 to 100")
+            yield "trace_ratio is from 0 to 1, receipts_percent from 0 to 100"
+        # recompute counts the day before: it starts on the day of the first run.
+        if not 0 <= self.spark.daily_runs_hour <= 20:
+            yield "spark.daily_runs_hour is from 0 to 20"
         if self.protected and self.unsubscribe_url is None and self.unsubscribe_mailbox is None:
             names = ", ".join(optional_categories("email"))
             if names:
-                raise ValueError(f"{self.name}: e-mails of {names} need unsubscribe_url or unsubscribe_mailbox")
+                yield f"e-mails of {names} need unsubscribe_url or unsubscribe_mailbox"
         if self.console is not None and self.api.people is None:
-            raise ValueError(f"{self.name}: the console needs api.people, the issuer at which people sign in")
+            yield "the console needs api.people, the issuer at which people sign in"
         if self.console is not None and self.console.domain == self.api.domain:
-            raise ValueError(f"{self.name}: console.domain and api.domain are different hosts")
-        if self.own_topics is not None and (self.own_topics.bootstrap_servers or self.own_topics.registry_url):
-            raise ValueError(f"{self.name}: event_sources names brokers or a registry, to which the job has no route")
+            yield "console.domain and api.domain are different hosts"
+        try:
+            topics = self.own_topics
+        except Stop as error:
+            yield str(error)
+        else:
+            if topics is not None and (topics.bootstrap_servers or topics.registry_url):
+                yield "event_sources names brokers or a registry, to which the job has no route"
 
-    def _check_clients(self) -> None:
-        """Check that each program has a path of its own.
-
-        Raises:
-            ValueError: A program has none, or its network cannot be told apart from the environment's.
-        """
+    def _problems_of_clients(self) -> Iterator[str]:
+        """Yield the programs without a path of their own."""
         for clients in (self.producers, self.consumers):
             if len({client.name for client in clients}) < len(clients):
-                raise ValueError(f"{self.name}: two producers or two consumers have the same name")
+                yield "two producers or two consumers have the same name"
         for client in self.clients:
             if not (client.cidr or client.security_group or self.kafka.multi_vpc):
-                raise ValueError(f"{self.name}: {client.name} needs cidr, security_group or kafka.multi_vpc")
+                yield f"{client.name} needs cidr, security_group or kafka.multi_vpc"
             # https://docs.aws.amazon.com/vpc/latest/peering/vpc-peering-basics.html
             if client.cidr and IPv4Network(client.cidr).overlaps(IPv4Network(self.cidr)):
-                raise ValueError(f"{self.name}: {client.name}: {client.cidr} overlaps the environment's {self.cidr}")
+                yield f"{client.name}: {client.cidr} overlaps the environment's {self.cidr}"
 
     @property
     def clients(self) -> tuple[ClientConfig, ...]:
@@ -442,7 +468,7 @@ class Environment:
     @property
     def own_topics(self) -> EventSources | None:
         """Return the topics in the file `event_sources`; None if there is no file. Raises Stop if it is invalid."""
-        return None if self.event_sources is None else read_event_sources(_CHECKOUT / self.event_sources)
+        return None if self.event_sources is None else read_event_sources(CHECKOUT / self.event_sources)
 
     @property
     def sender_address(self) -> str:
@@ -455,83 +481,17 @@ class Environment:
         return f"masscomm-{self.name}"
 
     @property
+    def global_prefix(self) -> str:
+        """Return the prefix of names that are unique in an account or in the monolith's database, not in a region."""
+        return f"{self.prefix}-{self.region}"
+
+    @property
     def registry_secret(self) -> str:
         """Return the name of the secret with the name and the password of the registry's database user."""
         return f"{self.prefix}/registry-user"
 
 
-# The monolith as a producer of sends and events, and as a consumer of changed preferences. Replace the role.
-_MONOLITH_ROLE = "arn:aws:iam::000000000000:role/monolith"
-_PRODUCERS = (ProducerConfig(name="monolith", role_arn=_MONOLITH_ROLE, cidr="10.0.0.0/16"),)
-_CONSUMERS = (ConsumerConfig(name="monolith", role_arn=_MONOLITH_ROLE, cidr="10.0.0.0/16", group_prefix="monolith."),)
-
-DEV = Environment(
-    name="dev",
-    cidr="10.65.0.0/16",
-    monolith=MonolithConfig(secret_name="masscomm/monolith-dev"),  # noqa: S106 - a name
-    producers=_PRODUCERS,
-    consumers=_CONSUMERS,
-    protected=False,
-    log_days=14,
-    budget_usd=1500,
-    platforms=(("gcm", "GCM"), ("apns", "APNS_SANDBOX")),
-    pollers=2,
-    provisioned=0,
-    kafka=KafkaConfig(instance_type="kafka.t3.small", volume_gb=50),
-    opensearch=OpenSearchConfig(instance_type="t3.medium.search", dedicated_masters=0, volume_gb=20),
-    database=DatabaseConfig(instance_type="t4g.medium", multi_az=False, volume_gb=20, backup_days=1),
-    registry=RegistryConfig(domain="registry.dev.masscomm.example"),
-)
-
-STAGING = Environment(
-    name="staging",
-    cidr="10.66.0.0/16",
-    monolith=MonolithConfig(secret_name="masscomm/monolith-staging"),  # noqa: S106 - a name
-    producers=_PRODUCERS,
-    consumers=_CONSUMERS,
-    protected=False,
-    log_days=30,
-    provisioned=1,
-    kafka=KafkaConfig(volume_gb=200),
-    database=DatabaseConfig(instance_type="r7g.large", multi_az=False, backup_days=7),
-    registry=RegistryConfig(domain="registry.staging.masscomm.example"),
-)
-
-PROD = Environment(
-    name="prod",
-    producers=_PRODUCERS,
-    consumers=_CONSUMERS,
-    protected=True,
-    log_days=365,
-    budget_usd=15_000,
-    pollers=20,
-    provisioned=4,
-    kafka=KafkaConfig(instance_type="kafka.m7g.xlarge", volume_gb=1000, partitions_factor=4),
-    opensearch=OpenSearchConfig(instance_type="r7g.xlarge.search"),
-    database=DatabaseConfig(instance_type="r7g.xlarge", volume_gb=200),
-    api=ApiConfig(
-        people=PeopleConfig(
-            issuer="https://sign-in.masscomm.example", keys_url="https://sign-in.masscomm.example/.well-known/jwks.json"
-        )
-    ),
-    console=ConsoleConfig(
-        domain="masscomm.example",
-        certificate_arn=f"arn:aws:acm:{EDGE_REGION}:000000000000:certificate/00000000-0000-0000-0000-000000000000",
-    ),
-    concurrency=ConcurrencyConfig(
-        # With both snapshot generations, the pollers of every topic need more than the account's usual quota.
-        account=1_300,
-        metrics_stream=40,
-        metrics_handler=25,
-        send_handler=90,
-        sends_api=24,
-        sends_stream=40,
-        authorizer=50,
-    ),
-)
-
-
-LOCAL, SERVERS = "local", "MASSCOMM_SERVERS"
+LOCAL = "local"
 
 
 def local(servers: ExternalServers) -> Environment:
@@ -568,23 +528,3 @@ def placeholders(environment: Environment) -> list[str]:
             yield path
 
     return list(found(environment, ""))
-
-
-ENVIRONMENTS = {each.name: each for each in (DEV, STAGING, PROD)}
-
-
-def environment_of(name: str) -> Environment:
-    """Return the environment with that name; `local` reads the addresses of its servers from MASSCOMM_SERVERS.
-
-    Raises:
-        ValueError: The name is unknown, or MASSCOMM_SERVERS is missing or malformed.
-    """
-    if name in ENVIRONMENTS:
-        return ENVIRONMENTS[name]
-    if name != LOCAL:
-        raise ValueError(f"there is no environment {name!r}: {', '.join((*ENVIRONMENTS, LOCAL))}")
-    try:
-        return local(ExternalServers(**json.loads(os.environ[SERVERS])))
-    except (KeyError, ValueError, TypeError) as error:
-        fields = ", ".join(field.name for field in dataclasses.fields(ExternalServers))
-        raise ValueError(f"{SERVERS} must be a JSON object of {fields}: {error!r}") from error

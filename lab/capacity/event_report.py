@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import inf
 
-from infra.cdk.config import PROD
+from infra.cdk.examples import PROD
 from lab.capacity.costs import total
 from lab.capacity.event_load import EVENT_BYTES, EventLoad, EventTimes, event_sizes
 from lab.capacity.event_load import measured as measured_times

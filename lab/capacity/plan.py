@@ -1,6 +1,6 @@
 """The sizes of a deployment: the configuration of an environment, the functions, the topics and the quotas of AWS.
 
-All sizes except the quotas are read from the sources of the deployment: infra/cdk/config.py, functions/functions.yaml
+All sizes except the quotas are read from the sources of the deployment: examples/environments, functions/functions.yaml
 and schemas/topics.yaml.
 """
 

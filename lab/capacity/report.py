@@ -11,7 +11,8 @@ from functools import cache
 from math import ceil
 from pathlib import Path
 
-from infra.cdk.config import ENVIRONMENTS, PROD, Environment
+from infra.cdk.config import Environment
+from infra.cdk.examples import ENVIRONMENTS, PROD
 from lab.capacity.comparison import (
     Compared,
     critical_steps,

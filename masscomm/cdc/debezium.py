@@ -1,5 +1,7 @@
 """The configuration of Debezium's connector in every deployment: captured tables, heartbeats and notifications."""
 
+import re
+
 from masscomm.cdc import outbox
 from masscomm.cdc.captured_tables import TEMPLATES
 from masscomm.domain.events import MAX_EVENT_DATA_BYTES
@@ -8,15 +10,24 @@ from masscomm.domain.source_tables import creates_publication, outbox_table, sou
 from masscomm.domain.time_limits import CDC_HEARTBEAT_MS
 from masscomm.kafka.topics import cdc_prefix, cdc_topic, cdc_topics
 
+# The name of an installation that shares the monolith's database with no other, such as the one of this machine.
+INSTALLATION = "masscomm"
+
 
 def heartbeat_topic(generation: str) -> str:
     """Return the topic of Debezium's own heartbeat. It has no consumer; Kafka Connect creates it."""
     return f"__debezium-heartbeat.{cdc_prefix(generation)}"
 
 
-def slot_name(generation: str) -> str:
-    """Return the name of the replication slot, which is also the name of the publication."""
-    return f"masscomm_{generation}"
+def slot_name(generation: str, installation: str = INSTALLATION) -> str:
+    """Return the name of the replication slot, which is also the name of the publication.
+
+    Args:
+        generation: The snapshot generation.
+        installation: The name of the installation among those that capture the same database. Two connectors on one
+            slot would each read a part of the changes.
+    """
+    return re.sub(r"[^a-z0-9_]", "_", f"{installation}_{generation}")
 
 
 def largest_record() -> int:
@@ -33,11 +44,11 @@ def _columns_by_table() -> dict[str, list[str]]:
     return found
 
 
-def debezium_config(generation: str) -> dict[str, str]:
+def debezium_config(generation: str, installation: str = INSTALLATION) -> dict[str, str]:
     """Return the connector's configuration for one snapshot generation. The deployment adds the database and the
     replication slot.
     """
-    slot, tables, events = slot_name(generation), _columns_by_table(), outbox_table()
+    slot, tables, events = slot_name(generation, installation), _columns_by_table(), outbox_table()
     keys = {table: columns[:1] for table, columns in tables.items()}
     if events is not None:
         tables[events], keys[events] = list(outbox.COLUMNS), list(outbox.KEY_COLUMNS)

@@ -13,7 +13,7 @@ from psycopg import sql
 
 from masscomm.cdc.captured_tables import USER_SETTINGS, read_captured
 from masscomm.cdc.change_events import columns_of, has_type, unknown_columns
-from masscomm.cdc.debezium import slot_name
+from masscomm.cdc.debezium import INSTALLATION, slot_name
 from masscomm.cdc.outbox import COLUMNS, KEY_COLUMNS
 from masscomm.domain.events import MAX_EVENT_DATA_BYTES
 from masscomm.domain.names import folded
@@ -144,6 +144,7 @@ def check_source(
     settings_names: Collection[str] = (),
     outbox: str | None = None,
     file: str = "source.yaml",
+    installation: str = INSTALLATION,
 ) -> list[Finding]:
     """Compare a database with the entries of a source.yaml, as the user in the database's URL. It changes nothing.
 
@@ -155,6 +156,7 @@ def check_source(
         settings_names: The `settings_names` of the source.yaml.
         outbox: The table of the outbox with its schema; None: there is none.
         file: The name of the source.yaml in findings.
+        installation: The name of the installation in its slot and publication.
 
     Raises:
         psycopg.Error: The database cannot be reached, or refuses a query.
@@ -162,12 +164,12 @@ def check_source(
     """
     with read_only_connection(database_url) as connection:
         names = names_for(sources, settings_names)
-        return _Check(connection, generation, sources, names, file).findings(
+        return _Check(connection, slot_name(generation, installation), sources, names, file).findings(
             creates_publication=creates_publication, outbox=outbox
         )
 
 
-def source_problems(database_url: str, generation: str) -> list[str]:
+def source_problems(database_url: str, generation: str, installation: str = INSTALLATION) -> list[str]:
     """Return each problem of a database with its repair, without warnings.
 
     Raises:
@@ -182,19 +184,20 @@ def source_problems(database_url: str, generation: str) -> list[str]:
             settings_names=settings_names(),
             outbox=outbox_table(),
             file=source_name(),
+            installation=installation,
         )
     except psycopg.Error as error:
         raise ProvisioningError(f"the monolith's database cannot be checked: {error}") from error
     return ["\n    ".join((each.text, *each.repair)) for each in found if not each.warning]
 
 
-def require_source(database_url: str, generation: str) -> None:
+def require_source(database_url: str, generation: str, installation: str = INSTALLATION) -> None:
     """Check a database before a connector is created for it. Warnings are allowed.
 
     Raises:
         ProvisioningError: The database lacks something; the message has each problem with its repair.
     """
-    if problems := source_problems(database_url, generation):
+    if problems := source_problems(database_url, generation, installation):
         raise ProvisioningError("\n".join([f"The monolith's database differs from {source_name()}:", *problems]))
 
 
@@ -204,7 +207,7 @@ class _Check:
     def __init__(
         self,
         connection: psycopg.Connection[Any],
-        generation: str,
+        slot: str,
         sources: Mapping[str, SourceTable],
         names: SettingNames,
         file: str,
@@ -212,7 +215,7 @@ class _Check:
         self._connection = connection
         self._file = file
         self._names = names
-        self._slot = slot_name(generation)
+        self._slot = slot
         self._captured = read_captured(sources)
         with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
             row = cursor.execute(_SERVER, {"slot": self._slot}).fetchone()

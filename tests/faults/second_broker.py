@@ -3,7 +3,7 @@
 While it runs, each partition has a replica on both brokers, and min.insync.replicas stays 1. With 2, every record would
 be rejected once one broker is down. With 1 and acks=all both brokers acknowledge a record as long as both are in sync,
 so that the remaining broker has every record acknowledged before the kill. AWS has three replicas, two of them in sync
-(infra/cdk/config.py).
+(KafkaConfig).
 """
 
 import dataclasses

@@ -16,8 +16,8 @@ from infra.cdk.config import Environment
 from infra.cdk.resources.handler import Handler
 from infra.cdk.resources.spark_run import SparkRun
 
-# The hour (UTC) of each daily run, by its module of spark_metrics.
-HOURS = {"retention": 1, "maintenance": 2, "recompute": 4}
+# The hours of each daily run after the first one, by its module of spark_metrics.
+HOURS = {"retention": 0, "maintenance": 1, "recompute": 3}
 
 
 class ArchiveRuns(Construct):
@@ -80,7 +80,7 @@ class ArchiveRuns(Construct):
             events.Rule(
                 self,
                 f"daily-{name}",
-                schedule=events.Schedule.cron(minute="30", hour=str(hour)),
+                schedule=events.Schedule.cron(minute="30", hour=str(spark.daily_runs_hour + hour)),
                 targets=[
                     targets.LambdaFunction(
                         starter.function,

@@ -44,7 +44,7 @@ class ClientPolicies(Construct):
             policy = iam.ManagedPolicy(
                 self,
                 f"{kind}-{client.name}",
-                managed_policy_name=f"{environment.prefix}-{kind}-{client.name}",
+                managed_policy_name=f"{environment.global_prefix}-{kind}-{client.name}",
                 description=f"{client.name} as a {kind} of masscomm's topics",
                 statements=statements,
                 roles=[iam.Role.from_role_arn(self, f"role-{kind}-{client.name}", client.role_arn)] if is_here else [],

@@ -105,7 +105,7 @@ class DebeziumConnector(Construct):
                     # A second worker would be idle, because only one task can read the replication slot.
                     provisioned_capacity=connect.CfnConnector.ProvisionedCapacityProperty(mcu_count=1, worker_count=1)
                 ),
-                connector_configuration=debezium_config(generation)
+                connector_configuration=debezium_config(generation, environment.global_prefix)
                 | {
                     # With the default `restart`, MSK Connect would restart the connector repeatedly, because its values
                     # are references to a secret.

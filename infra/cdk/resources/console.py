@@ -77,14 +77,18 @@ class Console(Construct):
         super().__init__(scope, "console")
         parts = urlsplit(issuer)
         called = dict.fromkeys((f"{parts.scheme}://{parts.netloc}", *console.sign_in_origins))
-        headers = _headers(self, "headers", f"{environment.prefix}-console", content_security_policy(called))
-        docs_headers = _headers(self, "docs-headers", f"{environment.prefix}-docs", DOCS_SECURITY_POLICY)
+        headers = _headers(self, "headers", f"{environment.global_prefix}-console", content_security_policy(called))
+        docs_headers = _headers(self, "docs-headers", f"{environment.global_prefix}-docs", DOCS_SECURITY_POLICY)
         reference_headers = _headers(
-            self, "reference-headers", f"{environment.prefix}-api-reference", REFERENCE_SECURITY_POLICY
+            self, "reference-headers", f"{environment.global_prefix}-api-reference", REFERENCE_SECURITY_POLICY
         )
         name_the_viewer = _at_each_request(self, "name-the-viewer", environment, _NAME_THE_VIEWER)
         index_of_folder = _at_each_request(self, "index-of-folder", environment, _INDEX_OF_FOLDER)
-        files_origin = origins.S3BucketOrigin.with_origin_access_control(files)
+        # CDK's name for it has no region.
+        access = cloudfront.S3OriginAccessControl(
+            self, "files-access", origin_access_control_name=f"{environment.global_prefix}-files"
+        )
+        files_origin = origins.S3BucketOrigin.with_origin_access_control(files, origin_access_control=access)
         https = cloudfront.ViewerProtocolPolicy.REDIRECT_TO_HTTPS
         distribution = cloudfront.Distribution(
             self,
@@ -143,7 +147,7 @@ def _at_each_request(scope: Construct, id: str, environment: Environment, code: 
     function = cloudfront.Function(
         scope,
         id,
-        function_name=f"{environment.prefix}-{id}",
+        function_name=f"{environment.global_prefix}-{id}",
         code=cloudfront.FunctionCode.from_inline(code),
         runtime=cloudfront.FunctionRuntime.JS_2_0,
     )

@@ -88,7 +88,7 @@ class EraseJob(Construct):
                 ),
             ],
             # The role name is fixed, because a role mapping inside the OpenSearch domain contains it.
-            role_name=name,
+            role_name=f"{environment.global_prefix}-{ERASURE}",
         )
         self.role = run.role
         run.store_request(

@@ -17,8 +17,6 @@ from masscomm.domain.lanes import Lane
 
 # Settings in functions.yaml that only the local stack uses.
 _ONLY_LOCAL = {"partial_failures", "buffer_records", "buffer_bytes", "first_backoff_s", "last_backoff_s"}
-# The concurrent invocations of one event poller, according to Lambda's documentation of provisioned mode.
-INVOCATIONS_A_POLLER = 5
 # The maximum number of concurrent invocations of a function by its queue.
 QUEUE_CONCURRENCY = 10
 _KNOWN = {"attempts", "max_age_s", "bisect"}

@@ -14,6 +14,7 @@ from aws_cdk import aws_msk as msk
 from aws_cdk import custom_resources as custom
 from constructs import Construct
 
+from infra.cdk.concurrency import partitions_of
 from infra.cdk.config import Environment
 from infra.cdk.resources.call import call
 from infra.cdk.resources.logs import log_group, removal
@@ -230,10 +231,3 @@ _SASL_IAM = "BootstrapBrokerStringSaslIam"
 # The resources of one statement: CDK divides a role's policy between statements, and a managed policy may have 6,144
 # characters.
 _RESOURCES = 30
-
-
-def partitions_of(topic: Topic, environment: Environment) -> int:
-    """Return the number of partitions that a topic of schemas/topics.yaml has in the environment."""
-    # The environment's partition factor does not apply to topics with one partition, because their order matters or
-    # their volume is small.
-    return topic.partitions * (environment.kafka.partitions_factor if topic.partitions > 1 else 1)

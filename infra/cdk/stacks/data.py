@@ -36,11 +36,11 @@ class DataStack(Stack):
     def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack) -> None:
         super().__init__(scope, f"{environment.prefix}-data", env={"region": environment.region})
         shared = {"environment": environment, "key": base.key}
-        # The role has a fixed name: infra.provision runs as PREFIX-provisioner.
+        # The role has a fixed name: infra.provision runs as PREFIX-REGION-provisioner.
         self.administrator = iam.Role(
             self,
             "administrator",
-            role_name=f"{environment.prefix}-provisioner",
+            role_name=f"{environment.global_prefix}-provisioner",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
             description="creates indices, roles, tables and schemas",
         )

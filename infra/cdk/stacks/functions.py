@@ -11,13 +11,13 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from functions.catalogue import PREFIX, FunctionEntry, read_catalogue
+from infra.cdk.concurrency import INVOCATIONS_A_POLLER, partitions_of
 from infra.cdk.config import Environment
 from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, METRICS_READER, PROFILES
 from infra.cdk.resources.door import Door
-from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER, EventSources, QueueMapping, consumer_group
+from infra.cdk.resources.event_sources import EventSources, QueueMapping, consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
-from infra.cdk.resources.kafka import partitions_of
 from infra.cdk.resources.key import webhook_secrets_key
 from infra.cdk.resources.logs import removal
 from infra.cdk.resources.receipts import Receipts, configuration_set

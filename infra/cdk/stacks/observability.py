@@ -81,7 +81,7 @@ class ObservabilityStack(Stack):
             self,
             "budget",
             budget=budgets.CfnBudget.BudgetDataProperty(
-                budget_name=f"{self._environment.prefix} docs/runbooks/cost.md {digest}",
+                budget_name=f"{self._environment.global_prefix} docs/runbooks/cost.md {digest}",
                 budget_type="COST",
                 time_unit="MONTHLY",
                 budget_limit=budgets.CfnBudget.SpendProperty(amount=self._environment.budget_usd, unit="USD"),
@@ -138,7 +138,7 @@ class ObservabilityStack(Stack):
         cloudwatch.Dashboard(
             self,
             "dashboard",
-            dashboard_name=self._environment.prefix,
+            dashboard_name=self._environment.global_prefix,
             widgets=[
                 *(
                     [cloudwatch.AlarmStatusWidget(title="Alarms", width=24, alarms=list(some))]

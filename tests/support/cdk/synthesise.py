@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from functions.catalogue import read_catalogue
-from infra.cdk.config import ENVIRONMENTS, LOCAL, PROD, ApiConfig, ExternalServers, MailboxConfig, local
+from infra.cdk.config import LOCAL, ApiConfig, ExternalServers, MailboxConfig, local
+from infra.cdk.examples import ENVIRONMENTS, PROD
 from masscomm.domain.source_tables import source_file
 
 SYNTHESISED = ("dev", "prod")

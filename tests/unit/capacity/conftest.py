@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.cdk.config import PROD
+from infra.cdk.examples import PROD
 from lab.capacity.plan import STEPS, Plan
 from lab.capacity.service_times import ServiceTimes
 from tests.support.inputs.service_times import line

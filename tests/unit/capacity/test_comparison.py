@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from infra.cdk.config import PROD
+from infra.cdk.examples import PROD
 from lab.capacity.comparison import (
     critical_wait_s,
     of_a_broadcast,

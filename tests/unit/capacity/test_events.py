@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from infra.cdk.config import PROD
+from infra.cdk.examples import PROD
 from lab.capacity.costs import total
 from lab.capacity.event_load import EventLoad, EventTimes, event_sizes, measured
 from lab.capacity.event_simulation import EventSimulation, rise

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.cdk.config import ENVIRONMENTS, PROD
+from infra.cdk.examples import ENVIRONMENTS, PROD
 from lab.capacity.costs import INTERFACE_ENDPOINTS, a_month, by_the_hour, for_a_million, poller_units, total
 from lab.capacity.figures import Trust
 from lab.capacity.limits import HEADROOM, NODE_VCPUS, first, limits, raised_for

@@ -13,7 +13,8 @@ from aws_cdk import aws_kms as kms
 
 from functions.catalogue import read_catalogue
 from infra.cdk.clients import ConsumerConfig, ProducerConfig
-from infra.cdk.config import DEV, PROD, KafkaConfig
+from infra.cdk.config import KafkaConfig
+from infra.cdk.examples import DEV, ENVIRONMENTS, PROD
 from infra.cdk.resources.client_access import ClientPolicies
 from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.resources.network import HTTPS, KAFKA_IAM, Place
@@ -101,7 +102,8 @@ def _policies(environment: SynthesisedEnvironment) -> dict[str, dict[str, set[st
     found: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for resource, statement in statements(environment, "AWS::IAM::ManagedPolicy"):
         if "ManagedPolicyName" in resource.properties:
-            kind = resource.properties["ManagedPolicyName"].removeprefix(f"masscomm-{environment.name}-")
+            prefix = ENVIRONMENTS[environment.name].global_prefix
+            kind = resource.properties["ManagedPolicyName"].removeprefix(f"{prefix}-")
             for action in actions(statement):
                 found[kind.partition("-")[0]][action.partition(":")[2]] |= set(map(_within, targets(statement)))
     return {kind: dict(each) for kind, each in found.items()}

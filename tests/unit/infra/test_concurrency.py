@@ -12,14 +12,11 @@ from dataclasses import replace
 import pytest
 
 from functions.catalogue import FunctionEntry, read_catalogue
-from infra.cdk.config import DEV, ENVIRONMENTS, UNRESERVED, ConcurrencyConfig, Environment
-from infra.cdk.profiles import PROFILES, Warmth
-from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER
-from infra.cdk.resources.kafka import partitions_of
-from masscomm.domain.lanes import Lane
+from infra.cdk.concurrency import conflicts, invoked_by_kafka, provisioned, quota_for
+from infra.cdk.config import UNRESERVED, ConcurrencyConfig, Environment
+from infra.cdk.examples import DEV, ENVIRONMENTS, PROD
 from masscomm.domain.limits import COSTLY_REQUESTS
 from masscomm.domain.time_limits import GATEWAY_TIMEOUT_S
-from masscomm.kafka.topics import cdc_topics, chain_topics
 from masscomm.operations.route_costs import ROUTE_COSTS
 from masscomm.stores.request_slots.port import Kind
 from tests.support.cdk.templates import SynthesisedEnvironment
@@ -45,29 +42,6 @@ OF_THE_API = {
     "key_revocation",
     "authorizer",
 }
-
-
-def invoked_by_kafka(environment: Environment) -> dict[str, int]:
-    """Function → the number of its environments that its mappings' pollers can occupy at a time."""
-    topics = {topic.name: topic for topic in [*chain_topics(), *cdc_topics(environment.generation)]}
-    return {
-        entry.name: sum(
-            min(partitions_of(topics[topic], environment), environment.pollers * INVOCATIONS_A_POLLER)
-            for topic in entry.event_source.topics
-        )
-        for entry in read_catalogue(generation=environment.generation)
-        if entry.event_source is not None
-    }
-
-
-def provisioned(environment: Environment) -> dict[str, int]:
-    found = {}
-    for entry in read_catalogue(generation=environment.generation):
-        profile = PROFILES[entry.package]
-        warmth = profile.critical if entry.lane is Lane.CRITICAL else profile.warmth
-        if warmth is Warmth.PROVISIONED:
-            found[entry.name] = environment.provisioned
-    return found
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -155,6 +129,41 @@ def test_no_costly_request_runs_where_passwords_are_sent() -> None:
     (sends,) = (entry for entry in read_catalogue(generation="any") if entry.name == "send_handler")
     longest_s = {route: max(cost.worst_s for cost in ROUTE_COSTS[route_of(route)]) for route in sends.routes}
     assert all(each <= LONGEST_OF_SENDS_S for each in longest_s.values()), longest_s
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_quota_of_one_environment_suffices_for_it(name: str) -> None:
+    for generations in ("g1", "g1,g2"):
+        environment = replace(ENVIRONMENTS[name], generation=generations)
+        assert quota_for([environment]) <= environment.concurrency.account
+
+
+def test_environments_of_one_account_share_its_quota() -> None:
+    one = replace(PROD, account="111111111111")
+    other = replace(one, name="other", spark=replace(one.spark, daily_runs_hour=5))
+    wanted = quota_for([one, other])
+    assert wanted == UNRESERVED + 2 * (quota_for([one]) - UNRESERVED) > one.concurrency.account
+    (line,) = conflicts([one, other])
+    assert line == f"prod, other: 111111111111 in eu-central-1 needs concurrency.account: {wanted}, and has 1300"
+    raised = [replace(each, concurrency=replace(each.concurrency, account=wanted)) for each in (one, other)]
+    assert list(conflicts(raised)) == []
+    (line,) = conflicts([raised[0], replace(other, concurrency=replace(PROD.concurrency, account=wanted + 1))])
+    assert "concurrency.account is the quota of 111111111111 in eu-central-1" in line
+
+
+@pytest.mark.parametrize("changed", [{"account": "222222222222"}, {"region": "eu-west-1"}, {"account": None}])
+def test_environments_elsewhere_share_no_quota(changed: dict[str, str | None]) -> None:
+    one = replace(PROD, account="111111111111")
+    assert len(list(conflicts([one, replace(one, name="other")]))) == 2
+    assert list(conflicts([one, replace(one, name="other", **changed)])) == []  # type: ignore[arg-type]
+
+
+def test_daily_runs_of_an_account_are_at_different_hours() -> None:
+    one = replace(DEV, account="111111111111", concurrency=ConcurrencyConfig(account=10_000))
+    (line,) = conflicts([one, replace(one, name="other")])
+    assert "spark.daily_runs_hour differs" in line
+    with pytest.raises(ValueError, match="daily_runs_hour is from 0 to 20"):
+        replace(DEV, spark=replace(DEV.spark, daily_runs_hour=21))
 
 
 def test_config_with_a_refused_reservation_is_rejected() -> None:

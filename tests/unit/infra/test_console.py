@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from infra.cdk import code
-from infra.cdk.config import PROD
+from infra.cdk.examples import PROD
 from infra.cdk.resources.console import _INDEX_OF_FOLDER, _NAME_THE_VIEWER
 from local.devstack.config import ROOT
 from masscomm.http.console_headers import (

@@ -12,7 +12,8 @@ import pytest
 from botocore.exceptions import ClientError, WaiterError
 from moto import mock_aws
 
-from infra.cdk.config import DEV, PROD, Environment
+from infra.cdk.config import Environment
+from infra.cdk.examples import DEV, PROD
 from infra.cdk.handlers import before_removal, keep_job
 from infra.destroy import KEPT, STACKS, DestroyError, destroy, require_name
 from tests.support.cdk.templates import SynthesisedEnvironment, flat

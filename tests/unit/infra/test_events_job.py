@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.cdk.config import PROD
+from infra.cdk.examples import PROD
 from masscomm.errors import Stop
 from masscomm.kafka.event_sources import GROUP
 from masscomm.kafka.topics import DEAD_LETTER, EVENT

@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from typing import Any
 
+from infra.cdk.examples import PROD
 from infra.cdk.resources.event_sources import consumer_group
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.debezium import debezium_config, heartbeat_topic
@@ -38,7 +39,7 @@ def test_each_generation_has_topics_and_a_connector(replacing: SynthesisedEnviro
     connectors = _connectors(replacing)
     assert len(connectors) == len(GENERATIONS)
     for generation, configuration in zip(GENERATIONS, connectors.values(), strict=True):
-        assert configuration.items() >= debezium_config(generation).items()
+        assert configuration.items() >= debezium_config(generation, f"masscomm-replacing-{PROD.region}").items()
     assert len({configuration["slot.name"] for configuration in connectors.values()}) == len(GENERATIONS)
 
 

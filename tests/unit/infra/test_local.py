@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from functions.catalogue import read_catalogue
-from infra.cdk.config import ENVIRONMENTS, PROD, Environment, environment_of
+from infra.cdk.config import Environment
+from infra.cdk.environments import environment_of
+from infra.cdk.examples import ENVIRONMENTS, PROD
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.kafka.topics import chain_topics, lane_of
@@ -74,7 +76,7 @@ def test_local_environment_without_servers_is_refused(
 
 
 def test_unknown_environment_is_refused_with_the_known_names() -> None:
-    with pytest.raises(ValueError, match="no environment 'production': dev, staging, prod, local"):
+    with pytest.raises(ValueError, match=r"no environment 'production': dev, prod, (small, )?staging, local"):
         environment_of("production")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra.cdk.config import PROD
+from infra.cdk.examples import PROD
 from infra.metrics_job import start, stop
 from tests.support.cdk.templates import SynthesisedEnvironment
 

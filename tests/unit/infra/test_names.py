@@ -6,13 +6,18 @@ been created.
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+import boto3
 import pytest
 
+from infra.cdk.config import LONGEST_NAME
+from infra.cdk.examples import PROD
 from tests.support.cdk.templates import SynthesisedEnvironment, flat
 
 DOCS = "https://docs.aws.amazon.com"
+REGIONS = boto3.Session().get_available_regions("lambda")
 
 
 class Rule(NamedTuple):
@@ -241,8 +246,12 @@ def test_names_match_their_documented_patterns(synthesised: dict[str, Synthesise
     """A property whose name ends in Name, Identifier or Family fails the test if RULES has no rule and page for it."""
     texts = set(_texts(synthesised[name]))
     if name == "prod":
-        # The environment with the longest name, `staging`, is not synthesised.
-        texts |= {(path, text.replace("masscomm-prod", "masscomm-staging")) for path, text in texts}
+        # The longest name that an environment may have, in the region with the longest name.
+        longest = replace(PROD, name="x" * LONGEST_NAME, region=max(REGIONS, key=len))
+        texts |= {
+            (path, text.replace(PROD.prefix, longest.prefix).replace(PROD.region, longest.region))
+            for path, text in texts
+        }
     assert {path for path, _ in texts} - RULES.keys() - NOT_OURS == set()
     assert [(path, text) for path, text in texts if path in RULES and _broken(path, text)] == []
 

@@ -17,7 +17,9 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.model import StructureShape
 
-from infra.cdk.config import DEV, PROD, ApiConfig, Environment
+from infra.cdk.concurrency import quota_for
+from infra.cdk.config import ApiConfig, Environment
+from infra.cdk.examples import DEV, PROD
 from infra.preflight import CHECKS, Account, Finding, preflight
 
 ARN = "arn:aws:acm:eu-central-1:111111111111:certificate/1"
@@ -218,14 +220,14 @@ NO_TABLES: dict[str, Any] = {"TableNames": []}
 
 def test_kept_tables_of_a_removed_environment_are_found() -> None:
     tables = {"TableNames": ["masscomm-dev-waiting", "others"]}
-    role = _role("masscomm-dev-provisioner")
+    role = _role("masscomm-dev-eu-central-1-provisioner")
     (finding,) = found(cloudformation__DescribeStacks=_gone, iam__GetRole=role, dynamodb__ListTables=tables)
     assert finding.found == "tables exist without their stack: masscomm-dev-waiting"
 
 
 def test_role_of_the_environment_in_another_region_is_found() -> None:
     (finding,) = found(cloudformation__DescribeStacks=_gone, dynamodb__ListTables=NO_TABLES)
-    assert finding.found == "the role masscomm-dev-provisioner exists without its stack"
+    assert finding.found == "the role masscomm-dev-eu-central-1-provisioner exists without its stack"
 
 
 def test_every_page_is_read() -> None:
@@ -238,11 +240,13 @@ def test_every_page_is_read() -> None:
 
 
 def test_environments_of_an_account_are_counted_together() -> None:
-    other = replace(READY, name="other", cidr="10.67.0.0/16", monolith=replace(READY.monolith, secret_name="other"))
+    other = replace(READY, name="other", cidr="10.67.0.0/16", spark=replace(READY.spark, daily_runs_hour=1))
     findings = {each.check: each.found for each in found(others=(other,))}
-    assert findings.keys() == {"neighbours", "lambda", "emr-serverless"}
+    assert findings.keys() == {"neighbours", "emr-serverless"}
     assert findings["neighbours"] == "registry.domain registry.club.org is that of other, too"
-    assert "2000 planned for dev, other" in findings["lambda"]
+    many = replace(other, pollers=100, kafka=replace(other.kafka, partitions_factor=9))
+    findings = {each.check: each.found for each in found(others=(many,))}
+    assert f"{quota_for([READY, many])} planned for dev, other" in findings["lambda"]
     elsewhere = replace(other, region="eu-west-1")
     assert found(others=(elsewhere,)) == []
 

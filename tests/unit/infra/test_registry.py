@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from examples.monolith.emit import Emitter
-from infra.cdk.config import ENVIRONMENTS
+from infra.cdk.examples import ENVIRONMENTS
 from local.devstack.config import ROOT
 from masscomm.errors import MasscommError
 from masscomm.kafka.avro import KNOWN_SUBJECT, HttpSchemaRegistry, own_schema

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from infra.cdk.config import ENVIRONMENTS
+from infra.cdk.examples import ENVIRONMENTS
 from infra.cdk.profiles import PROFILES
 from masscomm.domain.time_limits import AUDIT_KEPT_S
 from tests.support.cdk.templates import Resource, SynthesisedEnvironment, actions, role_statements, targets

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from functions.catalogue import read_catalogue
-from infra.cdk.config import ENVIRONMENTS
+from infra.cdk.examples import ENVIRONMENTS
 from infra.cdk.profiles import API_KEYS, PROFILES
 from infra.cdk.resources.spark_run import shipped_jars
 from local.devstack.config import ROOT
@@ -816,7 +816,8 @@ def test_errors_of_the_gateway_are_problems_as_documented(environment: Synthesis
 def test_connector_equals_the_local_one_but_for_its_database(environment: SynthesisedEnvironment) -> None:
     (connector,) = environment.resources("AWS::KafkaConnect::Connector")
     configuration = connector.properties["ConnectorConfiguration"]
-    for name, value in debezium_config("g1").items():
+    region = ENVIRONMENTS[environment.name].region
+    for name, value in debezium_config("g1", f"masscomm-{environment.name}-{region}").items():
         assert configuration[name] == value
     secret = ENVIRONMENTS[environment.name].monolith.secret_name
     for name, field in {"hostname": "host", "user": "username", "password": "password", "dbname": "dbname"}.items():

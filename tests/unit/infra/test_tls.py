@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from infra.cdk.config import ENVIRONMENTS
+from infra.cdk.examples import ENVIRONMENTS
 from infra.cdk.resources.authorities import ONE_AUTHORITY, rds_authority
 from local.devstack.config import ROOT
 from masscomm.aws import authentication

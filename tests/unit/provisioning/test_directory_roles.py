@@ -116,10 +116,13 @@ def test_each_deployed_client_of_the_directory_is_a_user() -> None:
     entries = {entry.name: entry for entry in read_catalogue(generation="g1")}
     account = "arn:aws:iam::000000000000:role/"
     functions = {name: Deployed(variables={}, role_arn=f"{account}{name}") for name in entries}
-    users = {user.name.removeprefix("masscomm-prod-"): user for user in directory_users(functions, "masscomm-prod")}
+    users = {
+        user.name.removeprefix("masscomm-prod-"): user
+        for user in directory_users(functions, "masscomm-prod", "eu-west-1")
+    }
     asking = {name for name, entry in entries.items() if PROFILES[entry.package].requests}
     assert users.keys() == asking | {"erasure"}
-    assert users["erasure"].role_arn == f"{account}masscomm-prod-erasure"
+    assert users["erasure"].role_arn == f"{account}masscomm-prod-eu-west-1-erasure"
     assert users["erasure"].writes == ERASED_INDICES
     assert users["delivery-critical"].role_arn == f"{account}delivery-critical"
     assert users["delivery-critical"].reads == PROFILES["delivery"].indices

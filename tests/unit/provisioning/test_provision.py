@@ -10,7 +10,7 @@ from botocore.stub import Stubber
 from psycopg.conninfo import conninfo_to_dict
 
 from infra import provision
-from infra.cdk.config import ENVIRONMENTS
+from infra.cdk.examples import ENVIRONMENTS
 from infra.provision import (
     MONOLITH_FIELDS,
     administrator_url,
@@ -75,13 +75,14 @@ def test_addresses_and_roles_are_those_of_the_deployed_functions() -> None:
 def test_monolith_is_checked_as_the_connector_connects(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[tuple[dict[str, Any], str, str]] = []
 
-    def require(url: str, generation: str) -> None:
+    def require(url: str, generation: str, installation: str) -> None:
+        assert installation == "masscomm-dev-eu-central-1"
         found = conninfo_to_dict(url)
         checked.append((found, generation, Path(str(found["sslrootcert"])).read_text()))
 
     monkeypatch.setattr(provision, "require_source", require)
     client = Client(get_secret_value={"SecretString": json.dumps(SECRET)})
-    line = check_monolith(lambda _: client, "masscomm/monolith", ["g1", "g2"])
+    line = check_monolith(lambda _: client, "masscomm/monolith", ["g1", "g2"], "masscomm-dev-eu-central-1")
     assert "shop at db.example.org" in line
     assert [generation for _, generation, _ in checked] == ["g1", "g2"]
     for found, _, authority in checked:
@@ -95,7 +96,7 @@ def test_a_problem_of_the_monolith_stops_the_command(
 ) -> None:
     """The statements that repair it are printed; an environment on external servers has no connector to check for."""
 
-    def differs(_url: str, _generation: str) -> None:
+    def differs(*_: str) -> None:
         raise ProvisioningError("wal_level is replica\n    ALTER SYSTEM SET wal_level = logical;")
 
     monkeypatch.setattr(provision, "require_source", differs)
@@ -216,7 +217,7 @@ def test_registry_that_does_not_answer_is_named() -> None:
 def test_a_field_that_the_secret_lacks_is_named() -> None:
     client = Client(get_secret_value={"SecretString": json.dumps(SECRET | {"ca": ""})})
     with pytest.raises(ProvisioningError, match="has no ca"):
-        check_monolith(lambda _: client, "masscomm/monolith", ["g1"])
+        check_monolith(lambda _: client, "masscomm/monolith", ["g1"], "masscomm-dev-eu-central-1")
 
 
 def test_the_connector_reads_the_same_fields_of_the_secret() -> None:

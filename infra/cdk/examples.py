@@ -1,0 +1,7 @@
+"""The environments of examples/environments, which tests and the capacity model read, whatever an operator has set."""
+
+from infra.cdk.environments import EXAMPLES, environments
+
+# In the order of their budgets.
+ENVIRONMENTS = dict(sorted(environments(EXAMPLES).items(), key=lambda each: each[1].budget_usd))
+DEV, STAGING, PROD = (ENVIRONMENTS[name] for name in ("dev", "staging", "prod"))
