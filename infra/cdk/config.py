@@ -48,6 +48,9 @@ class KafkaConfig:
     # for an existing cluster only: turn it on in a deployment after the first.
     # https://docs.aws.amazon.com/msk/latest/developerguide/mvpc-cluster-owner-action-turn-on.html
     multi_vpc: bool = False
+    # Whether MSK publishes metrics by topic, each of which is charged like a custom metric.
+    # https://docs.aws.amazon.com/msk/latest/developerguide/metrics-details.html
+    topic_metrics: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +74,10 @@ class DatabaseConfig:
     version: str = "17.6"
     # The instance class as RDS names it, without `db.`.
     instance_type: str = "r7g.large"
-    registry_instance_type: str = "t4g.small"
+    # The instance class of the registry's own instance; None: the registry has a database in the metrics instance.
+    registry_instance_type: str | None = "t4g.small"
+    # Whether functions connect by a proxy. Otherwise the maximum of the instance's connections limits them.
+    proxy: bool = True
     multi_az: bool = True
     volume_gb: int = 100
     max_volume_gb: int = 1000
@@ -117,6 +123,16 @@ class RegistryConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConnectTaskConfig:
+    """The configuration of Kafka Connect in a task on Fargate."""
+
+    # The CPU units of the task; 1024 units are one vCPU.
+    cpu: int = 256
+    # The memory of the task in MB.
+    memory_mb: int = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
 class SparkConfig:
     """The configuration of the streaming job on EMR Serverless.
 
@@ -132,6 +148,8 @@ class SparkConfig:
     executors: int = 2
     python: str = "python3.12"
     trigger_ms: int = 1000
+    # The minutes between runs that count all records there are and end. None: one run counts without an end.
+    every_minutes: int | None = None
     # Whether a row is stored for each recipient of an outcome; without it the API has neither recipients of a send nor
     # notifications of a user.
     recipient_log: bool = True
@@ -194,6 +212,9 @@ class ApiConfig:
     requests_a_day: int = 1_000_000
     # The maximum number of requests from one IP address in five minutes.
     requests_an_address: int = 2_000
+    # Whether firewalls count the requests of each address, and refuse known attacks. Without them, the rates above and
+    # those of incoming webhooks apply to all addresses together.
+    firewall: bool = True
     # The maximum numbers of incoming webhooks per second, at once, and from one IP address in five minutes.
     incoming_rate: int = 500
     incoming_burst: int = 1_000
@@ -342,8 +363,15 @@ class Environment:
     alarm_email: str = "operations@masscomm.example"
     # The budget in US dollars per month.
     budget_usd: int = 3000
-    # The maximum number of event pollers of one event source mapping.
-    pollers: int = 4
+    # The maximum number of event pollers of one event source mapping. None: mappings are in on-demand mode, which costs
+    # nothing while idle, and retries a batch whole (masscomm/chain/whole_batches.py).
+    pollers: int | None = 4
+    # Whether one NAT gateway takes the place of the endpoints of AWS services. Each party with a connection to AWS then
+    # reaches port 443 of the whole Internet.
+    nat: bool = False
+    # Whether there are only the alarms that no other one implies (ops/alarms/table.py), and neither a dashboard nor
+    # metrics of Container Insights, which are charged like alarms.
+    few_alarms: bool = False
     # The provisioned concurrency of each latency-critical function. With 0 there is none, and SnapStart is off as well.
     provisioned: int = 2
     # The share of sends that are traced.
@@ -359,6 +387,8 @@ class Environment:
     database: DatabaseConfig = DatabaseConfig()
     monolith: MonolithConfig = MonolithConfig()
     registry: RegistryConfig = RegistryConfig()
+    # Kafka Connect with Debezium in a task on Fargate; None: MSK Connect.
+    connect_task: ConnectTaskConfig | None = None
     spark: SparkConfig = SparkConfig()
     api: ApiConfig = ApiConfig()
     # The web console; None: it is not deployed.
@@ -386,7 +416,8 @@ class Environment:
             ("kafka.brokers", self.kafka.brokers),
             ("opensearch.data_nodes", self.opensearch.data_nodes),
         ):
-            if count % len(self.zones):
+            # A directory of one node is in one zone.
+            if count % len(self.zones) and (name, count) != ("opensearch.data_nodes", 1):
                 raise ValueError(f"{self.name}: {name} is {count}, no multiple of the {len(self.zones)} zones")
         if self.opensearch.dedicated_masters not in (0, 3):
             raise ValueError(f"{self.name}: opensearch.dedicated_masters is 0 or 3")
@@ -465,6 +496,49 @@ _MONOLITH_ROLE = "arn:aws:iam::000000000000:role/monolith"
 _PRODUCERS = (ProducerConfig(name="monolith", role_arn=_MONOLITH_ROLE, cidr="10.0.0.0/16"),)
 _CONSUMERS = (ConsumerConfig(name="monolith", role_arn=_MONOLITH_ROLE, cidr="10.0.0.0/16", group_prefix="monolith."),)
 
+# The whole system at the lowest idle cost; docs/deploying.md has what it gives up.
+SMALL = Environment(
+    name="small",
+    zones=("a", "b"),
+    cidr="10.67.0.0/16",
+    monolith=MonolithConfig(secret_name="masscomm/monolith-small"),  # noqa: S106 - a name
+    producers=_PRODUCERS,
+    consumers=_CONSUMERS,
+    protected=False,
+    log_days=14,
+    budget_usd=300,
+    pollers=None,
+    provisioned=0,
+    nat=True,
+    few_alarms=True,
+    kafka=KafkaConfig(
+        instance_type="kafka.t3.small",
+        brokers=2,
+        volume_gb=10,
+        replication_factor=2,
+        min_insync_replicas=1,
+        topic_metrics=False,
+    ),
+    opensearch=OpenSearchConfig(instance_type="t3.small.search", data_nodes=1, dedicated_masters=0, volume_gb=10),
+    database=DatabaseConfig(
+        instance_type="t4g.micro",
+        registry_instance_type=None,
+        proxy=False,
+        multi_az=False,
+        volume_gb=20,
+        max_volume_gb=100,
+        backup_days=1,
+    ),
+    registry=RegistryConfig(domain="registry.small.masscomm.example", tasks=1, cpu=256),
+    connect_task=ConnectTaskConfig(),
+    spark=SparkConfig(worker_cpu=1, worker_memory_gb=4, executors=1, every_minutes=15),
+    # The clients of the metrics database fit the connections of the instance (tests/unit/infra/test_small.py).
+    api=ApiConfig(rate=20, burst=40, open_polls=2, firewall=False),
+    concurrency=ConcurrencyConfig(
+        metrics_stream=12, metrics_handler=8, sends_api=4, sends_stream=8, operations_handler=12
+    ),
+)
+
 DEV = Environment(
     name="dev",
     cidr="10.65.0.0/16",
@@ -473,7 +547,7 @@ DEV = Environment(
     consumers=_CONSUMERS,
     protected=False,
     log_days=14,
-    budget_usd=1500,
+    budget_usd=2500,
     platforms=(("gcm", "GCM"), ("apns", "APNS_SANDBOX")),
     pollers=2,
     provisioned=0,
@@ -491,6 +565,7 @@ STAGING = Environment(
     consumers=_CONSUMERS,
     protected=False,
     log_days=30,
+    budget_usd=4000,
     provisioned=1,
     kafka=KafkaConfig(volume_gb=200),
     database=DatabaseConfig(instance_type="r7g.large", multi_az=False, backup_days=7),
@@ -570,7 +645,7 @@ def placeholders(environment: Environment) -> list[str]:
     return list(found(environment, ""))
 
 
-ENVIRONMENTS = {each.name: each for each in (DEV, STAGING, PROD)}
+ENVIRONMENTS = {each.name: each for each in (SMALL, DEV, STAGING, PROD)}
 
 
 def environment_of(name: str) -> Environment:

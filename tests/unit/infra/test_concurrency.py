@@ -14,7 +14,7 @@ import pytest
 from functions.catalogue import FunctionEntry, read_catalogue
 from infra.cdk.config import DEV, ENVIRONMENTS, UNRESERVED, ConcurrencyConfig, Environment
 from infra.cdk.profiles import PROFILES, Warmth
-from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER
+from infra.cdk.resources.event_sources import concurrent_invocations
 from infra.cdk.resources.kafka import partitions_of
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import COSTLY_REQUESTS
@@ -52,7 +52,7 @@ def invoked_by_kafka(environment: Environment) -> dict[str, int]:
     topics = {topic.name: topic for topic in [*chain_topics(), *cdc_topics(environment.generation)]}
     return {
         entry.name: sum(
-            min(partitions_of(topics[topic], environment), environment.pollers * INVOCATIONS_A_POLLER)
+            concurrent_invocations(partitions_of(topics[topic], environment), environment)
             for topic in entry.event_source.topics
         )
         for entry in read_catalogue(generation=environment.generation)
@@ -104,7 +104,7 @@ def test_every_function_that_callers_invoke_has_a_maximum() -> None:
     assert with_routes | {"authorizer"} == OF_THE_API == ConcurrencyConfig().reserved.keys()
 
 
-@pytest.mark.parametrize("name", ["dev", "prod", "local"])
+@pytest.mark.parametrize("name", ["small", "prod", "local"])
 def test_maxima_are_deployed(synthesised: dict[str, SynthesisedEnvironment], name: str) -> None:
     environment = ENVIRONMENTS.get(name, DEV)
     found = {}
