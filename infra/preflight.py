@@ -223,7 +223,7 @@ def _opensearch_types(account: Account) -> Iterator[Problem]:
 def _postgres_types(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_DescribeOrderableDBInstanceOptions.html"""
     config = account.environment.database
-    for kind in dict.fromkeys((config.instance_type, config.registry_instance_type)):
+    for kind in dict.fromkeys((config.instance_type, config.registry_instance_type or config.instance_type)):
         options = _pages(
             account.client("rds"),
             "describe_orderable_db_instance_options",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from tempfile import NamedTemporaryFile
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import boto3
 from psycopg.conninfo import make_conninfo
@@ -22,7 +22,15 @@ from psycopg.conninfo import make_conninfo
 from functions.catalogue import read_catalogue
 from infra.cdk.config import LOCAL, Environment
 from infra.cdk.environments import EnvironmentsError, add_folder_option, environment_of
-from infra.cdk.profiles import ERASED_INDICES, ERASURE, METRICS_OWNER, METRICS_READER, METRICS_WRITER, PROFILES
+from infra.cdk.profiles import (
+    ERASED_INDICES,
+    ERASURE,
+    METRICS_OWNER,
+    METRICS_READER,
+    METRICS_WRITER,
+    PROFILES,
+    REGISTRY_DATABASE,
+)
 from masscomm.aws.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws.signature import Credentials
 from masscomm.domain.source_tables import source_name
@@ -154,7 +162,11 @@ def provisioning_steps(
 
 
 def _registry_user(client: Client, environment: Environment) -> Step:
-    database = administrator_url(client, f"{environment.prefix}-registry")
+    if environment.database.registry_instance_type is None:
+        shared = administrator_url(client, f"{environment.prefix}-metrics")
+        database = urlsplit(shared)._replace(path=f"/{REGISTRY_DATABASE}").geturl()
+    else:
+        database = administrator_url(client, f"{environment.prefix}-{REGISTRY_DATABASE}")
     secret = client("secretsmanager").get_secret_value(SecretId=environment.registry_secret)
     known = json.loads(secret["SecretString"])
     user = {"user": known["username"], "password": known["password"]}

@@ -76,7 +76,7 @@ def _servers(app: cdk.App, environment: Environment, base: NetworkStack) -> Serv
     capture and the Spark jobs.
     """
     data = DataStack(app, environment=environment, base=base)
-    registry = RegistryStack(app, environment=environment, base=base)
+    registry = RegistryStack(app, environment=environment, base=base, metrics=data.metrics)
     url, sources = environment.registry.url, environment.own_topics
     events = None
     if sources is not None:

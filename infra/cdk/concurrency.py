@@ -19,12 +19,19 @@ def partitions_of(topic: Topic, environment: Environment) -> int:
     return topic.partitions * (environment.kafka.partitions_factor if topic.partitions > 1 else 1)
 
 
+def concurrent_invocations(partitions: int, environment: Environment) -> int:
+    """Return the maximum number of concurrent invocations by a mapping: at most one for each partition."""
+    if environment.pollers is None:
+        return partitions
+    return min(partitions, environment.pollers * INVOCATIONS_A_POLLER)
+
+
 def invoked_by_kafka(environment: Environment) -> dict[str, int]:
     """Return, for each function, the number of its environments that its mappings' pollers can occupy at a time."""
     topics = {topic.name: topic for topic in [*chain_topics(), *cdc_topics(environment.generation)]}
     return {
         entry.name: sum(
-            min(partitions_of(topics[topic], environment), environment.pollers * INVOCATIONS_A_POLLER)
+            concurrent_invocations(partitions_of(topics[topic], environment), environment)
             for topic in entry.event_source.topics
         )
         for entry in read_catalogue(generation=environment.generation)

@@ -50,6 +50,9 @@ class KafkaConfig:
     # for an existing cluster only: turn it on in a deployment after the first.
     # https://docs.aws.amazon.com/msk/latest/developerguide/mvpc-cluster-owner-action-turn-on.html
     multi_vpc: bool = False
+    # Whether MSK publishes metrics by topic, each of which is charged like a custom metric.
+    # https://docs.aws.amazon.com/msk/latest/developerguide/metrics-details.html
+    topic_metrics: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +76,10 @@ class DatabaseConfig:
     version: str = "17.6"
     # The instance class as RDS names it, without `db.`.
     instance_type: str = "r7g.large"
-    registry_instance_type: str = "t4g.small"
+    # The instance class of the registry's own instance; None: the registry has a database in the metrics instance.
+    registry_instance_type: str | None = "t4g.small"
+    # Whether functions connect by a proxy. Otherwise the maximum of the instance's connections limits them.
+    proxy: bool = True
     multi_az: bool = True
     volume_gb: int = 100
     max_volume_gb: int = 1000
@@ -119,6 +125,16 @@ class RegistryConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConnectTaskConfig:
+    """The configuration of Kafka Connect in a task on Fargate."""
+
+    # The CPU units of the task; 1024 units are one vCPU.
+    cpu: int = 256
+    # The memory of the task in MB.
+    memory_mb: int = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
 class SparkConfig:
     """The configuration of the streaming job on EMR Serverless.
 
@@ -134,6 +150,8 @@ class SparkConfig:
     executors: int = 2
     python: str = "python3.12"
     trigger_ms: int = 1000
+    # The minutes between runs that count all records there are and end. None: one run counts without an end.
+    every_minutes: int | None = None
     # Whether a row is stored for each recipient of an outcome; without it the API has neither recipients of a send nor
     # notifications of a user.
     recipient_log: bool = True
@@ -202,6 +220,9 @@ class ApiConfig:
     requests_a_day: int = 1_000_000
     # The maximum number of requests from one IP address in five minutes.
     requests_an_address: int = 2_000
+    # Whether firewalls count the requests of each address, and refuse known attacks. Without them, the rates above and
+    # those of incoming webhooks apply to all addresses together.
+    firewall: bool = True
     # The maximum numbers of incoming webhooks per second, at once, and from one IP address in five minutes.
     incoming_rate: int = 500
     incoming_burst: int = 1_000
@@ -356,8 +377,15 @@ class Environment:
     alarm_email: str = "operations@masscomm.example"
     # The budget in US dollars per month.
     budget_usd: int = 3000
-    # The maximum number of event pollers of one event source mapping.
-    pollers: int = 4
+    # The maximum number of event pollers of one event source mapping. None: mappings are in on-demand mode, which costs
+    # nothing while idle, and retries a batch whole (masscomm/chain/whole_batches.py).
+    pollers: int | None = 4
+    # Whether one NAT gateway takes the place of the endpoints of AWS services. Each party with a connection to AWS then
+    # reaches port 443 of the whole Internet.
+    nat: bool = False
+    # Whether there are only the alarms that no other one implies (ops/alarms/table.py), and neither a dashboard nor
+    # metrics of Container Insights, which are charged like alarms.
+    few_alarms: bool = False
     # The provisioned concurrency of each latency-critical function. With 0 there is none, and SnapStart is off as well.
     provisioned: int = 2
     # The share of sends that are traced.
@@ -373,6 +401,8 @@ class Environment:
     database: DatabaseConfig = DatabaseConfig()
     monolith: MonolithConfig = MonolithConfig()
     registry: RegistryConfig = RegistryConfig()
+    # Kafka Connect with Debezium in a task on Fargate; None: MSK Connect.
+    connect_task: ConnectTaskConfig | None = None
     spark: SparkConfig = SparkConfig()
     api: ApiConfig = ApiConfig()
     # The web console; None: it is not deployed.
@@ -411,7 +441,9 @@ class Environment:
             ("kafka.brokers", self.kafka.brokers),
             ("opensearch.data_nodes", self.opensearch.data_nodes),
         ):
-            if not self.zones or count % len(self.zones):
+            # A directory of one node is in one zone.
+            is_single = (name, count) == ("opensearch.data_nodes", 1)
+            if not self.zones or (count % len(self.zones) and not is_single):
                 yield f"{name} is {count}, no multiple of the {len(self.zones)} zones"
         if self.opensearch.dedicated_masters not in (0, 3):
             yield "opensearch.dedicated_masters is 0 or 3"

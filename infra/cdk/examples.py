@@ -4,4 +4,4 @@ from infra.cdk.environments import EXAMPLES, environments
 
 # In the order of their budgets.
 ENVIRONMENTS = dict(sorted(environments(EXAMPLES).items(), key=lambda each: each[1].budget_usd))
-DEV, STAGING, PROD = (ENVIRONMENTS[name] for name in ("dev", "staging", "prod"))
+SMALL, DEV, STAGING, PROD = (ENVIRONMENTS[name] for name in ("small", "dev", "staging", "prod"))

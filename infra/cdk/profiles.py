@@ -125,6 +125,8 @@ API_KEYS = "api_keys"
 # The index of that table that lists the keys.
 BY_CREATION = "by_creation"
 METRICS_READER, METRICS_WRITER = "metrics_reader", "spark_metrics"
+# The registry's database, which has an instance of its own or is in that of the metrics.
+REGISTRY_DATABASE = "registry"
 # The role that owns the tables of the metrics database; the writer's sessions act as it.
 METRICS_OWNER = "metrics_owner"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 
 from lab.capacity.limits import environments_used
-from lab.capacity.plan import INPUTS, STEPS, Plan, batch_records, functions, recipients_s
+from lab.capacity.plan import INPUTS, STEPS, Plan, batch_records, functions, pollers_of, recipients_s
 from lab.capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes
 from lab.capacity.simulation import Account, Calls, Clock, Lane, Provider, Step, broadcast, steady
 from lab.capacity.workload import Workload
@@ -90,7 +90,7 @@ def critical_steps(workload: Workload, plan: Plan, times: ServiceTimes, provider
             times,
             provider_s,
             partitions=known[in_lane(INPUTS[step], LaneName.CRITICAL)] * environment.kafka.partitions_factor,
-            pollers=(environment.pollers, environment.pollers),
+            pollers=(pollers_of(environment), pollers_of(environment)),
             memory_mb=functions()[f"{step}-critical"].memory_mb,
             lane=LaneName.CRITICAL,
             warm=environment.provisioned,

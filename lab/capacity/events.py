@@ -25,7 +25,7 @@ from infra.cdk.config import Environment
 from lab.capacity.costs import DAYS_A_MONTH, GB, OTHER_ZONE, Cost
 from lab.capacity.event_load import EventLoad, EventTimes, event_sizes
 from lab.capacity.limits import HEADROOM, PARTITIONS_A_BROKER
-from lab.capacity.plan import functions
+from lab.capacity.plan import functions, pollers_of
 from lab.capacity.prices import HOURS_A_MONTH, price
 from lab.capacity.quotas import quota
 from lab.capacity.service_times import VCPU_MB, ServiceTimes, Time
@@ -85,7 +85,7 @@ class EventPlan:
         return cls(
             environment=environment,
             partitions=topic.partitions * environment.kafka.partitions_factor,
-            pollers=environment.pollers,
+            pollers=pollers_of(environment),
             matcher_mb=matcher.memory_mb,
             sender_mb=sender.memory_mb,
             matcher_records=matcher.event_source.batch_sizes[topics.EVENT],

@@ -56,7 +56,7 @@ class Plan:
         return cls(
             environment=environment,
             partitions={step: partitions[INPUTS[step]] * factor for step in STEPS},
-            pollers=dict.fromkeys(STEPS, environment.pollers),
+            pollers=dict.fromkeys(STEPS, pollers_of(environment)),
             memory_mb={step: entries[step].memory_mb for step in STEPS},
             sns_publish=sns_publish(environment.region).value,
             ses_rate=quota("ses_rate"),
@@ -98,6 +98,14 @@ class Plan:
             if topics.base_of(topic.name) == INPUTS[step] and topics.lane_of(topic.name) in BROADCASTS
         )
         return (usual + raised) * self.environment.kafka.replication_factor
+
+
+def pollers_of(environment: Environment) -> int:
+    """Return the maximum number of pollers of a mapping. In on-demand mode, Lambda chooses it.
+
+    https://docs.aws.amazon.com/lambda/latest/dg/kafka-scaling-modes.html
+    """
+    return int(quota("pollers_most")) if environment.pollers is None else environment.pollers
 
 
 def _copies(data_nodes: int) -> int:

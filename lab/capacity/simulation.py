@@ -20,7 +20,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
 
-INVOCATIONS_A_POLLER = 5
+from infra.cdk.concurrency import INVOCATIONS_A_POLLER
+
 # Numbers of recipients or calls that are smaller than this are rounding errors.
 _NOTHING = 1e-6
 

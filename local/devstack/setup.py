@@ -34,6 +34,7 @@ SPARK_ARCHIVE = os.path.join(WORK, "spark-archive")
 LAUNCHERS = os.path.join(CLASSES, "launchers.jar")
 # The plug-in for MSK Connect: Debezium, and the configuration provider with which its workers read a secret.
 CONNECT_PLUGIN = os.path.join(WORK, "connect-plugin")
+CONNECT_TASK = os.path.join(WORK, "connect-task")
 # The web console, and the clients in TypeScript and Java.
 WEB = os.path.join(ROOT, "web")
 DOCS = os.path.join(WEB, "dist-docs")
@@ -464,6 +465,28 @@ def make_connect_plugin(steps: Steps, maven: str, java_home: str, check: "Callab
     return True
 
 
+def make_connect_task(steps: Steps, java_home: str) -> bool:
+    """Compile the program with which a task on Fargate runs Kafka Connect. Return whether anything had to be done."""
+    source = os.path.join(ROOT, "infra", "connect", "masscomm", "connect", "ConnectTask.java")
+    stamp = digest(JAR_LOCK, source)
+    if fresh(CONNECT_TASK, stamp):
+        return False
+    shutil.rmtree(CONNECT_TASK, ignore_errors=True)
+    os.makedirs(CONNECT_TASK)
+    with tempfile.TemporaryDirectory() as classes:
+        javac = os.path.join(java_home, "bin", "javac")
+        path = os.path.join(JARS, "kafka", "*")
+        steps.run("connect-task", [javac, "-d", classes, "-cp", path, source], dict(os.environ))
+        with zipfile.ZipFile(os.path.join(CONNECT_TASK, "masscomm-connect-task.jar"), "w") as archive:
+            package = os.path.join(classes, "masscomm", "connect")
+            for name in sorted(os.listdir(package)):
+                with open(os.path.join(package, name), "rb") as compiled:
+                    # The time in the archive is fixed, because the tag of the image changes with the archive.
+                    archive.writestr(zipfile.ZipInfo(f"masscomm/connect/{name}"), compiled.read())
+    write_stamp(CONNECT_TASK, stamp)
+    return True
+
+
 def make_java_client(steps: Steps, maven: str, java_home: str, check: "Callable[[dict[str, str]], None]") -> bool:
     """Compile the Java client to its folder target/classes, with its libraries in target/lib. Return whether anything
     had to be done. `check` gets the SHA-256 of the libraries.
@@ -585,7 +608,8 @@ def main() -> int:
             # One after the other: Maven's repository is not made for several processes.
             plugin = make_connect_plugin(steps, found["mvn"], found["java_home"], check)
             client = make_java_client(steps, found["mvn"], found["java_home"], check)
-            return client or plugin or made or fetched
+            task = make_connect_task(steps, found["java_home"])
+            return task or client or plugin or made or fetched
 
         def environments() -> bool:
             locks = os.path.join(ROOT, "requirements")

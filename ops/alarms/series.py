@@ -54,6 +54,14 @@ def registry_tasks(dimensions: Mapping[str, str]) -> Series:
     return Series(namespace="ECS/ContainerInsights", name=name, statistic="Minimum", dimensions=dimensions)
 
 
+def service_tasks(dimensions: Mapping[str, str]) -> Series:
+    """Return the number of running tasks of a service, which each report their CPU once a minute.
+
+    https://docs.aws.amazon.com/AmazonECS/latest/developerguide/available-metrics.html
+    """
+    return Series(namespace="AWS/ECS", name="CPUUtilization", statistic="SampleCount", dimensions=dimensions)
+
+
 def api_errors(api: str) -> Series:
     """Return the share of the API's requests that end in a 5xx."""
     return Series(namespace="AWS/ApiGateway", name="5XXError", statistic="Average", dimensions={"ApiName": api})

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import batched, product
 
 from functions.catalogue import FunctionEntry
-from masscomm.domain.lanes import Lane
+from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.statuses import Status
 from masscomm.kafka.topics import lane_of
 from masscomm.observability.metric_names import (
@@ -30,7 +30,7 @@ from masscomm.observability.metric_names import (
     UNREADABLE_ITEMS,
     WEBHOOK_ENDPOINTS_DISABLED,
 )
-from ops.alarms.rules import HOUR_S, LARGEST, LOST, RATIO, TOTAL, Formula, Rule, Series, ours
+from ops.alarms.rules import HOUR_S, LARGEST, LOST, MINUTE_S, RATIO, TOTAL, Formula, Rule, Series, ours
 from ops.alarms.series import (
     api_errors,
     api_latency,
@@ -43,6 +43,7 @@ from ops.alarms.series import (
     of_function,
     offline_partitions,
     registry_tasks,
+    service_tasks,
 )
 
 _GIB = 1024**3
@@ -50,6 +51,11 @@ _GIB = 1024**3
 METRICS_AN_ALARM = 10
 # The alarm thresholds for the age of the oldest record that waits for a function, in seconds.
 _CRITICAL_LAG_S, _CHANGES_LAG_S, _SMALL_LAG_S, _BULK_LAG_S = 30, 120, 120, 900
+# The functions through which each notification passes.
+_CHAIN = tuple(f"{name}{lane}" for name in ("preference_checker", "builder", "delivery") for lane in ("", "-critical"))
+# The periods in which invocations end in errors until an alarm triggers: a mapping in on-demand mode retries a batch
+# whole, and each of its attempts that fails is an error.
+_ERROR_PERIODS, _ON_DEMAND_ERROR_PERIODS = 5, 30
 _OF_CHANGES = ("cdc_consumer", "device_registrar")
 # The alarm thresholds of bounces and complaints: SES reviews an account at 5 % bounces or 0.1 % complaints.
 _BOUNCES, _COMPLAINTS = 0.03, 0.0008
@@ -70,10 +76,17 @@ class Servers:
 
     # The ids of the PostgreSQL instances, by the name of the database.
     databases: Mapping[str, str]
-    # The names of Debezium's connectors, by generation; the first one is current.
+    # The names of Debezium's connectors in MSK Connect, by generation; the first one is current. Empty: they are in
+    # `connect_task`.
     connectors: Mapping[str, str]
     # The dimensions of the schema registry's service.
     registry: Mapping[str, str]
+    # The dimensions of Kafka Connect's service on Fargate; None: MSK Connect.
+    connect_task: Mapping[str, str] | None = None
+    # Whether ECS publishes metrics of Container Insights.
+    insights: bool = True
+    # The minutes between runs of the streaming job that count everything and end; None: a run has no end.
+    every_minutes: int | None = None
     # The name of the streaming job's application.
     job: str
     # That of the job that reads the organisation's own topics; None: there is none.
@@ -107,6 +120,18 @@ class Installation:
     # The names of the SNS platform applications and their kinds, by platform.
     applications: Mapping[str, tuple[str, str]]
     servers: Servers | None
+    # Whether the event source mappings are in on-demand mode.
+    on_demand: bool = False
+    # Whether there are only the alarms that no other one implies.
+    few: bool = False
+
+
+# The runbooks of alarms that another alarm implies, about what comes of it: late data, failed notifications or dead
+# letters. Each metric of an alarm is charged.
+_IMPLIED = {
+    *("consumer-lag", "duplicates", "function-errors", "provider-errors", "push-failures", "records-dropped"),
+    *("throttles", "unreadable-items", "webhooks"),
+}
 
 
 def rules(of: Installation) -> list[Rule]:
@@ -122,7 +147,23 @@ def rules(of: Installation) -> list[Rule]:
         *_of_api(of),
         *_of_providers(of),
     ]
-    return found if of.servers is None else [*found, *_of_databases(of.servers), *_of_services(of.servers)]
+    if of.servers is not None:
+        found += [*_of_databases(of.servers), *_of_services(of.servers)]
+    return [rule for rule in found if not of.few or _is_essential(rule, of)]
+
+
+def _is_essential(rule: Rule, of: Installation) -> bool:
+    """Return whether no other alarm implies this one. Records that wait for a function of the chain are seen by their
+    lag alone.
+    """
+    lags = {
+        f"{name}-lag-{topic}"
+        for name in _CHAIN
+        for topic in of.groups.get(name, ())
+        # The further queues, for tenants that broadcast at the same time, have the functions of the first.
+        if lane_of(topic) not in BROADCASTS[1:]
+    }
+    return rule.runbook not in _IMPLIED or rule.name in lags
 
 
 def _of_functions(of: Installation) -> Iterator[Rule]:
@@ -131,7 +172,10 @@ def _of_functions(of: Installation) -> Iterator[Rule]:
         errors, throttles = of_function(function, "Errors", "Sum"), of_function(function, "Throttles", "Sum")
         slow, limit_ms = of_function(function, "Duration", "Maximum"), of.entries[name].timeout_s * 1000
         subject = f"Invocations of {name}"
-        yield Rule(f"{name}-errors", "function-errors", f"{subject} end in errors.", errors, 5, most=3)
+        retried = of.on_demand and of.entries[name].event_source is not None
+        periods = _ON_DEMAND_ERROR_PERIODS if retried else _ERROR_PERIODS
+        description = f"{subject} end in errors."
+        yield Rule(f"{name}-errors", "function-errors", description, errors, 5, periods=periods, most=periods * 3 // 5)
         yield Rule(f"{name}-throttled", "throttles", f"{subject} are throttled.", throttles, 1, most=3)
         yield Rule(
             f"{name}-slow",
@@ -231,9 +275,7 @@ def _of_freshness(of: Installation) -> Iterator[Rule]:
         description = f"Sweeps of {function} skip stored items that they cannot read."
         yield Rule(f"{function}-unreadable", "unreadable-items", description, items, 1)
     if of.servers is not None:
-        counted = ours(environment, METRICS_AGE, "spark_metrics", "Maximum")
-        description = f"The served metrics are more than {_METRICS_STALE_S} s old."
-        yield Rule("metrics-stale", "streaming-job", description, counted, _METRICS_STALE_S, missing_data_alarms=True)
+        yield _of_metrics_age(environment, of.servers.every_minutes)
         archived = ours(environment, METRICS_ARCHIVE_AGE, "spark_metrics", "Maximum")
         description = f"The archive is more than {_ARCHIVE_STALE_S} s behind the topics."
         yield Rule("archive-stale", "archive", description, archived, _ARCHIVE_STALE_S)
@@ -256,6 +298,28 @@ def _of_freshness(of: Installation) -> Iterator[Rule]:
                 below=True,
                 missing_data_alarms=True,
             )
+
+
+def _of_metrics_age(environment: str, every_minutes: int | None) -> Rule:
+    """Return the alarm on the age of the metrics. Runs on a schedule emit the age while they count; the alarm triggers
+    when three of them are missed.
+    """
+    description = f"The served metrics are more than {_METRICS_STALE_S} s old."
+    if every_minutes is None:
+        counted = ours(environment, METRICS_AGE, "spark_metrics", "Maximum")
+        return Rule("metrics-stale", "streaming-job", description, counted, _METRICS_STALE_S, missing_data_alarms=True)
+    span_s = 3 * every_minutes * MINUTE_S
+    counted = ours(environment, METRICS_AGE, "spark_metrics", "Minimum", period_s=span_s)
+    description = f"No run of the streaming job has counted the newest records for {span_s // MINUTE_S} minutes."
+    return Rule(
+        "metrics-stale",
+        "streaming-job",
+        description,
+        counted,
+        _METRICS_STALE_S + every_minutes * MINUTE_S,
+        periods=1,
+        missing_data_alarms=True,
+    )
 
 
 def _of_brokers(of: Installation) -> Iterator[Rule]:
@@ -315,12 +379,19 @@ def _of_services(servers: Servers) -> Iterator[Rule]:
         description = "The connector has no running task: the directory becomes stale, and sends to unknown users wait."
         name = "change-data-capture" if number == 0 else f"change-data-capture-{generation}"
         yield Rule(name, "change-data-capture", description, tasks, 1, below=True, missing_data_alarms=True)
-    running = registry_tasks(servers.registry)
+    if servers.connect_task is not None:
+        description = "Kafka Connect does not run: the directory becomes stale, and sends to unknown users wait."
+        tasks = service_tasks(servers.connect_task)
+        yield Rule(
+            "change-data-capture", "change-data-capture", description, tasks, 1, below=True, missing_data_alarms=True
+        )
+    running = registry_tasks(servers.registry) if servers.insights else service_tasks(servers.registry)
     description = "No task of the schema registry runs: functions that start now cannot decode."
     yield Rule("schema-registry", "schema-registry", description, running, 1, below=True, missing_data_alarms=True)
-    yield from _of_job(
-        "streaming-job", servers.job, "The streaming job", "metrics become stale, and records wait in Kafka"
-    )
+    if servers.every_minutes is None:
+        yield from _of_job(
+            "streaming-job", servers.job, "The streaming job", "metrics become stale, and records wait in Kafka"
+        )
     if servers.events_job is not None:
         waits = "records of the organisation's topics wait in Kafka"
         yield from _of_job("events-job", servers.events_job, "The events job", waits)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ops.provisioning import SCHEMAS
 
@@ -14,6 +14,8 @@ TABLES = tuple(sorted((SCHEMAS / "tables").glob("*.sql")))
 # A role that RDS defines: its members sign in with an IAM token instead of a password.
 TOKENS = "rds_iam"
 
+# The database of each instance in which another one can be created.
+_MAINTENANCE = "postgres"
 # Session settings of the user that writes to the metrics database; schemas/tables/00_session.sql has the reasons.
 _SESSION = {"timezone": "UTC", "jit": "off"}
 
@@ -159,6 +161,17 @@ def create_users(database_url: str, *, owner: str, reader: str, writer: str) -> 
             )
 
 
+def _name_of(database_url: str) -> str:
+    return str(conninfo_to_dict(database_url)["dbname"])
+
+
+def _has_database(database_url: str) -> bool:
+    """Return whether the database exists in its instance; the one of the registry may be in that of the metrics."""
+    with psycopg.connect(make_conninfo(database_url, dbname=_MAINTENANCE)) as connection:
+        found = connection.execute("SELECT FROM pg_database WHERE datname = %s", [_name_of(database_url)])
+        return found.rowcount > 0
+
+
 def outdated_registry_user(database_url: str, *, user: str, password: str) -> list[str]:
     """Return a line of text if the schema registry's user is missing or has another password, and for each table that
     does not belong to it yet.
@@ -168,6 +181,8 @@ def outdated_registry_user(database_url: str, *, user: str, password: str) -> li
         user: The name of the user.
         password: The password that the user must have.
     """
+    if not _has_database(database_url):
+        return [f"create the database {_name_of(database_url)}", f"create the role {user}"]
     with psycopg.connect(database_url) as connection:
         if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [user]).rowcount:
             return [f"create the role {user}"]
@@ -181,8 +196,9 @@ def outdated_registry_user(database_url: str, *, user: str, password: str) -> li
 
 
 def create_registry_user(database_url: str, *, user: str, password: str) -> None:
-    """Create the user with which the schema registry signs in, or set its password. The user creates tables in its
-    database, and owns those that the registry created as an administrator; it has no other privilege.
+    """Create the user with which the schema registry signs in, or set its password; and its database, if there is none.
+    The user creates tables in that database, and owns those that the registry created as an administrator; it has no
+    other privilege.
 
     Args:
         database_url: The URL of the schema registry's database, with an administrator's credentials.
@@ -192,6 +208,10 @@ def create_registry_user(database_url: str, *, user: str, password: str) -> None
     Raises:
         psycopg.Error: The transaction failed and changed nothing.
     """
+    if not _has_database(database_url):
+        # CREATE DATABASE permits no transaction.
+        with psycopg.connect(make_conninfo(database_url, dbname=_MAINTENANCE), autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(_name_of(database_url))))
     with psycopg.connect(database_url) as connection:
         connection.execute(_EXCLUSIVE)
         name = sql.Identifier(user)

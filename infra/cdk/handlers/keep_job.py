@@ -3,7 +3,8 @@
 It is invoked every minute by a schedule, and by EventBridge whenever a run changes its state. The name of a run ends
 with a digest of its whole request: code, jars, settings and sizes. Runs of another name are cancelled; once none is
 active, the deployed version is started and resumes from the committed offsets. EMR Serverless retries a failed run
-until its retry limit; this function then starts a new run.
+until its retry limit; this function then starts a new run. Runs of mode BATCH end when they have counted everything:
+they have a schedule of their own, without an invocation when a run ends.
 
 Environment variables: JOB_PARAMETER names the Systems Manager parameter with the StartJobRun request as JSON, without
 its client token; the request is too long for an environment variable. APPLICATION is the name of the EMR application,
@@ -18,12 +19,15 @@ import logging
 import os
 import time
 import uuid
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
 
 # The states of runs that have not ended.
 ACTIVE = ("SUBMITTED", "PENDING", "QUEUED", "SCHEDULED", "RUNNING", "CANCELLING")
+# The time that a run at its time limit takes to end.
+_ENDING_MINUTES = 60
 _log = logging.getLogger(__name__)
 
 
@@ -57,6 +61,16 @@ def _metric(action: str) -> str:
     )
 
 
+def _recent(job: dict[str, Any]) -> dict[str, Any]:
+    """Return the filter of the runs to list: a run of mode BATCH may be active for its time limit only, and there are
+    thousands of them in a month.
+    """
+    if job.get("mode") != "BATCH":
+        return {}
+    limit = timedelta(minutes=job["executionTimeoutMinutes"] + _ENDING_MINUTES)
+    return {"createdAtAfter": datetime.now(UTC) - limit}
+
+
 def keep(emr: Any, job: dict[str, Any]) -> str:
     """Take one step towards exactly one run of the job.
 
@@ -67,7 +81,7 @@ def keep(emr: Any, job: dict[str, Any]) -> str:
     Returns:
         The name of the step: `started`, `cancelled`, `waiting` or `running`.
     """
-    pages = emr.get_paginator("list_job_runs").paginate(applicationId=job["applicationId"])
+    pages = emr.get_paginator("list_job_runs").paginate(applicationId=job["applicationId"], **_recent(job))
     runs = [run for page in pages for run in page["jobRuns"]]
     active = [run for run in runs if run["state"] in ACTIVE]
     wanted = [run for run in active if run["name"] == job["name"] and run["state"] != "CANCELLING"]

@@ -17,6 +17,7 @@ class Buckets(Construct):
     Attributes:
         archive: The bucket of the archive: every record, as Parquet by event date and hour.
         access_log: The bucket of the access log of `archive`.
+        failed: The bucket of the batches that mappings in on-demand mode give up; None in provisioned mode.
     """
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
@@ -43,6 +44,20 @@ class Buckets(Construct):
                     noncurrent_version_expiration=Duration.days(30) if environment.protected else None,
                 )
             ],
+        )
+        self.failed = None if environment.pollers else self._failed(environment, key)
+
+    def _failed(self, environment: Environment, key: kms.IKey) -> s3.Bucket:
+        # A batch holds recipients and texts, as its topic does; it is kept no longer than a log.
+        return _bucket(
+            self,
+            "failed-batches",
+            environment,
+            key,
+            **_encrypted_by(key),
+            server_access_logs_bucket=self.access_log,
+            server_access_logs_prefix="failed-batches/",
+            lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(environment.log_days))],
         )
 
 

@@ -30,7 +30,7 @@ _VERSION = "3.7.x"
 # The names of MSK Connect's internal topics and groups, which it creates with the connector.
 _OWN = "__amazon_msk_connect_*"
 
-_WORKER = """\
+WORKER = """\
 # fields of secrets, read by the worker when it starts a task: they stand in no configuration
 config.providers=secretsmanager
 config.providers.secretsmanager.class=masscomm.connect.SecretsManagerConfigProvider
@@ -68,10 +68,10 @@ class DebeziumConnector(Construct):
         plugin: Path = PLUGIN,
     ) -> None:
         super().__init__(scope, "debezium")
-        self.names = {each: f"{environment.prefix}-monolith-{each}" for each in generations(environment.generation)}
+        self.names = {each: connector_name(environment, each) for each in generations(environment.generation)}
         self.log: logs.LogGroup = log_group(self, "log", environment=environment, key=key)
         archive = assets.Asset(self, "plugin", path=str(plugin), exclude=[".stamp"])
-        properties = _WORKER.format(
+        properties = WORKER.format(
             offsets=offsets_topic, region=environment.region, largest_record=largest_record()
         ).encode()
         worker = connect.CfnWorkerConfiguration(
@@ -93,8 +93,7 @@ class DebeziumConnector(Construct):
                 )
             ),
         )
-        secret = environment.monolith.secret_name
-        role = self._role(environment, kafka, offsets_topic, list(self.names.values()))
+        role = self._role(environment, kafka, offsets_topic)
         for generation, name in self.names.items():
             connect.CfnConnector(
                 self,
@@ -105,23 +104,7 @@ class DebeziumConnector(Construct):
                     # A second worker would be idle, because only one task can read the replication slot.
                     provisioned_capacity=connect.CfnConnector.ProvisionedCapacityProperty(mcu_count=1, worker_count=1)
                 ),
-                connector_configuration=debezium_config(generation, environment.global_prefix)
-                | {
-                    # With the default `restart`, MSK Connect would restart the connector repeatedly, because its values
-                    # are references to a secret.
-                    "config.action.reload": "none",
-                    "database.hostname": _secret(secret, "host"),
-                    "database.port": _secret(secret, "port"),
-                    "database.user": _secret(secret, "username"),
-                    "database.password": _secret(secret, "password"),
-                    "database.dbname": _secret(secret, "dbname"),
-                    "database.sslmode": "verify-full",
-                    # The secret contains the certificate authority of the database, because no file on the workers
-                    # does.
-                    "database.sslfactory": ONE_AUTHORITY,
-                    "driver.sslfactoryarg": _secret(secret, "ca"),
-                    "topic.creation.default.replication.factor": str(environment.kafka.replication_factor),
-                },
+                connector_configuration=connector_configuration(environment, generation),
                 kafka_cluster=connect.CfnConnector.KafkaClusterProperty(
                     apache_kafka_cluster=connect.CfnConnector.ApacheKafkaClusterProperty(
                         bootstrap_servers=kafka.bootstrap_servers,
@@ -157,9 +140,7 @@ class DebeziumConnector(Construct):
                 service_execution_role_arn=role.role_arn,
             )
 
-    def _role(
-        self, environment: Environment, kafka: KafkaCluster, offsets_topic: str, names: Sequence[str]
-    ) -> iam.Role:
+    def _role(self, environment: Environment, kafka: KafkaCluster, offsets_topic: str) -> iam.Role:
         role = iam.Role(
             self,
             "role",
@@ -168,18 +149,13 @@ class DebeziumConnector(Construct):
                 conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
             ),
         )
-        secret = secretsmanager.Secret.from_secret_name_v2(self, "monolith", environment.monolith.secret_name)
-        role.add_to_policy(
-            iam.PolicyStatement(
-                actions=["secretsmanager:GetSecretValue"],
-                resources=[secret.secret_full_arn or f"{secret.secret_arn}-??????"],
-            )
-        )
-        tables = [topic.name for topic in cdc_topics(environment.generation)]
-        own = [_OWN, offsets_topic]
-        made = [*own, *(heartbeat_topic(each) for each in generations(environment.generation))]
-        groups = [_OWN, *(f"connect-{name}" for name in names)]
-        for statement in kafka.statements(writes=[*tables, *made], reads=own, groups=groups, creates=made):
+        for statement in connector_statements(
+            self,
+            environment=environment,
+            kafka=kafka,
+            internal_topics=[_OWN, offsets_topic],
+            groups=[_OWN],
+        ):
             role.add_to_policy(statement)
         explain(
             role,
@@ -187,6 +163,67 @@ class DebeziumConnector(Construct):
             *(f"IAM5[Resource::{kafka.as_reported(kind, _OWN)}]" for kind in ("topic", "group")),
         )
         return role
+
+
+def connector_name(environment: Environment, generation: str) -> str:
+    """Return the name of the connector of a snapshot generation."""
+    return f"{environment.prefix}-monolith-{generation}"
+
+
+def connector_configuration(environment: Environment, generation: str) -> dict[str, str]:
+    """Return the configuration of a connector. Its credentials are references to the monolith's secret."""
+    secret = environment.monolith.secret_name
+    return debezium_config(generation, environment.global_prefix) | {
+        # With the default `restart`, MSK Connect would restart the connector repeatedly, because its values are
+        # references to a secret.
+        "config.action.reload": "none",
+        "database.hostname": _secret(secret, "host"),
+        "database.port": _secret(secret, "port"),
+        "database.user": _secret(secret, "username"),
+        "database.password": _secret(secret, "password"),
+        "database.dbname": _secret(secret, "dbname"),
+        "database.sslmode": "verify-full",
+        # The secret contains the certificate authority of the database, because no file on the workers does.
+        "database.sslfactory": ONE_AUTHORITY,
+        "driver.sslfactoryarg": _secret(secret, "ca"),
+        "topic.creation.default.replication.factor": str(environment.kafka.replication_factor),
+    }
+
+
+def connector_statements(
+    scope: Construct,
+    *,
+    environment: Environment,
+    kafka: KafkaCluster,
+    internal_topics: Sequence[str],
+    groups: Sequence[str],
+) -> list[iam.PolicyStatement]:
+    """Return the permissions of the workers.
+
+    Args:
+        scope: The construct of the workers.
+        environment: The environment.
+        kafka: The cluster.
+        internal_topics: The topics of Kafka Connect itself, which it creates.
+        groups: The consumer groups of Kafka Connect itself.
+    """
+    secret = secretsmanager.Secret.from_secret_name_v2(scope, "monolith", environment.monolith.secret_name)
+    captured = generations(environment.generation)
+    tables = [topic.name for topic in cdc_topics(environment.generation)]
+    made = [*internal_topics, *(heartbeat_topic(each) for each in captured)]
+    names = [connector_name(environment, each) for each in captured]
+    return [
+        iam.PolicyStatement(
+            actions=["secretsmanager:GetSecretValue"],
+            resources=[secret.secret_full_arn or f"{secret.secret_arn}-??????"],
+        ),
+        *kafka.statements(
+            writes=[*tables, *made],
+            reads=internal_topics,
+            groups=[*groups, *(f"connect-{name}" for name in names)],
+            creates=made,
+        ),
+    ]
 
 
 def _secret(name: str, field: str) -> str:

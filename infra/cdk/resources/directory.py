@@ -51,7 +51,9 @@ class Directory(Construct):
         self.arn = stack.format_arn(service="es", resource="domain", resource_name=self.name)
         groups = {kind: log_group(self, kind, environment=environment, key=key) for kind in _LOGS}
         allowed = self._let_write(groups.values())
-        zones = len(environment.zones)
+        # One node is in one zone, and a domain without zone awareness in one subnet.
+        # https://docs.aws.amazon.com/opensearch-service/latest/APIReference/API_VPCOptions.html
+        zones = min(config.data_nodes, len(environment.zones))
         self.domain = opensearch.CfnDomain(
             self,
             "domain",
@@ -63,14 +65,16 @@ class Directory(Construct):
                 dedicated_master_enabled=config.dedicated_masters > 0,
                 dedicated_master_count=config.dedicated_masters or None,
                 dedicated_master_type=config.master_type if config.dedicated_masters else None,
-                zone_awareness_enabled=True,
-                zone_awareness_config=opensearch.CfnDomain.ZoneAwarenessConfigProperty(availability_zone_count=zones),
+                zone_awareness_enabled=zones > 1,
+                zone_awareness_config=opensearch.CfnDomain.ZoneAwarenessConfigProperty(availability_zone_count=zones)
+                if zones > 1
+                else None,
             ),
             ebs_options=opensearch.CfnDomain.EBSOptionsProperty(
                 ebs_enabled=True, volume_type="gp3", volume_size=config.volume_gb
             ),
             vpc_options=opensearch.CfnDomain.VPCOptionsProperty(
-                subnet_ids=place.subnet_ids,
+                subnet_ids=place.subnet_ids[:zones],
                 security_group_ids=[place.group.security_group_id],
             ),
             encryption_at_rest_options=opensearch.CfnDomain.EncryptionAtRestOptionsProperty(
@@ -106,6 +110,8 @@ class Directory(Construct):
         self.url = f"https://{self.domain.attr_domain_endpoint}"
         administrator.add_to_principal_policy(_http(_VERBS, [f"{self.arn}/*"]))
         explain(self.domain, "the domain is in the VPC, where addresses change: it admits roles", "OS3")
+        if zones == 1:
+            explain(self.domain, "the directory is small and can be captured again from the monolith", "OS7")
         if not config.dedicated_masters:
             explain(self.domain, "the directory is small and can be captured again from the monolith", "OS4")
 

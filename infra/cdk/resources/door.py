@@ -170,7 +170,14 @@ class Door(Construct):
         explain(method, "senders sign their webhooks, and the id of a source is secret", "APIG4", "COG4")
         explain(self.api, "the signature of a webhook is verified behind the queue", "APIG2")
         self._errors()
-        self._firewall(environment)
+        if environment.api.firewall:
+            self._firewall(environment)
+        else:
+            explain(
+                self.api,
+                "the rates of the stage and of each key limit requests; a firewall is charged while idle",
+                "APIG3",
+            )
 
     def _integration(self, key: kms.IKey) -> apigateway.AwsIntegration:
         role = iam.Role(self, "writer", assumed_by=iam.ServicePrincipal("apigateway.amazonaws.com"))

@@ -6,11 +6,14 @@ from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from functions.catalogue import EventSource
 from infra.cdk.config import Environment
 from infra.cdk.resources.external_servers import ExternalKafka
+from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.kafka import KafkaCluster
 from masscomm.domain.lanes import Lane
@@ -35,10 +38,15 @@ def poller_group(lane: Lane, environment: Environment) -> str:
 
 
 class EventSources(Construct):
-    """A mapping in provisioned mode for each topic of the function.
+    """A mapping for each topic of the function.
 
-    For Kafka only provisioned mode supports retries, a maximum record age, bisection and partial batch responses. The
-    mappings of a lane (kind of send) share event poller units: an idle topic adds no cost.
+    For Kafka only provisioned mode supports retries, a maximum record age, bisection, partial batch responses and a
+    topic for failed records: https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html. The
+    mappings of a lane (kind of send) share event poller units: an idle topic adds no cost. In on-demand mode, failed
+    batches go to a bucket.
+
+    Args:
+        failed: The bucket of failed batches; None in provisioned mode.
 
     Attributes:
         mappings: The mappings by topic.
@@ -52,6 +60,8 @@ class EventSources(Construct):
         function: MasscommFunction,
         kafka: KafkaCluster | ExternalKafka,
         environment: Environment,
+        failed: s3.IBucket | None,
+        key: kms.IKey,
     ) -> None:
         super().__init__(scope, "event-sources")
         source = function.entry.event_source
@@ -71,8 +81,10 @@ class EventSources(Construct):
             ]
         )
         self.groups = groups
+        if source.on_failure and failed is not None:
+            _grant_failed(function, failed, key)
         self.mappings = {
-            topic: self._mapping(topic, group, function, kafka, environment) for topic, group in groups.items()
+            topic: self._mapping(topic, group, function, kafka, environment, failed) for topic, group in groups.items()
         }
         for mapping in self.mappings.values():
             # Lambda checks the role's permissions when it creates the mapping.
@@ -85,11 +97,11 @@ class EventSources(Construct):
         function: MasscommFunction,
         kafka: KafkaCluster | ExternalKafka,
         environment: Environment,
+        failed: s3.IBucket | None,
     ) -> lambda_.CfnEventSourceMapping:
         source = function.entry.event_source
         assert source is not None  # noqa: S101 - checked in __init__
-        config: dict[str, Any] = dict(source.config)
-        retries = config.get("attempts")
+        failing = None if failed is None else failed.bucket_arn
         return lambda_.CfnEventSourceMapping(
             self,
             topic,
@@ -99,22 +111,58 @@ class EventSources(Construct):
             **kafka.event_source(group),
             batch_size=source.batch_sizes[topic],
             maximum_batching_window_in_seconds=source.windows[topic],
-            maximum_retry_attempts=retries,
-            maximum_record_age_in_seconds=config.get("max_age_s"),
-            bisect_batch_on_function_error=config.get("bisect"),
-            function_response_types=["ReportBatchItemFailures"],
             destination_config=lambda_.CfnEventSourceMapping.DestinationConfigProperty(
-                on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(destination=f"kafka://{source.on_failure}")
+                on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(
+                    destination=failing or f"kafka://{source.on_failure}"
+                )
             )
             if source.on_failure
             else None,
-            provisioned_poller_config=lambda_.CfnEventSourceMapping.ProvisionedPollerConfigProperty(
-                minimum_pollers=1,
-                maximum_pollers=environment.pollers,
-                poller_group_name=poller_group(function.entry.lane, environment),
-            ),
             metrics_config=lambda_.CfnEventSourceMapping.MetricsConfigProperty(metrics=["EventCount"]),
+            **({} if environment.pollers is None else _provisioned(function, source, environment.pollers, environment)),
         )
+
+
+def _provisioned(
+    function: MasscommFunction, source: EventSource, pollers: int, environment: Environment
+) -> dict[str, Any]:
+    """Return the properties of a mapping that only provisioned mode has."""
+    return {
+        "maximum_retry_attempts": source.config.get("attempts"),
+        "maximum_record_age_in_seconds": source.config.get("max_age_s"),
+        "bisect_batch_on_function_error": source.config.get("bisect"),
+        "function_response_types": ["ReportBatchItemFailures"],
+        "provisioned_poller_config": lambda_.CfnEventSourceMapping.ProvisionedPollerConfigProperty(
+            minimum_pollers=1,
+            maximum_pollers=pollers,
+            poller_group_name=poller_group(function.entry.lane, environment),
+        ),
+    }
+
+
+def _grant_failed(function: MasscommFunction, failed: s3.IBucket, key: kms.IKey) -> None:
+    """Permit Lambda to write failed batches, with the permissions of the function.
+
+    https://docs.aws.amazon.com/lambda/latest/dg/kafka-on-failure.html
+    """
+    function.grant(
+        [
+            iam.PolicyStatement(actions=["s3:PutObject"], resources=[failed.arn_for_objects("*")]),
+            iam.PolicyStatement(actions=["s3:ListBucket"], resources=[failed.bucket_arn]),
+            iam.PolicyStatement(
+                actions=["kms:GenerateDataKey"],
+                resources=[key.key_arn],
+                conditions={"StringEquals": {"kms:ViaService": f"s3.{Stack.of(function).region}.amazonaws.com"}},
+            ),
+        ]
+    )
+    stack = Stack.of(failed)
+    bucket = stack.resolve(stack.export_value(failed.bucket_arn))["Fn::ImportValue"]
+    explain(
+        function.role,
+        "Lambda names the objects, and no others are in the bucket",
+        f"IAM5[Resource::{bucket}/*]",
+    )
 
 
 class QueueMapping(Construct):

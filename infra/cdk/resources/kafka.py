@@ -100,8 +100,8 @@ class KafkaCluster(Construct):
                 encryption_at_rest=msk.CfnCluster.EncryptionAtRestProperty(data_volume_kms_key_id=key.key_arn),
                 encryption_in_transit=msk.CfnCluster.EncryptionInTransitProperty(client_broker="TLS", in_cluster=True),
             ),
-            # Every monitoring level includes the lag by consumer group and topic; this level adds the bytes by topic.
-            enhanced_monitoring="PER_TOPIC_PER_BROKER",
+            # Every monitoring level includes the lag by consumer group and topic; the higher one adds bytes by topic.
+            enhanced_monitoring="PER_TOPIC_PER_BROKER" if config.topic_metrics else "DEFAULT",
             logging_info=msk.CfnCluster.LoggingInfoProperty(
                 broker_logs=msk.CfnCluster.BrokerLogsProperty(
                     cloud_watch_logs=msk.CfnCluster.CloudWatchLogsProperty(

@@ -28,7 +28,6 @@ PARTIES = (
 FLOWS = (
     ("functions", "kafka", KAFKA_IAM),
     ("functions", "directory", HTTPS),
-    ("functions", "proxy", POSTGRES),
     ("functions", "registry-balancer", HTTPS),
     ("connect", "kafka", KAFKA_IAM),
     ("spark", "kafka", KAFKA_IAM),
@@ -38,15 +37,21 @@ FLOWS = (
     ("erasure", "database", POSTGRES),
     ("erasure", "registry-balancer", HTTPS),
     ("registry-balancer", "registry", REGISTRY),
-    ("proxy", "database", POSTGRES),
-    ("registry", "registry-database", POSTGRES),
     ("provisioning", "directory", HTTPS),
     ("provisioning", "database", POSTGRES),
-    ("provisioning", "registry-database", POSTGRES),
     ("provisioning", "registry-balancer", REGISTRY_WRITES),
     # Lambda's event pollers run in the security group of the Kafka cluster itself.
     ("kafka", "kafka", KAFKA_IAM),
 )
+# The connections to the databases, by whether there is a proxy, and by whether the registry has an instance of its own.
+_TO_METRICS = {
+    True: (("functions", "proxy", POSTGRES), ("proxy", "database", POSTGRES)),
+    False: (("functions", "database", POSTGRES),),
+}
+_TO_REGISTRY_DATA = {
+    True: (("registry", "registry-database", POSTGRES), ("provisioning", "registry-database", POSTGRES)),
+    False: (("registry", "database", POSTGRES),),
+}
 CALLERS_OF_AWS = ("functions", "kafka", "registry", "connect", "spark", "erasure", "provisioning")
 
 _ENDPOINTS = {
@@ -70,6 +75,12 @@ _ENDPOINTS = {
 }
 
 
+# The subnets of the NAT gateway, in which nothing else is.
+_NAT_SUBNETS = ec2.SubnetConfiguration(
+    name="nat", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=28, map_public_ip_on_launch=False
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """The place of a resource in the network."""
@@ -83,9 +94,18 @@ class Place:
         return self.vpc.select_subnets(subnet_type=self.subnets.subnet_type).subnet_ids
 
 
+def flows(environment: Environment) -> tuple[tuple[str, str, int], ...]:
+    """Return the permitted connections of an environment."""
+    database = environment.database
+    return (
+        *FLOWS,
+        *_TO_METRICS[database.proxy],
+        *_TO_REGISTRY_DATA[database.registry_instance_type is not None],
+    )
+
+
 class Network(Construct):
-    """A VPC with one private subnet in each zone. It has no NAT gateway, so that only services with an endpoint are
-    reachable.
+    """A VPC with one private subnet in each zone. Without a NAT gateway, only services with an endpoint are reachable.
 
     Attributes:
         vpc, subnets: The VPC and the subnets of all resources of the environment.
@@ -94,16 +114,18 @@ class Network(Construct):
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
         super().__init__(scope, "network")
-        self.subnets = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
+        private = ec2.SubnetType.PRIVATE_WITH_EGRESS if environment.nat else ec2.SubnetType.PRIVATE_ISOLATED
+        self.subnets = ec2.SubnetSelection(subnet_type=private)
         self.vpc = ec2.Vpc(
             self,
             "vpc",
             vpc_name=environment.prefix,
             ip_addresses=ec2.IpAddresses.cidr(environment.cidr),
             availability_zones=[environment.region + zone for zone in environment.zones],
-            nat_gateways=0,
+            nat_gateways=int(environment.nat),
             subnet_configuration=[
-                ec2.SubnetConfiguration(name="private", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=20)
+                ec2.SubnetConfiguration(name="private", subnet_type=private, cidr_mask=20),
+                *([_NAT_SUBNETS] if environment.nat else []),
             ],
             # No resource uses the default security group, and the custom resource that restricts it would need ec2:*.
             restrict_default_security_group=False,
@@ -117,7 +139,7 @@ class Network(Construct):
             },
         )
         self.groups = {party: self._group(party, environment) for party in PARTIES}
-        for source, destination, port in FLOWS:
+        for source, destination, port in flows(environment):
             self._allow(source, self.groups[destination], port)
         for party in ("spark", "erasure"):
             self._allow_all_within(party)
@@ -157,11 +179,17 @@ class Network(Construct):
             _restrict(endpoint)
             if service is ec2.GatewayVpcEndpointAwsService.S3:
                 endpoint.add_to_policy(_image_layers(self, environment))
+        for party in CALLERS_OF_AWS:
+            # Any IPv4 address is permitted: without a NAT gateway, the VPC has routes only to the addresses of the
+            # gateway endpoints. With one, no list of addresses of AWS' services is small enough for security groups.
+            # https://docs.aws.amazon.com/vpc/latest/userguide/aws-ip-ranges.html
+            way = "the NAT gateway" if environment.nat else "endpoints"
+            self.groups[party].add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(HTTPS), f"AWS, by {way}")
+        if environment.nat:
+            return
         group = self._group("endpoints", environment)
         for party in CALLERS_OF_AWS:
             group.add_ingress_rule(self.groups[party], ec2.Port.tcp(HTTPS), f"from {party}")
-            # Any IPv4 address is permitted, because the VPC has routes only to the addresses of the gateway endpoints.
-            self.groups[party].add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(HTTPS), "AWS, by endpoints")
         for name, service in _ENDPOINTS.items():
             _restrict(
                 self.vpc.add_interface_endpoint(

@@ -18,6 +18,9 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from infra.cdk.config import CONFLUENT_API, REGISTRY_WRITES, Environment
+from infra.cdk.images import REGISTRY as IMAGE
+from infra.cdk.images import Image
+from infra.cdk.profiles import REGISTRY_DATABASE
 from infra.cdk.resources.authorities import ONE_AUTHORITY, rds_authority
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.findings import explain
@@ -25,12 +28,12 @@ from infra.cdk.resources.logs import log_group, removal
 from infra.cdk.resources.network import HTTPS, REGISTRY, Place
 from masscomm.kafka.topics import chain_topics
 
-# The tag of the container image: the version of the local registry in local/devstack/jars/registry/pom.xml.
-VERSION = "2.6.13.Final"
 # The user of the registry's database, which infra.provision creates.
 _USER = "registry"
 # The number of paths in a rule of a load balancer: a condition may have three values.
 _PATHS = 3
+# The maximum number of connections of a task to its database.
+CONNECTIONS = 10
 _READY = "/health/ready"
 _KEYS, _KEY_STORE = "/tls", "/tls/registry.p12"
 # A command with which each task generates a key pair before the registry starts. The key pair encrypts the traffic from
@@ -63,14 +66,16 @@ class SchemaRegistry(Construct):
         access_log: s3.IBucket,
     ) -> None:
         super().__init__(scope, "service")
-        self.repository = ecr.Repository.from_repository_name(self, "image", repository_name(environment))
+        self.repository = ecr.Repository.from_repository_name(self, "image", IMAGE.repository(environment))
         cluster = ecs.Cluster(
             self,
             "cluster",
             vpc=place.vpc,
             cluster_name=environment.prefix,
-            container_insights_v2=ecs.ContainerInsights.ENABLED,
+            container_insights_v2=insights(environment),
         )
+        if environment.few_alarms:
+            explain(cluster, "AWS/ECS itself has the number of running tasks, without a charge", "ECS4")
         self.service = ecs.FargateService(
             self,
             "service",
@@ -108,7 +113,7 @@ class SchemaRegistry(Construct):
         secret = secretsmanager.Secret.from_secret_complete_arn(self, "secret", user.secret_arn)
         password = ecs.Secret.from_secrets_manager(secret, "password")
         task.add_volume(name="keys")
-        image = ecs.ContainerImage.from_ecr_repository(self.repository, VERSION)
+        image = ecs.ContainerImage.from_ecr_repository(self.repository, IMAGE.tag)
         logging = ecs.LogDriver.aws_logs(stream_prefix="registry", log_group=log)
         keys = task.add_container(
             "keys",
@@ -129,8 +134,12 @@ class SchemaRegistry(Construct):
             port_mappings=[ecs.PortMapping(container_port=REGISTRY)],
             environment={
                 "REGISTRY_DATASOURCE_URL": f"jdbc:postgresql://{database.instance.db_instance_endpoint_address}"
-                f":{database.instance.db_instance_endpoint_port}/{database.name}"
+                f":{database.instance.db_instance_endpoint_port}/{REGISTRY_DATABASE}"
                 f"?sslmode=verify-full&sslfactory={ONE_AUTHORITY}&sslfactoryarg=env:DATABASE_AUTHORITY",
+                # By default 20 to 100, for a registry with many writers.
+                "QUARKUS_DATASOURCE_JDBC_INITIAL_SIZE": "1",
+                "QUARKUS_DATASOURCE_JDBC_MIN_SIZE": "1",
+                "QUARKUS_DATASOURCE_JDBC_MAX_SIZE": str(CONNECTIONS),
                 "DATABASE_AUTHORITY": rds_authority(environment.region),
                 "REGISTRY_LOG_LEVEL": "WARN",
                 "QUARKUS_HTTP_INSECURE_REQUESTS": "disabled",
@@ -260,19 +269,19 @@ class SchemaRegistry(Construct):
         )
 
 
-def repository_name(environment: Environment) -> str:
-    """Return the name of the image repository for the registry."""
-    return f"{environment.prefix}/registry"
+def insights(environment: Environment) -> ecs.ContainerInsights:
+    """Return whether ECS publishes metrics of Container Insights, each of which is charged."""
+    return ecs.ContainerInsights.DISABLED if environment.few_alarms else ecs.ContainerInsights.ENABLED
 
 
-def image_repository(scope: Construct, *, environment: Environment, key: kms.IKey) -> ecr.Repository:
-    """Return the image repository for the registry. It belongs to an earlier stack, because the image must exist
-    when tasks start.
+def image_repository(scope: Construct, image: Image, *, environment: Environment, key: kms.IKey) -> ecr.Repository:
+    """Return the repository of an image. It belongs to an earlier stack, because the image must exist when tasks
+    start.
     """
     return ecr.Repository(
         scope,
-        "registry-image",
-        repository_name=repository_name(environment),
+        f"{image.name}-image",
+        repository_name=image.repository(environment),
         encryption=ecr.RepositoryEncryption.KMS,
         encryption_key=key,
         image_scan_on_push=True,

@@ -172,7 +172,14 @@ class RestApi(Construct):
         self._methods(routes, authorizer, people=config.people is not None)
         self._errors(config)
         self._usage_plan(environment)
-        self._firewall(environment)
+        if environment.api.firewall:
+            self._firewall(environment)
+        else:
+            explain(
+                self.api,
+                "the rates of the stage and of each key limit requests; a firewall is charged while idle",
+                "APIG3",
+            )
 
     def _methods(self, routes: Mapping[str, lambda_.IFunction], authorizer: lambda_.IFunction, *, people: bool) -> None:
         # All identity sources must be present, so a request with either a key or a token cannot have one, and without

@@ -2,7 +2,7 @@
 them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -118,7 +118,14 @@ class SparkRun:
         )
 
     def store_request(
-        self, application: emr.CfnApplication, *, parameter: str, description: str, entry: str | None, **fields: Any
+        self,
+        application: emr.CfnApplication,
+        *,
+        parameter: str,
+        description: str,
+        entry: str | None,
+        arguments: Sequence[str] = (),
+        **fields: Any,
     ) -> ssm.StringParameter:
         """Return a parameter with the StartJobRun request.
 
@@ -127,6 +134,7 @@ class SparkRun:
             parameter: The parameter's name below /PREFIX.
             description: The parameter's description.
             entry: The name of the module that a run starts, or None if it is added to the request at the start.
+            arguments: The arguments of the module.
             fields: Further fields of the request.
         """
         request = {
@@ -137,6 +145,7 @@ class SparkRun:
             "jobDriver": {
                 "sparkSubmit": {
                     "entryPoint": "" if entry is None else self.entries[entry].s3_object_url,
+                    **({"entryPointArguments": list(arguments)} if arguments else {}),
                     "sparkSubmitParameters": self._parameters,
                 }
             },

@@ -52,8 +52,23 @@ EVENTS = JobKind(
 )
 
 
+# The argument with which a run counts the records that there are, and ends.
+AVAILABLE_NOW = "--available-now"
+_ENDLESS = {
+    "mode": "STREAMING",
+    # No limit: by default, EMR Serverless cancels a run after twelve hours.
+    "executionTimeoutMinutes": 0,
+    # After five failed attempts in an hour the run ends, and keep_job starts another one.
+    "retryPolicy": {"maxFailedAttemptsPerHour": 5},
+}
+
+
 class StreamingJob(Construct):
     """An EMR application with one run of a streaming job at a time.
+
+    Args:
+        every_minutes: The minutes between the starts of runs that end when they have counted everything; None: a run
+            has no end, and another one is started as soon as it ends.
 
     Attributes:
         name: The name of the application.
@@ -73,6 +88,7 @@ class StreamingJob(Construct):
         archive: s3.IBucket | None = None,
         kind: JobKind = METRICS,
         event_sources: str | None = None,
+        every_minutes: int | None = None,
     ) -> None:
         super().__init__(scope, "job")
         self.name = f"{environment.prefix}-{kind.application}"
@@ -106,11 +122,7 @@ class StreamingJob(Construct):
             entry="entry",
             # keep_job appends a digest of this request.
             name=environment.prefix,
-            mode="STREAMING",
-            # No limit: by default, EMR Serverless cancels a run after twelve hours.
-            executionTimeoutMinutes=0,
-            # After five failed attempts in an hour the run ends, and keep_job starts another one.
-            retryPolicy={"maxFailedAttemptsPerHour": 5},
+            **(_ENDLESS if every_minutes is None else {"arguments": [AVAILABLE_NOW]}),
         )
         application, stack = self.application.attr_arn, Stack.of(self)
         keeper = Handler(
@@ -131,19 +143,20 @@ class StreamingJob(Construct):
             ],
         )
         self.keeper = keeper.function
-        rules = {
-            "each-minute": {"schedule": events.Schedule.rate(Duration.minutes(1))},
-            "state-changed": {
+        rules: dict[str, dict[str, object]] = {
+            "each-minute": {"schedule": events.Schedule.rate(Duration.minutes(every_minutes or 1))}
+        }
+        if every_minutes is None:
+            rules["state-changed"] = {
                 "event_pattern": events.EventPattern(
                     source=["aws.emr-serverless"],
                     detail_type=["EMR Serverless Job Run State Change"],
                     detail={"applicationId": [self.application.attr_application_id]},
                 )
-            },
-        }
+            }
         stopped = stopped_before_removal(self, self.application, environment=environment, key=key)
         for name, when in rules.items():
-            # A failed invocation is not retried, because the next one, a minute later, takes the same step.
+            # A failed invocation is not retried, because the next one takes the same step.
             rule = events.Rule(self, name, targets=[targets.LambdaFunction(keeper.function, retry_attempts=0)], **when)
             # At a removal, the keeper must not start a run again.
             rule.node.add_dependency(stopped)

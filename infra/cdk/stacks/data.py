@@ -27,7 +27,7 @@ class DataStack(Stack):
         kafka: The MSK cluster with its topics.
         directory: The OpenSearch domain.
         metrics: The metrics database.
-        database: The proxy of the metrics database, for functions.
+        database: The metrics database as functions reach it: its proxy, if there is one.
         tables: The DynamoDB tables, by their names in schemas/dynamodb.
         buckets: The S3 buckets of the archive and of its access log.
         administrator: The role that provisions schemas, indices, roles and database tables.
@@ -70,7 +70,11 @@ class DataStack(Stack):
             name=METRICS,
             **shared,
         )
-        self.database = self.metrics.add_proxy(place=base.network.place("proxy"), users=[METRICS_READER], **shared)
+        self.database = (
+            self.metrics.add_proxy(place=base.network.place("proxy"), users=[METRICS_READER], **shared)
+            if environment.database.proxy
+            else self.metrics.writer
+        )
         self.tables = Tables(self, **shared).tables
         self.buckets = Buckets(self, **shared)
         self.audit_copy = audit_copy(self, environment, base.key, self.tables, self.buckets)

@@ -11,9 +11,9 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from functions.catalogue import PREFIX, FunctionEntry, read_catalogue
-from infra.cdk.concurrency import INVOCATIONS_A_POLLER, partitions_of
+from infra.cdk.concurrency import concurrent_invocations, partitions_of
 from infra.cdk.config import Environment
-from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, METRICS_READER, PROFILES
+from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, LEDGER, METRICS_READER, PROFILES
 from infra.cdk.resources.door import Door
 from infra.cdk.resources.event_sources import EventSources, QueueMapping, consumer_group
 from infra.cdk.resources.findings import explain
@@ -24,7 +24,7 @@ from infra.cdk.resources.receipts import Receipts, configuration_set
 from infra.cdk.resources.unsubscribe_mailbox import receipt_rule
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
-from infra.cdk.stacks.grants import CDC_CONSUMER, grant_profile
+from infra.cdk.stacks.grants import CDC_CONSUMER, grant_profile, marks_batches
 from infra.cdk.stacks.network import NetworkStack
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import BROADCASTS, Lane
@@ -117,7 +117,12 @@ class FunctionsStack(Stack):
             )
         if entry.event_source is not None:
             self.event_sources[entry.name] = EventSources(
-                function, function=function, kafka=self._data.kafka, environment=self._environment
+                function,
+                function=function,
+                kafka=self._data.kafka,
+                environment=self._environment,
+                failed=self._data.buckets.failed,
+                key=self._base.key,
             )
         if entry.queue is not None:
             QueueMapping(function, function=function, queue=self._door.queue, key=self._base.key)
@@ -161,6 +166,10 @@ class FunctionsStack(Stack):
         """Return the environment variables that masscomm.environment reads; none is a secret."""
         environment, data, profile = self._environment, self._data, PROFILES[entry.package]
         variables = {"LOG_LEVEL": "INFO"}
+        if environment.pollers is None and entry.event_source is not None:
+            variables |= entry.event_source.on_demand_environment
+        if marks_batches(entry, environment):
+            variables[f"{LEDGER.upper()}_TABLE"] = data.tables[LEDGER].table_name
         if not profile.calls_internet:
             variables |= {
                 "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
@@ -237,9 +246,7 @@ class FunctionsStack(Stack):
             for topic in chain_topics()
             if topic.name in source.topics and lane_of(topic.name) not in BROADCASTS[1:]
         ]
-        invoked = sum(
-            min(partitions_of(topic, environment), environment.pollers * INVOCATIONS_A_POLLER) for topic in topics
-        )
+        invoked = sum(concurrent_invocations(partitions_of(topic, environment), environment) for topic in topics)
         return {
             CHANNELS[name].rate_setting: f"{quota * percent / 100 / invoked:.3g}"
             for name, quota in providers.per_s.items()

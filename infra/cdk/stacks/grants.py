@@ -8,7 +8,7 @@ from aws_cdk import aws_iam as iam
 
 from functions.catalogue import FunctionEntry
 from infra.cdk.config import Environment
-from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, PROFILES, Profile
+from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, LEDGER, PROFILES, Profile
 from infra.cdk.resources.event_sources import consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
@@ -51,6 +51,11 @@ def written_topics(entry: FunctionEntry, lanes: int) -> list[str]:
     ]
 
 
+def marks_batches(entry: FunctionEntry, environment: Environment) -> bool:
+    """Return whether the function itself counts the attempts of its batches, in the table of the ledger."""
+    return environment.pollers is None and entry.event_source is not None and entry.event_source.on_failure is not None
+
+
 def grant_profile(
     function: MasscommFunction,
     *,
@@ -64,6 +69,10 @@ def grant_profile(
     function.grant(_kafka(function.entry, profile, data, environment, lanes))
     function.grant(_directory(profile, data, environment))
     function.grant(_tables(profile, data))
+    if marks_batches(function.entry, environment) and LEDGER not in profile.tables:
+        # The calls of masscomm/stores/batch_marks/dynamodb.py.
+        marks = ["dynamodb:PutItem", "dynamodb:UpdateItem"]
+        function.grant([iam.PolicyStatement(actions=marks, resources=[data.tables[LEDGER].table_arn])])
     applications = list(applications)
     function.grant(_provider(profile, Stack.of(function), environment, applications))
     if profile.push or profile.registers_endpoints:

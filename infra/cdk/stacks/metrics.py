@@ -70,6 +70,7 @@ class MetricsStack(Stack):
                 *data.metrics.writer.statements(self, METRICS_WRITER),
                 *catalog.statements,
             ],
+            every_minutes=environment.spark.every_minutes,
             **shared,
         )
         self.erasure = EraseJob(

@@ -1,9 +1,10 @@
-"""The stack with the network, the encryption key, and what the registry's tasks need when they start."""
+"""The stack with the network, the encryption key, and what tasks need when they start."""
 
 from aws_cdk import Stack
 from constructs import Construct
 
 from infra.cdk.config import Environment
+from infra.cdk.images import images
 from infra.cdk.resources.client_access import admit_clients
 from infra.cdk.resources.key import data_key
 from infra.cdk.resources.network import Network
@@ -15,7 +16,6 @@ class NetworkStack(Stack):
 
     Attributes:
         key: The KMS key that encrypts all stored data.
-        registry_image: The repository of the schema registry's image.
         registry_user: The secret with the name and the password of the schema registry's database user.
         network: The VPC with its security groups.
     """
@@ -23,7 +23,8 @@ class NetworkStack(Stack):
     def __init__(self, scope: Construct, *, environment: Environment) -> None:
         super().__init__(scope, f"{environment.prefix}-network", env={"region": environment.region})
         self.key = data_key(self, environment=environment)
-        self.registry_image = image_repository(self, environment=environment, key=self.key)
+        for image in images(environment):
+            image_repository(self, image, environment=environment, key=self.key)
         self.registry_user = database_user(self, environment=environment, key=self.key)
         self.network = Network(self, environment=environment, key=self.key)
         admit_clients(environment, self.network.groups)

@@ -7,6 +7,7 @@ from itertools import batched
 from aws_cdk import Stack
 from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_ecs as ecs
 from constructs import Construct
 
 from infra.cdk.config import Environment
@@ -69,7 +70,8 @@ class ObservabilityStack(Stack):
         installed = _installed(environment, data, functions, api, servers, self.account)
         self.alarms = Alarms(self, environment=environment, key=base.key, rules=rules(installed))
         self._budget()
-        self._dashboard(functions, data, api)
+        if not environment.few_alarms:
+            self._dashboard(functions, data, api)
 
     def _budget(self) -> None:
         address = self._environment.alarm_email
@@ -184,17 +186,27 @@ def _installed(
         api=api.rest.api.rest_api_name,
         stage=STAGE,
         applications={platform: (f"{environment.prefix}-{platform}", kind) for platform, kind in environment.platforms},
-        servers=None if servers is None else _servers(servers),
+        servers=None if servers is None else _servers(servers, environment),
+        on_demand=environment.pollers is None,
+        few=environment.few_alarms,
     )
 
 
-def _servers(stacks: ServerStacks) -> Servers:
-    service = stacks.registry.service.service
+def _servers(stacks: ServerStacks, environment: Environment) -> Servers:
     databases = (stacks.data.metrics, stacks.registry.database)
+    task = stacks.cdc.task
     return Servers(
         databases={each.name: each.instance.instance_identifier for each in databases},
-        connectors=stacks.cdc.debezium.names,
-        registry={"ClusterName": service.cluster.cluster_name, "ServiceName": service.service_name},
+        connectors=stacks.cdc.debezium.names if stacks.cdc.debezium else {},
+        registry=_dimensions(stacks.registry.service.service),
+        connect_task=_dimensions(task.service) if task else None,
+        insights=not environment.few_alarms,
+        every_minutes=environment.spark.every_minutes,
         job=stacks.metrics.job.name,
         events_job=None if stacks.events is None else stacks.events.job.name,
     )
+
+
+def _dimensions(service: ecs.FargateService) -> dict[str, str]:
+    """Return the dimensions of the metrics of a service."""
+    return {"ClusterName": service.cluster.cluster_name, "ServiceName": service.service_name}

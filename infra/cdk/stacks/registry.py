@@ -4,6 +4,7 @@ from aws_cdk import Stack
 from constructs import Construct
 
 from infra.cdk.config import Environment
+from infra.cdk.profiles import REGISTRY_DATABASE
 from infra.cdk.resources.buckets import access_log_bucket
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.registry import SchemaRegistry
@@ -15,20 +16,24 @@ class RegistryStack(Stack):
 
     Attributes:
         service: The registry.
-        database: The registry's own small database, so that load on the metrics database does not delay schema
-            look-ups.
+        database: The instance of the registry's database: a small one of its own, or that of the metrics.
     """
 
-    def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack) -> None:
+    def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack, metrics: Database) -> None:
         super().__init__(scope, f"{environment.prefix}-registry", env={"region": environment.region})
         shared = {"environment": environment, "key": base.key}
-        self.database = Database(
-            self,
-            "registry",
-            place=base.network.place("registry-database"),
-            instance_type=environment.database.registry_instance_type,
-            name="registry",
-            **shared,
+        kind = environment.database.registry_instance_type
+        self.database = (
+            metrics
+            if kind is None
+            else Database(
+                self,
+                REGISTRY_DATABASE,
+                place=base.network.place("registry-database"),
+                instance_type=kind,
+                name=REGISTRY_DATABASE,
+                **shared,
+            )
         )
         self.service = SchemaRegistry(
             self,

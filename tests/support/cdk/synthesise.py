@@ -1,6 +1,6 @@
 """`python -m tests.support.cdk.synthesise FOLDER`: synthesises the environments that the tests read, in one process.
 
-dev and prod are made from the bare sources, as in a clean clone. `local` has the other options: external servers, empty
+small and prod are made from the bare sources, as in a clean clone. `local` has other options: external servers, empty
 packages in the layout of `make package`, its own domain name. `replacing` is prod with two snapshot generations, and
 with other settings of resources that are replaced, and with the job of the organisation's own topics.
 """
@@ -16,7 +16,7 @@ from infra.cdk.config import LOCAL, ApiConfig, ExternalServers, MailboxConfig, l
 from infra.cdk.examples import ENVIRONMENTS, PROD
 from masscomm.domain.source_tables import source_file
 
-SYNTHESISED = ("dev", "prod")
+SYNTHESISED = ("small", "prod")
 # While one generation replaces another, topics, mappings and alarms are at their maximum. CloudFormation replaces
 # resources for the other differences.
 MAILBOX = MailboxConfig(address="unsubscribe@mail.masscomm.example", rule_set="inbound")

@@ -44,9 +44,11 @@ class SynthesisedEnvironment:
         """Return the templates by stack name, without the environment's prefix."""
         return _templates(self.folder, f"masscomm-{self.name}-")
 
-    def resources(self, kind: str = "") -> Iterator[Resource]:
-        """Return the resources of all templates, or those of one type."""
+    def resources(self, kind: str = "", of_stack: str = "") -> Iterator[Resource]:
+        """Return the resources of all templates, or those of one type or of one stack."""
         for stack, template in self.templates().items():
+            if of_stack not in ("", stack):
+                continue
             for id, resource in template["Resources"].items():
                 if kind in ("", resource["Type"]):
                     rest = {name: value for name, value in resource.items() if name not in ("Type", "Properties")}

@@ -78,7 +78,7 @@ def test_every_function_that_callers_invoke_has_a_maximum() -> None:
     assert with_routes | {"authorizer"} == OF_THE_API == ConcurrencyConfig().reserved.keys()
 
 
-@pytest.mark.parametrize("name", ["dev", "prod", "local"])
+@pytest.mark.parametrize("name", ["small", "prod", "local"])
 def test_maxima_are_deployed(synthesised: dict[str, SynthesisedEnvironment], name: str) -> None:
     environment = ENVIRONMENTS.get(name, DEV)
     found = {}

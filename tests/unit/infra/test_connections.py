@@ -61,8 +61,8 @@ def _properties(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
 
-def test_the_worker_has_only_properties_msk_connect_takes(environment: SynthesisedEnvironment) -> None:
-    (worker,) = environment.resources("AWS::KafkaConnect::WorkerConfiguration")
+def test_the_worker_has_only_properties_msk_connect_takes(prod: SynthesisedEnvironment) -> None:
+    (worker,) = prod.resources("AWS::KafkaConnect::WorkerConfiguration")
     found = _properties(base64.b64decode(worker.properties["PropertiesFileContent"]).decode())
     assert found.keys() >= REQUIRED
     assert unsupported(set(found)) == set()
@@ -75,22 +75,22 @@ def test_an_unsupported_worker_property_is_found(name: str) -> None:
     assert unsupported({name, "producer.linger.ms"}) == {name}
 
 
-def test_a_connector_overrides_no_client(environment: SynthesisedEnvironment) -> None:
+def test_a_connector_overrides_no_client(prod: SynthesisedEnvironment) -> None:
     """A connector that overrides client settings needs a client configuration policy, which MSK Connect rejects."""
-    (connector,) = environment.resources("AWS::KafkaConnect::Connector")
+    (connector,) = prod.resources("AWS::KafkaConnect::Connector")
     configuration = connector.properties["ConnectorConfiguration"]
     assert [name for name in configuration if re.match(r"(producer|consumer|admin)\.override\.", name)] == []
 
 
-def test_connect_sends_changes_without_batching_delay(environment: SynthesisedEnvironment) -> None:
-    (worker,) = environment.resources("AWS::KafkaConnect::WorkerConfiguration")
+def test_connect_sends_changes_without_batching_delay(prod: SynthesisedEnvironment) -> None:
+    (worker,) = prod.resources("AWS::KafkaConnect::WorkerConfiguration")
     deployed = _properties(base64.b64decode(worker.properties["PropertiesFileContent"]).decode())
     assert deployed["producer.linger.ms"] == _properties(LOCAL_WORKER)["producer.linger.ms"] == "0"
 
 
-def test_connect_takes_the_largest_record_of_its_topics(environment: SynthesisedEnvironment) -> None:
+def test_connect_takes_the_largest_record_of_its_topics(prod: SynthesisedEnvironment) -> None:
     """Otherwise the task would end at a large row, and each restart of it."""
-    (worker,) = environment.resources("AWS::KafkaConnect::WorkerConfiguration")
+    (worker,) = prod.resources("AWS::KafkaConnect::WorkerConfiguration")
     deployed = _properties(base64.b64decode(worker.properties["PropertiesFileContent"]).decode())
     (size,) = {topic.max_message_bytes for topic in cdc_topics("any")}
     assert deployed["producer.max.request.size"] == str(size)
@@ -116,13 +116,13 @@ def _urls(environment: SynthesisedEnvironment) -> dict[str, str]:
 _READERS = {"metrics_handler", "metrics_stream", "sends_api", "sends_stream", "operations_handler", "webhook_events"}
 
 
-def test_functions_connect_through_the_proxy_the_job_directly(environment: SynthesisedEnvironment) -> None:
+def test_functions_connect_through_the_proxy_the_job_directly(prod: SynthesisedEnvironment) -> None:
     """RDS Proxy pins a session that uses COPY or temporary tables to a connection, so the job gains nothing from it.
 
     https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-pinning.html
     """
-    urls = _urls(environment)
-    functions = {f"masscomm-{environment.name}-{name}" for name in _READERS}
+    urls = _urls(prod)
+    functions = {f"masscomm-{prod.name}-{name}" for name in _READERS}
     assert urls.keys() == {*functions, "job"}
     for name, url in urls.items():
         user, _, address = url.partition("//")[2].partition("@")
@@ -186,22 +186,20 @@ def test_no_connection_is_made_with_start_up_options() -> None:
         assert named <= _ARGUMENTS, f"{path}: {named - _ARGUMENTS}"
 
 
-def test_the_proxy_may_sign_in_as_each_of_its_users(environment: SynthesisedEnvironment) -> None:
+def test_the_proxy_may_sign_in_as_each_of_its_users(prod: SynthesisedEnvironment) -> None:
     """With end-to-end IAM authentication the proxy's role needs rds-db:connect on the instance for each user.
 
     https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-iam-setup.html
     """
-    (proxy,) = environment.resources("AWS::RDS::DBProxy")
+    (proxy,) = prod.resources("AWS::RDS::DBProxy")
     assert proxy.properties["DefaultAuthScheme"] == "IAM_AUTH"
     # With IAM authentication the proxy needs no secret for a user, and no permission to decrypt one.
     assert "Auth" not in proxy.properties
     role = proxy.properties["RoleArn"]["Fn::GetAtt"][0]
-    may = _sign_ins(environment)["data", role]
+    may = _sign_ins(prod)["data", role]
     users = {profile.database for profile in PROFILES.values() if profile.database}
     assert {target.rpartition("/")[2] for target in may} == users
-    (instance,) = [
-        each for each in environment.resources("AWS::RDS::DBInstance") if each.properties["DBName"] == "metrics"
-    ]
+    (instance,) = [each for each in prod.resources("AWS::RDS::DBInstance") if each.properties["DBName"] == "metrics"]
     assert all(f"{{{instance.id}.DbiResourceId}}" in target for target in may)
     assert instance.properties["EnableIAMDatabaseAuthentication"] is True
 
@@ -215,13 +213,13 @@ def _sign_ins(environment: SynthesisedEnvironment) -> dict[tuple[str, str], set[
     return found
 
 
-def test_callers_may_sign_in_only_at_their_endpoint(environment: SynthesisedEnvironment) -> None:
+def test_callers_may_sign_in_only_at_their_endpoint(prod: SynthesisedEnvironment) -> None:
     """Functions connect with the proxy's id, the job with the instance's, and each with its own user only.
 
     https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.IAMDBAuth.IAMPolicy.html
     """
     by_stack: defaultdict[str, set[str]] = defaultdict(set)
-    for (stack, _), found in _sign_ins(environment).items():
+    for (stack, _), found in _sign_ins(prod).items():
         by_stack[stack] |= found
     assert by_stack.keys() == {"data", "functions", "metrics"}
     assert {target.rpartition("/")[2] for target in by_stack["functions"]} == {METRICS_READER}
@@ -230,12 +228,12 @@ def test_callers_may_sign_in_only_at_their_endpoint(environment: SynthesisedEnvi
     assert all("DbiResourceId" in target for target in by_stack["metrics"])
 
 
-def test_the_job_reaches_the_database_and_no_proxy(environment: SynthesisedEnvironment) -> None:
+def test_the_job_reaches_the_database_and_no_proxy(prod: SynthesisedEnvironment) -> None:
     groups: dict[str, str] = {}
-    for group in environment.resources("AWS::EC2::SecurityGroup"):
+    for group in prod.resources("AWS::EC2::SecurityGroup"):
         groups[group.id] = str(group.properties["GroupDescription"]).rpartition(" ")[2]
     flows: set[tuple[str, str]] = set()
-    for rule in environment.resources("AWS::EC2::SecurityGroupIngress"):
+    for rule in prod.resources("AWS::EC2::SecurityGroupIngress"):
         ends: list[Any] = [rule.properties.get("SourceSecurityGroupId"), rule.properties.get("GroupId")]
         names = [next((name for id, name in groups.items() if id in json.dumps(end)), "") for end in ends]
         flows.add((names[0], names[1]))

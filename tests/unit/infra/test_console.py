@@ -66,8 +66,8 @@ def changed_request(code: str, event: dict[str, Any]) -> Any:
 
 
 def test_an_environment_without_console_has_no_distribution(synthesised: dict[str, SynthesisedEnvironment]) -> None:
-    assert list(synthesised["dev"].resources("AWS::CloudFront::Distribution")) == []
-    assert "console" not in synthesised["dev"].templates()
+    assert list(synthesised["small"].resources("AWS::CloudFront::Distribution")) == []
+    assert "console" not in synthesised["small"].templates()
 
 
 def test_the_distribution_accepts_tls_1_2_at_its_own_domain(distribution: dict[str, Any]) -> None:

@@ -40,7 +40,7 @@ def _widgets(environment: SynthesisedEnvironment) -> dict[str, list[dict[str, An
     }
 
 
-@pytest.mark.parametrize("name", ["dev", "prod", "replacing", "local"])
+@pytest.mark.parametrize("name", ["prod", "replacing", "local"])
 def test_dashboards_keep_the_limits_of_their_widgets(synthesised: dict[str, SynthesisedEnvironment], name: str) -> None:
     """An alarm widget lists 1 to 100 alarms, a graph 500 metrics; a dashboard has 500 widgets and 2,500 metrics.
 
@@ -115,6 +115,8 @@ DIMENSIONS = {
     ("AWS/RDS", ""): ({"DBInstanceIdentifier"},),
     ("AWS/KafkaConnect", ""): ({"ConnectorName"},),
     ("ECS/ContainerInsights", "RunningTaskCount"): ({"ClusterName", "ServiceName"},),
+    # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/available-metrics.html
+    ("AWS/ECS", "CPUUtilization"): ({"ClusterName"}, {"ClusterName", "ServiceName"}),
     ("AWS/ApiGateway", ""): ({"ApiName"}, {"ApiName", "Stage"}, {"ApiName", "Method", "Resource", "Stage"}),
     ("AWS/SES", ""): (set(),),
     ("AWS/SNS", "NumberOfNotificationsFailed"): ({"Application", "Platform"},),
@@ -122,7 +124,7 @@ DIMENSIONS = {
 }
 
 
-@pytest.mark.parametrize("name", ["dev", "prod", "replacing", "local"])
+@pytest.mark.parametrize("name", ["small", "prod", "replacing", "local"])
 def test_alarms_name_the_dimensions_of_their_metrics(synthesised: dict[str, SynthesisedEnvironment], name: str) -> None:
     """A metric is known by its name and all its dimensions: an alarm with others has no data, and never triggers."""
     unknown = []
@@ -158,7 +160,7 @@ RETENTION_DAYS = {
 }
 
 
-@pytest.mark.parametrize("name", ["dev", "prod", "replacing", "local"])
+@pytest.mark.parametrize("name", ["small", "prod", "replacing", "local"])
 def test_logs_are_kept_for_days_that_cloudwatch_knows(
     synthesised: dict[str, SynthesisedEnvironment], name: str
 ) -> None:
@@ -198,7 +200,7 @@ def test_no_policy_is_longer_than_its_service_takes(environment: SynthesisedEnvi
 # --- functions --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["dev", "prod", "replacing", "local"])
+@pytest.mark.parametrize("name", ["small", "prod", "replacing", "local"])
 def test_functions_keep_the_quotas_of_lambda(synthesised: dict[str, SynthesisedEnvironment], name: str) -> None:
     """Limits of a function: 4 kB of variables; 128 to 10,240 MB; 900 s; 29 s behind a REST API.
 
@@ -246,6 +248,7 @@ def test_mappings_keep_the_limits_of_kafka_event_sources(environment: Synthesise
     https://docs.aws.amazon.com/lambda/latest/dg/kafka-on-failure-destination.html
     """
     groups: dict[str, list[int]] = {}
+    on_demand = []
     for mapping in kafka_mappings(environment):
         properties = mapping.properties
         assert len(properties["Topics"]) == 1, mapping
@@ -253,12 +256,15 @@ def test_mappings_keep_the_limits_of_kafka_event_sources(environment: Synthesise
         assert 1 <= properties["BatchSize"] <= 10_000, mapping
         assert -1 <= properties.get("MaximumRecordAgeInSeconds", -1) <= 604_800, mapping
         assert -1 <= properties.get("MaximumRetryAttempts", -1) <= 10_000, mapping
+        assert set(properties["MetricsConfig"]["Metrics"]) <= {"EventCount", "ErrorCount", "KafkaMetrics"}, mapping
+        if "ProvisionedPollerConfig" not in properties:
+            on_demand.append(mapping)
+            continue
         pollers = properties["ProvisionedPollerConfig"]
         assert 1 <= pollers["MinimumPollers"] <= 200, mapping
         assert pollers["MinimumPollers"] <= pollers["MaximumPollers"] <= 2_000, mapping
         groups.setdefault(pollers["PollerGroupName"], []).append(pollers["MaximumPollers"])
-        assert set(properties["MetricsConfig"]["Metrics"]) <= {"EventCount", "ErrorCount", "KafkaMetrics"}, mapping
-    assert groups
+    assert bool(groups) is not bool(on_demand)
     for name, pollers_of in groups.items():
         assert len(pollers_of) <= 100, name
         assert sum(pollers_of) <= 2_000, name
@@ -347,7 +353,11 @@ def test_directory_options_are_allowed_for_its_instances(environment: Synthesise
     # TiB.
     largest = 200 if cluster["InstanceType"].startswith("t3.") else 1_024
     assert 10 <= properties["EBSOptions"]["VolumeSize"] <= largest
-    assert cluster["InstanceCount"] % cluster["ZoneAwarenessConfig"]["AvailabilityZoneCount"] == 0
+    zones = cluster.get("ZoneAwarenessConfig", {"AvailabilityZoneCount": 1})["AvailabilityZoneCount"]
+    # A domain without zone awareness has one subnet.
+    assert len(properties["VPCOptions"]["SubnetIds"]) == zones
+    assert cluster["ZoneAwarenessEnabled"] is (zones > 1)
+    assert cluster["InstanceCount"] % zones == 0
     assert cluster.get("DedicatedMasterCount", 3) in (3, 5)
 
 
@@ -448,9 +458,9 @@ def test_brokers_hold_the_partitions_of_every_topic(environment: SynthesisedEnvi
     assert replicas <= PARTITIONS_A_BROKER[kind] * cluster.properties["NumberOfBrokerNodes"]
 
 
-def test_connectors_have_a_capacity_that_msk_connect_knows(environment: SynthesisedEnvironment) -> None:
+def test_connectors_have_a_capacity_that_msk_connect_knows(prod: SynthesisedEnvironment) -> None:
     """https://docs.aws.amazon.com/MSKC/latest/mskc/API_ProvisionedCapacity.html"""
-    connectors = list(environment.resources("AWS::KafkaConnect::Connector"))
+    connectors = list(prod.resources("AWS::KafkaConnect::Connector"))
     assert connectors
     for connector in connectors:
         capacity = connector.properties["Capacity"]["ProvisionedCapacity"]
@@ -513,9 +523,9 @@ def test_objects_move_to_infrequent_access_after_30_days(environment: Synthesise
                 assert transition["TransitionInDays"] < rule.get("ExpirationInDays", 10_000), bucket
 
 
-def test_the_firewall_counts_as_waf_can(environment: SynthesisedEnvironment) -> None:
+def test_the_firewall_counts_as_waf_can(prod: SynthesisedEnvironment) -> None:
     """https://docs.aws.amazon.com/waf/latest/APIReference/API_RateBasedStatement.html"""
-    for acl in environment.resources("AWS::WAFv2::WebACL"):
+    for acl in prod.resources("AWS::WAFv2::WebACL"):
         rules = acl.properties["Rules"]
         assert len({rule["Priority"] for rule in rules}) == len(rules)
         for rule in rules:
@@ -526,7 +536,7 @@ def test_the_firewall_counts_as_waf_can(environment: SynthesisedEnvironment) -> 
                 assert rate["EvaluationWindowSec"] in (60, 120, 300, 600)
 
 
-def test_the_firewall_accepts_documented_requests(environment: SynthesisedEnvironment) -> None:
+def test_the_firewall_accepts_documented_requests(prod: SynthesisedEnvironment) -> None:
     """Rules of the common rule set refuse queries above 2,048 bytes, bodies above 8 kB, and bodies with HTML or with
     the address of a server; the rules that would refuse documented requests only count.
 
@@ -536,7 +546,7 @@ def test_the_firewall_accepts_documented_requests(environment: SynthesisedEnviro
     operations = [each for path in document["paths"].values() for each in path.values() if isinstance(each, dict)]
     assert max(map(_longest_query, operations)) > 2_048
     assert "html" in document["components"]["schemas"]["Draft"]["properties"]
-    (acl,) = (each for each in environment.resources("AWS::WAFv2::WebACL") if each.stack == "api")
+    (acl,) = (each for each in prod.resources("AWS::WAFv2::WebACL") if each.stack == "api")
     (common,) = [each for each in acl.properties["Rules"] if each["Name"] == "AWSManagedRulesCommonRuleSet"]
     overrides = common["Statement"]["ManagedRuleGroupStatement"]["RuleActionOverrides"]
     assert {each["Name"] for each in overrides if "Count" in each["ActionToUse"]} >= {
@@ -597,7 +607,7 @@ def test_job_requests_keep_the_limits_of_emr_serverless(environment: Synthesised
         assert 1 <= application.properties["AutoStopConfiguration"]["IdleTimeoutMinutes"] <= 10_080
 
 
-@pytest.mark.parametrize("name", ["dev", "prod", "replacing", "local"])
+@pytest.mark.parametrize("name", ["small", "prod", "replacing", "local"])
 def test_templates_are_no_larger_than_cloudformation_takes(
     synthesised: dict[str, SynthesisedEnvironment], name: str
 ) -> None:

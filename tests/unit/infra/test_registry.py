@@ -160,7 +160,7 @@ def test_only_provisioning_reaches_the_port_for_writes(environment: SynthesisedE
         *(("functions", 443), ("spark", 443), ("erasure", 443), ("10.0.0.0/16", 443)),
         ("provisioning", 8444),
     }
-    (service,) = environment.resources("AWS::ECS::Service")
+    (service,) = environment.resources("AWS::ECS::Service", "registry")
     tasks = service.properties["NetworkConfiguration"]["AwsvpcConfiguration"]["SecurityGroups"]
     assert _admitted(environment, tasks) == {("registry-balancer", 8443)}
 
@@ -213,7 +213,7 @@ def test_the_registry_reads_the_secret_of_its_own_user(environment: SynthesisedE
         if each.properties["Name"] == ENVIRONMENTS[environment.name].registry_secret
     ]
     assert secret.stack == "network"
-    (task,) = environment.resources("AWS::ECS::TaskDefinition")
+    (task,) = environment.resources("AWS::ECS::TaskDefinition", "registry")
     read = {
         each["Name"]: flat(each["ValueFrom"])
         for container in task.properties["ContainerDefinitions"]
@@ -247,7 +247,7 @@ def test_tasks_are_started_until_their_user_exists(environment: SynthesisedEnvir
     without a growing delay if they were running.
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/deployment-circuit-breaker.html
     """
-    (service,) = environment.resources("AWS::ECS::Service")
+    (service,) = environment.resources("AWS::ECS::Service", "registry")
     breaker = service.properties["DeploymentConfiguration"]["DeploymentCircuitBreaker"]
     assert breaker == {"Enable": False, "Rollback": False}
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from functions.catalogue import read_catalogue
 from infra.cdk.examples import ENVIRONMENTS
 from infra.cdk.profiles import PROFILES
 from masscomm.domain.time_limits import AUDIT_KEPT_S
@@ -119,7 +120,14 @@ def test_each_function_may_use_the_tables_of_its_profile(environment: Synthesise
     for function, profile in PROFILES.items():
         own = f"{function.replace('_', '')}role"
         found = {name for policy, name, allowed in granted if policy.id.startswith(own) and allowed}
-        assert found == {*profile.tables, *profile.tables_read}, function
+        assert found == {*profile.tables, *profile.tables_read, *_marks(environment, function)}, function
+
+
+def _marks(environment: SynthesisedEnvironment, function: str) -> set[str]:
+    """Return the table in which a function with mappings in on-demand mode counts the attempts of its batches."""
+    source = next(e.event_source for e in read_catalogue(generation="any") if e.package == function)
+    on_demand = ENVIRONMENTS[environment.name].pollers is None
+    return {"delivery_ledger"} if on_demand and source is not None and source.on_failure else set()
 
 
 # Function → the tables to which it may write. Another function, mostly of the same package, may do more.

@@ -71,9 +71,9 @@ def test_every_server_address_uses_tls(environment: SynthesisedEnvironment) -> N
         assert address.startswith("https://") or "sslmode=verify-full" in address, (name, address)
 
 
-def test_the_connector_verifies_the_monoliths_database(environment: SynthesisedEnvironment) -> None:
+def test_the_connector_verifies_the_monoliths_database(prod: SynthesisedEnvironment) -> None:
     """The connector's worker has no files of ours: the authority is a field of the secret."""
-    (connector,) = environment.resources("AWS::KafkaConnect::Connector")
+    (connector,) = prod.resources("AWS::KafkaConnect::Connector")
     configuration = connector.properties["ConnectorConfiguration"]
     assert configuration["database.sslmode"] == "verify-full"
     assert configuration["database.sslfactory"] == ONE_AUTHORITY
@@ -82,7 +82,7 @@ def test_the_connector_verifies_the_monoliths_database(environment: SynthesisedE
 
 def test_the_registry_verifies_its_database(environment: SynthesisedEnvironment) -> None:
     """The schema registry trusts the certificate authority that the template sets for its database."""
-    (task,) = environment.resources("AWS::ECS::TaskDefinition")
+    (task,) = environment.resources("AWS::ECS::TaskDefinition", "registry")
     variables = {
         each["Name"]: flat(each["Value"])
         for container in task.properties["ContainerDefinitions"]
