@@ -179,6 +179,7 @@ def _installed(
         },
         cluster=data.kafka.name,
         brokers=environment.kafka.brokers,
+        burstable_brokers=environment.kafka.instance_type.startswith("kafka.t3."),
         directory={"DomainName": data.directory.name, "ClientId": account},
         tables={name: table.table_name for name, table in data.tables.items()},
         api=api.rest.api.rest_api_name,
@@ -193,6 +194,7 @@ def _servers(stacks: ServerStacks) -> Servers:
     databases = (stacks.data.metrics, stacks.registry.database)
     return Servers(
         databases={each.name: each.instance.instance_identifier for each in databases},
+        connections={each.name: each.connections for each in databases},
         connectors=stacks.cdc.debezium.names,
         registry={"ClusterName": service.cluster.cluster_name, "ServiceName": service.service_name},
         job=stacks.metrics.job.name,
