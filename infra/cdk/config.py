@@ -36,7 +36,10 @@ class KafkaConfig:
     deployments of their own.
     """
 
-    version: str = "3.9.x"
+    # In KRaft mode, the only one of Kafka 4: later versions are upgrades in place.
+    # https://docs.aws.amazon.com/msk/latest/developerguide/kraft-intro.html
+    # https://docs.aws.amazon.com/msk/latest/developerguide/version-upgrades.html
+    version: str = "3.9.x.kraft"
     instance_type: str = "kafka.m7g.large"
     # The number of brokers, a multiple of the number of zones.
     brokers: int = 3
@@ -207,6 +210,10 @@ class MailboxConfig:
             raise ValueError(f"address: {error}") from error
 
 
+# The firewall counts the requests of an address over five minutes (rest_api.py, door.py).
+_ADDRESS_WINDOW_S = 300
+
+
 @dataclass(frozen=True, kw_only=True)
 class ApiConfig:
     """The configuration of the REST API."""
@@ -219,14 +226,14 @@ class ApiConfig:
     burst: int = 100
     requests_a_day: int = 1_000_000
     # The maximum number of requests from one IP address in five minutes.
-    requests_an_address: int = 2_000
+    requests_an_address: int = 15_000
     # Whether firewalls count the requests of each address, and refuse known attacks. Without them, the rates above and
     # those of incoming webhooks apply to all addresses together.
     firewall: bool = True
     # The maximum numbers of incoming webhooks per second, at once, and from one IP address in five minutes.
     incoming_rate: int = 500
     incoming_burst: int = 1_000
-    incoming_an_address: int = 60_000
+    incoming_an_address: int = 150_000
     # The maximum number of concurrent long polls with one API key.
     open_polls: int = 5
     # The issuer of people's access tokens; None: only API keys are accepted.
@@ -235,6 +242,12 @@ class ApiConfig:
     def __post_init__(self) -> None:
         if (self.domain is None) != (self.certificate_arn is None):
             raise ValueError("ApiConfig: set both domain and certificate_arn, or neither")
+        # The servers of a company share one address, and so do those of a system that emits incoming webhooks. The
+        # firewall must not refuse what API Gateway permits.
+        for rate, address in (("rate", "requests_an_address"), ("incoming_rate", "incoming_an_address")):
+            least = _ADDRESS_WINDOW_S * getattr(self, rate)
+            if getattr(self, address) < least:
+                raise ValueError(f"ApiConfig: {address} is at least {least}, {_ADDRESS_WINDOW_S} s of {rate}")
 
 
 # The region in which CloudFront reads certificates and web ACLs. Source: "Requirements for using SSL/TLS certificates

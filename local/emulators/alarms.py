@@ -52,14 +52,18 @@ _MIB = 1024**2
 HELPERS = ("authorizer", "copy-audit", "keep-job", "start-run")
 _DAILY = "the daily runs have no schedule here; `masscomm recompute-check` compares the metrics with the archive"
 _JOB = "`masscomm up` restarts the job; `metrics-stale` triggers if it does not count"
+_CPU = "all servers share the processors of this machine"
 _DISK = "all servers share the disk of this machine, which `directory-storage` watches"
 # Why an alarm is not evaluated, by namespace and metric.
 NOT_EVALUATED: Mapping[tuple[str, str], str] = {
     ("AWS/Lambda", "Throttles"): "the function host queues invocations, and refuses none",
     ("AWS/SQS", "ApproximateNumberOfMessagesVisible"): "schedules have no dead-letter queue; `/-/status` has errors",
     ("AWS/Kafka", "KafkaDataLogsDiskUsed"): _DISK,
-    ("AWS/DynamoDB", "WriteThrottleEvents"): "DynamoDB Local does not throttle",
-    ("AWS/RDS", "CPUUtilization"): "all servers share the processors of this machine",
+    ("AWS/Kafka", "UnderMinIsrPartitionCount"): "the broker has no replicas",
+    ("AWS/Kafka", "CpuIdle"): _CPU,
+    ("AWS/DynamoDB", "ReadThrottleEvents"): "DynamoDB Local does not throttle",
+    ("AWS/RDS", "CPUUtilization"): _CPU,
+    ("AWS/RDS", "DatabaseConnections"): "Postgres refuses further connections, which `/-/status` shows",
     ("AWS/RDS", "FreeStorageSpace"): _DISK,
     ("AWS/SES", "Reputation.BounceRate"): "the stand-in of SES has no reputation",
     ("AWS/SES", "Reputation.ComplaintRate"): "the stand-in of SES has no reputation",
@@ -91,6 +95,7 @@ def installation(entries: Iterable[FunctionEntry]) -> Installation:
         mappings={name: [name] for name in with_source},
         cluster=CLUSTER,
         brokers=1,
+        burstable_brokers=False,
         directory=DIRECTORY,
         tables={name: name for name in sorted(each["table"]["TableName"] for each in tables)},
         api=API,
@@ -98,6 +103,7 @@ def installation(entries: Iterable[FunctionEntry]) -> Installation:
         applications={"gcm": ("gcm", "GCM"), "apns": ("apns", "APNS")},
         servers=Servers(
             databases={"metrics": "metrics", "registry": "registry"},
+            connections={"metrics": 100, "registry": 100},
             connectors={"local": CLUSTER},
             registry=REGISTRY,
             job=ENVIRONMENT,

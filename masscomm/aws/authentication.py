@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from masscomm import environment
 from masscomm.aws.credentials import RoleCredentials
 from masscomm.aws.signature import Credentials, Scope, signed_headers, signed_url
-from masscomm.domain.time_limits import KAFKA_TOKEN_S
+from masscomm.domain.time_limits import KAFKA_RECONNECT_MOST_S, KAFKA_RECONNECT_S, KAFKA_TOKEN_S
 from masscomm.errors import Stop
 from schemas import absolute
 
@@ -41,7 +41,7 @@ def _now() -> datetime:
 
 
 def kafka_client_config() -> dict[str, Any]:
-    """Return the authentication properties of a confluent-kafka client."""
+    """Return the properties with which a confluent-kafka client signs in."""
     if environment.choice("KAFKA_AUTHENTICATION", (NONE, MSK_IAM)) == NONE:
         return {}
     region, credentials = environment.required("AWS_REGION"), RoleCredentials()
@@ -55,6 +55,8 @@ def kafka_client_config() -> dict[str, Any]:
         "ssl.endpoint.identification.algorithm": "https",
         "sasl.mechanisms": "OAUTHBEARER",
         "oauth_cb": oauth_cb,
+        "reconnect.backoff.ms": round(KAFKA_RECONNECT_S * 1000),
+        "reconnect.backoff.max.ms": round(KAFKA_RECONNECT_MOST_S * 1000),
     }
 
 
@@ -71,6 +73,8 @@ def spark_kafka_options(group: str) -> dict[str, str]:
         "kafka.group.id": group,
         "kafka.security.protocol": "SASL_SSL",
         "kafka.ssl.endpoint.identification.algorithm": "https",
+        "kafka.reconnect.backoff.ms": str(round(KAFKA_RECONNECT_S * 1000)),
+        "kafka.reconnect.backoff.max.ms": str(round(KAFKA_RECONNECT_MOST_S * 1000)),
         "kafka.sasl.mechanism": "AWS_MSK_IAM",
         "kafka.sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
         "kafka.sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",

@@ -16,6 +16,10 @@ CHAIN_TIMEOUT_S = 60.0
 FLUSH_RESERVE_S = 2.0
 # The Kafka producer's message.timeout.ms: every delivery report arrives before the function ends.
 PRODUCER_MESSAGE_S = 15.0
+# The first and the longest pause of a Kafka client after a lost connection; librdkafka adds up to half of it. A broker
+# of the type t3.small accepts four new connections with IAM a second, others 100.
+# https://docs.aws.amazon.com/msk/latest/developerguide/limits.html
+KAFKA_RECONNECT_S, KAFKA_RECONNECT_MOST_S = 1.0, 5.0
 # The time limit of flushing the chunks of one request.
 SEND_FLUSH_S = 20.0
 # The time limit of flushing the single record of a request, such as that of changed preferences.
@@ -343,6 +347,9 @@ RULES: Mapping[str, str] = {
         "the scheduler recognises a function that took too long by its time limit"
     ),
     "INGEST_RESERVE_S <= FLUSH_RESERVE_S < PRODUCER_MESSAGE_S": "a flush ends in the time that is reserved for it",
+    "KAFKA_RECONNECT_S < KAFKA_RECONNECT_MOST_S * 3 / 2 < PRODUCER_MESSAGE_S": (
+        "a producer connects again before its records expire"
+    ),
     "PRODUCER_MESSAGE_S + FLUSH_RESERVE_S < CHAIN_TIMEOUT_S": "every report arrives before the function ends",
     "timeout_s('send_handler') <= GATEWAY_TIMEOUT_S < CHAIN_TIMEOUT_S": (
         "API Gateway has the response of each request, and the functions of the chain serve no route"

@@ -54,6 +54,7 @@ def _lost(values: Mapping[str, float]) -> float | None:
 
 
 TOTAL = Operation("SUM(METRICS())", lambda values: sum(values.values()) if values else None)
+SMALLEST = Operation("MIN(METRICS())", lambda values: min(values.values(), default=None))
 LARGEST = Operation("MAX(METRICS())", lambda values: max(values.values(), default=None))
 RATIO = Operation("IF(whole > 0, part / whole, 0)", _ratio)
 # The share of the metrics whose ids begin with `lost`.

@@ -28,8 +28,8 @@ def lag(cluster: str, *, group: str, topic: str) -> Series:
 
 
 def controllers(cluster: str) -> Series:
-    """Return the average number of controllers a broker."""
-    return of_cluster(cluster, "ActiveControllerCount", "Average")
+    """Return the number of controllers, 1 or 0."""
+    return of_cluster(cluster, "ActiveControllerCount", "Maximum")
 
 
 def offline_partitions(cluster: str) -> Series:

@@ -30,7 +30,7 @@ from masscomm.observability.metric_names import (
     UNREADABLE_ITEMS,
     WEBHOOK_ENDPOINTS_DISABLED,
 )
-from ops.alarms.rules import HOUR_S, LARGEST, LOST, MINUTE_S, RATIO, TOTAL, Formula, Rule, Series, ours
+from ops.alarms.rules import HOUR_S, LARGEST, LOST, MINUTE_S, RATIO, SMALLEST, TOTAL, Formula, Rule, Series, ours
 from ops.alarms.series import (
     api_errors,
     api_latency,
@@ -47,6 +47,15 @@ from ops.alarms.series import (
 )
 
 _GIB = 1024**3
+_UNDER_MIN = "UnderMinIsrPartitionCount"
+# MSK recommends a use of at most 60 % CPU, so that a broker can take the load of another one that restarts.
+# https://docs.aws.amazon.com/msk/latest/developerguide/bestpractices.html#bestpractices-monitor-cpu
+_IDLE_PERCENT, _BUSY_MINUTES = 40, 15
+# A tenth of the credits that a t3.small keeps; it earns 24 an hour.
+# https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/burstable-credits-baseline-concepts.html
+_CPU_CREDITS = 58
+# The share of a database's connections above which an alarm triggers.
+_CONNECTIONS_USED = 0.8
 # The maximum number of metrics in an alarm's expression; CloudWatch refuses more.
 METRICS_AN_ALARM = 10
 # The alarm thresholds for the age of the oldest record that waits for a function, in seconds.
@@ -76,6 +85,8 @@ class Servers:
 
     # The ids of the PostgreSQL instances, by the name of the database.
     databases: Mapping[str, str]
+    # The maximum number of connections of each of them.
+    connections: Mapping[str, int]
     # The names of Debezium's connectors in MSK Connect, by generation; the first one is current. Empty: they are in
     # `connect_task`.
     connectors: Mapping[str, str]
@@ -111,6 +122,8 @@ class Installation:
     mappings: Mapping[str, Sequence[str]]
     cluster: str
     brokers: int
+    # Whether the brokers use CPU credits (t3).
+    burstable_brokers: bool
     # The dimensions of the OpenSearch domain.
     directory: Mapping[str, str]
     # The names of the DynamoDB tables, by their names in schemas/dynamodb.
@@ -323,21 +336,45 @@ def _of_metrics_age(environment: str, every_minutes: int | None) -> Rule:
 
 
 def _of_brokers(of: Installation) -> Iterator[Rule]:
-    """Return alarms on a Kafka cluster and the disks of its brokers, whose ids are 1 to `brokers`."""
-    # Each broker reports 1 if it is the controller, else 0. The average of a cluster with a controller is 1 / brokers.
-    average = controllers(of.cluster)
-    yield Rule("kafka-controller", "kafka", "Kafka has no controller.", average, 0.9 / of.brokers, below=True)
+    """Return alarms on a Kafka cluster and its brokers, whose ids are 1 to `brokers`.
+
+    https://docs.aws.amazon.com/msk/latest/developerguide/metrics-details.html
+    """
+    yield Rule("kafka-controller", "kafka", "Kafka has no controller.", controllers(of.cluster), 1, below=True)
     offline = offline_partitions(of.cluster)
     yield Rule("kafka-offline", "kafka", "Partitions of Kafka have no leader.", offline, 1)
-    for part, ids in enumerate(batched(range(1, of.brokers + 1), METRICS_AN_ALARM, strict=False), 1):
-        # MSK publishes the use of disks by broker only.
-        used = {
-            f"b{each}": of_cluster(of.cluster, "KafkaDataLogsDiskUsed", "Maximum", {"Broker ID": str(each)})
-            for each in ids
-        }
-        fullest = Formula(operation=LARGEST, used=used, label="fullest disk")
+    watched = [
+        ("storage", "A broker's disk is 80 % full.", "KafkaDataLogsDiskUsed", LARGEST, 80, False),
+        (
+            "under-min-isr",
+            "Kafka refuses writes: too few replicas are in sync.",
+            _UNDER_MIN,
+            LARGEST,
+            1,
+            False,
+        ),
+        (
+            "cpu",
+            f"A broker uses {100 - _IDLE_PERCENT} % of its CPU.",
+            "CpuIdle",
+            SMALLEST,
+            _IDLE_PERCENT,
+            True,
+        ),
+    ]
+    if of.burstable_brokers:
+        meaning = "A broker's CPU credits end: it is limited to its baseline then."
+        watched.append(("credits", meaning, "CPUCreditBalance", SMALLEST, _CPU_CREDITS, True))
+    for (name, meaning, figure, operation, threshold, below), (part, ids) in product(
+        watched, enumerate(batched(range(1, of.brokers + 1), METRICS_AN_ALARM, strict=False), 1)
+    ):
+        # MSK publishes these metrics by broker only.
+        statistic = "Minimum" if below else "Maximum"
+        used = {f"b{each}": of_cluster(of.cluster, figure, statistic, {"Broker ID": str(each)}) for each in ids}
+        worst = Formula(operation=operation, used=used, label=name)
         suffix = "" if part == 1 else f"-{part}"
-        yield Rule(f"kafka-storage{suffix}", "kafka", "A broker's disk is 80 % full.", fullest, 80)
+        periods = _BUSY_MINUTES if figure == "CpuIdle" else 5
+        yield Rule(f"kafka-{name}{suffix}", "kafka", meaning, worst, threshold, below=below, periods=periods)
 
 
 def _of_stores(of: Installation) -> Iterator[Rule]:
@@ -351,15 +388,25 @@ def _of_stores(of: Installation) -> Iterator[Rule]:
         domain = of_directory(of.directory, figure, statistic)
         yield Rule(f"directory-{name}", "directory", description, domain, threshold, below=below)
     for name, table in of.tables.items():
-        refused = Series(
-            namespace="AWS/DynamoDB", name="WriteThrottleEvents", statistic="Sum", dimensions={"TableName": table}
-        )
-        description = f"DynamoDB throttles writes to {name}."
+        throttled = {
+            kind: Series(
+                namespace="AWS/DynamoDB",
+                name=f"{kind.title()}ThrottleEvents",
+                statistic="Sum",
+                dimensions={"TableName": table},
+            )
+            for kind in ("read", "write")
+        }
+        description = f"DynamoDB throttles reads or writes of {name}."
+        refused = Formula(operation=TOTAL, used=throttled, label="throttled")
         yield Rule(f"{name}-throttled", "throttles", description, refused, 10, most=3)
 
 
 def _of_databases(servers: Servers) -> Iterator[Rule]:
-    """Return alarms on CPU and storage of the PostgreSQL databases."""
+    """Return alarms on CPU, storage and connections of the PostgreSQL databases.
+
+    https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-metrics.html
+    """
     for name, instance in servers.databases.items():
         dimensions = {"DBInstanceIdentifier": instance}
         busy = Series(namespace="AWS/RDS", name="CPUUtilization", statistic="Average", dimensions=dimensions)
@@ -368,6 +415,10 @@ def _of_databases(servers: Servers) -> Iterator[Rule]:
         yield Rule(f"{name}-database-cpu", "database", description, busy, 90, periods=15)
         description = f"The {name} database has less than 10 GiB of free storage."
         yield Rule(f"{name}-database-storage", "database", description, free, 10 * _GIB, below=True)
+        open_ = Series(namespace="AWS/RDS", name="DatabaseConnections", statistic="Maximum", dimensions=dimensions)
+        description = f"The {name} database has {_CONNECTIONS_USED:.0%} of its connections open."
+        most = _CONNECTIONS_USED * servers.connections[name]
+        yield Rule(f"{name}-database-connections", "database", description, open_, most)
 
 
 def _of_services(servers: Servers) -> Iterator[Rule]:
@@ -432,8 +483,12 @@ def _of_providers(of: Installation) -> Iterator[Rule]:
         yield Rule(f"email-{name}", "email-reputation", description, rate, threshold, periods=15, most=1)
     for platform, (application, kind) in of.applications.items():
         dimensions = {"Application": application, "Platform": kind}
-        failed = Series(namespace="AWS/SNS", name="NumberOfNotificationsFailed", statistic="Sum", dimensions=dimensions)
-        yield Rule(f"push-failed-{platform}", "push-failures", f"Many pushes by {kind} fail.", failed, 1000, most=3)
+        used = {
+            id: Series(namespace="AWS/SNS", name=f"NumberOfNotifications{end}", statistic="Sum", dimensions=dimensions)
+            for id, end in (("lost", "Failed"), ("delivered", "Delivered"))
+        }
+        failed = Formula(operation=LOST, used=used, label="failed")
+        yield Rule(f"push-failed-{platform}", "push-failures", f"One push in five fails ({kind}).", failed, 0.2, most=3)
 
 
 def longest_lag_s(entry: FunctionEntry, topic: str) -> int:

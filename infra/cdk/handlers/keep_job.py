@@ -8,9 +8,9 @@ they have a schedule of their own, without an invocation when a run ends.
 
 Environment variables: JOB_PARAMETER names the Systems Manager parameter with the StartJobRun request as JSON, without
 its client token; the request is too long for an environment variable. APPLICATION is the name of the EMR application,
-which is the dimension of two metrics: JobRunning is 1 while a run of the deployed version is active, else 0; JobStarts
-counts the started runs. A job that ends again and again, such as for records that were deleted before it counted them,
-is active most of the time: an alarm watches its starts.
+which is the dimension of two metrics: JobRunning is 1 while a run of the deployed version executes, else 0, so that an
+alarm triggers for a run that waits for capacity; JobStarts counts the started runs. A job that ends again and again,
+such as for records that were deleted before it counted them, runs most of the time: an alarm watches its starts.
 """
 
 import hashlib
@@ -32,8 +32,8 @@ _log = logging.getLogger(__name__)
 
 
 def handler(_event: object, _context: object) -> dict[str, str]:
-    """Take one step and return its name: `started`, `cancelled`, `waiting` (a cancelled run has not ended) or
-    `running`.
+    """Take one step and return its name: `started`, `cancelled`, `waiting` (a run has not begun, or a cancelled one has
+    not ended) or `running`.
     """
     job = boto3.client("ssm").get_parameter(Name=os.environ["JOB_PARAMETER"])["Parameter"]["Value"]
     action = keep(boto3.client("emr-serverless"), named(json.loads(job)))
@@ -93,7 +93,7 @@ def keep(emr: Any, job: dict[str, Any]) -> str:
         emr.cancel_job_run(applicationId=job["applicationId"], jobRunId=run["id"])
     if others:
         return "cancelled"
-    if keeping is not None:
+    if keeping is not None and keeping["state"] == "RUNNING":
         return "running"
     if active:
         return "waiting"

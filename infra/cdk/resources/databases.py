@@ -52,12 +52,34 @@ class TokenDatabase:
         ]
 
 
+# The memory of a class of size large in GiB, and the multiples of the other sizes.
+# https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/Concepts.DBInstanceClass.Summary.html
+_LARGE_GIB = {"t4g": 8, "m7g": 8, "r7g": 16}
+_SIZES = {"micro": 0.125, "small": 0.25, "medium": 0.5, "large": 1, "xlarge": 2, "2xlarge": 4, "4xlarge": 8}
+
+
+def max_connections(instance_type: str) -> int:
+    """Return the default maximum number of connections of PostgreSQL, LEAST(DBInstanceClassMemory/9531392, 5000).
+
+    The real one is some percent lower, because the memory excludes that of the operating system.
+    https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/CHAP_Limits.html#RDS_Limits.MaxConnections
+
+    Raises:
+        ValueError: The memory of the class is unknown.
+    """
+    family, _, size = instance_type.partition(".")
+    if family not in _LARGE_GIB or size not in _SIZES:
+        raise ValueError(f"{instance_type}: add the memory of the class to infra/cdk/resources/databases.py")
+    return min(int(_LARGE_GIB[family] * _SIZES[size] * 1024**3 / 9_531_392), 5_000)
+
+
 class Database(Construct):
     """One PostgreSQL instance: encrypted, with TLS only. Secrets Manager stores and rotates the administrator's
     password.
 
     Attributes:
         instance: The RDS instance.
+        connections: The maximum number of its connections.
         writer: The endpoint of the instance, without a proxy.
     """
 
@@ -76,7 +98,7 @@ class Database(Construct):
         config = environment.database
         major = config.version.partition(".")[0]
         engine = rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.of(config.version, major))
-        self.name = name
+        self.name, self.connections = name, max_connections(instance_type)
         identifier = f"{environment.prefix}-{id}"
         # The log group is created here: RDS would create it without our key and without an expiry.
         log = log_group(

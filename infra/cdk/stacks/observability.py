@@ -181,6 +181,7 @@ def _installed(
         },
         cluster=data.kafka.name,
         brokers=environment.kafka.brokers,
+        burstable_brokers=environment.kafka.instance_type.startswith("kafka.t3."),
         directory={"DomainName": data.directory.name, "ClientId": account},
         tables={name: table.table_name for name, table in data.tables.items()},
         api=api.rest.api.rest_api_name,
@@ -197,6 +198,7 @@ def _servers(stacks: ServerStacks, environment: Environment) -> Servers:
     task = stacks.cdc.task
     return Servers(
         databases={each.name: each.instance.instance_identifier for each in databases},
+        connections={each.name: each.connections for each in databases},
         connectors=stacks.cdc.debezium.names if stacks.cdc.debezium else {},
         registry=_dimensions(stacks.registry.service.service),
         connect_task=_dimensions(task.service) if task else None,

@@ -24,7 +24,7 @@ REPLACING = replace(
     PROD,
     name="replacing",
     generation="g1,g2",
-    kafka=replace(PROD.kafka, version="4.0.x"),
+    kafka=replace(PROD.kafka, version="4.0.x.kraft"),
     alarm_email="others@masscomm.example",
     unsubscribe_mailbox=MAILBOX,
     event_sources="examples/event_sources.yaml",

@@ -100,3 +100,19 @@ def test_console_without_an_issuer_is_refused() -> None:
 def test_setting_with_a_real_host_is_not_a_placeholder() -> None:
     people = PeopleConfig(issuer="https://sign-in.riverside.org", keys_url="https://sign-in.riverside.org/keys")
     assert "api.people.issuer" not in placeholders(replace(PROD, api=ApiConfig(people=people)))
+
+
+@pytest.mark.parametrize(
+    ("rate", "address"), [("rate", "requests_an_address"), ("incoming_rate", "incoming_an_address")]
+)
+def test_firewall_permits_what_a_usage_plan_permits(rate: str, address: str) -> None:
+    """The servers of a company share one address, and the firewall counts over five minutes.
+
+    https://docs.aws.amazon.com/waf/latest/APIReference/API_RateBasedStatement.html
+    """
+    least: int = getattr(ApiConfig(), rate) * 300
+    enough: dict[str, Any] = {address: least}
+    too_few: dict[str, Any] = {address: least - 1}
+    with pytest.raises(ValueError, match=f"{address} is at least {least}"):
+        ApiConfig(**too_few)
+    assert getattr(ApiConfig(**enough), address) == least

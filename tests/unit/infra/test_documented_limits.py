@@ -108,9 +108,13 @@ DIMENSIONS = {
     ("AWS/Lambda", "DroppedEventCount"): ({"EventSourceMappingUUID"},),
     ("AWS/Kafka", "ActiveControllerCount"): ({"Cluster Name"},),
     ("AWS/Kafka", "OfflinePartitionsCount"): ({"Cluster Name"},),
-    ("AWS/Kafka", "KafkaDataLogsDiskUsed"): ({"Cluster Name", "Broker ID"},),
+    **{
+        ("AWS/Kafka", name): ({"Cluster Name", "Broker ID"},)
+        for name in ("KafkaDataLogsDiskUsed", "UnderMinIsrPartitionCount", "CpuIdle", "CPUCreditBalance")
+    },
     ("AWS/Kafka", "EstimatedMaxTimeLag"): ({"Cluster Name", "Consumer Group", "Topic"},),
     ("AWS/ES", ""): ({"DomainName", "ClientId"},),
+    ("AWS/DynamoDB", "ReadThrottleEvents"): ({"TableName"}, {"TableName", "GlobalSecondaryIndexName"}),
     ("AWS/DynamoDB", "WriteThrottleEvents"): ({"TableName"}, {"TableName", "GlobalSecondaryIndexName"}),
     ("AWS/RDS", ""): ({"DBInstanceIdentifier"},),
     ("AWS/KafkaConnect", ""): ({"ConnectorName"},),
@@ -119,6 +123,7 @@ DIMENSIONS = {
     ("AWS/ECS", "CPUUtilization"): ({"ClusterName"}, {"ClusterName", "ServiceName"}),
     ("AWS/ApiGateway", ""): ({"ApiName"}, {"ApiName", "Stage"}, {"ApiName", "Method", "Resource", "Stage"}),
     ("AWS/SES", ""): (set(),),
+    ("AWS/SNS", "NumberOfNotificationsDelivered"): ({"Application", "Platform"},),
     ("AWS/SNS", "NumberOfNotificationsFailed"): ({"Application", "Platform"},),
     ("AWS/SQS", ""): ({"QueueName"},),
 }

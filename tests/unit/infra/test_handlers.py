@@ -51,7 +51,17 @@ class Emr:
 def test_ended_run_is_started_again(over: str) -> None:
     emr = Emr(old=("masscomm-new", over))
     assert keep_job.keep(emr, JOB) == "started"
+    assert keep_job.keep(emr, JOB) == "waiting"
+
+
+@pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "QUEUED", "SCHEDULED"])
+def test_run_that_waits_for_capacity_does_not_run(state: str) -> None:
+    """https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/job-states.html"""
+    emr = Emr(new=("masscomm-new", state))
+    assert keep_job.keep(emr, JOB) == "waiting"
+    emr.runs["new"] = ("masscomm-new", "RUNNING")
     assert keep_job.keep(emr, JOB) == "running"
+    assert not emr.tokens
 
 
 def test_new_job_starts_once_the_old_run_has_ended() -> None:
@@ -125,6 +135,7 @@ def test_job_keeper_emits_whether_the_job_runs(
     clients = {"emr-serverless": emr, "ssm": Parameters()}
     monkeypatch.setattr(boto3, "client", clients.__getitem__)
     assert keep_job.handler({}, None) == {"action": "started"}
+    emr.runs = {id: (name, "RUNNING") for id, (name, _) in emr.runs.items()}
     assert keep_job.handler({}, None) == {"action": "running"}
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(each["JobRunning"], each["JobStarts"]) for each in lines] == [(0, 1), (1, 0)]

@@ -51,7 +51,7 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("ec2", "DescribeAvailabilityZones"): {
         "AvailabilityZones": [{"ZoneName": f"eu-central-1{zone}", "State": "available"} for zone in "abc"]
     },
-    ("kafka", "ListKafkaVersions"): {"KafkaVersions": [{"Version": "3.9.x", "Status": "ACTIVE"}]},
+    ("kafka", "ListKafkaVersions"): {"KafkaVersions": [{"Version": "3.9.x.kraft", "Status": "ACTIVE"}]},
     ("opensearch", "ListVersions"): {"Versions": ["OpenSearch_2.19"]},
     ("opensearch", "ListInstanceTypeDetails"): {
         "InstanceTypeDetails": [{"InstanceType": "t3.medium.search"}, {"InstanceType": "m7g.medium.search"}]
@@ -170,7 +170,7 @@ FINDINGS: list[tuple[str, Any, str, str]] = [
     ("iam__GetRole", _role("AWSServiceRoleForECS"), "service-linked role", "ecs.amazonaws.com"),
     ("apigateway__GetAccount", {}, "api gateway", "update-account"),
     ("ec2__DescribeAvailabilityZones", {"AvailabilityZones": []}, "zones", "other zones"),
-    ("kafka__ListKafkaVersions", {"KafkaVersions": [{"Version": "3.9.x", "Status": "DEPRECATED"}]}, "kafka", "one of"),
+    ("kafka__ListKafkaVersions", {"KafkaVersions": [{"Version": "3.9.x", "Status": "ACTIVE"}]}, "kafka", "one of"),
     ("opensearch__ListVersions", {"Versions": []}, "opensearch", "another version"),
     ("opensearch__ListInstanceTypeDetails", {"InstanceTypeDetails": []}, "opensearch", "other types"),
     ("rds__DescribeOrderableDBInstanceOptions", {"OrderableDBInstanceOptions": []}, "postgres", "another version"),

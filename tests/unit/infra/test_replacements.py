@@ -23,6 +23,15 @@ REPLACED = {
 }
 
 
+def test_kafka_has_no_zookeeper_from_the_start(environment: SynthesisedEnvironment) -> None:
+    """A cluster with ZooKeeper has no direct upgrade to Kafka 4.
+
+    https://docs.aws.amazon.com/msk/latest/developerguide/version-upgrades.html
+    """
+    (cluster,) = environment.resources("AWS::MSK::Cluster")
+    assert cluster.properties["KafkaVersion"].endswith(".kraft")
+
+
 def test_a_new_version_of_kafka_replaces_nothing(
     prod: SynthesisedEnvironment, replacing: SynthesisedEnvironment
 ) -> None:

@@ -16,6 +16,7 @@ from botocore.credentials import Credentials as BotocoreCredentials
 from botocore.hooks import HierarchicalEmitter
 from botocore.model import ServiceId
 from botocore.signers import RequestSigner, generate_db_auth_token
+from confluent_kafka.admin import AdminClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -156,6 +157,21 @@ def test_kafka_client_requests_tokens_on_demand(monkeypatch: pytest.MonkeyPatch,
     assert query["Action"] == ["kafka-cluster:Connect"]
     assert query["X-Amz-Security-Token"] == ["token"]
     assert 0 < until - datetime.now(UTC).timestamp() <= 900
+
+
+def test_kafka_clients_reconnect_slower_than_a_small_broker(monkeypatch: pytest.MonkeyPatch, as_a_role: None) -> None:
+    """A t3.small accepts four new connections with IAM a second; by default a client tries ten times.
+
+    https://docs.aws.amazon.com/msk/latest/developerguide/limits.html
+    """
+    monkeypatch.setenv("KAFKA_AUTHENTICATION", "aws_msk_iam")
+    made, sparks = authentication.kafka_client_config(), authentication.spark_kafka_options("group")
+    for name in ("reconnect.backoff.ms", "reconnect.backoff.max.ms"):
+        assert 1_000 <= made[name] <= 10_000
+        assert sparks[f"kafka.{name}"] == str(made[name])
+    # The client accepts the properties.
+    settings: dict[str, Any] = made | {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}
+    AdminClient(settings)
 
 
 def test_each_database_connection_has_its_own_password(monkeypatch: pytest.MonkeyPatch, as_a_role: None) -> None:
