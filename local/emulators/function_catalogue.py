@@ -9,10 +9,12 @@ from typing import Any
 
 from functions.catalogue import EventSource, FunctionEntry, QueueSource, read_catalogue
 from local.emulators.event_source import MappingSpec, PartialFailures, Pollers
+from local.emulators.event_source.spec import S3_ARN
 from local.emulators.gateway import Route
 from local.emulators.lambda_host import FunctionSpec
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.topics import in_turns
+from masscomm.stores.discarded_batches.s3 import BUCKET_SETTING
 
 # Lambda permits ten seconds. Here, all functions start concurrently on a few cores, together with a broker and a
 # database.
@@ -146,6 +148,12 @@ def _mapping(function: FunctionSpec, source: EventSource, group: str, overrides:
         function_arn=function.arn,
         concurrency=function.concurrency,
         turns=tuple(in_turns(source.topics)),
-        on_failure=None if is_on_demand else source.on_failure,
+        on_failure=_bucket(function, source) if is_on_demand else source.on_failure,
         **config,
     )
+
+
+def _bucket(function: FunctionSpec, source: EventSource) -> str | None:
+    """Return the ARN of the bucket for discarded batches, if the mapping has a topic for them in provisioned mode."""
+    bucket = function.environment.get(BUCKET_SETTING)
+    return None if source.on_failure is None or bucket is None else f"{S3_ARN}{bucket}"

@@ -45,7 +45,9 @@ from local.emulators.alarms import AlarmSources, evaluated_rules, keep_evaluatin
 from local.emulators.cloudwatch import AlarmStates
 from local.emulators.event_source import EventSourceMapping, Pollers
 from local.emulators.event_source.kafka import KafkaDestination, KafkaSource
+from local.emulators.event_source.ports import FailureDestination
 from local.emulators.event_source.record import EventEnvelope
+from local.emulators.event_source.s3 import S3Destination, s3_client
 from local.emulators.function_catalogue import Deployment, read_deployments
 from local.emulators.gateway import Gateway
 from local.emulators.key_authorizer import KeyAuthorizer, RequestAuthorizer
@@ -166,7 +168,11 @@ class Serverless:
         self._sends = None if config.job_log is None else Sends(self._send_states)
         self._scraping = threading.Lock()
         self._store: PostgresMetricsStore | None = None
-        self._destination = KafkaDestination(bootstrap_servers=self._bootstrap_servers)
+        self._destination: FailureDestination = (
+            S3Destination(s3_client(config.environment))
+            if config.pollers is Pollers.ON_DEMAND
+            else KafkaDestination(bootstrap_servers=self._bootstrap_servers)
+        )
         self._schedules = [
             Schedule(
                 function=deployment.function.name,
