@@ -93,9 +93,10 @@ class EventSourceMapping:
     invoke: Invoke
     # Returns the seconds since the epoch, for the age of records.
     wall_clock: Callable[[], float] = time.time
+    # Several mappings of one function have the same one.
+    statistics: MappingStatistics = field(default_factory=MappingStatistics)
 
     def __post_init__(self) -> None:
-        self.statistics = MappingStatistics()
         self.ready = asyncio.Event()
         self._partitions: dict[Partition, _PartitionState] = {}
         self._slots = asyncio.Semaphore(self.spec.concurrency)

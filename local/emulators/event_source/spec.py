@@ -1,7 +1,7 @@
 """The configuration of an event source mapping."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -143,3 +143,10 @@ class MappingSpec:
         at least 200, so that small batches do not pause and resume the consumer all the time.
         """
         return self.buffer_records or max(2 * self.batch_size, 200)
+
+
+def by_topic(spec: MappingSpec) -> list[MappingSpec]:
+    """Return a mapping for each topic, as in AWS. They share the consumer group: each member gets the partitions of its
+    topic only.
+    """
+    return [replace(spec, topics=(topic,), turns=()) for topic in spec.topics]

@@ -133,13 +133,14 @@ async def running(
     function = function or Function()
     config = spec(**changes)
     source = MemorySource(made, group=config.group, topics=config.topics)
+    clock: dict[str, Any] = {} if wall_clock is None else {"wall_clock": wall_clock}
     mapping = EventSourceMapping(
         spec=config,
         source=source,
         destination=destination or MemoryDestination(made),
         envelope=ENVELOPE,
         invoke=function,
-        **({} if wall_clock is None else {"wall_clock": wall_clock}),
+        **clock,
     )
     await mapping.start()
     try:

@@ -6,6 +6,7 @@ import yaml
 
 from functions.catalogue import RETRIES_WITH_DESTINATION
 from local.emulators.event_source import PartialFailures, Pollers
+from local.emulators.event_source.spec import by_topic
 from local.emulators.function_catalogue import Deployment, read_deployments
 from masscomm.stores.discarded_batches.s3 import BUCKET_SETTING
 
@@ -96,6 +97,21 @@ def test_function_hands_over_before_lambda_discards(tmp_path: Path, attempts: in
     assert mapping is not None
     assert mapping.on_failure == "arn:aws:s3:::discarded"
     assert int(deployed.function.environment["BATCH_RETRIES"]) + 2 == mapping.retries
+
+
+def test_chain_has_the_chosen_number_of_environments() -> None:
+    deployed = read(ROOT / "functions" / "functions.yaml", environments=4)
+    chain = {"preference_checker", "builder", "delivery"}
+    for name, each in deployed.items():
+        if name.removesuffix("-critical") in chain:
+            assert each.function.concurrency == each.function.warm == 4
+        else:
+            assert each.function.warm <= 1
+    mapping = deployed["delivery"].mapping
+    assert mapping is not None
+    assert [(each.topics, each.group, each.concurrency) for each in by_topic(mapping)] == [
+        ((topic,), mapping.group, 4) for topic in mapping.topics
+    ]
 
 
 def test_small_and_critical_topics_have_their_batch_size(tmp_path: Path) -> None:
