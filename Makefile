@@ -62,6 +62,7 @@ nightly: setup ## all fault cells, 20,000 hostile records a topic, further varia
 	.venv/bin/python -m pytest tests/e2e tests/component/console tests/component/deployment tests/component/events tests/component/masscomm/test_whole_batches.py tests/component/packaging tests/component/prometheus tests/component/webhooks --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/component/spark_events tests/component/spark_metrics --nightly -v --tb=short
 	$(MASSCOMM) up --demo --own-topics --exit
+	MASSCOMM_POLLERS=on-demand $(MASSCOMM) up --demo --exit
 	$(MAKE) spark-next
 	$(MAKE) job-python
 	$(MAKE) faults

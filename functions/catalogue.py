@@ -23,6 +23,9 @@ _NEW_SENDS = (topics.SEND_MONOLITH, topics.SEND_API)
 # The number of retries of a mapping in provisioned mode with an on-failure destination and no attempts of its own.
 # https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html
 RETRIES_WITH_DESTINATION = 10
+# The retries after which a function in on-demand mode hands a record over, before Lambda discards the whole batch: the
+# crash of the whole batch, and the invocation that hands a crashing record over, are further ones.
+RETRIES_ON_DEMAND = RETRIES_WITH_DESTINATION - 2
 _NO_CONFIG = ("topics", "on_failure", "batch_size", "small_batch_size", "window_s", "windows")
 
 
@@ -43,11 +46,11 @@ class EventSource:
     @property
     def on_demand_environment(self) -> Mapping[str, str]:
         """Return the environment variables of a function whose mappings are in on-demand mode. With BATCH_RETRIES, the
-        function itself counts its attempts, as Lambda does in provisioned mode.
+        function itself counts its attempts, and hands a record over before Lambda discards its batch.
         """
         variables = {"MASSCOMM_POLLERS": "on-demand"}
         if self.on_failure is not None:
-            variables["BATCH_RETRIES"] = str(self.config.get("attempts", RETRIES_WITH_DESTINATION))
+            variables["BATCH_RETRIES"] = str(min(self.config.get("attempts", RETRIES_ON_DEMAND), RETRIES_ON_DEMAND))
         return variables
 
 

@@ -1,4 +1,6 @@
-"""The scheduler function: it releases due records every minute, and reschedules records of the topic on-failure."""
+"""The scheduler function: every minute it releases due records and returns discarded batches; it reschedules records of
+the topic on-failure.
+"""
 
 import os
 from dataclasses import asdict
@@ -8,6 +10,7 @@ from uuid import uuid4
 
 from functions.scheduler.release_due_records import ReleaseDueRecords
 from functions.scheduler.reschedule_records import MAX_CRASHES, RescheduleRecords
+from functions.scheduler.return_discarded_batches import ReturnDiscardedBatches
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import batch_driver, retry_schedule
@@ -19,13 +22,14 @@ from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.discarded_batches.s3 import S3DiscardedBatches
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 
 logger = logs.logger("scheduler")
 
 
 @cache
-def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords]:
+def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords, ReturnDiscardedBatches | None]:
     driver = batch_driver("scheduler", logger, endless=True)
     store, clock = DynamoDbDelayStore.from_environment(), SystemClock()
     release_due_records = ReleaseDueRecords(
@@ -48,13 +52,26 @@ def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords]:
         timeout_s=environment.number("CHAIN_TIMEOUT_S", CHAIN_TIMEOUT_S),
         denied_retry_s=environment.number("DENIED_SCHEMA_RETRY_S", DENIED_SCHEMA_RETRY_S),
     )
-    return driver, reschedule_records, release_due_records
+    batches = S3DiscardedBatches.from_environment()
+    return_discarded_batches = (
+        None
+        if batches is None
+        else ReturnDiscardedBatches(batches=batches, producer=driver.producer, clock=clock, logger=logger)
+    )
+    return driver, reschedule_records, release_due_records, return_discarded_batches
 
 
 @observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Process a scheduled event of EventBridge, or an aws:kafka event with records of on-failure."""
-    driver, reschedule_records, release_due_records = bootstrap()
+    driver, reschedule_records, release_due_records, return_discarded_batches = bootstrap()
     if event.get("source") == "aws.events":
-        return asdict(release_due_records.sweep(lambda: context.get_remaining_time_in_millis() / 1000))
+
+        def remaining_s() -> float:
+            return context.get_remaining_time_in_millis() / 1000
+
+        swept = release_due_records.sweep(remaining_s)
+        if return_discarded_batches is not None:
+            return_discarded_batches.sweep(remaining_s)
+        return asdict(swept)
     return driver.run(event, context, reschedule_records)

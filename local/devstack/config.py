@@ -5,7 +5,8 @@ of `Ports`. `masscomm up --port name=number` overrides the environment. MASSCOMM
 one's own; without it, the stack has the tables of an example. MASSCOMM_SOURCE is the file that maps the monolith's
 tables, in the place of schemas/source.yaml. MASSCOMM_EVENT_SOURCES is the file of the organisation's own topics;
 without it, no job reads any. MASSCOMM_POLLERS is the mode of the event source mappings, provisioned (by default) or
-on-demand.
+on-demand. MASSCOMM_ENVIRONMENTS is the number of environments of each function of the chain, for which each topic then
+has an event source mapping of its own, as in AWS.
 """
 
 import json
@@ -137,6 +138,17 @@ def _pollers(known: Mapping[str, str]) -> Pollers:
     return Pollers(text)
 
 
+def _environments(known: Mapping[str, str]) -> int | None:
+    """Return the number in MASSCOMM_ENVIRONMENTS, if it is set. Raises ConfigError if it is none from 1 to 100."""
+    text = known.get("MASSCOMM_ENVIRONMENTS")
+    if not text:
+        return None
+    try:
+        return integer(text, 1, 100)
+    except ValueError as error:
+        raise ConfigError(f"MASSCOMM_ENVIRONMENTS={text} is not a number from 1 to 100.") from error
+
+
 @dataclass(frozen=True)
 class StackConfig:
     """The ports and the state folder of one local stack."""
@@ -154,6 +166,9 @@ class StackConfig:
     event_sources: Path | None = None
     # The mode of the event source mappings (local.emulators.event_source).
     pollers: Pollers = Pollers.PROVISIONED
+    # The environments of each function of the chain, each topic with a mapping of its own (local.emulators.serverless).
+    # None: one mapping a function, and the concurrency of functions.yaml, which need less memory.
+    environments: int | None = None
 
     @classmethod
     def from_environment(
@@ -175,6 +190,7 @@ class StackConfig:
                 known, EVENT_SOURCES_VARIABLE, "Name a file such as examples/event_sources.yaml, or unset the variable."
             ),
             _pollers(known),
+            _environments(known),
         )
 
     @classmethod
@@ -200,6 +216,7 @@ class StackConfig:
             "source": None if self.source is None else str(self.source),
             "event_sources": None if self.event_sources is None else str(self.event_sources),
             "pollers": self.pollers.value,
+            "environments": self.environments,
         }
 
     @classmethod
@@ -216,6 +233,7 @@ class StackConfig:
             source=None if source is None else Path(str(source)),
             event_sources=None if event_sources is None else Path(str(event_sources)),
             pollers=Pollers(str(values.get("pollers", Pollers.PROVISIONED))),
+            environments=None if (number := values.get("environments")) is None else int(str(number)),
         )
 
     # --- folders ---

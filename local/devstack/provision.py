@@ -35,6 +35,7 @@ from masscomm.cdc.debezium import debezium_config
 from masscomm.domain.incoming_messages import MAX_MESSAGE_BYTES
 from masscomm.domain.source_tables import SOURCE_VARIABLE
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
+from masscomm.stores.discarded_batches.s3 import BUCKET_SETTING
 from ops.provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 from ops.provisioning.database import apply_sql, apply_tables, unapplied_tables
 from ops.provisioning.directory import create_indices, index_name, outdated_indices
@@ -227,6 +228,8 @@ class LocalProvider:
                 raise ProvisioningError(f"platform application {arn} was made as {made['PlatformApplicationArn']}")
         local_client(aws_url, "ses").verify_email_identity(EmailAddress=environment["SES_SENDER"])
         create_webhook_secrets_key(local_client(aws_url, "kms"))
+        if BUCKET_SETTING in environment:
+            local_client(aws_url, "s3").create_bucket(Bucket=environment[BUCKET_SETTING])
         create_dynamodb_tables(local_client(aws_url, "dynamodb"))
 
     def lost_endpoints(self) -> list[str]:
@@ -254,6 +257,10 @@ def missing_in_aws(config: StackConfig) -> list[str]:
         found.append(f"verify the sender {sender}")
     if not _has_webhook_secrets_key(local_client(config.aws_url, "kms")):
         found.append(f"create the KMS key {WEBHOOK_KMS_KEY}")
+    if BUCKET_SETTING in environment:
+        buckets = [each["Name"] for each in local_client(config.aws_url, "s3").list_buckets()["Buckets"]]
+        if environment[BUCKET_SETTING] not in buckets:
+            found.append(f"create the bucket {environment[BUCKET_SETTING]}")
     return found + missing_dynamodb_tables(local_client(config.aws_url, "dynamodb"))
 
 

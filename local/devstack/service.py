@@ -14,8 +14,10 @@ from urllib.parse import urlsplit
 
 from local.devstack.config import ROOT, ConfigError, StackConfig
 from local.devstack.setup import CLASSES, JARS, WORK, SetupError, digest, find_jdk
+from local.emulators.event_source import Pollers
 from local.emulators.local import LOOPBACK, REGION
 from masscomm.domain.source_tables import SOURCE_VARIABLE
+from masscomm.stores.discarded_batches.s3 import BUCKET_SETTING
 from ops.provisioning.steps import Step
 
 RunOnce = Callable[[list[str]], None]
@@ -223,6 +225,8 @@ def json_at(url: str) -> Any:
 
 # The alias of the KMS key of the credentials of webhook endpoints.
 WEBHOOK_KMS_KEY = "alias/masscomm-webhook-secrets"
+# The bucket of the batches that mappings in on-demand mode discard.
+DISCARDED_BATCHES_BUCKET = "masscomm-discarded-batches"
 
 
 def function_environment(config: StackConfig) -> dict[str, str]:
@@ -250,5 +254,6 @@ def function_environment(config: StackConfig) -> dict[str, str]:
         "CDC_GENERATION": "g1",
         "CDC_CONSUMER_GROUP": "masscomm.cdc_consumer",
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO"),
+        **({} if config.pollers is Pollers.PROVISIONED else {BUCKET_SETTING: DISCARDED_BATCHES_BUCKET}),
         **({} if config.source is None else {SOURCE_VARIABLE: str(config.source)}),
     }

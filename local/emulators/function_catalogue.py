@@ -9,10 +9,12 @@ from typing import Any
 
 from functions.catalogue import EventSource, FunctionEntry, QueueSource, read_catalogue
 from local.emulators.event_source import MappingSpec, PartialFailures, Pollers
+from local.emulators.event_source.spec import S3_ARN
 from local.emulators.gateway import Route
 from local.emulators.lambda_host import FunctionSpec
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.topics import in_turns
+from masscomm.stores.discarded_batches.s3 import BUCKET_SETTING
 
 # Lambda permits ten seconds. Here, all functions start concurrently on a few cores, together with a broker and a
 # database.
@@ -47,6 +49,7 @@ def read_deployments(
     mapping_overrides: Mapping[str, Any] | None = None,
     bulk_nice: int = 0,
     pollers: Pollers = Pollers.PROVISIONED,
+    environments: int | None = None,
 ) -> list[Deployment]:
     """Return every function in the file, once for each of its lanes.
 
@@ -58,6 +61,8 @@ def read_deployments(
         mapping_overrides: Values for fields of MappingSpec in all mappings, such as delays.
         bulk_nice: The niceness of functions in bulk that also have a critical lane.
         pollers: The mode of all mappings. In on-demand mode, the settings that need provisioned mode are omitted.
+        environments: The maximum number of environments of each function of the chain, which are those in both lanes.
+            All of them are started before they are needed. None: those of the file.
 
     Raises:
         ValueError: The file names a setting or a topic that does not exist.
@@ -70,6 +75,7 @@ def read_deployments(
             task_root,
             environment,
             {**(mapping_overrides or {}), "pollers": pollers},
+            environments=environments if entry.package in with_critical_lane else None,
             nice=bulk_nice if entry.lane is Lane.BULK and entry.package in with_critical_lane else 0,
         )
         for entry in entries
@@ -77,7 +83,13 @@ def read_deployments(
 
 
 def _deployment(
-    entry: FunctionEntry, task_root: Path, environment: Mapping[str, str], overrides: Mapping[str, Any], *, nice: int
+    entry: FunctionEntry,
+    task_root: Path,
+    environment: Mapping[str, str],
+    overrides: Mapping[str, Any],
+    *,
+    environments: int | None,
+    nice: int,
 ) -> Deployment:
     source = entry.event_source
     function = FunctionSpec(
@@ -87,8 +99,8 @@ def _deployment(
         timeout_s=entry.timeout_s,
         init_timeout_s=INIT_TIMEOUT_S,
         memory_mb=entry.memory_mb,
-        concurrency=entry.concurrency,
-        warm=entry.warm,
+        concurrency=environments or entry.concurrency,
+        warm=environments or entry.warm,
         nice=nice,
         environment={
             "POWERTOOLS_SERVICE_NAME": entry.package,
@@ -146,6 +158,12 @@ def _mapping(function: FunctionSpec, source: EventSource, group: str, overrides:
         function_arn=function.arn,
         concurrency=function.concurrency,
         turns=tuple(in_turns(source.topics)),
-        on_failure=None if is_on_demand else source.on_failure,
+        on_failure=_bucket(function, source) if is_on_demand else source.on_failure,
         **config,
     )
+
+
+def _bucket(function: FunctionSpec, source: EventSource) -> str | None:
+    """Return the ARN of the bucket for discarded batches, if the mapping has a topic for them in provisioned mode."""
+    bucket = function.environment.get(BUCKET_SETTING)
+    return None if source.on_failure is None or bucket is None else f"{S3_ARN}{bucket}"

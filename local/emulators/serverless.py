@@ -13,6 +13,8 @@ The configuration is a JSON file:
     task_root           optional: folder the functions are imported from, by default the folder above functions_file's
     mappings            optional: configuration of all event source mappings (first_backoff_s, partial_failures, …)
     pollers             optional: the mode of all event source mappings, provisioned (by default) or on-demand
+    environments        optional: environments of each function of the chain; with it, each topic has an event source
+                        mapping of its own, as in AWS
     schedule_s          optional: seconds between the invocations of every schedule, in place of functions.yaml's
     bulk_nice           optional: niceness of the bulk functions' processes; 0 as in Lambda, where each function has a
                         share of a processor of its own
@@ -32,7 +34,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,11 @@ from local.emulators.alarms import AlarmSources, evaluated_rules, keep_evaluatin
 from local.emulators.cloudwatch import AlarmStates
 from local.emulators.event_source import EventSourceMapping, Pollers
 from local.emulators.event_source.kafka import KafkaDestination, KafkaSource
+from local.emulators.event_source.ports import FailureDestination
 from local.emulators.event_source.record import EventEnvelope
+from local.emulators.event_source.s3 import S3Destination, s3_client
+from local.emulators.event_source.spec import by_topic
+from local.emulators.event_source.statistics import MappingStatistics
 from local.emulators.function_catalogue import Deployment, read_deployments
 from local.emulators.gateway import Gateway
 from local.emulators.key_authorizer import KeyAuthorizer, RequestAuthorizer
@@ -82,6 +88,7 @@ class ServerlessConfig(BaseModel):
     task_root: Path | None = None
     mappings: dict[str, Any] = Field(default_factory=dict)
     pollers: Pollers = Pollers.PROVISIONED
+    environments: int | None = Field(default=None, ge=1)
     schedule_s: float | None = Field(default=None, gt=0)
     bulk_nice: int = Field(default=0, ge=0, le=19)
     development_key: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
@@ -120,6 +127,7 @@ class Serverless:
             mapping_overrides=config.mappings,
             bulk_nice=config.bulk_nice,
             pollers=config.pollers,
+            environments=config.environments,
         )
         self.host = FunctionHost(
             [deployment.function for deployment in self.deployments],
@@ -166,7 +174,11 @@ class Serverless:
         self._sends = None if config.job_log is None else Sends(self._send_states)
         self._scraping = threading.Lock()
         self._store: PostgresMetricsStore | None = None
-        self._destination = KafkaDestination(bootstrap_servers=self._bootstrap_servers)
+        self._destination: FailureDestination = (
+            S3Destination(s3_client(config.environment))
+            if config.pollers is Pollers.ON_DEMAND
+            else KafkaDestination(bootstrap_servers=self._bootstrap_servers)
+        )
         self._schedules = [
             Schedule(
                 function=deployment.function.name,
@@ -185,23 +197,26 @@ class Serverless:
         self.host.start()
         envelope = EventEnvelope(event_source_arn=CLUSTER_ARN, bootstrap_servers=self._bootstrap_servers)
         for deployment in self.deployments:
-            spec = deployment.mapping
-            if spec is None:
+            if deployment.mapping is None:
                 continue
-            mapping = EventSourceMapping(
-                spec=spec,
-                source=KafkaSource(
-                    bootstrap_servers=self._bootstrap_servers,
-                    group=spec.group,
-                    topics=spec.topics,
-                    instance=spec.group,
-                ),
-                destination=self._destination,
-                envelope=envelope,
-                invoke=functools.partial(self.host.invoke, spec.name),
-            )
-            self._mappings.append(mapping)
-            await mapping.start()
+            is_split = self._config.environments is not None
+            statistics = MappingStatistics()
+            for spec in by_topic(deployment.mapping) if is_split else [deployment.mapping]:
+                mapping = EventSourceMapping(
+                    spec=spec,
+                    source=KafkaSource(
+                        bootstrap_servers=self._bootstrap_servers,
+                        group=spec.group,
+                        topics=spec.topics,
+                        instance=spec.group,
+                    ),
+                    destination=self._destination,
+                    envelope=envelope,
+                    invoke=functools.partial(self.host.invoke, spec.name),
+                    statistics=statistics,
+                )
+                self._mappings.append(mapping)
+                await mapping.start()
         for schedule in self._schedules:
             schedule.start()
         for queue in self._queues:
@@ -284,8 +299,27 @@ class Serverless:
             },
             "schedules": {schedule.function: schedule.status() for schedule in self._schedules},
             "queues": {mapping.function: mapping.status() for mapping in self._queues},
-            "mappings": {mapping.spec.name: mapping.status() for mapping in self._mappings},
+            "mappings": _by_function((mapping.spec.name, mapping.status()) for mapping in self._mappings),
         }
+
+
+def _by_function(statuses: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Mapping[str, Any]]:
+    """Return the status of each function's mappings as that of one, whose counts they share."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, status in statuses:
+        known = found.get(name)
+        found[name] = (
+            status
+            if known is None
+            else {
+                **status,
+                "topics": known["topics"] + status["topics"],
+                "ready": known["ready"] and status["ready"],
+                "in_flight": known["in_flight"] + status["in_flight"],
+                "partitions": known["partitions"] | status["partitions"],
+            }
+        )
+    return found
 
 
 async def serve(config: ServerlessConfig) -> None:

@@ -27,7 +27,7 @@ from masscomm.kafka.dead_letter_alarm import DeadLetterAlarm
 from masscomm.kafka.dead_letters import ContainedDeadLetter, dead_letter_headers
 from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.kafka.event import KafkaRecord, batch_response, parse
-from masscomm.kafka.on_failure import LastResponse, on_failure_value
+from masscomm.kafka.on_failure import HandedOver, LastResponse, hand_over, on_failure_value
 from masscomm.kafka.producer import Headers, Producer
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs, metrics, traces
@@ -368,41 +368,12 @@ class BatchDriver:
         self.producer.produce(topics.ON_FAILURE, record.key, value, [], report)
 
     def _hand_over_used_up(self, used_up: Sequence[UsedUp], context: LambdaContext) -> Sequence[KafkaRecord]:
-        """Produce records to the topic on-failure, as Lambda does in provisioned mode. A record that is too large for
-        it is produced without its payload. Return the records that Kafka has not acknowledged.
-        """
-        producer = self.on_failure or self.producer
-        errors: dict[str, Exception] = {
-            each.record.source_position: Retry("Kafka has not acknowledged the on-failure record") for each in used_up
-        }
-
-        def produce(each: UsedUp, *, with_payload: bool) -> None:
-            def report(error: Exception | None) -> None:
-                if error is None:
-                    errors.pop(each.record.source_position, None)
-                else:
-                    errors[each.record.source_position] = error
-
-            value = on_failure_value(
-                each.record,
-                "RetryAttemptsExhausted",
-                self.clock.now_ms(),
-                response=LastResponse(each.invocations, each.crashed),
-                with_payload=with_payload,
-            )
-            producer.produce(topics.ON_FAILURE, each.record.key, value, [], report)
-
+        """Hand records over to the scheduler. Return those that could not be handed over."""
         for each in used_up:
             with logs.about(_ids(each.record)):
                 self.logger.error("the attempts of a record are used up", invocations=each.invocations)
-            produce(each, with_payload=True)
-        producer.flush(_flush_s(context))
-        refused = [each for each in used_up if isinstance(errors.get(each.record.source_position), DeadLetter)]
-        if refused:
-            for each in refused:
-                produce(each, with_payload=False)
-            producer.flush(_flush_s(context))
-        return [each.record for each in used_up if each.record.source_position in errors]
+        handed_over = [HandedOver(each.record, LastResponse(each.invocations, each.crashed)) for each in used_up]
+        return hand_over(self.on_failure or self.producer, handed_over, self.clock.now_ms(), lambda: _flush_s(context))
 
     def _dead_letter_undecoded[T](self, result: _Result[T]) -> bool:
         """Dead-letter a record without an item whose unlisted error has lasted, or that the topic on-failure refuses,

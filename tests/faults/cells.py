@@ -1,5 +1,8 @@
 """The fault matrix: each cell has a fault, the sends during it, and an expectation."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
 from functions.delivery.publish import UNRECORDED
 from tests.faults import (
     audiences,
@@ -20,7 +23,7 @@ from tests.faults import (
     tenants,
 )
 from tests.faults.moments import Moment
-from tests.support.fault_stack.cell import Cell, Expectation, Load
+from tests.support.fault_stack.cell import Cell, Expectation, FaultOf, Load
 
 MANY = Load(users=400, chunk=50)  # With this number of users, several records are in progress at each step.
 OWN = Load(users=60, own=True)
@@ -50,7 +53,7 @@ def _dead_lettered(name: str, reason: str, position: int, *, ci: bool = False) -
     return Cell(name=name, fault=fault, load=NO_LOAD, expectation=Expectation(dead_letters=(reason,)), ci=ci)
 
 
-CELLS = (
+_COMPACT = (
     # --- a killed function ---
     *_killed("preference_checker", "build", "middle"),
     *_killed("builder", "delivery", "after"),
@@ -270,7 +273,7 @@ CELLS = (
         expectation=Expectation(dead_letters=("invalid",) * 3),
         ci=True,
     ),
-    _dead_lettered("poison at the start of a batch", "undecodable", 0),
+    _dead_lettered("poison at the start of a batch", "undecodable", 0, ci=True),
     _dead_lettered("poison in the middle of a batch", "undecodable", 2, ci=True),
     _dead_lettered("poison at the end of a batch", "undecodable", 4),
     Cell(
@@ -291,7 +294,7 @@ CELLS = (
         load=Load(users=400),
         timeout_s=240.0,
     ),
-    Cell(name="no recipients", fault=processes.none, load=NO_LOAD),
+    Cell(name="no recipients", fault=processes.none, load=NO_LOAD, ci=True),
     Cell(name="one recipient", fault=processes.none, load=Load(users=1), ci=True),
     Cell(
         name="recipients named twice",
@@ -333,4 +336,40 @@ CELLS = (
         timeout_s=90.0,
     ),
     Cell(name="the function host killed", fault=processes.server_killed("lambda_host"), load=MANY),
+)
+
+# The faults that are also injected with pollers in on-demand mode, which retries batches whole.
+_ON_DEMAND = (
+    "preference_checker killed in the middle of producing",
+    "builder killed after producing",
+    "delivery killed in the middle of publishing",
+    "every function killed in turn",
+    "a record crashes its function at each attempt",
+    "poison in the middle of a batch",
+    "OpenSearch down for longer than all attempts",
+    "DynamoDB down while publishing",
+    "broker killed and restarted",
+)
+# Those that are also injected with several environments of each function of the chain, and one mapping a topic.
+_IN_ENVIRONMENTS = (
+    "delivery killed in the middle of publishing",
+    "every function killed in turn",
+    "a record crashes its function at each attempt",
+    "OpenSearch down for longer than all attempts",
+)
+
+
+def _column(title: str, column: Callable[[FaultOf], FaultOf], names: Sequence[str]) -> list[Cell]:
+    """Return the cells of these names in another deployment, for which the host of the functions is restarted twice."""
+    return [
+        replace(cell, name=f"{title}: {cell.name}", fault=column(cell.fault), ci=False, timeout_s=2 * cell.timeout_s)
+        for cell in _COMPACT
+        if cell.name in names
+    ]
+
+
+CELLS = (
+    *_COMPACT,
+    *_column("on-demand pollers", processes.on_demand, _ON_DEMAND),
+    *_column("four environments", processes.in_environments, _IN_ENVIRONMENTS),
 )

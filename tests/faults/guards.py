@@ -731,6 +731,8 @@ MUTANTS = (
     Mutant("whole_batches.retries", "A record that fails is handed over after its retries."),
     Mutant("whole_batches.end_is_marked", "An invocation that has failed and ended has not crashed.", Removed()),
     Mutant("whole_batches.raised", "In on-demand mode a failed record is redelivered, though no response is read."),
+    Mutant("discarded_batches.acknowledged", "A discarded batch stays until Kafka has its records."),
+    Mutant("discarded_batches.unreadable", "An object that cannot be read delays no discarded batch."),
     Mutant("unlisted.retried_first", "A record with an unlisted error is retried before it is given up."),
     Mutant("unlisted.whole_batch", "An unlisted error of every record of a batch gives none of them up."),
     Mutant("unlisted.flood", "A flood of unlisted errors gives few records up.", Always()),

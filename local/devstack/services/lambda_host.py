@@ -38,6 +38,7 @@ def service(config: StackConfig) -> Service:
         "schedule_s": SCHEDULE_S,
         "bulk_nice": config.bulk_nice,
         "pollers": config.pollers.value,
+        "environments": config.environments,
         "development_key": digest_of(config.api_key),
         "console": str(CONSOLE),
         "docs": str(DOCS),

@@ -270,7 +270,7 @@ class KafkaDestination:
             logger=log,
         )
 
-    async def send(self, topic: str, key: bytes | None, value: bytes) -> None:
+    async def send(self, topic: str, key: bytes | None, value: bytes, /) -> None:
         """Implement FailureDestination.send."""
         await asyncio.to_thread(self._send, topic, key, value)
 

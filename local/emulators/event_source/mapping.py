@@ -15,13 +15,14 @@ from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol
+from uuid import uuid4
 
-from local.emulators.event_source.on_failure import Condition, LastResponse, failure_record
+from local.emulators.event_source.on_failure import Condition, LastResponse, discarded_batch, failure_record
 from local.emulators.event_source.ports import FailureDestination, RecordSource, RecordTooLargeError
 from local.emulators.event_source.record import EventEnvelope, Partition, SourceRecord
 from local.emulators.event_source.response import MalformedResponseError, failed_records
-from local.emulators.event_source.spec import INFINITE, Batching, MappingSpec, PartialFailures, Pollers
+from local.emulators.event_source.spec import INFINITE, S3_ARN, Batching, MappingSpec, PartialFailures, Pollers
 from local.emulators.event_source.statistics import MappingStatistics
 
 log = logging.getLogger(__name__)
@@ -92,9 +93,10 @@ class EventSourceMapping:
     invoke: Invoke
     # Returns the seconds since the epoch, for the age of records.
     wall_clock: Callable[[], float] = time.time
+    # Several mappings of one function have the same one.
+    statistics: MappingStatistics = field(default_factory=MappingStatistics)
 
     def __post_init__(self) -> None:
-        self.statistics = MappingStatistics()
         self.ready = asyncio.Event()
         self._partitions: dict[Partition, _PartitionState] = {}
         self._slots = asyncio.Semaphore(self.spec.concurrency)
@@ -498,43 +500,39 @@ class EventSourceMapping:
         return deliverable
 
     async def _send_to_on_failure(self, unit: _Unit, records: Sequence[SourceRecord], condition: Condition) -> bool:
-        """Send records to the on-failure topic. Return False if the shutdown began first; the records are then
+        """Send records to the on-failure destination. Return False if the shutdown began first; the records are then
         redelivered.
         """
-        topic = self.spec.on_failure
-        if topic is None:
+        destination = self.spec.on_failure
+        if destination is None:
             for record in records:
                 log.error("%s: discarded %s@%d: %s", self.spec.name, record.partition, record.offset, condition)
             self.statistics.discarded += len(records)
             return True
+        document: dict[str, Any] = {
+            "condition": condition,
+            "invocations": unit.invocations,
+            "last": unit.last,
+            "function_arn": self.spec.function_arn,
+            "envelope": self.envelope,
+        }
+        if self.spec.pollers is Pollers.ON_DEMAND:
+            value = discarded_batch(records, now=self._now(), **document)
+            if not await self._send(destination.removeprefix(S3_ARN), self._object_key(), value):
+                return False
+            self.statistics.on_failure += len(records)
+            log.error("%s: discarded a batch of %d records to S3: %s", self.spec.name, len(records), condition)
+            return True
         for record in records:
-            with_payload = True
-            failures = 0
-            while True:
-                value = failure_record(
-                    record,
-                    condition=condition,
-                    invocations=unit.invocations,
-                    last=unit.last,
-                    function_arn=self.spec.function_arn,
-                    envelope=self.envelope,
-                    now=datetime.fromtimestamp(self.wall_clock(), UTC),
-                    with_payload=with_payload,
-                )
-                try:
-                    await self.destination.send(topic, record.key, value)
-                    break
-                except RecordTooLargeError as error:
-                    if not with_payload:
-                        raise
-                    log.warning("%s: sent to on-failure without payload: %s", self.spec.name, error)
-                    with_payload = False
-                except OSError as error:
-                    failures += 1
-                    log.warning("%s: %s not reached: %s", self.spec.name, topic, error)
-                    await self._back_off(failures)
-                    if self._stopping.is_set():
-                        return False
+            try:
+                value = failure_record(record, now=self._now(), **document)
+                is_sent = await self._send(destination, record.key, value)
+            except RecordTooLargeError as error:
+                log.warning("%s: sent to on-failure without payload: %s", self.spec.name, error)
+                value = failure_record(record, now=self._now(), with_payload=False, **document)
+                is_sent = await self._send(destination, record.key, value)
+            if not is_sent:
+                return False
             self.statistics.on_failure += 1
             log.error(
                 "%s: no further attempts for record %s@%d: %s",
@@ -544,6 +542,33 @@ class EventSourceMapping:
                 condition,
             )
         return True
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self.wall_clock(), UTC)
+
+    def _object_key(self) -> bytes:
+        """Return the key of a new object. Lambda's documentation promises none for Kafka; this one has the parts of
+        that for Kinesis.
+        """
+        now = self._now()
+        return f"aws/lambda/{self.spec.name}/{now:%Y/%m/%d/%Y-%m-%dT%H.%M.%S}-{uuid4()}".encode()
+
+    async def _send(self, destination: str, key: bytes | None, value: bytes) -> bool:
+        """Send one document until the destination has it. Return False if the shutdown began first. Raises
+        RecordTooLargeError.
+        """
+        failures = 0
+        while True:
+            try:
+                await self.destination.send(destination, key, value)
+            except OSError as error:
+                failures += 1
+                log.warning("%s: %s not reached: %s", self.spec.name, destination, error)
+                await self._back_off(failures)
+                if self._stopping.is_set():
+                    return False
+            else:
+                return True
 
     async def _back_off(self, failures: int) -> None:
         """Wait before a retry: the delay doubles up to a limit, and a shutdown or rebalance ends it early."""

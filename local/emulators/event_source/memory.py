@@ -146,7 +146,7 @@ class MemoryDestination:
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
 
-    async def send(self, topic: str, key: bytes | None, value: bytes) -> None:
+    async def send(self, topic: str, key: bytes | None, value: bytes, /) -> None:
         """Implement FailureDestination.send."""
         await asyncio.sleep(0)
         self._broker.produce(topic, value, key=key)

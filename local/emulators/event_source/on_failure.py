@@ -1,14 +1,17 @@
-"""Builds the records that Lambda writes to an on-failure topic: one for each record whose attempts are used up.
+"""Builds the documents that Lambda writes to an on-failure destination: for a topic, one for each record whose attempts
+are used up; for a bucket of S3, one for a batch.
 
 Source: AWS documentation, "Using a Kafka topic as an on-failure destination", record format for a Kafka destination,
 and "Capturing discarded batches for Amazon MSK and self-managed Apache Kafka event sources" for the names of the
-conditions.
+conditions and the format for an S3 destination (https://docs.aws.amazon.com/lambda/latest/dg/kafka-on-failure.html).
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import groupby
 
 from local.emulators.event_source.record import EventEnvelope, SourceRecord
 
@@ -56,8 +59,62 @@ def failure_record(
             size; KafkaBatchInfo.recordsInfo still has the record's topic, partition and offset.
     """
     event = envelope.encode([record])
-    moment = _iso(record.timestamp_ms)
-    document: dict[str, object] = {
+    document = _document([record], len(event), condition, invocations, last, function_arn, envelope, now)
+    head = json.dumps(document, separators=(",", ":")).encode()
+    return head[:-1] + b',"payload":' + event + b"}" if with_payload else head
+
+
+def discarded_batch(
+    records: Sequence[SourceRecord],
+    *,
+    condition: Condition,
+    invocations: int,
+    last: LastResponse | None,
+    function_arn: str,
+    envelope: EventEnvelope,
+    now: datetime,
+) -> bytes:
+    """Return the object with the records of a batch as JSON. Its payload is the event as a string.
+
+    Args:
+        records: The records, those of one partition adjacent.
+        condition: The reason why the batch is discarded.
+        invocations: The number of invocations with the batch.
+        last: The response of the last invocation with the batch; None if there was no invocation.
+        function_arn: The ARN of the function.
+        envelope: The fields that all events of the mapping share.
+        now: The current time, with a time zone.
+    """
+    event = envelope.encode(records)
+    document = _document(records, len(event), condition, invocations, last, function_arn, envelope, now)
+    return json.dumps(document | {"payload": event.decode()}, separators=(",", ":")).encode()
+
+
+def _document(
+    records: Sequence[SourceRecord],
+    payload_bytes: int,
+    condition: Condition,
+    invocations: int,
+    last: LastResponse | None,
+    function_arn: str,
+    envelope: EventEnvelope,
+    now: datetime,
+) -> dict[str, object]:
+    batch: dict[str, object] = {
+        "batchSize": len(records),
+        "eventSourceArn": envelope.event_source_arn,
+        "bootstrapServers": envelope.bootstrap_servers,
+        "payloadSize": payload_bytes,
+        # Lambda uses this field for destinations that are no topic; it names the partition even if the payload is
+        # omitted.
+        "recordsInfo": {
+            str(partition): _records_info(list(group))
+            for partition, group in groupby(records, key=lambda record: record.partition)
+        },
+    }
+    if len(records) == 1:
+        batch["recordInfo"] = {"offset": str(records[0].offset), "timestamp": _iso(records[0].timestamp_ms)}
+    return {
         "requestContext": {
             "requestId": last.request_id if last else "",
             "functionArn": f"{function_arn}:$LATEST",
@@ -73,26 +130,17 @@ def failure_record(
         },
         "version": "1.0",
         "timestamp": _iso(int(now.astimezone(UTC).timestamp() * 1000)),
-        "KafkaBatchInfo": {
-            "batchSize": 1,
-            "eventSourceArn": envelope.event_source_arn,
-            "bootstrapServers": envelope.bootstrap_servers,
-            "payloadSize": len(event),
-            "recordInfo": {"offset": str(record.offset), "timestamp": moment},
-            # Lambda uses this field for SQS and SNS destinations; it names the partition even if the payload is
-            # omitted.
-            "recordsInfo": {
-                str(record.partition): {
-                    "firstRecordOffset": str(record.offset),
-                    "lastRecordOffset": str(record.offset),
-                    "firstRecordTimestamp": moment,
-                    "lastRecordTimestamp": moment,
-                }
-            },
-        },
+        "KafkaBatchInfo": batch,
     }
-    head = json.dumps(document, separators=(",", ":")).encode()
-    return head[:-1] + b',"payload":' + event + b"}" if with_payload else head
+
+
+def _records_info(records: Sequence[SourceRecord]) -> dict[str, str]:
+    return {
+        "firstRecordOffset": str(records[0].offset),
+        "lastRecordOffset": str(records[-1].offset),
+        "firstRecordTimestamp": _iso(records[0].timestamp_ms),
+        "lastRecordTimestamp": _iso(records[-1].timestamp_ms),
+    }
 
 
 def _iso(timestamp_ms: int) -> str:

@@ -53,14 +53,15 @@ class RecordSource(Protocol):
 
 
 class FailureDestination(Protocol):
-    """The interface of a producer of on-failure records."""
+    """The interface of a writer of on-failure documents."""
 
-    async def send(self, topic: str, key: bytes | None, value: bytes) -> None:
-        """Produce one record; return when all in-sync replicas have it.
+    async def send(self, name: str, key: bytes | None, value: bytes, /) -> None:
+        """Write one document: a record to a topic, whose in-sync replicas all have it on return, or an object to a
+        bucket.
 
         Raises:
             RecordTooLargeError: The topic refuses a record of this size.
-            OSError: The record was not produced; a retry may succeed.
+            OSError: The document was not written; a retry may succeed.
         """
 
     async def close(self) -> None:

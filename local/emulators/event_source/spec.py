@@ -1,7 +1,7 @@
 """The configuration of an event source mapping."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -9,18 +9,23 @@ from functions.catalogue import RETRIES_WITH_DESTINATION
 
 MAX_PAYLOAD_BYTES = 6 * 1024 * 1024
 INFINITE = -1
+# The ARN of a bucket, without its name.
+S3_ARN = "arn:aws:s3:::"
 
 
 class Pollers(StrEnum):
     """The mode of a mapping's event pollers.
 
     In on-demand mode, the response of a function that has not raised means that the batch succeeded; a batch that
-    failed is retried whole until it succeeds or expires.
+    failed is retried whole until it succeeds or expires. With a destination it is discarded after ten retries: the
+    documentation states this limit of infinite retries for both modes.
 
     Source: AWS documentation, "Configuring error handling controls for Kafka event sources"
     (https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html) selects provisioned mode for
     attempts, age, bisection and partial batch responses; "Using a Kafka topic as an on-failure destination"
-    (https://docs.aws.amazon.com/lambda/latest/dg/kafka-on-failure-destination.html).
+    (https://docs.aws.amazon.com/lambda/latest/dg/kafka-on-failure-destination.html); "Capturing discarded batches for
+    Amazon MSK and self-managed Apache Kafka event sources"
+    (https://docs.aws.amazon.com/lambda/latest/dg/kafka-on-failure.html).
     """
 
     PROVISIONED = "provisioned"
@@ -63,7 +68,8 @@ class MappingSpec:
         max_age_s: The age of a record in seconds from which the function is no longer invoked with it; -1: unlimited.
         bisect: Whether a batch that failed as a whole is halved, so that a record that breaks the function is finally
             alone.
-        on_failure: The topic for records whose attempts are used up; with None they are discarded, as Lambda does.
+        on_failure: The destination of records whose attempts are used up: a topic or, in on-demand mode, the ARN of a
+            bucket. With None they are discarded, as Lambda does.
         partial_failures: Which records are retried after a partial batch response.
         concurrency: The maximum number of concurrent invocations, each with other partitions.
         turns: Groups of topics that share a turn and alternate within it. A topic in no group has its own turns.
@@ -75,7 +81,7 @@ class MappingSpec:
         drain_s: The seconds that invocations in flight get at a shutdown or rebalance before their records are
             abandoned without a commit.
         pollers: The mode of the pollers. In on-demand mode, a mapping has no retries, age, bisection or topic for
-            failed records.
+            failed records, but a bucket for discarded batches.
 
     Source: AWS documentation, "Configuring error handling controls for Kafka event sources", "Using a Kafka topic as an
     on-failure destination" and "CreateEventSourceMapping".
@@ -112,10 +118,14 @@ class MappingSpec:
             raise ValueError(f"mapping {self.name}: its on-failure topic {self.on_failure} is one of its sources")
         if self.max_retries is not None and not -1 <= self.max_retries <= 10_000:
             raise ValueError(f"mapping {self.name}: attempts must be between -1 and 10000, not {self.max_retries}")
-        if self.pollers is Pollers.ON_DEMAND and (
-            self.max_retries is not None or self.max_age_s != INFINITE or self.bisect or self.on_failure is not None
-        ):
-            raise ValueError(f"mapping {self.name}: attempts, age, bisection and on_failure need provisioned mode")
+        is_on_demand = self.pollers is Pollers.ON_DEMAND
+        if is_on_demand and (self.max_retries is not None or self.max_age_s != INFINITE or self.bisect):
+            raise ValueError(f"mapping {self.name}: attempts, age and bisection need provisioned mode")
+        if self.on_failure is not None and self.on_failure.startswith(S3_ARN) != is_on_demand:
+            raise ValueError(
+                f"mapping {self.name}: {self.on_failure} is no destination in this mode: a topic is one in provisioned "
+                f"mode, a bucket in on-demand mode"
+            )
 
     def batching_of(self, topic: str) -> Batching:
         """Return the batching of a topic's records."""
@@ -133,3 +143,10 @@ class MappingSpec:
         at least 200, so that small batches do not pause and resume the consumer all the time.
         """
         return self.buffer_records or max(2 * self.batch_size, 200)
+
+
+def by_topic(spec: MappingSpec) -> list[MappingSpec]:
+    """Return a mapping for each topic, as in AWS. They share the consumer group: each member gets the partitions of its
+    topic only.
+    """
+    return [replace(spec, topics=(topic,), turns=()) for topic in spec.topics]

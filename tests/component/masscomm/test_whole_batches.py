@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from functions.catalogue import RETRIES_ON_DEMAND
 from local.devstack.config import StackConfig
 from local.devstack.service import AWS_CREDENTIALS
 from local.emulators.event_source import Pollers
@@ -22,7 +23,7 @@ from tests.support.servers.dynamodb_table import dynamodb, new_table
 
 @pytest.mark.guarantee("on_demand.crashing_record")
 @pytest.mark.parametrize(
-    ("good", "retries"), [(9, 1), pytest.param(99, 10, marks=pytest.mark.nightly)], ids=["few", "many"]
+    ("good", "retries"), [(9, 1), pytest.param(99, RETRIES_ON_DEMAND, marks=pytest.mark.nightly)], ids=["few", "many"]
 )
 async def test_record_that_kills_its_process_is_handed_over(
     localstack: StackConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, good: int, retries: int

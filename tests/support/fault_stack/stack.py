@@ -19,10 +19,18 @@ import yaml
 
 from local.devstack.config import GENERATION, ROOT, StackConfig
 from local.devstack.provision import provisioning
-from local.devstack.service import AWS_CREDENTIALS, Service, Task, function_environment
+from local.devstack.service import (
+    AWS_CREDENTIALS,
+    DISCARDED_BATCHES_BUCKET,
+    Service,
+    Task,
+    function_environment,
+    local_client,
+)
 from local.devstack.services import all_services
 from local.devstack.sns_process import SnsStandIn
 from local.devstack.stack import Stack
+from local.emulators.event_source import Pollers
 from local.emulators.local import LOOPBACK, REGION
 from tests.support.fault_stack.proxy import HttpProxy, KafkaProxy, Loop, TcpProxy
 
@@ -61,6 +69,9 @@ class FaultStack:
     ) -> None:
         self.config = StackConfig.on_free_ports(folder)
         self._changes: Changes = {}
+        # The mode of the pollers, and the environments of each function of the chain.
+        self._pollers = Pollers.PROVISIONED
+        self._environments: int | None = None
         self.code = code
         self.generation = GENERATION
         self._tasks = tasks
@@ -103,7 +114,7 @@ class FaultStack:
             own.dynamodb: self.dynamodb,
             own.postgres: self.metrics,
         }
-        environment = function_environment(self.config)
+        environment = function_environment(dataclasses.replace(self.config, pollers=self._pollers))
         for port, proxy in through.items():
             environment = {
                 name: value.replace(f"{LOOPBACK}:{port}", f"{LOOPBACK}:{proxy.port}")
@@ -140,6 +151,19 @@ class FaultStack:
         try:
             yield
         finally:
+            self.reconfigure({})
+
+    @contextmanager
+    def deployed(self, *, pollers: Pollers = Pollers.PROVISIONED, environments: int | None = None) -> Iterator[None]:
+        """Run the event source mappings in this mode, and the chain with these environments, until the block ends."""
+        local_client(self.config.aws_url, "s3").create_bucket(Bucket=DISCARDED_BATCHES_BUCKET)
+        before = self._pollers, self._environments
+        self._pollers, self._environments = pollers, environments
+        self.reconfigure({})
+        try:
+            yield
+        finally:
+            self._pollers, self._environments = before
             self.reconfigure({})
 
     def use(self, code: Path) -> None:
@@ -213,6 +237,8 @@ class FaultStack:
             "functions_file": str(functions),
             "task_root": str(self.code),
             "generation": self.generation,
+            "pollers": self._pollers,
+            "environments": self._environments,
             "environment": self.environment,
             "mappings": {"last_backoff_s": LAST_BACKOFF_S},
             "schedule_s": SCHEDULE_S,

@@ -105,7 +105,10 @@ class RunningMapping:
         return [json.loads(record.value or b"") for record in self.broker.logs[Partition("on-failure", 0)]]
 
     def on_failure_records(self) -> list[SourcePosition]:
-        return [position for record in self.on_failure() for position in positions(record["payload"])]
+        """Return the positions in all documents; the payload of an object in S3 is a string."""
+        payloads = [document["payload"] for document in self.on_failure()]
+        events = [json.loads(payload) if isinstance(payload, str) else payload for payload in payloads]
+        return [position for event in events for position in positions(event)]
 
 
 def broker(partitions: int = 4) -> MemoryBroker:
@@ -130,13 +133,14 @@ async def running(
     function = function or Function()
     config = spec(**changes)
     source = MemorySource(made, group=config.group, topics=config.topics)
+    clock: dict[str, Any] = {} if wall_clock is None else {"wall_clock": wall_clock}
     mapping = EventSourceMapping(
         spec=config,
         source=source,
         destination=destination or MemoryDestination(made),
         envelope=ENVELOPE,
         invoke=function,
-        **({} if wall_clock is None else {"wall_clock": wall_clock}),
+        **clock,
     )
     await mapping.start()
     try:

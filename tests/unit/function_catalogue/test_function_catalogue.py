@@ -4,8 +4,11 @@ from typing import Any
 import pytest
 import yaml
 
+from functions.catalogue import RETRIES_WITH_DESTINATION
 from local.emulators.event_source import PartialFailures, Pollers
+from local.emulators.event_source.spec import by_topic
 from local.emulators.function_catalogue import Deployment, read_deployments
+from masscomm.stores.discarded_batches.s3 import BUCKET_SETTING
 
 ROOT = Path(__file__).parents[3]
 
@@ -83,6 +86,32 @@ def test_on_demand_mode_omits_the_settings_of_provisioned(tmp_path: Path) -> Non
     assert (mapping.retries, mapping.max_age_s, mapping.bisect, mapping.on_failure) == (-1, -1, False, None)
     assert deployed.function.environment["MASSCOMM_POLLERS"] == "on-demand"
     assert deployed.function.environment["BATCH_RETRIES"] == "3"
+
+
+@pytest.mark.parametrize("attempts", [None, RETRIES_WITH_DESTINATION])
+def test_function_hands_over_before_lambda_discards(tmp_path: Path, attempts: int | None) -> None:
+    """A record that crashes its function is handed over two invocations after its last retry."""
+    path = write(tmp_path, on_failure="on-failure", **({} if attempts is None else {"attempts": attempts}))
+    deployed = read(path, pollers=Pollers.ON_DEMAND, environment={BUCKET_SETTING: "discarded"})["f"]
+    mapping = deployed.mapping
+    assert mapping is not None
+    assert mapping.on_failure == "arn:aws:s3:::discarded"
+    assert int(deployed.function.environment["BATCH_RETRIES"]) + 2 == mapping.retries
+
+
+def test_chain_has_the_chosen_number_of_environments() -> None:
+    deployed = read(ROOT / "functions" / "functions.yaml", environments=4)
+    chain = {"preference_checker", "builder", "delivery"}
+    for name, each in deployed.items():
+        if name.removesuffix("-critical") in chain:
+            assert each.function.concurrency == each.function.warm == 4
+        else:
+            assert each.function.warm <= 1
+    mapping = deployed["delivery"].mapping
+    assert mapping is not None
+    assert [(each.topics, each.group, each.concurrency) for each in by_topic(mapping)] == [
+        ((topic,), mapping.group, 4) for topic in mapping.topics
+    ]
 
 
 def test_small_and_critical_topics_have_their_batch_size(tmp_path: Path) -> None:
