@@ -1,17 +1,19 @@
 """Computes the costs of a million notifications, and of an environment without load.
 
-These costs are not included: data transfer out of AWS, the monolith's side of change data capture, KMS, Secrets
-Manager, X-Ray, alarms, WAF, API Gateway (one request names thousands of recipients), backups beyond the size of the
-volumes, support.
+These costs are not included: data transfer out of AWS and by a NAT gateway, the monolith's side of change data capture,
+requests of KMS and of Secrets Manager, X-Ray, API Gateway (one request names thousands of recipients), backups beyond
+the size of the volumes, support.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
 from functions.catalogue import FunctionEntry
+from infra.cdk.config import Environment
 from infra.cdk.profiles import PROFILES, Warmth
+from infra.cdk.resources.archive_runs import HOURS
 from lab.capacity.limits import environments_used, ledger_units_s
 from lab.capacity.plan import INPUTS, STEPS, Plan, batch_records, functions, invocation_s, recipients_a_record
 from lab.capacity.prices import HOURS_A_MONTH, price
@@ -20,6 +22,7 @@ from lab.capacity.service_times import ServiceTimes
 from lab.capacity.workload import Workload, sizes
 from masscomm.domain.lanes import Lane
 from masscomm.domain.time_limits import LEDGER_KEPT_S
+from masscomm.kafka import topics
 
 MILLION = 1_000_000
 GB = 1e9
@@ -30,7 +33,67 @@ LOG_BYTES_AN_INVOCATION = 1_500
 INTERFACE_ENDPOINTS = 12
 # The number of MSK Connect units in infra/cdk/resources/connector.py.
 CONNECT_UNITS = 1
-DATABASE_VCPUS = {"t4g.small": 2, "t4g.medium": 2, "r7g.large": 2, "r7g.xlarge": 4}
+# The keys, and the secrets without those that RDS makes for its administrators; one secret is the monolith's, made by
+# hand.
+KEYS, SECRETS = 2, 4
+# The metrics of all alarms of an environment, each of which is charged; a test compares them with the templates.
+ALARM_METRICS, FEW_ALARM_METRICS = 272, 64
+# The web ACLs and their rules, and the further rules with a console.
+FIREWALLS, FIREWALL_RULES, CONSOLE_RULES = 2, 5, 2
+# The metrics of masscomm itself that functions and jobs emit while nothing is sent: ages, due records, daily runs.
+OWN_METRICS = 12
+# The metrics of MSK for each topic and broker.
+# https://docs.aws.amazon.com/msk/latest/developerguide/metrics-details.html
+TOPIC_METRICS = 5
+# The metrics of Container Insights for a cluster with a service.
+# https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-ECS.html
+INSIGHTS_METRICS = 26
+# The minutes that workers of a counting run and of a daily run are charged. Assumed: a run has not been tried on EMR.
+RUN_MINUTES, DAILY_RUN_MINUTES = 2, 3
+# Resource type → the line of a_month that has its charge while nothing is sent.
+CHARGED = {
+    "AWS::MSK::Cluster": "Kafka (MSK)",
+    "AWS::KafkaConnect::Connector": "change data capture (Kafka Connect)",
+    "AWS::ECS::Service": "schema registry (Fargate, load balancer)",
+    "AWS::ElasticLoadBalancingV2::LoadBalancer": "schema registry (Fargate, load balancer)",
+    "AWS::Route53::HostedZone": "schema registry (Fargate, load balancer)",
+    "AWS::OpenSearchService::Domain": "directory (OpenSearch)",
+    "AWS::RDS::DBInstance": "databases (RDS, proxy)",
+    "AWS::RDS::DBProxy": "databases (RDS, proxy)",
+    "AWS::EMRServerless::Application": "metrics (EMR Serverless)",
+    "AWS::Lambda::EventSourceMapping": "event pollers",
+    "AWS::Lambda::Alias": "functions kept warm",
+    "AWS::EC2::VPCEndpoint": "ways to AWS (endpoints or NAT)",
+    "AWS::EC2::NatGateway": "ways to AWS (endpoints or NAT)",
+    "AWS::EC2::EIP": "ways to AWS (endpoints or NAT)",
+    "AWS::KMS::Key": "keys and secrets",
+    "AWS::SecretsManager::Secret": "keys and secrets",
+    "AWS::CloudWatch::Alarm": "alarms, dashboard",
+    "AWS::CloudWatch::Dashboard": "alarms, dashboard",
+    "AWS::WAFv2::WebACL": "firewall (WAF)",
+}
+# Services whose resources cost nothing, or cents, until something is sent, stored or requested.
+IDLE_FREE = {
+    *("ApiGateway", "Budgets", "CertificateManager", "CloudFront", "DynamoDB", "ECR", "Events", "Glue", "IAM", "Logs"),
+    *("S3", "SES", "SNS", "SQS", "SSM"),
+}
+# Types of services in CHARGED that have no charge of their own.
+FREE = {
+    *("AWS::EC2::FlowLog", "AWS::EC2::InternetGateway", "AWS::EC2::Route", "AWS::EC2::RouteTable", "AWS::EC2::Subnet"),
+    *("AWS::EC2::SecurityGroup", "AWS::EC2::SecurityGroupEgress", "AWS::EC2::SecurityGroupIngress", "AWS::EC2::VPC"),
+    *("AWS::EC2::SubnetRouteTableAssociation", "AWS::EC2::VPCGatewayAttachment", "AWS::ECS::Cluster"),
+    *("AWS::ECS::TaskDefinition", "AWS::ElasticLoadBalancingV2::Listener", "AWS::KMS::Alias", "AWS::MSK::Topic"),
+    *(
+        "AWS::ElasticLoadBalancingV2::ListenerRule",
+        "AWS::ElasticLoadBalancingV2::TargetGroup",
+        "AWS::MSK::Configuration",
+    ),
+    *("AWS::KafkaConnect::CustomPlugin", "AWS::KafkaConnect::WorkerConfiguration", "AWS::Lambda::EventInvokeConfig"),
+    *("AWS::Lambda::Function", "AWS::Lambda::Permission", "AWS::Lambda::Version", "AWS::Lambda::LayerVersion"),
+    *("AWS::MSK::ClusterPolicy", "AWS::RDS::DBParameterGroup", "AWS::RDS::DBProxyTargetGroup"),
+    *("AWS::RDS::DBSubnetGroup", "AWS::Route53::RecordSet", "AWS::WAFv2::WebACLAssociation"),
+}
+DATABASE_VCPUS = {"t4g.micro": 2, "t4g.small": 2, "t4g.medium": 2, "r7g.large": 2, "r7g.xlarge": 4}
 # The share of bytes that cross zones: of three zones, two are not the zone of the partition's leader.
 OTHER_ZONE = 2 / 3
 
@@ -91,21 +154,48 @@ def for_a_million(workload: Workload, plan: Plan, times: ServiceTimes, provider_
     ]
 
 
-def a_month(plan: Plan) -> list[Cost]:
-    """Return the hourly costs for a month, which are independent of the load."""
+def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
+    """Return the costs for a month that are independent of the load.
+
+    Args:
+        plan: The sizes of the environment.
+        price: Returns a price by its name.
+    """
     environment = plan.environment
     kafka, search, database = environment.kafka, environment.opensearch, environment.database
-    registry = environment.registry
+    registry, connect, spark = environment.registry, environment.connect_task, environment.spark
+    databases = [database.instance_type]
+    if database.registry_instance_type is not None:
+        databases.append(database.registry_instance_type)
     instances = 2 if database.multi_az else 1
-    spark = environment.spark
+
+    def fargate(tasks: int, cpu: int, memory_mb: int) -> float:
+        each = cpu / 1024 * price("fargate_vcpu_hour") + memory_mb / 1024 * price("fargate_gb_hour")
+        return tasks * each
+
     workers = 1 + plan.executors
+    spark_hour = workers * (spark.worker_cpu * price("emr_vcpu_hour") + spark.worker_memory_gb * price("emr_gb_hour"))
+    counting_hours = float(HOURS_A_MONTH)
+    if spark.every_minutes is not None:
+        counting_hours = HOURS_A_MONTH * RUN_MINUTES / spark.every_minutes
+    daily_hours = DAYS_A_MONTH * len(HOURS) * DAILY_RUN_MINUTES / 60
+    alarm_metrics = FEW_ALARM_METRICS if environment.few_alarms else ALARM_METRICS
+    rules = FIREWALL_RULES + (environment.console is not None) * CONSOLE_RULES
+    custom_metrics = OWN_METRICS
+    if kafka.topic_metrics:
+        custom_metrics += plan.brokers * TOPIC_METRICS * _topics_of(environment)
+    if not environment.few_alarms:
+        custom_metrics += INSIGHTS_METRICS
     return [
         _hourly(
             "Kafka (MSK)",
             plan.brokers * price(f"msk.{kafka.instance_type}"),
             plan.brokers * kafka.volume_gb * price("msk_gb_month"),
         ),
-        _hourly("change data capture (MSK Connect)", CONNECT_UNITS * price("msk_connect_hour")),
+        _hourly(
+            "change data capture (Kafka Connect)",
+            fargate(1, connect.cpu, connect.memory_mb) if connect else CONNECT_UNITS * price("msk_connect_hour"),
+        ),
         _hourly(
             "directory (OpenSearch)",
             plan.data_nodes * price(f"opensearch.{search.instance_type}")
@@ -114,21 +204,20 @@ def a_month(plan: Plan) -> list[Cost]:
         ),
         _hourly(
             "databases (RDS, proxy)",
-            instances * (price(f"rds.{database.instance_type}") + price(f"rds.{database.registry_instance_type}"))
-            + DATABASE_VCPUS[database.instance_type] * price("rds_proxy_vcpu_hour"),
-            instances * database.volume_gb * 2 * price("rds_gb_month"),
+            instances * sum(price(f"rds.{kind}") for kind in databases)
+            + database.proxy * DATABASE_VCPUS[database.instance_type] * price("rds_proxy_vcpu_hour"),
+            instances * database.volume_gb * len(databases) * price("rds_gb_month"),
         ),
-        _hourly(
-            "metrics (EMR Serverless)",
-            workers * (spark.worker_cpu * price("emr_vcpu_hour") + spark.worker_memory_gb * price("emr_gb_hour")),
-        ),
+        Cost(component="metrics (EMR Serverless)", dollars=spark_hour * (counting_hours + daily_hours)),
         _hourly(
             "schema registry (Fargate, load balancer)",
-            registry.tasks * registry.cpu / 1024 * price("fargate_vcpu_hour")
-            + registry.tasks * registry.memory_mb / 1024 * price("fargate_gb_hour")
-            + price("balancer_hour"),
+            fargate(registry.tasks, registry.cpu, registry.memory_mb) + price("balancer_hour"),
+            price("zone_month"),
         ),
-        _hourly("event pollers", poller_units() * price("lambda_event_poller_unit_hour")),
+        _hourly(
+            "event pollers",
+            0.0 if environment.pollers is None else poller_units() * price("lambda_event_poller_unit_hour"),
+        ),
         _hourly(
             "functions kept warm",
             3600
@@ -137,8 +226,32 @@ def a_month(plan: Plan) -> list[Cost]:
                 + bool(environment.provisioned) * _memory_gb(Warmth.SNAPSTART) * price("lambda_snapshot_gb_s")
             ),
         ),
-        _hourly("endpoints (VPC)", INTERFACE_ENDPOINTS * len(environment.zones) * price("endpoint_hour")),
+        _hourly(
+            "ways to AWS (endpoints or NAT)",
+            price("nat_hour") + price("ipv4_hour")
+            if environment.nat
+            else INTERFACE_ENDPOINTS * len(environment.zones) * price("endpoint_hour"),
+        ),
+        Cost(
+            component="keys and secrets",
+            dollars=KEYS * price("key_month") + (SECRETS + len(databases)) * price("secret_month"),
+        ),
+        Cost(
+            component="alarms, dashboard",
+            dollars=alarm_metrics * price("alarm_month") + (not environment.few_alarms) * price("dashboard_month"),
+        ),
+        Cost(component="custom metrics", dollars=custom_metrics * price("metric_month")),
+        Cost(
+            component="firewall (WAF)",
+            dollars=environment.api.firewall
+            * (FIREWALLS * price("firewall_month") + rules * price("firewall_rule_month")),
+        ),
     ]
+
+
+def _topics_of(environment: Environment) -> int:
+    """Return the number of topics of an environment."""
+    return len(topics.chain_topics()) + len(topics.cdc_topics(environment.generation))
 
 
 def poller_units() -> int:

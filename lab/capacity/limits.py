@@ -12,7 +12,7 @@ from lab.capacity.workload import Workload, sizes
 # A limit counts as reached above this share, because queueing delays grow quickly with a higher utilisation.
 HEADROOM = 0.8
 # The vCPUs of instance types. Source: the tables of the instance families; OpenSearch and RDS use EC2's sizes.
-NODE_VCPUS = {"t3.medium.search": 2, "r7g.large.search": 2, "r7g.xlarge.search": 4}
+NODE_VCPUS = {"t3.small.search": 2, "t3.medium.search": 2, "r7g.large.search": 2, "r7g.xlarge.search": 4}
 PARTITIONS_A_BROKER = {"kafka.t3.small": 300}
 # The number of records that the transaction of the metrics job merges per second. Source:
 # docs/internals/metrics-job.md (0.8 to 1.1 s for 200,000).

@@ -12,7 +12,7 @@ from math import ceil
 from pathlib import Path
 
 from infra.cdk.config import Environment
-from infra.cdk.examples import ENVIRONMENTS, PROD
+from infra.cdk.examples import ENVIRONMENTS, PROD, SMALL, STAGING
 from lab.capacity.comparison import (
     Compared,
     critical_steps,
@@ -28,7 +28,7 @@ from lab.capacity.event_report import EVENT_MODEL, EVENT_SIMULATION
 from lab.capacity.figures import Figure, Trust
 from lab.capacity.limits import Change, Limit, environments_used, limits, raised_for
 from lab.capacity.plan import Plan
-from lab.capacity.prices import PRICES, price
+from lab.capacity.prices import PRICES, SURCHARGE, at_most, price
 from lab.capacity.quotas import QUOTAS, quota, sns_publish
 from lab.capacity.service_times import VCPU_MB, ServiceTimes, measured
 from lab.capacity.tables import dollars, figures, table
@@ -37,6 +37,7 @@ from masscomm.domain.time_limits import MESSAGES_KEPT_S, REGISTERED_SENDS_KEPT_S
 from ops.marked_part import with_part
 
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "capacity.md"
+SIZES = {"small": SMALL, "standard": STAGING, "large": PROD}
 RATES = (1_000, 10_000, 50_000)
 # Maps a rate in notifications per second to the simulated seconds, which suffice for some hundred thousand
 # notifications.
@@ -165,6 +166,36 @@ def idle() -> str:
     columns = [a_month(Plan.of(environment)) for environment in ENVIRONMENTS.values()]
     rows = _by_component(columns, "a month")
     return table(("nothing is sent", *ENVIRONMENTS), rows)
+
+
+def sizes_compared() -> str:
+    """Return the table of the three sizes: the idle bill, the cost of a million notifications, and the first limit."""
+    load = _workload(RATES[0])
+    columns = []
+    for environment in SIZES.values():
+        plan = Plan.of(environment)
+        own = [each for each in limits(load, plan, _times(), PROVIDER_S) if not each.name.startswith(("SES", "SNS"))]
+        met = min(own, key=lambda limit: limit.met_at(load))
+        columns.append(
+            [
+                dollars(total(a_month(plan))),
+                dollars(total(a_month(plan, at_most))),
+                dollars(total(for_a_million(load, plan, _times(), PROVIDER_S))),
+                f"{met.name}, at {figures(met.met_at(load))}/s",
+            ]
+        )
+    labels = (
+        "idle, a month",
+        f"the same, if prices that were only found for us-east-1 are {SURCHARGE - 1:.0%} higher",
+        "a million notifications, by use",
+        "first limit after the quotas of SES and SNS",
+    )
+    rows = [[label, *values] for label, values in zip(labels, zip(*columns, strict=True), strict=True)]
+    streaming = replace(SMALL, spark=replace(SMALL.spark, every_minutes=None))
+    return (
+        table(("", *(f"{size} (`{each.name}`)" for size, each in SIZES.items())), rows)
+        + f"\n\nWith a job that counts without an end, `small` costs {dollars(total(a_month(Plan.of(streaming))))}."
+    )
 
 
 def limits_met() -> str:
@@ -357,6 +388,7 @@ _MODEL: Mapping[str, Callable[[], str]] = {
     "assumptions": assumptions,
     "costs": costs,
     "hourly": hourly,
+    "sizes": sizes_compared,
     "idle": idle,
     "limits": limits_met,
     "changes": changes,

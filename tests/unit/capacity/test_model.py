@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.cdk.examples import ENVIRONMENTS, PROD
+from infra.cdk.examples import ENVIRONMENTS, PROD, SMALL
 from lab.capacity.costs import INTERFACE_ENDPOINTS, a_month, by_the_hour, for_a_million, poller_units, total
 from lab.capacity.figures import Trust
 from lab.capacity.limits import HEADROOM, NODE_VCPUS, first, limits, raised_for
 from lab.capacity.plan import STEPS, Plan, recipients_s
-from lab.capacity.prices import PRICES
+from lab.capacity.prices import PRICES, at_most, price
 from lab.capacity.quotas import QUOTAS, sns_publish
 from lab.capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes, Time, measured
 from lab.capacity.workload import Workload, sizes
@@ -32,6 +32,25 @@ def test_every_environment_has_a_bill_and_limits(name: str, times: ServiceTimes)
     assert total(costs) > 0
     assert all(limit.used > 0 and limit.most > 0 for limit in limits(LOAD, plan, times, PROVIDER_S))
     assert plan.environment.opensearch.instance_type in NODE_VCPUS
+
+
+def test_the_smallest_environment_costs_at_most_250_a_month() -> None:
+    """The goal holds even if each price that was only found for us-east-1 is a quarter higher in eu-central-1."""
+    assert total(a_month(Plan.of(SMALL), at_most)) <= 250
+    streaming = replace(SMALL, spark=replace(SMALL.spark, every_minutes=None))
+    assert total(a_month(Plan.of(streaming))) <= 330
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_a_budget_is_above_the_idle_bill(name: str) -> None:
+    """An alarm for each month in which nothing is sent would hide the others."""
+    environment = ENVIRONMENTS[name]
+    assert total(a_month(Plan.of(environment), at_most)) < environment.budget_usd
+
+
+def test_a_price_found_elsewhere_is_surcharged() -> None:
+    assert at_most("msk.kafka.t3.small") == price("msk.kafka.t3.small")
+    assert at_most("opensearch.t3.small.search") == pytest.approx(1.25 * price("opensearch.t3.small.search"))
 
 
 def test_a_larger_environment_costs_more() -> None:

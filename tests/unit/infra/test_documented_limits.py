@@ -59,15 +59,15 @@ def test_dashboards_keep_the_limits_of_their_widgets(synthesised: dict[str, Synt
         assert sum(len(each["properties"].get("metrics", ())) for each in widgets) <= 2500, dashboard
 
 
-def test_the_dashboard_shows_every_alarm_once(environment: SynthesisedEnvironment) -> None:
+def test_the_dashboard_shows_every_alarm_once(prod: SynthesisedEnvironment) -> None:
     shown = [
         alarm
-        for widgets in _widgets(environment).values()
+        for widgets in _widgets(prod).values()
         for widget in widgets
         if widget["type"] == "alarm"
         for alarm in widget["properties"]["alarms"]
     ]
-    made = {f"{{{each.id}.Arn}}" for each in environment.resources("AWS::CloudWatch::Alarm")}
+    made = {f"{{{each.id}.Arn}}" for each in prod.resources("AWS::CloudWatch::Alarm")}
     assert len(shown) == len(set(shown))
     assert set(shown) == made
 
