@@ -154,7 +154,7 @@ def test_connect_in_a_task_has_the_connector_of_all(small: SynthesisedEnvironmen
     _, variables = _connect(small)
     ((name, configuration),) = json.loads(variables["CONNECTORS"]).items()
     assert name == "masscomm-small-monolith-g1"
-    assert configuration.items() >= debezium_config("g1").items()
+    assert configuration.items() >= debezium_config("g1", SMALL.global_prefix).items()
     assert configuration["database.sslmode"] == "verify-full"
     for field in ("host", "port", "username", "password", "dbname", "ca"):
         assert f"${{secretsmanager:masscomm/monolith-small:{field}}}" in configuration.values()
