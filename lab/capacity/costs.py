@@ -13,7 +13,6 @@ from math import ceil
 from functions.catalogue import FunctionEntry
 from infra.cdk.config import Environment
 from infra.cdk.profiles import PROFILES, Warmth
-from infra.cdk.resources.archive_runs import HOURS
 from lab.capacity.limits import environments_used, ledger_units_s
 from lab.capacity.plan import INPUTS, STEPS, Plan, batch_records, functions, invocation_s, recipients_a_record
 from lab.capacity.prices import HOURS_A_MONTH, price
@@ -23,6 +22,7 @@ from lab.capacity.workload import Workload, sizes
 from masscomm.domain.lanes import Lane
 from masscomm.domain.time_limits import LEDGER_KEPT_S
 from masscomm.kafka import topics
+from masscomm.observability.metric_names import DAILY_RUNS
 
 MILLION = 1_000_000
 GB = 1e9
@@ -178,7 +178,7 @@ def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
     counting_hours = float(HOURS_A_MONTH)
     if spark.every_minutes is not None:
         counting_hours = HOURS_A_MONTH * RUN_MINUTES / spark.every_minutes
-    daily_hours = DAYS_A_MONTH * len(HOURS) * DAILY_RUN_MINUTES / 60
+    daily_hours = DAYS_A_MONTH * len(DAILY_RUNS) * DAILY_RUN_MINUTES / 60
     alarm_metrics = FEW_ALARM_METRICS if environment.few_alarms else ALARM_METRICS
     rules = FIREWALL_RULES + (environment.console is not None) * CONSOLE_RULES
     custom_metrics = OWN_METRICS

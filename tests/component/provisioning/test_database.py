@@ -259,6 +259,24 @@ def test_the_registrys_user_creates_its_tables(registrys: str, user: dict[str, s
         registry.execute("INSERT INTO acls VALUES ('a', 'b', 'c', 'd')")
 
 
+def test_the_registrys_database_is_made_in_a_shared_instance(registrys: str, user: dict[str, str]) -> None:
+    """An instance for metrics and registry begins with the database of the metrics only."""
+    name = f"registry_{uuid4().hex[:8]}"
+    shared = make_conninfo(registrys, dbname=name)
+    try:
+        assert outdated_registry_user(shared, **user) == [
+            f"create the database {name}",
+            f"create the role {user['user']}",
+        ]
+        create_registry_user(shared, **user)
+        assert outdated_registry_user(shared, **user) == []
+        with psycopg.connect(make_conninfo(shared, **user)) as registry:
+            registry.execute(_tables())
+    finally:
+        with psycopg.connect(registrys, autocommit=True) as administrator:
+            administrator.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(name)))
+
+
 @pytest.mark.kills(guard="registry.owns_its_tables")
 def test_the_registrys_user_gets_an_administrators_tables(registrys: str, user: dict[str, str]) -> None:
     """An earlier version signed in as the administrator. Its tasks continue until the last one is replaced."""
