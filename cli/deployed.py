@@ -1,12 +1,27 @@
 """Commands that work on a deployed environment: modules of `infra`, which the command line does not import."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Sequence
 
 from cli.folders import ROOT
 
+# The variable that a task in the VPC has: the name of its environment.
+_TASK = "MASSCOMM_TASK"
 
-def run_module(module: str, environment: str, *options: str) -> int:
-    """Run `python -m infra.MODULE ENVIRONMENT OPTIONS`; return its exit status."""
-    command = [sys.executable, "-m", f"infra.{module}", environment, *options]
+
+def run_module(module: str, *arguments: str) -> int:
+    """Run `python -m infra.MODULE ARGUMENTS`; return its exit status."""
+    command = [sys.executable, "-m", f"infra.{module}", *arguments]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def is_task() -> bool:
+    """Return whether this process runs as a task in the VPC, where the servers of its environment can be reached."""
+    return bool(os.environ.get(_TASK))
+
+
+def run_task(environment: str, task: str, arguments: Sequence[str]) -> int:
+    """Run `masscomm ARGUMENTS` as a task in the VPC of an environment; return its exit status."""
+    return run_module("tasks", environment, task, *arguments)

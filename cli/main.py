@@ -244,10 +244,12 @@ def upgrade(
     be repeated. Stop the metrics job first; on this machine, `masscomm down`.
     """
     if deployed is not None:
-        from cli.deployed import run_module
+        from cli.deployed import is_task, run_module, run_task
 
         options = [*(["--check"] if check else []), *(["--json"] if as_json else [])]
-        raise typer.Exit(run_module("provision", deployed, *options))
+        if is_task():
+            raise typer.Exit(run_module("provision", *options))
+        raise typer.Exit(run_task(deployed, "provisioner", ["upgrade", "--deployed", deployed, *options]))
     from local.devstack.config import StackConfig
     from local.devstack.upgrade import upgrade_local
 
@@ -265,6 +267,16 @@ def preflight(
     from cli.deployed import run_module
 
     raise typer.Exit(run_module("preflight", environment, *(["--json"] if as_json else [])))
+
+
+@app.command()
+def images(
+    environment: Annotated[str, typer.Argument(help="The environment to deploy: prod.")],
+) -> None:
+    """Copy the images of an environment to its AWS account. It needs `crane`, not Docker. Exit status 1 if it fails."""
+    from cli.deployed import run_module
+
+    raise typer.Exit(run_module("images", environment))
 
 
 @app.command()

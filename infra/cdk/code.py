@@ -10,6 +10,7 @@ and tested, but the functions cannot run. MASSCOMM_REQUIRE_PACKAGES=1 makes miss
 """
 
 import atexit
+import hashlib
 import os
 import shutil
 import tempfile
@@ -29,6 +30,21 @@ _ROOMS = ("masscomm", "functions", "schemas")
 _SOURCE = "schemas/source.yaml"
 # The file of the organisation's own topics in the sources of their job, whatever the environment names.
 EVENT_SOURCES = "event_sources.yaml"
+
+
+# The folder of the code in masscomm's own image, which tasks in the VPC run, and what its tag begins with.
+APPLICATION = "/opt/masscomm"
+IMAGE_PREFIX = "masscomm-"
+# The image that it adds the code to. Amazon's public registry has the official images, without Docker Hub's rate limit.
+# https://docs.aws.amazon.com/AmazonECR/latest/public/docker-official-images.html
+BASE_IMAGE = "public.ecr.aws/docker/library/python:3.13-slim-bookworm"
+# The registry's image, in the version of local/devstack/jars/registry/pom.xml, and its tag in AWS.
+REGISTRY_IMAGE = "docker.io/apicurio/apicurio-registry-sql:2.6.13.Final"
+REGISTRY_TAG = REGISTRY_IMAGE.rpartition("/")[2].replace(":", "-")
+# The packages and modules of the image, and its locked dependencies.
+_IMAGE_ROOMS = (*_ROOMS, "cli", "ops")
+_IMAGE_MODULES = ("infra/__init__.py", "infra/provision.py", "infra/cdk/__init__.py", "infra/cdk/profiles.py")
+_LOCK = ROOT / "requirements" / "main.txt"
 
 
 class NotPackaged(Exception):
@@ -69,6 +85,23 @@ def job_dependencies() -> Path:
         raise NotPackaged(f"{archive} does not exist: run `make package-job` first")
     # A placeholder that changes whenever the pinned requirements change, as the archive would.
     return staged_sources(("requirements",))
+
+
+@cache
+def image_files() -> dict[str, bytes]:
+    """Return our files in masscomm's own image, by their names."""
+    names = [path for room in _IMAGE_ROOMS for path in (ROOT / room).rglob("*") if "__pycache__" not in path.parts]
+    names += [ROOT / name for name in _IMAGE_MODULES]
+    files = {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in sorted(names) if path.is_file()}
+    return files | {_SOURCE: source_file().read_bytes()}
+
+
+def image_tag() -> str:
+    """Return the digest of what masscomm's own image is made of."""
+    digest = hashlib.sha256(BASE_IMAGE.encode())
+    for name, content in {**image_files(), _LOCK.name: _LOCK.read_bytes()}.items():
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:16]
 
 
 @cache

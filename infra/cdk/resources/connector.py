@@ -21,6 +21,7 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.resources.logs import log_group
 from infra.cdk.resources.network import Place
+from infra.cdk.resources.task import read_secrets
 from masscomm.cdc.debezium import debezium_config, heartbeat_topic, largest_record
 from masscomm.kafka.topics import cdc_topics, generations
 
@@ -169,12 +170,9 @@ class DebeziumConnector(Construct):
             ),
         )
         secret = secretsmanager.Secret.from_secret_name_v2(self, "monolith", environment.monolith.secret_name)
-        role.add_to_policy(
-            iam.PolicyStatement(
-                actions=["secretsmanager:GetSecretValue"],
-                resources=[secret.secret_full_arn or f"{secret.secret_arn}-??????"],
-            )
-        )
+        named = secret.secret_full_arn or f"{secret.secret_arn}-??????"
+        for statement in read_secrets(self, named, key=environment.monolith.key_arn):
+            role.add_to_policy(statement)
         tables = [topic.name for topic in cdc_topics(environment.generation)]
         own = [_OWN, offsets_topic]
         made = [*own, *(heartbeat_topic(each) for each in generations(environment.generation))]

@@ -20,8 +20,8 @@ REGISTRY = 8443
 PARTIES = (
     *("functions", "kafka", "directory", "database", "proxy", "connect", "spark", "erasure"),
     *("registry-balancer", "registry", "registry-database"),
-    # The hosts on which infra.provision runs.
-    "provisioning",
+    # The tasks that run infra.provision, and commands of operators.
+    *("provisioning", "operators"),
 )
 
 # The permitted connections: (source, destination, port). Security groups refuse all other traffic on both sides.
@@ -44,10 +44,13 @@ FLOWS = (
     ("provisioning", "database", POSTGRES),
     ("provisioning", "registry-database", POSTGRES),
     ("provisioning", "registry-balancer", REGISTRY_WRITES),
+    ("operators", "kafka", KAFKA_IAM),
+    ("operators", "directory", HTTPS),
+    ("operators", "registry-balancer", HTTPS),
     # Lambda's event pollers run in the security group of the Kafka cluster itself.
     ("kafka", "kafka", KAFKA_IAM),
 )
-CALLERS_OF_AWS = ("functions", "kafka", "registry", "connect", "spark", "erasure", "provisioning")
+CALLERS_OF_AWS = ("functions", "kafka", "registry", "connect", "spark", "erasure", "provisioning", "operators")
 
 _ENDPOINTS = {
     "secrets": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,

@@ -6,7 +6,6 @@ from itertools import batched
 from aws_cdk import Duration
 from aws_cdk import aws_certificatemanager as acm
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_elasticloadbalancingv2 as balancing
 from aws_cdk import aws_iam as iam
@@ -17,16 +16,16 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
+from infra.cdk.code import REGISTRY_TAG
 from infra.cdk.config import CONFLUENT_API, REGISTRY_WRITES, Environment
 from infra.cdk.resources.authorities import ONE_AUTHORITY, rds_authority
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group, removal
 from infra.cdk.resources.network import HTTPS, REGISTRY, Place
+from infra.cdk.resources.task import image
 from masscomm.kafka.topics import chain_topics
 
-# The tag of the container image: the version of the local registry in local/devstack/jars/registry/pom.xml.
-VERSION = "2.6.13.Final"
 # The user of the registry's database, which infra.provision creates.
 _USER = "registry"
 # The number of paths in a rule of a load balancer: a condition may have three values.
@@ -46,7 +45,7 @@ class SchemaRegistry(Construct):
     its tasks. The load balancer permits writes only on the port REGISTRY_WRITES.
 
     Attributes:
-        repository: The image repository, to which an operator copies the image before the first deployment.
+        cluster: The ECS cluster of the environment.
         service: The Fargate service.
     """
 
@@ -63,8 +62,7 @@ class SchemaRegistry(Construct):
         access_log: s3.IBucket,
     ) -> None:
         super().__init__(scope, "service")
-        self.repository = ecr.Repository.from_repository_name(self, "image", repository_name(environment))
-        cluster = ecs.Cluster(
+        self.cluster = ecs.Cluster(
             self,
             "cluster",
             vpc=place.vpc,
@@ -74,16 +72,13 @@ class SchemaRegistry(Construct):
         self.service = ecs.FargateService(
             self,
             "service",
-            cluster=cluster,
+            cluster=self.cluster,
             service_name="registry",
             task_definition=self._task(environment, key, database, user),
             desired_count=environment.registry.tasks,
             min_healthy_percent=50,
             max_healthy_percent=200,
-            # At the first deployment, tasks end until infra.provision has created their database user. A circuit
-            # breaker would end the deployment before; without it, ECS starts further tasks until they run.
-            # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-throttle-logic.html
-            circuit_breaker=ecs.DeploymentCircuitBreaker(enable=False),
+            circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
             health_check_grace_period=Duration.seconds(90),
             vpc_subnets=place.subnets,
             security_groups=[place.group],
@@ -108,11 +103,11 @@ class SchemaRegistry(Construct):
         secret = secretsmanager.Secret.from_secret_complete_arn(self, "secret", user.secret_arn)
         password = ecs.Secret.from_secrets_manager(secret, "password")
         task.add_volume(name="keys")
-        image = ecs.ContainerImage.from_ecr_repository(self.repository, VERSION)
+        registry = image(self, REGISTRY_TAG)
         logging = ecs.LogDriver.aws_logs(stream_prefix="registry", log_group=log)
         keys = task.add_container(
             "keys",
-            image=image,
+            image=registry,
             logging=logging,
             essential=False,
             user="0",  # The container runs as root, because root owns the volume.
@@ -124,7 +119,7 @@ class SchemaRegistry(Construct):
         )
         apicurio = task.add_container(
             "apicurio",
-            image=image,
+            image=registry,
             logging=logging,
             port_mappings=[ecs.PortMapping(container_port=REGISTRY)],
             environment={
@@ -258,28 +253,6 @@ class SchemaRegistry(Construct):
             zone=zone,
             target=route53.RecordTarget.from_alias(targets.LoadBalancerTarget(balancer)),
         )
-
-
-def repository_name(environment: Environment) -> str:
-    """Return the name of the image repository for the registry."""
-    return f"{environment.prefix}/registry"
-
-
-def image_repository(scope: Construct, *, environment: Environment, key: kms.IKey) -> ecr.Repository:
-    """Return the image repository for the registry. It belongs to an earlier stack, because the image must exist
-    when tasks start.
-    """
-    return ecr.Repository(
-        scope,
-        "registry-image",
-        repository_name=repository_name(environment),
-        encryption=ecr.RepositoryEncryption.KMS,
-        encryption_key=key,
-        image_scan_on_push=True,
-        image_tag_mutability=ecr.TagMutability.IMMUTABLE,
-        removal_policy=removal(environment),
-        empty_on_delete=not environment.protected,
-    )
 
 
 def database_user(scope: Construct, *, environment: Environment, key: kms.IKey) -> secretsmanager.Secret:

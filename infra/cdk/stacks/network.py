@@ -7,7 +7,8 @@ from infra.cdk.config import Environment
 from infra.cdk.resources.client_access import admit_clients
 from infra.cdk.resources.key import data_key
 from infra.cdk.resources.network import Network
-from infra.cdk.resources.registry import database_user, image_repository
+from infra.cdk.resources.registry import database_user
+from infra.cdk.resources.task import task_role
 
 
 class NetworkStack(Stack):
@@ -15,15 +16,22 @@ class NetworkStack(Stack):
 
     Attributes:
         key: The KMS key that encrypts all stored data.
-        registry_image: The repository of the schema registry's image.
         registry_user: The secret with the name and the password of the schema registry's database user.
+        provisioner: The role of infra.provision, which administers the servers.
         network: The VPC with its security groups.
     """
 
     def __init__(self, scope: Construct, *, environment: Environment) -> None:
         super().__init__(scope, f"{environment.prefix}-network", env={"region": environment.region})
         self.key = data_key(self, environment=environment)
-        self.registry_image = image_repository(self, environment=environment, key=self.key)
         self.registry_user = database_user(self, environment=environment, key=self.key)
+        # The role has a fixed name, because it is the administrator of the OpenSearch domain.
+        self.provisioner = task_role(
+            self,
+            "provisioner",
+            environment=environment,
+            name="provisioner",
+            description="creates indices, roles, tables and schemas",
+        )
         self.network = Network(self, environment=environment, key=self.key)
         admit_clients(environment, self.network.groups)
