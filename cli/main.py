@@ -28,6 +28,7 @@ MODULES = {
     "template": ("cli.template", "Templates: preview and check them."),
     "webhooks": ("cli.webhooks", "Webhooks: endpoints that receive events."),
     "events": ("cli.events", "Events: report them, describe their types, subscribe endpoints."),
+    "smoke": ("cli.smoke", "Check an installation: sends, statuses, counts, alarms."),
     "alarms": ("cli.alarms", "Show the alarms that ring, and what to do."),
     "devices": ("cli.devices", "Devices to which nothing is pushed."),
     "suppressions": ("cli.suppressions", "Addresses to which no e-mail is sent."),
