@@ -15,7 +15,7 @@ class Installation:
 
     def __init__(self) -> None:
         self.sends: list[list[int]] = []
-        self.statuses = {each: simulate(each, "email").status.value for each in RECIPIENTS} | {42: "sent"}
+        self.statuses = {each: str(simulate(each, "email").status) for each in RECIPIENTS} | {42: "sent"}
         self.lost, self.alarm, self.ends = 0, "ok", True
 
     def send(self, *, to_users: list[int], **_: Any) -> dict[str, str]:
