@@ -54,7 +54,11 @@ browser: setup ## the browser of the console's tests, and further programs of te
 faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1: and the broadcast to 100,000
 	.venv/bin/python -m pytest tests/faults/test_matrix.py --cells all $(if $(HEADLINE),--headline) -v --tb=short
 
-nightly: setup ## all fault cells, 20,000 hostile records a topic, further variants and pages, an upgrade from version 0.1.0
+# The program that copies images of containers (infra/images.py), and a registry for its test.
+.devstack/go/bin/crane:
+	GOBIN=$(CURDIR)/.devstack/go/bin go install github.com/google/go-containerregistry/cmd/crane@v0.20.6
+
+nightly: setup .devstack/go/bin/crane ## all fault cells, 20,000 hostile records a topic, further variants and pages, an upgrade from version 0.1.0
 	.venv/bin/python -m pytest tests/unit/test_hostile_records.py tests/unit/spark_events/test_record_mapping.py tests/unit/spark_metrics/test_hostile_records.py --flood full -v --tb=short
 	.venv/bin/python -m pytest tests/upgrade --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/unit/openapi/test_schemathesis.py --nightly -v --tb=short

@@ -1,6 +1,5 @@
 """The commands below `masscomm dead-letters`."""
 
-import getpass
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -9,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cli.installation import Installation, installation
+from cli.installation import Installation, installation, operator_name
 from cli.options import JsonOption, given
 from cli.terminal import Terminal, print_json
 from cli.times import SinceOption, moment
@@ -175,7 +174,7 @@ def _desk(installation: Installation) -> Desk:
     allowed = sources(installation.generation)
     return Desk(
         installation.kafka_bootstrap,
-        operator=getpass.getuser(),
+        operator=operator_name(),
         allowed=allowed,
         topic_id=_topic_id(installation),
         security=installation.security,

@@ -1,14 +1,13 @@
 """The installation that an operator's command works on: the stack of this machine, or a deployed one.
 
-With the option `--deployed`, a command reads the same environment variables as the functions: KAFKA_BOOTSTRAP_SERVERS,
-KAFKA_AUTHENTICATION (`aws_msk_iam`), AWS_REGION, SCHEMA_REGISTRY_URL, CDC_GENERATION, OPENSEARCH_URL and
-OPENSEARCH_AUTHENTICATION for suppressions, and DELIVERY_LEDGER_TABLE, DECISIONS_TABLE, WAITING_TABLE, API_KEYS_TABLE,
-AUDIT_LOG_TABLE if tables have other names. Credentials are found as the SDK finds them; the host must reach the
-brokers.
+With the option `--deployed`, a command runs as a task in the VPC of an environment, which has the same environment
+variables as the functions (infra/cdk/stacks/provisioning.py). The task shows its output in its log, so that commands
+that print secrets work on tables alone, from any host.
 """
 
 import getpass
 import os
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from cli.client_log import KAFKA_LOGGER
+from cli.deployed import is_task, run_task
 from masscomm import environment
 from masscomm.aws.authentication import kafka_client_config
 from masscomm.directory.bulk_writes import connect, connect_from_environment
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from local.devstack.config import StackConfig
 
 DeployedOption = Annotated[
-    bool, typer.Option("--deployed", help="Use the deployed installation of the environment variables.")
+    str | None,
+    typer.Option("--deployed", metavar="ENVIRONMENT", help="Use a deployed environment: prod."),
 ]
 
 
@@ -54,15 +55,8 @@ class Installation:
     opensearch_url: str | None = None
 
     @classmethod
-    def chosen(cls, *, deployed: bool) -> Self:
-        """Return the installation that the option selects: a deployed one, or this machine's stack.
-
-        Raises:
-            NotRunningError: No stack runs on this machine.
-            Stop: A variable of the deployed installation is missing.
-        """
-        if deployed:
-            return cls.deployed()
+    def here(cls) -> Self:
+        """Return the stack of this machine. Raises NotRunningError if it does not run."""
         from local.devstack.handle import RunningStack
 
         return cls.local(RunningStack.here().config)
@@ -147,7 +141,7 @@ class Installation:
                     action,
                     club_id=club_id,
                     at_ms=time.time_ns() // 1_000_000,
-                    principal=f"operator:{getpass.getuser()}",
+                    principal=f"operator:{operator_name()}",
                     subject=subject,
                     result=result,
                     detail=detail,
@@ -155,6 +149,34 @@ class Installation:
             )
 
 
-def installation(deployed: DeployedOption = False) -> Installation:
-    """Return the installation that a command's options choose (see cli.options.given)."""
-    return Installation.chosen(deployed=deployed)
+def operator_name() -> str:
+    """Return the name of the person who runs the command: in a task, the ARN of the caller that started it."""
+    return os.environ.get("MASSCOMM_OPERATOR") or getpass.getuser()
+
+
+def installation(deployed: DeployedOption = None) -> Installation:
+    """Return the installation that a command's options choose (see cli.options.given): this machine's stack, or the
+    one of the task. Outside of the VPC, run the command as a task, and exit with its status.
+
+    Raises:
+        NotRunningError: No stack runs on this machine.
+        Stop: A variable of the task is missing.
+    """
+    if deployed is None:
+        return Installation.here()
+    if not is_task():
+        raise typer.Exit(run_task(deployed, None, "operator", sys.argv[1:]))
+    return Installation.deployed()
+
+
+def installation_of_tables(deployed: DeployedOption = None) -> Installation:
+    """Return the installation for a command that uses only DynamoDB, which any host reaches."""
+    if deployed is None:
+        return Installation.here()
+    names = ("api_keys", "audit_log")
+    return Installation(
+        kafka_bootstrap="",
+        registry_url="",
+        generation="",
+        tables={name: f"masscomm-{deployed}-{name}" for name in names},
+    )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.installation import Installation, installation
+from cli.installation import Installation, installation_of_tables
 from cli.options import JsonOption, given
 from cli.terminal import Terminal, print_json
 from masscomm.http.scopes import DEFAULT_SCOPES, Scope, scopes_text
@@ -24,7 +24,7 @@ KeyIdArgument = Annotated[str, typer.Argument(help="The key's id, as `list` show
 
 
 @app.command()
-@given(installation=installation)
+@given(installation=installation_of_tables)
 def create(
     *,
     installation: Installation,
@@ -66,7 +66,7 @@ def create(
 
 
 @app.command("list")
-@given(installation=installation)
+@given(installation=installation_of_tables)
 def list_keys(*, installation: Installation, as_json: JsonOption = False) -> None:
     """Show each key: id, name, clubs, scopes, creation, end and last use (at most a minute late)."""
     found = sorted(every_key(_keys(installation)), key=lambda key: (key.name, key.created_at))
@@ -86,7 +86,7 @@ def list_keys(*, installation: Installation, as_json: JsonOption = False) -> Non
 
 
 @app.command()
-@given(installation=installation)
+@given(installation=installation_of_tables)
 def rotate(
     key_id: KeyIdArgument,
     *,
@@ -115,7 +115,7 @@ def rotate(
 
 
 @app.command()
-@given(installation=installation)
+@given(installation=installation_of_tables)
 def revoke(key_id: KeyIdArgument, *, installation: Installation, as_json: JsonOption = False) -> None:
     """End a key now. API Gateway may accept the key for another minute, because it caches the authorizer's answer."""
     keys = _keys(installation)

@@ -28,6 +28,7 @@ MODULES = {
     "template": ("cli.template", "Templates: preview and check them."),
     "webhooks": ("cli.webhooks", "Webhooks: endpoints that receive events."),
     "events": ("cli.events", "Events: report them, describe their types, subscribe endpoints."),
+    "smoke": ("cli.smoke", "Check an installation: sends, statuses, counts, alarms."),
     "alarms": ("cli.alarms", "Show the alarms that ring, and what to do."),
     "devices": ("cli.devices", "Devices to which nothing is pushed."),
     "suppressions": ("cli.suppressions", "Addresses to which no e-mail is sent."),
@@ -245,10 +246,12 @@ def upgrade(
     be repeated. Stop the metrics job first; on this machine, `masscomm down`.
     """
     if deployed is not None:
-        from cli.deployed import run_module
+        from cli.deployed import is_task, provision, run_task
 
         options = [*(["--check"] if check else []), *(["--json"] if as_json else [])]
-        raise typer.Exit(run_module("provision", deployed, folder, *options))
+        if is_task():
+            raise typer.Exit(provision(*options))
+        raise typer.Exit(run_task(deployed, folder, "provisioner", ["upgrade", "--deployed", deployed, *options]))
     from local.devstack.config import StackConfig
     from local.devstack.upgrade import upgrade_local
 
@@ -267,6 +270,17 @@ def preflight(
     from cli.deployed import run_module
 
     raise typer.Exit(run_module("preflight", environment, folder, *(["--json"] if as_json else [])))
+
+
+@app.command()
+def images(
+    environment: Annotated[str, typer.Argument(help="The environment to deploy: prod.")],
+    folder: EnvironmentsOption = None,
+) -> None:
+    """Copy the images of an environment to its AWS account. It needs `crane`, not Docker. Exit status 1 if it fails."""
+    from cli.deployed import run_module
+
+    raise typer.Exit(run_module("images", environment, folder))
 
 
 @app.command()

@@ -28,6 +28,8 @@ _PAGES = {
     "erase": "docs/personal-data.md#erasing-a-person",
     "upgrade": "docs/operations.md#upgrade",
     "preflight": "docs/deploying.md#checklist",
+    "images": "docs/deploying.md#deploying",
+    "smoke": "docs/deploying.md#deploying",
     "destroy": "docs/deploying.md#removing-an-environment",
 }
 _EVERY_COMMAND = "docs/cli.md"

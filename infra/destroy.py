@@ -27,7 +27,7 @@ from masscomm.kafka.topics import generations
 # The stacks in the order of their removal: none imports from one before it.
 STACKS = (
     *("observability", "console", "api", "functions", "door", "events", "metrics", "cdc"),
-    *("registry", "data", "network"),
+    *("provisioning", "registry", "data", "network"),
 )
 # The stacks that remain of a protected environment.
 KEPT = ("registry", "data", "network")

@@ -82,7 +82,7 @@ def preflight(account: Account) -> list[Finding]:
     return found
 
 
-def _found(call: Callable[..., Any], **arguments: str) -> dict[str, Any] | None:
+def _found(call: Callable[..., Any], **arguments: Any) -> dict[str, Any] | None:
     """Return the answer of a call; None if its resource does not exist.
 
     Raises:
@@ -149,27 +149,45 @@ def _lambda_concurrency(account: Account) -> Iterator[Problem]:
         )
 
 
-def _emr_vcpus(account: Account) -> Iterator[Problem]:
-    """https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/endpoints-quotas.html"""
-    quotas = account.client("service-quotas")
-    applied = [
-        each["Value"]
-        for each in _pages(quotas, "list_service_quotas", "Quotas", ServiceCode="emr-serverless")
-        if "vCPU" in each["QuotaName"]
-    ]
-    if not applied:
-        applied = [
-            each["Value"]
-            for each in _pages(quotas, "list_aws_default_service_quotas", "Quotas", ServiceCode="emr-serverless")
-            if "vCPU" in each["QuotaName"]
-        ]
-    wanted = sum(_RUNS * each.spark.worker_cpu * (1 + each.spark.executors) for each in account.together())
-    limit = min(applied, default=None)
+def _quota(account: Account, service: str, text: str) -> float | None:
+    """Return the smallest quota of a service with that text in its name: the applied one, or AWS' default."""
+    for operation in ("list_service_quotas", "list_aws_default_service_quotas"):
+        quotas = _pages(account.client("service-quotas"), operation, "Quotas", ServiceCode=service)
+        if values := [each["Value"] for each in quotas if text in each["QuotaName"]]:
+            return float(min(values))
+    return None
+
+
+def _vcpus(account: Account, service: str, wanted: float, quota: str) -> Iterator[Problem]:
+    limit = _quota(account, service, "vCPU")
     if limit is None or limit < wanted:
         yield Problem(
-            found=f"{'an unknown number of' if limit is None else f'{limit:.0f}'} vCPUs, {wanted} planned",
-            ask=f"a quota of {wanted} for Max concurrent vCPUs per account of EMR Serverless",
+            found=f"{'an unknown number of' if limit is None else f'{limit:.0f}'} vCPUs, {wanted:.0f} planned",
+            ask=f"a quota of {wanted:.0f} for {quota}",
         )
+
+
+def _emr_vcpus(account: Account) -> Iterator[Problem]:
+    """https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/endpoints-quotas.html"""
+    wanted = sum(_RUNS * each.spark.worker_cpu * (1 + each.spark.executors) for each in account.together())
+    yield from _vcpus(account, "emr-serverless", wanted, "Max concurrent vCPUs per account of EMR Serverless")
+
+
+def _fargate_vcpus(account: Account) -> Iterator[Problem]:
+    """A deployment doubles the registry's tasks, while provisioning and an operator's command may run.
+
+    https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-quotas.html
+    """
+    wanted = sum(2 * each.registry.tasks * each.registry.cpu / 1024 + 1 for each in account.together())
+    yield from _vcpus(account, "fargate", wanted, "Fargate On-Demand vCPU resource count (L-3032A538)")
+
+
+def _bootstrap(account: Account) -> Iterator[Problem]:
+    """https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-env.html"""
+    identity = account.client("sts").get_caller_identity()["Account"]
+    name = f"cdk-hnb659fds-container-assets-{identity}-{account.environment.region}"
+    if _found(account.client("ecr").describe_repositories, repositoryNames=[name]) is None:
+        yield Problem(found=f"the repository {name} does not exist", ask="cdk bootstrap")
 
 
 def _linked_roles(account: Account) -> Iterator[Problem]:
@@ -364,6 +382,8 @@ CHECKS: dict[str, Check] = {
     "neighbours": _neighbours,
     "lambda": _lambda_concurrency,
     "emr-serverless": _emr_vcpus,
+    "fargate": _fargate_vcpus,
+    "bootstrap": _bootstrap,
     "service-linked role": _linked_roles,
     "api gateway": _api_gateway_role,
     "zones": _zones,

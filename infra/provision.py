@@ -1,17 +1,17 @@
-"""Provisions the servers of a deployed environment: `python -m infra.provision ENVIRONMENT [--check]`.
+"""Provisions the servers of a deployed environment: `python -m infra.provision [--check]`.
 
 The command creates schemas, indices, roles, tables and users, and then compares the monolith's database with
-schemas/source.yaml. It reads addresses, authentication and roles from the deployed functions, so that they match. Run
-it as the role PREFIX-REGION-provisioner, on a host in the VPC with the security group `PREFIX provisioning`, before the
-connector is created and the first records are produced. It is idempotent; `masscomm upgrade --deployed ENVIRONMENT` is
-the same command. With --check it changes nothing, and the exit status is 1 if a step would change something.
+schemas/source.yaml. It runs as a task in the VPC, whose environment variables name the servers (infra/cdk/stacks/
+provisioning.py); a step whose variables are missing is left out. The deployment starts it, and so does
+`masscomm upgrade --deployed ENVIRONMENT`. It is idempotent. With --check it changes nothing, and the exit status is 1
+if a step would change something.
 """
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from tempfile import NamedTemporaryFile
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -20,26 +20,27 @@ import boto3
 from psycopg.conninfo import make_conninfo
 
 from functions.catalogue import read_catalogue
-from infra.cdk.config import LOCAL, Environment
-from infra.cdk.environments import EnvironmentsError, add_folder_option, environment_of
 from infra.cdk.profiles import (
     ERASED_INDICES,
     ERASURE,
     METRICS_OWNER,
     METRICS_READER,
     METRICS_WRITER,
+    OPERATOR,
+    OPERATOR_INDICES,
     PROFILES,
-    REGISTRY_DATABASE,
 )
 from masscomm.aws.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws.signature import Credentials
 from masscomm.domain.source_tables import source_name
+from masscomm.errors import MasscommError
 from masscomm.kafka.topics import chain_topics, generations
 from ops.provisioning import ProvisioningError
 from ops.provisioning.database import (
     apply_tables,
     create_registry_user,
     create_users,
+    job_runs,
     outdated_registry_user,
     outdated_users,
     unapplied_tables,
@@ -55,120 +56,82 @@ MONOLITH_FIELDS = ("host", "port", "dbname", "username", "password", "ca")
 type Client = Callable[[str], Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Deployed:
-    """The configuration of a deployed function."""
+def directory_users(roles: str) -> list[DirectoryUser]:
+    """Return the users of OpenSearch according to infra.cdk.profiles: functions, operators, and the job that erases a
+    person.
 
-    # The environment variables of the function.
-    variables: Mapping[str, str]
-    role_arn: str
-
-
-def deployed_functions(client: Client, prefix: str) -> dict[str, Deployed]:
-    """Return the deployed configuration of every function in functions.yaml, by its name there.
-
-    Raises:
-        botocore.exceptions.ClientError: A function is not deployed.
+    Args:
+        roles: What the ARNs of the environment's roles begin with: arn:aws:iam::ACCOUNT:role/PREFIX-.
     """
-    found = {}
+    users = {ERASURE: (ERASED_INDICES, ERASED_INDICES), OPERATOR: (OPERATOR_INDICES, OPERATOR_INDICES)}
     for entry in read_catalogue(generation="any"):
-        response = client("lambda").get_function_configuration(FunctionName=f"{prefix}-{entry.name}")
-        found[entry.name] = Deployed(variables=response["Environment"]["Variables"], role_arn=response["Role"])
-    return found
-
-
-def directory_users(functions: Mapping[str, Deployed], prefix: str, region: str) -> list[DirectoryUser]:
-    """Return the users of OpenSearch according to infra.cdk.profiles: functions, and the job that erases a person."""
-    packages = {entry.name: entry.package for entry in read_catalogue(generation="any")}
-    account = next(iter(functions.values())).role_arn.partition(":role/")[0]
-    erasure = DirectoryUser(
-        name=f"{prefix}-{ERASURE}",
-        role_arn=f"{account}:role/{prefix}-{region}-{ERASURE}",
-        reads=ERASED_INDICES,
-        writes=ERASED_INDICES,
-    )
+        profile = PROFILES[entry.package]
+        if profile.requests:
+            users[entry.name] = (profile.indices, profile.written)
+    prefix = roles.rpartition("/")[2]
     return [
-        erasure,
-        *(
-            DirectoryUser(
-                name=f"{prefix}-{name}",
-                role_arn=function.role_arn,
-                reads=PROFILES[packages[name]].indices,
-                writes=PROFILES[packages[name]].written,
-            )
-            for name, function in functions.items()
-            if PROFILES[packages[name]].requests
-        ),
+        DirectoryUser(name=f"{prefix}{name}", role_arn=f"{roles}{name}", reads=reads, writes=writes)
+        for name, (reads, writes) in users.items()
     ]
 
 
-def administrator_url(client: Client, instance: str) -> str:
-    """Return the URL of a database instance for its administrator, with the password from the secret that RDS names.
-
-    Raises:
-        ProvisioningError: RDS has not created the instance yet.
-    """
-    rds = client("rds")
-    try:
-        (response,) = rds.describe_db_instances(DBInstanceIdentifier=instance)["DBInstances"]
-    except rds.exceptions.DBInstanceNotFoundFault:
-        response = {}
-    if "Endpoint" not in response:
-        raise ProvisioningError(f"The database {instance} does not exist yet. Run the command again when it does.")
-    secret = client("secretsmanager").get_secret_value(SecretId=response["MasterUserSecret"]["SecretArn"])
-    known = json.loads(secret["SecretString"])
-    at = response["Endpoint"]
-    user, password = quote(known["username"], safe=""), quote(known["password"], safe="")
-    return verified(f"postgresql://{user}:{password}@{at['Address']}:{at['Port']}/{response['DBName']}")
-
-
-def provisioning_steps(
-    client: Client, prefix: str, sign: Callable[[str], OpenSearchSigner], environment: Environment | None
-) -> list[Step]:
-    """Return the steps that provision all servers.
+def administrator_url(client: Client, address: str, secret: str) -> str:
+    """Return the URL of a database for its administrator, with the password from the secret that RDS made.
 
     Args:
         client: Creates a boto3 client of a service.
-        prefix: The prefix of the environment's resource names.
-        sign: Creates the signer of requests to an OpenSearch domain in a region.
-        environment: The configuration of the environment; None: it uses external servers.
+        address: The URL without a user.
+        secret: The ARN of the secret.
     """
-    functions = deployed_functions(client, prefix)
-    directory, metrics = functions["cdc_consumer"].variables, functions["metrics_handler"].variables
-    registry, url = directory["SCHEMA_REGISTRY_URL"], directory["OPENSEARCH_URL"]
+    known = _secret(client, secret)
+    parts = urlsplit(address)
+    user, password = quote(known["username"], safe=""), quote(known["password"], safe="")
+    return verified(parts._replace(netloc=f"{user}:{password}@{parts.netloc}").geturl())
+
+
+def _secret(client: Client, name: str) -> dict[str, Any]:
+    known: dict[str, Any] = json.loads(client("secretsmanager").get_secret_value(SecretId=name)["SecretString"])
+    return known
+
+
+def provisioning_steps(
+    client: Client, variables: Mapping[str, str], sign: Callable[[str], OpenSearchSigner]
+) -> list[Step]:
+    """Return the steps that provision the servers which the variables name, in the order of their dependencies.
+
+    Args:
+        client: Creates a boto3 client of a service.
+        variables: The environment variables of the task.
+        sign: Creates the signer of requests to an OpenSearch domain in a region.
+    """
     steps = []
-    if environment is not None:
-        # The registry refuses writes at the address of the functions. Its tasks run as soon as their user exists.
-        registry = environment.registry.writes_url
-        steps.append(_registry_user(client, environment))
-    steps.append(Step.of("schemas", unregistered, register_schemas, registry, chain_topics()))
-    auth = None
-    if directory["OPENSEARCH_AUTHENTICATION"] != NONE:
-        region = client("lambda").meta.region_name
-        auth = sign(region)
-        users = directory_users(functions, prefix, region)
-        steps.append(Step.of("roles", outdated_roles, create_roles, url, users, auth=auth))
-    steps += [
-        Step.of(f"indices of {generation}", outdated_indices, create_indices, url, generation, auth=auth)
-        for generation in generations(directory["CDC_GENERATION"])
-    ]
-    if metrics["METRICS_DATABASE_AUTHENTICATION"] == NONE:
-        database = verified(metrics["METRICS_DATABASE_URL"])
-        tables = Step.of("tables", unapplied_tables, apply_tables, database)
-    else:
-        database = administrator_url(client, f"{prefix}-metrics")
-        tables = _tables_and_users(database)
-    return [*steps, tables]
+    if "REGISTRY_DATABASE_URL" in variables:
+        # The registry's tasks run as soon as their user exists.
+        steps.append(_registry_user(client, variables))
+    if registry := variables.get("SCHEMA_REGISTRY_URL"):
+        steps.append(Step.of("schemas", unregistered, register_schemas, registry, chain_topics()))
+    if url := variables.get("OPENSEARCH_URL"):
+        auth = None
+        if variables["OPENSEARCH_AUTHENTICATION"] != NONE:
+            auth = sign(variables["AWS_REGION"])
+            users = directory_users(variables["ROLES"])
+            steps.append(Step.of("roles", outdated_roles, create_roles, url, users, auth=auth))
+        steps += [
+            Step.of(f"indices of {generation}", outdated_indices, create_indices, url, generation, auth=auth)
+            for generation in generations(variables["CDC_GENERATION"])
+        ]
+    if metrics := variables.get("METRICS_DATABASE_URL"):
+        secret = variables.get("METRICS_DATABASE_SECRET")
+        if secret is None:
+            steps.append(Step.of("tables", unapplied_tables, apply_tables, verified(metrics)))
+        else:
+            steps.append(_tables_and_users(administrator_url(client, metrics, secret)))
+    return steps
 
 
-def _registry_user(client: Client, environment: Environment) -> Step:
-    if environment.database.registry_instance_type is None:
-        shared = administrator_url(client, f"{environment.prefix}-metrics")
-        database = urlsplit(shared)._replace(path=f"/{REGISTRY_DATABASE}").geturl()
-    else:
-        database = administrator_url(client, f"{environment.prefix}-{REGISTRY_DATABASE}")
-    secret = client("secretsmanager").get_secret_value(SecretId=environment.registry_secret)
-    known = json.loads(secret["SecretString"])
+def _registry_user(client: Client, variables: Mapping[str, str]) -> Step:
+    database = administrator_url(client, variables["REGISTRY_DATABASE_URL"], variables["REGISTRY_DATABASE_SECRET"])
+    known = _secret(client, variables["REGISTRY_USER_SECRET"])
     user = {"user": known["username"], "password": known["password"]}
     return Step.of("registry's user", outdated_registry_user, create_registry_user, database, **user)
 
@@ -178,6 +141,10 @@ def _tables_and_users(database_url: str) -> Step:
     users = {"owner": METRICS_OWNER, "reader": METRICS_READER, "writer": METRICS_WRITER}
 
     def run() -> None:
+        if unapplied_tables(database_url) and job_runs(database_url):
+            raise ProvisioningError(
+                "The metrics job runs, and the tables change: `python -m infra.metrics_job ENVIRONMENT stop` first."
+            )
         apply_tables(database_url)
         create_users(database_url, **users)
 
@@ -203,7 +170,7 @@ def check_monolith(client: Client, secret_name: str, captured: Iterable[str], in
         ProvisioningError: The secret is incomplete, the database cannot be reached, or change data capture would not
             work; the message has each problem with the statements that repair it.
     """
-    secret = json.loads(client("secretsmanager").get_secret_value(SecretId=secret_name)["SecretString"])
+    secret = _secret(client, secret_name)
     missing = [name for name in MONOLITH_FIELDS if not secret.get(name)]
     if missing:
         raise ProvisioningError(f"The secret {secret_name} has no {', '.join(missing)}.")
@@ -228,10 +195,9 @@ def check_monolith(client: Client, secret_name: str, captured: Iterable[str], in
 def main() -> int:
     """Run the command and return its exit status: 1 if a server refused a step, or a connector would not work."""
     parser = argparse.ArgumentParser(prog="python -m infra.provision", description=__doc__)
-    parser.add_argument("environment", help="a deployed environment, such as prod; or local")
     parser.add_argument("--check", action="store_true", help="change nothing; exit status 1 if a step is pending")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each step")
-    add_folder_option(parser)
+    chosen = parser.parse_args()
     session: Any = boto3.Session()
 
     def sign(region: str) -> OpenSearchSigner:
@@ -244,18 +210,17 @@ def main() -> int:
 
         return OpenSearchSigner(region, now)
 
+    variables = os.environ
     try:
-        chosen = parser.parse_args()
-        name = chosen.environment
-        # An environment on external servers has no connector, and no registry of its own.
-        configured = None if name == LOCAL else environment_of(name, chosen.folder)
-        steps = provisioning_steps(session.client, f"masscomm-{name}", sign, configured)
+        steps = provisioning_steps(session.client, variables, sign)
         pending = run_steps(steps, check=chosen.check, report=printing(print, as_json=chosen.json))
-        if configured is not None:
-            secret, captured = configured.monolith.secret_name, generations(configured.generation)
-            agreement = check_monolith(session.client, secret, captured, configured.global_prefix)
+        # An environment on external servers has no connector.
+        if monolith := variables.get("MONOLITH_SECRET"):
+            agreement = check_monolith(
+                session.client, monolith, generations(variables["CDC_GENERATION"]), variables["CAPTURE"]
+            )
             print(json.dumps({"checked": agreement}) if chosen.json else agreement)  # noqa: T201
-    except (ProvisioningError, EnvironmentsError) as error:
+    except (ProvisioningError, MasscommError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 1
     return 1 if chosen.check and pending else 0

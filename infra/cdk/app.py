@@ -30,6 +30,7 @@ from infra.cdk.stacks.functions import FunctionsStack
 from infra.cdk.stacks.metrics import MetricsStack
 from infra.cdk.stacks.network import NetworkStack
 from infra.cdk.stacks.observability import ObservabilityStack, ServerStacks
+from infra.cdk.stacks.provisioning import ProvisioningStack
 from infra.cdk.stacks.registry import RegistryStack
 
 # The feature flags that the CDK CLI sets for new apps. Without them, a template depends on the machine that synthesises
@@ -61,6 +62,7 @@ def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
     if environment.servers is None:
         servers = _servers(app, environment, base)
         _services(app, environment, base, servers.data, environment.registry.url, servers)
+        _provision_first(app, environment, base, servers)
     else:
         data = ExternalDataStack(app, environment=environment, base=base, servers=environment.servers)
         _services(app, environment, base, data, environment.servers.registry_url, None)
@@ -88,6 +90,17 @@ def _servers(app: cdk.App, environment: Environment, base: NetworkStack) -> Serv
         metrics=MetricsStack(app, environment=environment, base=base, data=data, registry_url=url),
         events=events,
     )
+
+
+def _provision_first(app: cdk.App, environment: Environment, base: NetworkStack, servers: ServerStacks) -> None:
+    """Add the stack that provisions the servers. The other stacks are deployed after it."""
+    before = {base, servers.data, servers.registry}
+    others = [stack for stack in app.node.children if isinstance(stack, cdk.Stack) and stack not in before]
+    provisioning = ProvisioningStack(
+        app, environment=environment, base=base, data=servers.data, registry=servers.registry
+    )
+    for stack in others:
+        stack.add_stack_dependency(provisioning, "records need schemas, indices, tables and users")
 
 
 def _services(

@@ -31,6 +31,11 @@ _SOURCE = "schemas/source.yaml"
 EVENT_SOURCES = "event_sources.yaml"
 
 
+# The packages and modules of masscomm's own image.
+_IMAGE_ROOMS = (*_ROOMS, "cli", "ops")
+_IMAGE_MODULES = ("infra/__init__.py", "infra/provision.py", "infra/cdk/__init__.py", "infra/cdk/profiles.py")
+
+
 class NotPackaged(Exception):
     """MASSCOMM_REQUIRE_PACKAGES is 1 and a package is missing."""
 
@@ -74,6 +79,15 @@ def job_dependencies() -> Path:
         raise NotPackaged(f"{archive} does not exist: run `make package-job` first")
     # A placeholder that changes whenever the pinned requirements change, as the archive would.
     return staged_sources(("requirements",))
+
+
+@cache
+def image_files() -> dict[str, bytes]:
+    """Return our files in masscomm's own image, by their names."""
+    names = [path for room in _IMAGE_ROOMS for path in (ROOT / room).rglob("*") if "__pycache__" not in path.parts]
+    names += [ROOT / name for name in _IMAGE_MODULES]
+    files = {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in sorted(names) if path.is_file()}
+    return files | {_SOURCE: source_file().read_bytes()}
 
 
 @cache

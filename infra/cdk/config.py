@@ -99,6 +99,8 @@ class MonolithConfig:
     # The network and the port of the database. Create the route to it (peering or a transit gateway) by hand.
     cidr: str = "10.0.0.0/16"
     port: int = 5432
+    # The ARN of the KMS key that encrypts the secret; None: AWS' own key for secrets.
+    key_arn: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,5 @@
-"""The container images of an environment: what each is made of. They are in repositories of the environment, from which
-its tasks start; docs/deploying.md has how they get there.
+"""The container images of an environment: what each is made of. `masscomm images` copies them to the repository that
+`cdk bootstrap` makes, from which tasks start them.
 """
 
 import hashlib
@@ -7,65 +7,79 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.cdk.code import ROOT
+from infra.cdk.code import ROOT, image_files
 from infra.cdk.config import Environment
 
 _BUILT = ROOT / ".devstack"
-# The version of the local registry in local/devstack/jars/registry/pom.xml.
-REGISTRY_VERSION = "2.6.13.Final"
-# The folder of Kafka Connect in its image.
+# The folder of the code in masscomm's own image, and that of Kafka Connect in its image.
+APPLICATION = "/opt/masscomm"
 CONNECT_HOME = "/opt/connect"
+_LOCK = ROOT / "requirements" / "main.txt"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
     """An image for arm64."""
 
-    # The last part of the repository's name.
+    # The beginning of the tag.
     name: str
     # The public image that is copied.
     source: str
-    # The tag in the repository, which is immutable.
-    tag: str
+    # The end of the tag.
+    version: str
     # The folders of the checkout that are added to the public image, by their paths in the image. `make setup` builds
     # them.
     files: Mapping[str, Path] = field(default_factory=dict)
+    # Whether masscomm's code and its locked dependencies are added to the public image.
+    has_code: bool = False
 
-    def repository(self, environment: Environment) -> str:
-        """Return the name of the repository."""
-        return f"{environment.prefix}/{self.name}"
+    @property
+    def tag(self) -> str:
+        """Return the tag in the repository, which all images share."""
+        return f"{self.name}-{self.version}"
 
 
+# The version of the local registry in local/devstack/jars/registry/pom.xml.
 REGISTRY = Image(
-    name="registry",
-    source=f"apicurio/apicurio-registry-sql:{REGISTRY_VERSION}",
-    tag=REGISTRY_VERSION,
+    name="registry", source="docker.io/apicurio/apicurio-registry-sql:2.6.13.Final", version="2.6.13.Final"
 )
+
+
+def own_image() -> Image:
+    """Return masscomm's own image, which tasks of provisioning and operators run. Its tag changes with its files."""
+    # Amazon's public registry has the official images, without Docker Hub's rate limit.
+    # https://docs.aws.amazon.com/AmazonECR/latest/public/docker-official-images.html
+    source = "public.ecr.aws/docker/library/python:3.13-slim-bookworm"
+    contents = {**image_files(), _LOCK.name: _LOCK.read_bytes()}
+    return Image(name="masscomm", source=source, version=_digest(source, contents), has_code=True)
 
 
 def connect_image() -> Image:
     """Return the image of Kafka Connect: the jars of the local stack, MSK's sign-in by IAM, and the plug-in of MSK
     Connect. Its tag changes with its files.
     """
+    source = "public.ecr.aws/amazoncorretto/amazoncorretto:17-al2023-headless"
     files = {
         f"{CONNECT_HOME}/kafka": _BUILT / "jars" / "kafka",
         f"{CONNECT_HOME}/msk-iam": _BUILT / "jars" / "msk_iam",
         f"{CONNECT_HOME}/task": _BUILT / "connect-task",
         f"{CONNECT_HOME}/plugins": _BUILT / "connect-plugin",
     }
-    digest = hashlib.sha256()
-    for folder in files.values():
-        for path in sorted(folder.rglob("*.jar")):
-            digest.update(path.name.encode())
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return Image(
-        name="connect",
-        source="public.ecr.aws/amazoncorretto/amazoncorretto:17-al2023-headless",
-        tag=digest.hexdigest()[:12],
-        files=files,
-    )
+    contents = {
+        f"{folder}/{path.name}": path.read_bytes()
+        for folder, built in files.items()
+        for path in sorted(built.rglob("*.jar"))
+    }
+    return Image(name="connect", source=source, version=_digest(source, contents), files=files)
 
 
 def images(environment: Environment) -> list[Image]:
     """Return the images of an environment."""
-    return [REGISTRY, *([] if environment.connect_task is None else [connect_image()])]
+    return [REGISTRY, own_image(), *([] if environment.connect_task is None else [connect_image()])]
+
+
+def _digest(source: str, contents: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256(source.encode())
+    for name, content in contents.items():
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:16]

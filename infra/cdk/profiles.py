@@ -90,6 +90,10 @@ _SUPPRESSIONS = (
 _DISABLED_DEVICES = ("POST device_state/_search", "POST _mget")
 # The suffix of the name of the role with which the erasure job runs.
 ERASURE = "erasure"
+# The suffix of the name of the role of operators' commands, the index that they change, and their requests.
+OPERATOR = "operator"
+OPERATOR_INDICES = ("suppressions",)
+OPERATOR_REQUESTS = _SUPPRESSIONS
 # The part of a secret's name under which that job finds addresses (infra/erase.py).
 ADDRESSES = "erased-addresses"
 # The indices that ops/erasure/search_indices.py changes.

@@ -99,6 +99,18 @@ def runtime_distributions() -> frozenset[str]:
     return _with_requirements(["boto3"]) | _required("awslambdaric")
 
 
+def image_distributions() -> frozenset[str]:
+    """Return the distributions of masscomm's own image: those that its modules import, and their requirements."""
+    graph = grimp.build_graph(
+        *_ROOMS, "cli", "ops", include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
+    )
+    own = {path.name for path in ROOT.iterdir() if path.is_dir()}
+    outside = {module for module in graph.modules if graph.is_module_squashed(module)}
+    outside -= {module for module in outside if module in sys.stdlib_module_names or module in own}
+    # boto3 for infra.provision; the graph has no module of infra.
+    return _with_requirements({"boto3", _ZONES} | {_distribution(each) for each in outside if each in _by_module()})
+
+
 def source_of(module: str) -> Path:
     """Return the source file of one of our modules."""
     path = ROOT.joinpath(*module.split("."))

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from functools import partial
 
-import psycopg
-
 from cli.terminal import Terminal
 from local.devstack.config import StackConfig
 from local.devstack.handle import RunningStack
@@ -12,6 +10,7 @@ from local.devstack.provision import provisioning
 from local.devstack.stack import Stack
 from local.devstack.state import NotRunningError
 from ops.provisioning import ProvisioningError
+from ops.provisioning.database import job_runs
 from ops.provisioning.steps import Step, printing, run_steps
 
 # The servers that keep their data when the stack is down. `masscomm up` provisions the others at each start.
@@ -62,21 +61,8 @@ def _steps(config: StackConfig, servers: tuple[str, ...] | None) -> list[Step]:
 
 def _without_job(config: StackConfig, run: Callable[[], object]) -> Callable[[], object]:
     def checked() -> object:
-        if job_runs(config):  # guard: upgrade.metrics_job
+        if job_runs(config.database_url("metrics")):  # guard: upgrade.metrics_job
             raise ProvisioningError("The metrics job runs: stop it first. On this machine, `masscomm down`.")
         return run()
 
     return checked
-
-
-def job_runs(config: StackConfig) -> bool:
-    """Return whether the metrics job, or another command of spark_metrics, is connected to the metrics database."""
-    with psycopg.connect(config.database_url("metrics")) as connection:
-        return connection.execute(_SESSIONS).fetchone() == (True,)
-
-
-_SESSIONS = """
-select exists (
-    select from pg_stat_activity where datname = current_database() and application_name like 'spark_metrics%'
-)
-"""

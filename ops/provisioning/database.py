@@ -52,6 +52,13 @@ insert into applied_files (name, digest, applied_at) values (%s, %s, now())
 on conflict (name) do update set digest = excluded.digest, applied_at = excluded.applied_at
 """
 
+# The metrics job, or another command of spark_metrics, is connected.
+_JOB_RUNS = """
+select exists (
+    select from pg_stat_activity where datname = current_database() and application_name like 'spark_metrics%'
+)
+"""
+
 
 def apply_sql(database_url: str, files: Iterable[Path]) -> None:
     """Run idempotent SQL files, each in a transaction.
@@ -224,3 +231,9 @@ def create_registry_user(database_url: str, *, user: str, password: str) -> None
         connection.execute(sql.SQL("GRANT USAGE, CREATE ON SCHEMA public TO {}").format(name))
         for (table,) in connection.execute(_OWN_TABLES, [user]).fetchall():  # guard: registry.owns_its_tables
             connection.execute(sql.SQL("ALTER TABLE {} OWNER TO {}").format(sql.Identifier("public", table), name))
+
+
+def job_runs(database_url: str) -> bool:
+    """Return whether the metrics job, or another command of spark_metrics, is connected to the metrics database."""
+    with psycopg.connect(database_url) as connection:
+        return connection.execute(_JOB_RUNS).fetchone() == (True,)

@@ -174,6 +174,14 @@ def test_first_send_of_the_quick_start_shows_its_own_words(stack: RunningStack, 
     assert inbox.count("It works.") == shown.count("It works.")
 
 
+def test_smoke_finds_no_problem_in_a_new_stack(stack: RunningStack, config: StackConfig) -> None:
+    """With the pages' words for the template of an e-mail."""
+    assert stack.ready
+    data = [each for name in ("title", "headline", "body") for each in ("--data", f"{name}=Hello")]
+    output = masscomm(config, "smoke", "--club", "1", "--user", "1", *data)
+    assert output.count("✓") == 4
+
+
 def test_demo_equals_the_oracle_on_one_stack(stack: RunningStack, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """Each night, a second demo on the same stack has other sends, and the same result."""
     runs = [demo(stack, tmp_path / "first.json")]

@@ -16,11 +16,12 @@ from local.devstack.config import ROOT, StackConfig
 from local.devstack.demo.directory import next_minute
 from local.devstack.erase import erase_person
 from local.devstack.recompute import run_recompute
-from local.devstack.upgrade import job_runs, upgrade
+from local.devstack.upgrade import upgrade
 from local.emulators.sns_stand_in import Rule
 from masscomm.domain.statuses import Reason, Status
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm_client import Client
+from ops.provisioning.database import job_runs
 from tests.support.fault_stack.bench import Bench, Sent
 from tests.support.fault_stack.cell import Cell, Load, Send
 from tests.support.fault_stack.population import CLUB, address
@@ -188,7 +189,7 @@ def _upgrade(bench: Bench) -> Sent:
 
     config = bench.stack.config
     bench.stack.stack.kill("spark")
-    until("the sessions of the metrics job end", lambda: not job_runs(config), every_s=0.1)
+    until("the sessions of the metrics job end", lambda: not job_runs(config.database_url("metrics")), every_s=0.1)
     assert upgrade(config, check=False) == 0
     assert upgrade(config, check=True) == 0
     bench.stack.use(ROOT)

@@ -6,7 +6,6 @@ number of tasks, and two tasks have two roles, two security groups and deploymen
 
 import json
 
-from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_kms as kms
 from constructs import Construct
@@ -19,6 +18,7 @@ from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.resources.logs import log_group
 from infra.cdk.resources.network import Place
 from infra.cdk.resources.registry import insights
+from infra.cdk.resources.task import container_image
 from masscomm.cdc.debezium import largest_record
 from masscomm.kafka.topics import generations
 
@@ -117,8 +117,6 @@ class ConnectTask(Construct):
                 cpu_architecture=ecs.CpuArchitecture.ARM64, operating_system_family=ecs.OperatingSystemFamily.LINUX
             ),
         )
-        image = connect_image()
-        repository = ecr.Repository.from_repository_name(self, "image", image.repository(environment))
         connectors = {
             connector_name(environment, each): connector_configuration(environment, each)
             for each in generations(environment.generation)
@@ -127,7 +125,7 @@ class ConnectTask(Construct):
         # The worker reads the secret with the task's role, so that no variable holds a credential.
         task.add_container(
             "connect",
-            image=ecs.ContainerImage.from_ecr_repository(repository, image.tag),
+            image=container_image(self, connect_image()),
             logging=ecs.LogDriver.aws_logs(
                 stream_prefix="connect", log_group=log_group(self, "log", environment=environment, key=key)
             ),

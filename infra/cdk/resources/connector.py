@@ -21,6 +21,7 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.resources.logs import log_group
 from infra.cdk.resources.network import Place
+from infra.cdk.resources.task import read_secrets
 from masscomm.cdc.debezium import debezium_config, heartbeat_topic, largest_record
 from masscomm.kafka.topics import cdc_topics, generations
 
@@ -213,10 +214,7 @@ def connector_statements(
     made = [*internal_topics, *(heartbeat_topic(each) for each in captured)]
     names = [connector_name(environment, each) for each in captured]
     return [
-        iam.PolicyStatement(
-            actions=["secretsmanager:GetSecretValue"],
-            resources=[secret.secret_full_arn or f"{secret.secret_arn}-??????"],
-        ),
+        *read_secrets(scope, secret.secret_full_arn or f"{secret.secret_arn}-??????", key=environment.monolith.key_arn),
         *kafka.statements(
             writes=[*tables, *made],
             reads=internal_topics,

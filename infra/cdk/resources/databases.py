@@ -154,6 +154,18 @@ class Database(Construct):
             name=name,
         )
 
+    @property
+    def administrator_secret(self) -> str:
+        """Return the ARN of the secret with the name and the password of the administrator, which RDS made."""
+        instance = self.instance.node.default_child
+        if not isinstance(instance, rds.CfnDBInstance):
+            raise TypeError(f"the database {self.name} has no resource")
+        return instance.attr_master_user_secret_secret_arn
+
+    def administrator_address(self, name: str) -> str:
+        """Return the URL of a database in the instance, without a user."""
+        return f"postgresql://{self.instance.instance_endpoint.socket_address}/{name}"
+
     def _resource_id(self) -> str:
         found = self.instance.instance_resource_id
         if found is None:

@@ -56,7 +56,13 @@ class MasscommFunction(Construct):
         self.entry = entry
         self.name = f"{environment.prefix}-{entry.name}"
         log = log_group(self, "log", environment=environment, key=key)
-        self.role = iam.Role(self, "role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        # The name is fixed, because a role mapping inside the OpenSearch domain contains it before the role exists.
+        self.role = iam.Role(
+            self,
+            "role",
+            role_name=f"{environment.global_prefix}-{entry.name}",
+            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+        )
         self.grant(
             [
                 iam.PolicyStatement(

@@ -20,8 +20,8 @@ REGISTRY = 8443
 PARTIES = (
     *("functions", "kafka", "directory", "database", "proxy", "connect", "spark", "erasure"),
     *("registry-balancer", "registry", "registry-database"),
-    # The hosts on which infra.provision runs.
-    "provisioning",
+    # The tasks that run infra.provision, and commands of operators.
+    *("provisioning", "operators"),
 )
 
 # The permitted connections: (source, destination, port). Security groups refuse all other traffic on both sides.
@@ -40,6 +40,9 @@ FLOWS = (
     ("provisioning", "directory", HTTPS),
     ("provisioning", "database", POSTGRES),
     ("provisioning", "registry-balancer", REGISTRY_WRITES),
+    ("operators", "kafka", KAFKA_IAM),
+    ("operators", "directory", HTTPS),
+    ("operators", "registry-balancer", HTTPS),
     # Lambda's event pollers run in the security group of the Kafka cluster itself.
     ("kafka", "kafka", KAFKA_IAM),
 )
@@ -52,7 +55,7 @@ _TO_REGISTRY_DATA = {
     True: (("registry", "registry-database", POSTGRES), ("provisioning", "registry-database", POSTGRES)),
     False: (("registry", "database", POSTGRES),),
 }
-CALLERS_OF_AWS = ("functions", "kafka", "registry", "connect", "spark", "erasure", "provisioning")
+CALLERS_OF_AWS = ("functions", "kafka", "registry", "connect", "spark", "erasure", "provisioning", "operators")
 
 _ENDPOINTS = {
     "secrets": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,

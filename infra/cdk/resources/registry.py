@@ -6,7 +6,6 @@ from itertools import batched
 from aws_cdk import Duration
 from aws_cdk import aws_certificatemanager as acm
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_elasticloadbalancingv2 as balancing
 from aws_cdk import aws_iam as iam
@@ -19,13 +18,13 @@ from constructs import Construct
 
 from infra.cdk.config import CONFLUENT_API, REGISTRY_WRITES, Environment
 from infra.cdk.images import REGISTRY as IMAGE
-from infra.cdk.images import Image
 from infra.cdk.profiles import REGISTRY_DATABASE
 from infra.cdk.resources.authorities import ONE_AUTHORITY, rds_authority
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group, removal
 from infra.cdk.resources.network import HTTPS, REGISTRY, Place
+from infra.cdk.resources.task import container_image
 from masscomm.kafka.topics import chain_topics
 
 # The user of the registry's database, which infra.provision creates.
@@ -49,7 +48,7 @@ class SchemaRegistry(Construct):
     its tasks. The load balancer permits writes only on the port REGISTRY_WRITES.
 
     Attributes:
-        repository: The image repository, to which an operator copies the image before the first deployment.
+        cluster: The ECS cluster of the environment.
         service: The Fargate service.
     """
 
@@ -66,8 +65,7 @@ class SchemaRegistry(Construct):
         access_log: s3.IBucket,
     ) -> None:
         super().__init__(scope, "service")
-        self.repository = ecr.Repository.from_repository_name(self, "image", IMAGE.repository(environment))
-        cluster = ecs.Cluster(
+        self.cluster = ecs.Cluster(
             self,
             "cluster",
             vpc=place.vpc,
@@ -75,20 +73,17 @@ class SchemaRegistry(Construct):
             container_insights_v2=insights(environment),
         )
         if environment.few_alarms:
-            explain(cluster, "AWS/ECS itself has the number of running tasks, without a charge", "ECS4")
+            explain(self.cluster, "AWS/ECS itself has the number of running tasks, without a charge", "ECS4")
         self.service = ecs.FargateService(
             self,
             "service",
-            cluster=cluster,
+            cluster=self.cluster,
             service_name="registry",
             task_definition=self._task(environment, key, database, user),
             desired_count=environment.registry.tasks,
             min_healthy_percent=50,
             max_healthy_percent=200,
-            # At the first deployment, tasks end until infra.provision has created their database user. A circuit
-            # breaker would end the deployment before; without it, ECS starts further tasks until they run.
-            # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-throttle-logic.html
-            circuit_breaker=ecs.DeploymentCircuitBreaker(enable=False),
+            circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
             health_check_grace_period=Duration.seconds(90),
             vpc_subnets=place.subnets,
             security_groups=[place.group],
@@ -113,11 +108,11 @@ class SchemaRegistry(Construct):
         secret = secretsmanager.Secret.from_secret_complete_arn(self, "secret", user.secret_arn)
         password = ecs.Secret.from_secrets_manager(secret, "password")
         task.add_volume(name="keys")
-        image = ecs.ContainerImage.from_ecr_repository(self.repository, IMAGE.tag)
+        registry = container_image(self, IMAGE)
         logging = ecs.LogDriver.aws_logs(stream_prefix="registry", log_group=log)
         keys = task.add_container(
             "keys",
-            image=image,
+            image=registry,
             logging=logging,
             essential=False,
             user="0",  # The container runs as root, because root owns the volume.
@@ -129,7 +124,7 @@ class SchemaRegistry(Construct):
         )
         apicurio = task.add_container(
             "apicurio",
-            image=image,
+            image=registry,
             logging=logging,
             port_mappings=[ecs.PortMapping(container_port=REGISTRY)],
             environment={
@@ -272,23 +267,6 @@ class SchemaRegistry(Construct):
 def insights(environment: Environment) -> ecs.ContainerInsights:
     """Return whether ECS publishes metrics of Container Insights, each of which is charged."""
     return ecs.ContainerInsights.DISABLED if environment.few_alarms else ecs.ContainerInsights.ENABLED
-
-
-def image_repository(scope: Construct, image: Image, *, environment: Environment, key: kms.IKey) -> ecr.Repository:
-    """Return the repository of an image. It belongs to an earlier stack, because the image must exist when tasks
-    start.
-    """
-    return ecr.Repository(
-        scope,
-        f"{image.name}-image",
-        repository_name=image.repository(environment),
-        encryption=ecr.RepositoryEncryption.KMS,
-        encryption_key=key,
-        image_scan_on_push=True,
-        image_tag_mutability=ecr.TagMutability.IMMUTABLE,
-        removal_policy=removal(environment),
-        empty_on_delete=not environment.protected,
-    )
 
 
 def database_user(scope: Construct, *, environment: Environment, key: kms.IKey) -> secretsmanager.Secret:

@@ -1,7 +1,6 @@
 """The stores: Kafka, the directory in OpenSearch, the metrics database, the DynamoDB tables and the archive."""
 
 from aws_cdk import Stack
-from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.cdk.config import Environment
@@ -30,20 +29,11 @@ class DataStack(Stack):
         database: The metrics database as functions reach it: its proxy, if there is one.
         tables: The DynamoDB tables, by their names in schemas/dynamodb.
         buckets: The S3 buckets of the archive and of its access log.
-        administrator: The role that provisions schemas, indices, roles and database tables.
     """
 
     def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack) -> None:
         super().__init__(scope, f"{environment.prefix}-data", env={"region": environment.region})
         shared = {"environment": environment, "key": base.key}
-        # The role has a fixed name: infra.provision runs as PREFIX-REGION-provisioner.
-        self.administrator = iam.Role(
-            self,
-            "administrator",
-            role_name=f"{environment.global_prefix}-provisioner",
-            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-            description="creates indices, roles, tables and schemas",
-        )
         self.kafka = KafkaCluster(
             self,
             place=base.network.place("kafka"),
@@ -54,11 +44,11 @@ class DataStack(Stack):
         self.directory = Directory(
             self,
             place=base.network.place("directory"),
-            administrator=self.administrator,
+            administrator=base.provisioner,
             **shared,
         )
         explain(
-            self.administrator,
+            base.provisioner,
             "it creates indices and roles: all paths of this one domain",
             f"IAM5[Resource::arn:aws:es:{environment.region}:<AWS::AccountId>:domain/{self.directory.name}/*]",
         )

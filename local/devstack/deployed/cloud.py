@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from botocore.config import Config
 
-from local.devstack.config import ROOT, StackConfig
+from local.devstack.config import GENERATION, ROOT, StackConfig
 from local.devstack.deployed.mappings import Pollers
 from local.devstack.provision import provisioning
 from local.devstack.service import base_environment, function_environment, local_client
@@ -152,7 +152,15 @@ class Cloud:
 
     def provision(self) -> None:
         """Provision the servers before records arrive."""
-        self._run([sys.executable, "-m", "infra.provision", ENVIRONMENT], cwd=ROOT)
+        servers = self._servers()
+        variables = {
+            "SCHEMA_REGISTRY_URL": servers["registry_url"],
+            "OPENSEARCH_URL": servers["directory_url"],
+            "OPENSEARCH_AUTHENTICATION": "none",
+            "CDC_GENERATION": GENERATION,
+            "METRICS_DATABASE_URL": servers["database_url"],
+        }
+        self._run([sys.executable, "-m", "infra.provision"], cwd=ROOT, **variables)
 
     def diff(self) -> str:
         """Return CDK's report about differences between the templates and the deployed stacks.
@@ -176,8 +184,9 @@ class Cloud:
             raise DeploymentError("CDK's command line is not there: `npm ci` in infra/cdk, or `make deploy-local`")
         return self._run([*program, *(["--app", str(self.assembly)] if app else [])], cwd=CDK)
 
-    def _run(self, command: list[str], *, cwd: Path) -> str:
-        done = subprocess.run(command, cwd=cwd, env=self._environment(), capture_output=True, text=True, check=False)
+    def _run(self, command: list[str], *, cwd: Path, **variables: str) -> str:
+        environment = {**self._environment(), **variables}
+        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
         output = done.stdout + done.stderr
         with self._log.open("a") as log:
             log.write(f"$ {' '.join(command)}\n{output}\n")

@@ -160,7 +160,7 @@ def test_an_alarm_leads_to_its_runbook(console: Console) -> None:
     row.get_by_role("link", name="A function dead-letters many records").click()
     runbook = page.get_by_role("article", name="A function dead-letters many records")
     expect(runbook.get_by_role("heading", name="Do")).to_be_visible()
-    expect(runbook.get_by_text("masscomm dead-letters list --deployed")).to_be_visible()
+    expect(runbook.get_by_text("masscomm dead-letters list --deployed ENVIRONMENT")).to_be_visible()
     assert runbook.locator("a[href*='operations.md']").count() == 0
     assert console.violations() == []
     page.get_by_role("link", name="Close the runbook").click()

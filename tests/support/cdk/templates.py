@@ -55,6 +55,22 @@ class SynthesisedEnvironment:
                     yield Resource(stack, id, resource["Type"], resource.get("Properties", {}), rest)
 
 
+def job_requests(environment: SynthesisedEnvironment) -> list[Resource]:
+    """Return the parameters with requests of EMR Serverless; the others have those of tasks."""
+    found = environment.resources("AWS::SSM::Parameter")
+    return [parameter for parameter in found if "/tasks/" not in str(parameter.properties["Name"])]
+
+
+def task_definition(environment: SynthesisedEnvironment, name: str) -> Resource:
+    """Return the task definition whose family is PREFIX-NAME."""
+    (found,) = [
+        each
+        for each in environment.resources("AWS::ECS::TaskDefinition")
+        if each.properties["Family"] == f"masscomm-{environment.name}-{name}"
+    ]
+    return found
+
+
 def kafka_mappings(environment: SynthesisedEnvironment) -> Iterator[Resource]:
     """Yield the event source mappings of topics; the copy of the audit log has one of a DynamoDB stream."""
     for mapping in environment.resources("AWS::Lambda::EventSourceMapping"):

@@ -1,5 +1,6 @@
 """Commands choose a local or deployed installation, and share the definitions of their options."""
 
+import getpass
 import inspect
 
 import pytest
@@ -7,7 +8,8 @@ import typer
 from typer.testing import CliRunner
 
 from cli import dead_letters as commands
-from cli.installation import Installation
+from cli import deployed
+from cli.installation import installation, installation_of_tables, operator_name
 from cli.options import given
 from masscomm.errors import Stop
 
@@ -15,20 +17,51 @@ NEEDED = ("KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "CDC_GENERATION")
 
 
 def test_deployed_installation_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASSCOMM_TASK", "prod")
     for name in NEEDED:
         monkeypatch.delenv(name, raising=False)
     for name in NEEDED:
         with pytest.raises(Stop, match=name):
-            Installation.chosen(deployed=True)
+            installation("prod")
         monkeypatch.setenv(name, f"its {name}")
     monkeypatch.setenv("KAFKA_AUTHENTICATION", "aws_msk_iam")
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     monkeypatch.setenv("WAITING_TABLE", "masscomm-prod-waiting")
-    found = Installation.chosen(deployed=True)
+    found = installation("prod")
     assert (found.kafka_bootstrap, found.registry_url) == ("its KAFKA_BOOTSTRAP_SERVERS", "its SCHEMA_REGISTRY_URL")
     assert found.security["sasl.mechanisms"] == "OAUTHBEARER"
     assert [found.table(name) for name in ("waiting", "decisions")] == ["masscomm-prod-waiting", "decisions"]
     assert (found.logs, dict(found.aws)) == (None, {})
+
+
+def test_command_outside_the_vpc_runs_as_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task runs the same command line, and its exit status is that of the command."""
+    calls: list[tuple[str, ...]] = []
+    monkeypatch.delenv("MASSCOMM_TASK", raising=False)
+
+    def run_module(*arguments: str) -> int:
+        calls.append(arguments)
+        return 3
+
+    monkeypatch.setattr(deployed, "run_module", run_module)
+    line = ["dead-letters", "list", "--deployed", "prod"]
+    monkeypatch.setattr("sys.argv", ["masscomm", *line])
+    answer = CliRunner().invoke(commands.app, line[1:])
+    assert answer.exit_code == 3
+    assert calls == [("tasks", "prod", "operator", *line)]
+
+
+def test_keys_are_managed_without_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task would write a new key into its log."""
+    monkeypatch.setattr(deployed, "run_module", lambda *_: pytest.fail("a task was started"))
+    assert installation_of_tables("prod").table("api_keys") == "masscomm-prod-api_keys"
+
+
+def test_audit_log_names_the_caller_that_started_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASSCOMM_OPERATOR", "arn:aws:sts::000000000000:assumed-role/Admin/ann")
+    assert operator_name() == "arn:aws:sts::000000000000:assumed-role/Admin/ann"
+    monkeypatch.delenv("MASSCOMM_OPERATOR")
+    assert operator_name() == getpass.getuser()
 
 
 def test_every_command_on_dead_letters_has_the_same_filters() -> None:

@@ -33,7 +33,7 @@ def crashed(tmp_path: Path) -> Stack:
 
 
 # Commands that print no data: they start or stop something, or print the lines of others.
-_WITHOUT_DATA = {"up", "down", "logs", "demo", "destroy", "clean-state", "completion"}
+_WITHOUT_DATA = {"up", "down", "logs", "demo", "images", "destroy", "clean-state", "completion"}
 
 
 def test_commands_that_print_data_have_json() -> None:

@@ -130,7 +130,7 @@ def test_untrusted_text_is_inert_on_the_console(name: str) -> None:
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Return a function that runs a command over hostile records and returns its output."""
     installation = Installation(kafka_bootstrap="", registry_url="", generation="g1")
-    monkeypatch.setattr(Installation, "chosen", lambda **_: installation)
+    monkeypatch.setattr(Installation, "here", lambda: installation)
     monkeypatch.setattr(Installation, "opensearch", lambda _: OpenSearch())
     audit_log = InMemoryAuditLog()
     for action in Action:

@@ -94,14 +94,14 @@ def test_the_monolith_has_exactly_its_topics_and_groups(environment: Synthesised
         },
     }
     for resource in environment.resources("AWS::IAM::ManagedPolicy"):
-        if "ManagedPolicyName" in resource.properties:
+        if resource.stack == "data" and "ManagedPolicyName" in resource.properties:
             assert resource.properties["Roles"] == ["monolith"]
 
 
 def _policies(environment: SynthesisedEnvironment) -> dict[str, dict[str, set[str]]]:
     found: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for resource, statement in statements(environment, "AWS::IAM::ManagedPolicy"):
-        if "ManagedPolicyName" in resource.properties:
+        if resource.stack == "data" and "ManagedPolicyName" in resource.properties:
             prefix = ENVIRONMENTS[environment.name].global_prefix
             kind = resource.properties["ManagedPolicyName"].removeprefix(f"{prefix}-")
             for action in actions(statement):

@@ -16,7 +16,7 @@ from infra.cdk.profiles import METRICS_READER, METRICS_WRITER, PROFILES
 from local.devstack.config import ROOT
 from local.devstack.services.connect import PROPERTIES as LOCAL_WORKER
 from masscomm.kafka.topics import cdc_topics
-from tests.support.cdk.templates import SynthesisedEnvironment, actions, flat, role_statements, targets
+from tests.support.cdk.templates import SynthesisedEnvironment, actions, flat, job_requests, role_statements, targets
 
 # --- MSK Connect ------------------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ def _urls(environment: SynthesisedEnvironment) -> dict[str, str]:
         variables = function.properties.get("Environment", {}).get("Variables", {})
         if "METRICS_DATABASE_URL" in variables:
             found[str(function.properties["FunctionName"])] = flat(variables["METRICS_DATABASE_URL"])
-    for parameter in environment.resources("AWS::SSM::Parameter"):
+    for parameter in job_requests(environment):
         request = flat(parameter.properties["Value"])
         if not str(parameter.properties["Name"]).endswith("/events-job"):
             (found["job"],) = set(re.findall(r"METRICS_DATABASE_URL=(\S+)", request))

@@ -15,6 +15,7 @@ from tests.support.cdk.templates import (
     actions,
     as_list,
     flat,
+    job_requests,
     kafka_mappings,
     role_statements,
     targets,
@@ -373,7 +374,7 @@ def test_emr_serverless_workers_have_a_size_that_exists(environment: Synthesised
     https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/worker-configs.html
     """
     memory = {1: (2, 8), 2: (4, 16), 4: (8, 30), 8: (16, 60), 16: (32, 120)}
-    parameters = list(environment.resources("AWS::SSM::Parameter"))
+    parameters = job_requests(environment)
     requests = [flat(parameter.properties["Value"]) for parameter in parameters]
     applications = list(environment.resources("AWS::EMRServerless::Application"))
     # The job of the organisation's own topics has an application of its own, where it is configured.
@@ -402,7 +403,7 @@ def test_capacity_agrees_with_dynamic_allocation(environment: SynthesisedEnviron
     # The streaming job's next run may start before the present one has ended; the other runs share an application.
     runs_at_once = {"streaming-job": 1, "erase-job": 1, "archive-runs": 3, "events-job": 1}
     needed: Counter[tuple[str, str]] = Counter()
-    for parameter in environment.resources("AWS::SSM::Parameter"):
+    for parameter in job_requests(environment):
         request = flat(parameter.properties["Value"])
         (application,) = re.findall(r'"applicationId":"([^"]+)"', request)
         found = dict(re.findall(r"spark\.dynamicAllocation\.(\w+)=(\w+)", request))
@@ -597,7 +598,7 @@ def test_job_requests_keep_the_limits_of_emr_serverless(environment: Synthesised
     https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/considerations.html
     https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/release-version-7110.html
     """
-    for parameter in environment.resources("AWS::SSM::Parameter"):
+    for parameter in job_requests(environment):
         request = flat(parameter.properties["Value"])
         # keep_job and start_run append to the name.
         assert len(re.findall(r'"name":"([^"]*)"', request)[0]) <= 200

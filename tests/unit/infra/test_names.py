@@ -80,11 +80,6 @@ RULES = {
     "AWS::EC2::SecurityGroupIngress.Description": Rule(
         255, r"[a-zA-Z0-9 ._:/()#,@\[\]+=&;{}!$*-]+", f"{DOCS}/AWSEC2/latest/APIReference/API_IpRange.html"
     ),
-    "AWS::ECR::Repository.RepositoryName": Rule(
-        256,
-        r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*",
-        f"{DOCS}/AmazonECR/latest/APIReference/API_CreateRepository.html",
-    ),
     "AWS::ECS::Cluster.ClusterName": Rule(
         255, r"[A-Za-z0-9_-]+", f"{DOCS}/AmazonECS/latest/APIReference/API_CreateCluster.html"
     ),

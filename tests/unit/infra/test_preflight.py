@@ -46,6 +46,7 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("service-quotas", "ListAWSDefaultServiceQuotas"): {
         "Quotas": [{"QuotaName": "Max concurrent vCPUs per account", "Value": 16.0}]
     },
+    ("ecr", "DescribeRepositories"): {"repositories": [{"repositoryName": "images"}]},
     ("iam", "GetRole"): {"Role": {"RoleName": "role"}},
     ("apigateway", "GetAccount"): {"cloudwatchRoleArn": "arn:aws:iam::111111111111:role/logs"},
     ("ec2", "DescribeAvailabilityZones"): {
@@ -163,10 +164,16 @@ def _role(name: str) -> Callable[[str], dict[str, Any]]:
     return answer
 
 
+def _few_vcpus_of_fargate(request: str) -> dict[str, Any]:
+    return {"Quotas": [{"QuotaName": "On-Demand vCPU resource count", "Value": 2.0 if "fargate" in request else 18.0}]}
+
+
 FINDINGS: list[tuple[str, Any, str, str]] = [
     ("sts__GetCallerIdentity", {"Account": "222222222222"}, "account", "111111111111"),
     ("lambda__GetAccountSettings", {"AccountLimit": {"ConcurrentExecutions": 10}}, "lambda", "L-B99A9384"),
     ("service_quotas__ListServiceQuotas", {"Quotas": []}, "emr-serverless", "a quota of 18"),
+    ("service_quotas__ListServiceQuotas", _few_vcpus_of_fargate, "fargate", "a quota of 3"),
+    ("ecr__DescribeRepositories", "RepositoryNotFoundException", "bootstrap", "cdk bootstrap"),
     ("iam__GetRole", _role("AWSServiceRoleForECS"), "service-linked role", "ecs.amazonaws.com"),
     ("apigateway__GetAccount", {}, "api gateway", "update-account"),
     ("ec2__DescribeAvailabilityZones", {"AvailabilityZones": []}, "zones", "other zones"),

@@ -23,6 +23,7 @@ from tests.support.cdk.templates import (
     flat,
     role_statements,
     targets,
+    task_definition,
 )
 from tests.support.servers.registry_server import ConfluentRegistry, serving
 
@@ -157,7 +158,7 @@ def test_only_provisioning_reaches_the_port_for_writes(environment: SynthesisedE
     assert (writes.listener.properties["Protocol"], writes.rules) == ("HTTPS", [])
     (balancer,) = environment.resources("AWS::ElasticLoadBalancingV2::LoadBalancer")
     assert _admitted(environment, balancer.properties["SecurityGroups"]) == {
-        *(("functions", 443), ("spark", 443), ("erasure", 443), ("10.0.0.0/16", 443)),
+        *(("functions", 443), ("spark", 443), ("erasure", 443), ("operators", 443), ("10.0.0.0/16", 443)),
         ("provisioning", 8444),
     }
     (service,) = environment.resources("AWS::ECS::Service", "registry")
@@ -165,14 +166,19 @@ def test_only_provisioning_reaches_the_port_for_writes(environment: SynthesisedE
     assert _admitted(environment, tasks) == {("registry-balancer", 8443)}
 
 
-def test_no_workload_is_in_the_group_of_provisioning(environment: SynthesisedEnvironment) -> None:
+def test_only_infra_provision_is_in_its_group(environment: SynthesisedEnvironment) -> None:
+    """The group reaches the port for writes. Its tasks are started by a deployment or by the policy `provisioners`."""
     (group,) = [id for id, party in _parties(environment).items() if party == "provisioning"]
-    users = [
-        resource
+    users = {
+        (resource.type, resource.stack)
         for resource in environment.resources()
         if not resource.type.startswith("AWS::EC2::SecurityGroup") and group in flat(resource.properties)
-    ]
-    assert users == []
+    }
+    assert users == {
+        ("Custom::Task", "registry"),
+        ("Custom::Task", "provisioning"),
+        ("AWS::SSM::Parameter", "provisioning"),
+    }
 
 
 def _parties(environment: SynthesisedEnvironment) -> dict[str, str]:
@@ -213,7 +219,7 @@ def test_the_registry_reads_the_secret_of_its_own_user(environment: SynthesisedE
         if each.properties["Name"] == ENVIRONMENTS[environment.name].registry_secret
     ]
     assert secret.stack == "network"
-    (task,) = environment.resources("AWS::ECS::TaskDefinition", "registry")
+    task = task_definition(environment, "registry")
     read = {
         each["Name"]: flat(each["ValueFrom"])
         for container in task.properties["ContainerDefinitions"]
@@ -228,7 +234,8 @@ def test_the_registry_reads_the_secret_of_its_own_user(environment: SynthesisedE
     granted = {
         target
         for resource, statement in role_statements(environment)
-        if resource.stack == task.stack and roles & {each["Ref"] for each in as_list(resource.properties["Roles"])}
+        if resource.stack == task.stack
+        and roles & {flat(each).strip("{}") for each in as_list(resource.properties.get("Roles", []))}
         for target in targets(statement)
         if any(each.startswith("secretsmanager:") for each in actions(statement))
     }
@@ -236,23 +243,29 @@ def test_the_registry_reads_the_secret_of_its_own_user(environment: SynthesisedE
     assert secret.id in granted.pop()
 
 
-def test_no_template_names_an_administrators_secret(environment: SynthesisedEnvironment) -> None:
-    assert [each for each in environment.resources() if "MasterUserSecret.SecretArn" in flat(each.properties)] == []
+def test_provisioner_alone_reads_administrators_secrets(environment: SynthesisedEnvironment) -> None:
+    """The tasks get the secrets' ARNs; the passwords are in no template."""
+    readers = {
+        flat(role).partition("OutputRef")[2][:11]
+        for policy, statement in role_statements(environment)
+        if any("MasterUserSecret" in target for target in targets(statement))
+        for role in policy.properties["Roles"]
+    }
+    assert readers == {"provisioner"}
 
 
-def test_tasks_are_started_until_their_user_exists(environment: SynthesisedEnvironment) -> None:
-    """A circuit breaker ends a deployment whose tasks end, and CloudFormation then deletes the new resources.
+def test_registry_starts_once_its_user_exists(environment: SynthesisedEnvironment) -> None:
+    """Its tasks end without their database user, and the circuit breaker then ends the deployment.
 
-    https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-throttle-logic.html: ECS goes on starting tasks,
-    without a growing delay if they were running.
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/deployment-circuit-breaker.html
     """
     (service,) = environment.resources("AWS::ECS::Service", "registry")
-    breaker = service.properties["DeploymentConfiguration"]["DeploymentCircuitBreaker"]
-    assert breaker == {"Enable": False, "Rollback": False}
+    assert service.properties["DeploymentConfiguration"]["DeploymentCircuitBreaker"]["Enable"]
+    (run,) = [each for each in environment.resources("Custom::Task") if each.stack == "registry"]
+    assert run.id in service.attributes["DependsOn"]
+    for database in environment.resources("AWS::RDS::DBInstance", "registry"):
+        assert database.id in run.attributes["DependsOn"]
 
-
-# --- clients ----------------------------------------------------------------------------------------------------------
 
 # A request that registers a schema, and clients that register the schemas that they use.
 _REGISTERS = re.compile(r"/versions[\"'?]|auto\.register|use\.latest\.version|SchemaRegistryClient|register_schema\b")

@@ -36,6 +36,7 @@ from tests.support.cdk.templates import (
     actions,
     as_list,
     flat,
+    job_requests,
     role_statements,
     statements,
     targets,
@@ -229,8 +230,6 @@ KEY_PROPERTIES = {
     "AWS::OpenSearchService::Domain": "OpenSearch Service, by a grant",
     # https://docs.aws.amazon.com/msk/latest/developerguide/msk-encryption.html
     "AWS::MSK::Cluster": "MSK, by a grant",
-    # https://docs.aws.amazon.com/AmazonECR/latest/userguide/encryption-at-rest.html
-    "AWS::ECR::Repository": "ECR, by a grant",
     "AWS::KMS::Alias": "a name for it",
 }
 
@@ -266,7 +265,7 @@ NEEDED = {
 def _by_role(environment: SynthesisedEnvironment) -> dict[tuple[str, str], list[dict[str, Any]]]:
     found: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for policy, statement in role_statements(environment):
-        for role in policy.properties["Roles"]:
+        for role in policy.properties.get("Roles", []):
             found[policy.stack, flat(role)].append(statement)
     return found
 
@@ -289,7 +288,7 @@ def test_roles_that_use_encrypted_data_may_use_the_key(environment: SynthesisedE
 
 
 def test_roles_that_read_our_secrets_may_decrypt_them(environment: SynthesisedEnvironment) -> None:
-    """The stack `cdc` is excepted: it reads the monolith's secret, whose key docs/deploying.md describes."""
+    """The stack `cdc` is excepted: it reads the monolith's secret, for which MonolithConfig.key_arn names a key."""
     allowed = {
         role: {action for statement in granted for action in actions(statement)}
         for role, granted in _by_role(environment).items()
@@ -305,7 +304,7 @@ def test_the_job_is_submitted_without_a_key_of_its_own(environment: SynthesisedE
     https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/jobs-log-encryption.html: the submitter needs
     kms:GenerateDataKey and kms:Decrypt, the run logs:AssociateKmsKey. The log group has its key already.
     """
-    for parameter in environment.resources("AWS::SSM::Parameter"):
+    for parameter in job_requests(environment):
         request = flat(parameter.properties["Value"])
         assert "key-arn" not in request
         assert "KeyArn" not in request

@@ -21,7 +21,7 @@ from local.devstack.config import ROOT
 from masscomm.aws import authentication
 from masscomm.kafka import topics
 from schemas import read_text
-from tests.support.cdk.templates import SynthesisedEnvironment, flat
+from tests.support.cdk.templates import SynthesisedEnvironment, flat, task_definition
 
 # Settings that disable verification in libpq, pgjdbc, librdkafka, Java, urllib3, requests, httpx and ssl.
 UNVERIFIED = re.compile(
@@ -82,7 +82,7 @@ def test_the_connector_verifies_the_monoliths_database(prod: SynthesisedEnvironm
 
 def test_the_registry_verifies_its_database(environment: SynthesisedEnvironment) -> None:
     """The schema registry trusts the certificate authority that the template sets for its database."""
-    (task,) = environment.resources("AWS::ECS::TaskDefinition", "registry")
+    task = task_definition(environment, "registry")
     variables = {
         each["Name"]: flat(each["Value"])
         for container in task.properties["ContainerDefinitions"]

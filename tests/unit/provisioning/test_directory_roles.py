@@ -11,7 +11,7 @@ import pytest
 
 from functions.catalogue import read_catalogue
 from infra.cdk.profiles import ERASED_INDICES, PROFILES
-from infra.provision import Deployed, directory_users
+from infra.provision import directory_users
 from masscomm.aws.authentication import OpenSearchSigner
 from masscomm.aws.signature import Credentials
 from ops.provisioning import ProvisioningError
@@ -115,15 +115,11 @@ def test_each_deployed_client_of_the_directory_is_a_user() -> None:
     """A function's OpenSearch role has the indices of its package's profile."""
     entries = {entry.name: entry for entry in read_catalogue(generation="g1")}
     account = "arn:aws:iam::000000000000:role/"
-    functions = {name: Deployed(variables={}, role_arn=f"{account}{name}") for name in entries}
-    users = {
-        user.name.removeprefix("masscomm-prod-"): user
-        for user in directory_users(functions, "masscomm-prod", "eu-west-1")
-    }
+    users = {user.name.removeprefix("masscomm-prod-"): user for user in directory_users(f"{account}masscomm-prod-")}
     asking = {name for name, entry in entries.items() if PROFILES[entry.package].requests}
-    assert users.keys() == asking | {"erasure"}
-    assert users["erasure"].role_arn == f"{account}masscomm-prod-eu-west-1-erasure"
+    assert users.keys() == asking | {"erasure", "operator"}
+    assert users["erasure"].role_arn == f"{account}masscomm-prod-erasure"
     assert users["erasure"].writes == ERASED_INDICES
-    assert users["delivery-critical"].role_arn == f"{account}delivery-critical"
+    assert users["delivery-critical"].role_arn == f"{account}masscomm-prod-delivery-critical"
     assert users["delivery-critical"].reads == PROFILES["delivery"].indices
     assert users["cdc_consumer"].writes == PROFILES["cdc_consumer"].written

@@ -1,21 +1,16 @@
 import json
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from botocore.stub import Stubber
 from psycopg.conninfo import conninfo_to_dict
 
 from infra import provision
-from infra.cdk.examples import ENVIRONMENTS
 from infra.provision import (
     MONOLITH_FIELDS,
     administrator_url,
     check_monolith,
-    deployed_functions,
     provisioning_steps,
 )
 from local.devstack.config import ROOT
@@ -50,26 +45,12 @@ class Client:
 
 
 def test_administrator_connects_directly_with_rdss_password() -> None:
-    instance = {
-        "Endpoint": {"Address": "metrics.example", "Port": 5432},
-        "DBName": "metrics",
-        "MasterUserSecret": {"SecretArn": "arn:secret"},
-    }
     secret = json.dumps({"username": "administrator", "password": "a/b@c:d"})
-    client = Client(describe_db_instances={"DBInstances": [instance]}, get_secret_value={"SecretString": secret})
-    url = administrator_url(lambda _: client, "masscomm-prod-metrics")
+    client = Client(get_secret_value={"SecretString": secret})
+    url = administrator_url(lambda _: client, "postgresql://metrics.example:5432/metrics", "arn:secret")
     assert url.startswith("postgresql://administrator:a%2Fb%40c%3Ad@metrics.example:5432/metrics?")
     assert url.endswith("&sslmode=verify-full")
-    assert client.calls == [{"DBInstanceIdentifier": "masscomm-prod-metrics"}, {"SecretId": "arn:secret"}]
-
-
-def test_addresses_and_roles_are_those_of_the_deployed_functions() -> None:
-    settings = {"Environment": {"Variables": {"OPENSEARCH_URL": "https://directory"}}, "Role": "arn:role"}
-    client = Client(get_function_configuration=settings)
-    found = deployed_functions(lambda _: client, "masscomm-prod")
-    assert {"FunctionName": "masscomm-prod-delivery-critical"} in client.calls
-    assert found["cdc_consumer"].variables["OPENSEARCH_URL"] == "https://directory"
-    assert found["cdc_consumer"].role_arn == "arn:role"
+    assert client.calls == [{"SecretId": "arn:secret"}]
 
 
 def test_monolith_is_checked_as_the_connector_connects(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,10 +84,12 @@ def test_a_problem_of_the_monolith_stops_the_command(
     monkeypatch.setattr(provision, "provisioning_steps", lambda *_: [])
     client = Client(get_secret_value={"SecretString": json.dumps(SECRET)})
     monkeypatch.setattr("boto3.Session.client", lambda *_: client)
-    monkeypatch.setattr("sys.argv", ["provision", "prod"])
+    monkeypatch.setattr("sys.argv", ["provision"])
+    monkeypatch.setenv("CDC_GENERATION", "g1")
+    monkeypatch.setenv("MONOLITH_SECRET", "masscomm/monolith")
     assert provision.main() == 1
     assert "ALTER SYSTEM SET wal_level = logical;" in capsys.readouterr().err
-    monkeypatch.setattr("sys.argv", ["provision", "local"])
+    monkeypatch.delenv("MONOLITH_SECRET")
     assert provision.main() == 0
 
 
@@ -124,87 +107,75 @@ def test_a_check_ends_with_1_if_a_step_is_pending(
         ([], 0, "schemas: done\n    register\ntables: not needed\n"),
         (["--check"], 0, "schemas: not needed\ntables: not needed\n"),
     ):
-        monkeypatch.setattr("sys.argv", ["provision", "local", *arguments])
+        monkeypatch.setattr("sys.argv", ["provision", *arguments])
         assert provision.main() == status
         assert capsys.readouterr().out == text
     assert made == ["schemas"]
 
 
-def test_steps_follow_the_deployed_functions() -> None:
+WITHOUT_SIGN_IN = {
+    "SCHEMA_REGISTRY_URL": "http://registry",
+    "OPENSEARCH_URL": "http://directory",
+    "OPENSEARCH_AUTHENTICATION": "none",
+    "CDC_GENERATION": "g1,g2",
+    "METRICS_DATABASE_URL": "postgresql://metrics",
+}
+REGISTRY = {
+    "REGISTRY_DATABASE_URL": "postgresql://registry.example:5432/registry",
+    "REGISTRY_DATABASE_SECRET": "arn:administrator",
+    "REGISTRY_USER_SECRET": "arn:user",
+}
+
+
+def steps_of(variables: dict[str, str], client: Any = None) -> list[Step]:
+    return provisioning_steps(lambda _: client, variables, lambda _: pytest.fail("a request is signed"))
+
+
+def test_steps_follow_the_variables_of_the_task() -> None:
     """On servers without sign-in, there are neither roles nor users."""
-    variables = {
-        "SCHEMA_REGISTRY_URL": "http://registry",
-        "OPENSEARCH_URL": "http://directory",
-        "OPENSEARCH_AUTHENTICATION": "none",
-        "CDC_GENERATION": "g1,g2",
-        "METRICS_DATABASE_URL": "postgresql://metrics",
-        "METRICS_DATABASE_AUTHENTICATION": "none",
-        "API_KEYS_TABLE": "masscomm-local-api_keys",
-    }
-    client = Client(get_function_configuration={"Environment": {"Variables": variables}, "Role": "arn:role"})
-    steps = provisioning_steps(lambda _: client, "masscomm-local", lambda _: pytest.fail("a request is signed"), None)
-    assert [step.name for step in steps] == ["schemas", "indices of g1", "indices of g2", "tables"]
+    names = [step.name for step in steps_of(WITHOUT_SIGN_IN)]
+    assert names == ["schemas", "indices of g1", "indices of g2", "tables"]
 
 
-def test_registrys_user_comes_first_and_schemas_by_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The registry runs only with its user, and refuses writes at the address of the functions."""
-    prod = ENVIRONMENTS["prod"]
-    variables = {
-        "SCHEMA_REGISTRY_URL": prod.registry.url,
-        "OPENSEARCH_URL": "https://directory",
-        "OPENSEARCH_AUTHENTICATION": "none",
-        "CDC_GENERATION": "g1",
-        "METRICS_DATABASE_URL": "postgresql://metrics",
-        "METRICS_DATABASE_AUTHENTICATION": "none",
-        "API_KEYS_TABLE": "masscomm-prod-api_keys",
-    }
-    instance = {
-        "Endpoint": {"Address": "registry.example", "Port": 5432},
-        "DBName": "registry",
-        "MasterUserSecret": {"SecretArn": "arn:administrator"},
-    }
-    client = Client(
-        get_function_configuration={"Environment": {"Variables": variables}, "Role": "arn:role"},
-        describe_db_instances={"DBInstances": [instance]},
-        get_secret_value={"SecretString": json.dumps({"username": "registry", "password": "a"})},
-    )
-    called: list[tuple[Any, ...]] = []
+def test_registrys_user_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The registry runs only with its user. A task with these variables alone runs before the registry exists."""
+    client = Client(get_secret_value={"SecretString": json.dumps({"username": "registry", "password": "a"})})
+    called: list[tuple[str, dict[str, str]]] = []
 
-    def record(address: str, *others: object, **user: str) -> list[str]:
+    def record(address: str, *_others: object, **user: str) -> list[str]:
         called.append((address, user))
         return []
 
-    for name in ("outdated_registry_user", "create_registry_user", "unregistered", "register_schemas"):
+    for name in ("outdated_registry_user", "create_registry_user"):
         monkeypatch.setattr(provision, name, record)
-    users, schemas, *_ = provisioning_steps(lambda _: client, "masscomm-prod", lambda _: pytest.fail("signed"), prod)
-    assert (users.name, schemas.name) == ("registry's user", "schemas")
-    for step in (users, schemas):
-        step.pending()
-        step.run()
-    (address, user), again, *registry = called
+    assert [step.name for step in steps_of(WITHOUT_SIGN_IN | REGISTRY, client)][:2] == ["registry's user", "schemas"]
+    (users,) = steps_of(REGISTRY, client)
+    users.pending()
+    users.run()
+    (address, user), again = called
     assert again == (address, user)
     assert conninfo_to_dict(address)["host"] == "registry.example"
     assert user == {"user": "registry", "password": "a"}
-    assert registry == [("https://registry.masscomm.example:8444/apis/ccompat/v7", {})] * 2
-    asked = [call for call in client.calls if "FunctionName" not in call]
-    assert asked[0] == {"DBInstanceIdentifier": "masscomm-prod-registry"}
-    assert asked[2] == {"SecretId": "masscomm-prod/registry-user"}
+    assert {call["SecretId"] for call in client.calls} == {"arn:administrator", "arn:user"}
 
 
-def _one(client: Any, _service: str) -> Any:
-    return client
-
-
-def test_database_that_is_being_created_is_named() -> None:
-    for instances in ([{"DBInstanceStatus": "creating"}], None):
-        client = boto3.client("rds", "eu-central-1", aws_access_key_id="a", aws_secret_access_key="a")
-        with Stubber(client) as stub:
-            if instances is None:
-                stub.add_client_error("describe_db_instances", "DBInstanceNotFound")
-            else:
-                stub.add_response("describe_db_instances", {"DBInstances": instances})
-            with pytest.raises(ProvisioningError, match="masscomm-prod-registry does not exist yet"):
-                administrator_url(partial(_one, client), "masscomm-prod-registry")
+def test_tables_are_not_changed_while_the_job_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deployment provisions while an earlier version of the job may run, which writes the earlier form."""
+    applied: list[str] = []
+    pending = ["apply 05_new.sql"]
+    monkeypatch.setattr(provision, "unapplied_tables", lambda _: pending)
+    monkeypatch.setattr(provision, "apply_tables", applied.append)
+    monkeypatch.setattr(provision, "create_users", lambda *_, **__: None)
+    monkeypatch.setattr(provision, "job_runs", lambda _: True)
+    client = Client(get_secret_value={"SecretString": json.dumps({"username": "administrator", "password": "a"})})
+    variables = {"METRICS_DATABASE_URL": "postgresql://127.0.0.1/metrics", "METRICS_DATABASE_SECRET": "arn:secret"}
+    (tables,) = steps_of(variables, client)
+    with pytest.raises(ProvisioningError, match=r"metrics_job ENVIRONMENT stop"):
+        tables.run()
+    assert not applied
+    pending.clear()
+    tables.run()
+    assert applied == ["postgresql://administrator:a@127.0.0.1/metrics"]
 
 
 def test_registry_that_does_not_answer_is_named() -> None:

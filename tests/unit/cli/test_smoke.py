@@ -1,0 +1,71 @@
+"""`masscomm smoke` finds a wrong status, a missing count and an alarm."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cli import smoke
+from cli.errors import CommandError
+from masscomm.domain.simulator import RECIPIENTS, simulate
+
+
+class Installation:
+    """An API in which every send ends as it should, unless an attribute says otherwise."""
+
+    def __init__(self) -> None:
+        self.sends: list[list[int]] = []
+        self.statuses = {each: str(simulate(each, "email").status) for each in RECIPIENTS} | {42: "sent"}
+        self.lost, self.alarm, self.ends = 0, "ok", True
+
+    def send(self, *, to_users: list[int], **_: Any) -> dict[str, str]:
+        self.sends.append(to_users)
+        return {"send_id": str(len(self.sends) - 1)}
+
+    def follow(self, send_id: str, **_: Any) -> Iterator[dict[str, Any]]:
+        if not self.ends:
+            raise TimeoutError
+        yield {"send_id": send_id}
+
+    def recipients(self, send_id: str) -> Iterator[dict[str, Any]]:
+        for user in self.sends[int(send_id)]:
+            yield {"user_id": user, "status": self.statuses[user], "decision": "its reason"}
+
+    def metrics(self, **query: Any) -> dict[str, Any]:
+        assert (query["measure"], query["club_id"]) == ("requested", 7)
+        counted = sum(map(len, self.sends)) - (self.lost if self.sends else 0)
+        return {"rows": [{"count_total": 100}, {"count_total": counted}]}
+
+    def alarms(self) -> dict[str, Any]:
+        return {"rows": [{"name": "kafka-offline", "state": self.alarm}]}
+
+
+def problems(api: Any, user: int | None = 42) -> list[str]:
+    return [problem for _, problem in smoke._checks(api, 7, "news", user, {}, 0.0)]
+
+
+def test_working_installation_has_no_problem() -> None:
+    assert problems(Installation()) == ["", "", "", ""]
+    assert problems(Installation(), user=None) == ["", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("broken", "problem"),
+    [
+        ({"statuses": {**Installation().statuses, RECIPIENTS[0]: "failed"}}, f"{RECIPIENTS[0]} is failed"),
+        ({"statuses": {**Installation().statuses, 42: "suppressed"}}, "it is suppressed: its reason"),
+        ({"lost": 1}, f"{len(RECIPIENTS)} after 0 s"),
+        ({"alarm": "alarm"}, "kafka-offline"),
+    ],
+)
+def test_each_problem_is_named(broken: dict[str, Any], problem: str) -> None:
+    api = Installation()
+    vars(api).update(broken)
+    assert [each for each in problems(api) if each] == [problem]
+
+
+def test_send_that_does_not_end_leads_to_its_trace() -> None:
+    api = Installation()
+    api.ends = False
+    with pytest.raises(CommandError, match="masscomm trace 0"):
+        problems(api)
