@@ -1,7 +1,7 @@
 """Removes a deployed environment: `python -m infra.destroy ENVIRONMENT [--confirm NAME]`.
 
-The command stops the Spark jobs, deletes the environment's API keys, empties buckets and image repositories, and
-deletes the stacks, each before those whose exports it imports. It may be repeated. `masscomm destroy ENVIRONMENT` is
+The command stops the Spark jobs, deletes the environment's API keys, empties buckets, and deletes the
+stacks, each before those whose exports it imports. It may be repeated. `masscomm destroy ENVIRONMENT` is
 the same command.
 
 Of a protected environment, for which its name must be typed, it deletes only the stacks above the data: `network`,
@@ -83,7 +83,7 @@ def _delete(client: Client, name: str, environment: Environment, report: Callabl
     id = _stack_id(formation, name)
     for attempt in range(_ATTEMPTS):
         if not environment.protected:
-            _empty(client, id, environment, report)
+            _empty(client, id, report)
         formation.delete_stack(StackName=id)
         try:
             # Deletions of interfaces in subnets, of EMR applications and of brokers take up to an hour.
@@ -111,8 +111,8 @@ def _events(formation: Any, id: str | None, status: str) -> Iterator[tuple[str, 
                 return
 
 
-def _empty(client: Client, stack: str | None, environment: Environment, report: Callable[[str], object]) -> None:
-    """Empty the buckets and image repositories of a stack."""
+def _empty(client: Client, stack: str | None, report: Callable[[str], object]) -> None:
+    """Empty the buckets of a stack."""
     for page in client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=stack):
         for each in page["StackResourceSummaries"]:
             name = each.get("PhysicalResourceId", "")
@@ -121,16 +121,6 @@ def _empty(client: Client, stack: str | None, environment: Environment, report: 
             if each["ResourceType"] == "AWS::S3::Bucket":
                 empty(client("s3"), name, lambda: False)
                 report(f"The bucket {name} is empty.")
-            # LocalStack has no ECR.
-            elif each["ResourceType"] == "AWS::ECR::Repository" and environment.name != LOCAL:
-                _delete_images(client("ecr"), name)
-                report(f"The repository {name} is empty.")
-
-
-def _delete_images(ecr: Any, repository: str) -> None:
-    for page in ecr.get_paginator("list_images").paginate(repositoryName=repository):
-        if page["imageIds"]:
-            ecr.batch_delete_image(repositoryName=repository, imageIds=page["imageIds"])
 
 
 def _delete_keys(gateway: Any, environment: Environment, report: Callable[[str], object]) -> None:
@@ -157,6 +147,7 @@ def _remains(environment: Environment, retained: list[str]) -> Iterator[str]:
     for each in retained:
         yield f"- {each}"
     yield f"- the SNS applications {environment.prefix}-…, the sender's identity in SES, certificates"
+    yield "- the images in the repository of `cdk bootstrap`, which other environments may use"
     if environment.servers is None:
         for generation in generations(environment.generation):
             names = debezium_config(generation, environment.global_prefix)

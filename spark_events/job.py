@@ -5,8 +5,8 @@ produces each record as an event to the topic `event`, or as a dead letter with 
 to Kafka after each batch, so that a batch whose end was not committed is produced again, with the same event ids.
 
 The settings are environment variables (spark_events.settings). The job waits for missing dependencies, and ends with
-status 0 on SIGTERM or Ctrl-C. It ends with status 1 if a dependency stays down too long or a setting is invalid; the
-last log line contains the reason.
+status 0 on SIGTERM or Ctrl-C, or with `--available-now` once it has read the topics up to their ends at its start. It
+ends with status 1 if a dependency stays down too long or a setting is invalid; the last log line contains the reason.
 """
 
 import json
@@ -37,7 +37,7 @@ from spark_events.settings import Settings
 from spark_metrics.common.broker import Offsets
 from spark_metrics.common.command import job_status
 from spark_metrics.common.database import first_line
-from spark_metrics.common.session import one_task_per_core, reader_options, spark_session
+from spark_metrics.common.session import one_task_per_core, reader_options, spark_session, trigger
 from spark_metrics.common.settings import settings_of
 from spark_metrics.common.waiting import DependencyWaiter, finish
 from spark_metrics.counting.status import passed
@@ -76,10 +76,14 @@ class Counters(NamedTuple):
 
 
 class Job:
-    """One run of the job. Raises Stop if the file of the sources is invalid."""
+    """One run of the job. Raises Stop if the file of the sources is invalid.
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    Args:
+        available_now: Whether the run ends once it has read the topics up to their ends at its start.
+    """
+
+    def __init__(self, settings: Settings, *, available_now: bool = False) -> None:
+        self._settings, self._available_now = settings, available_now
         self._sources = read_event_sources(settings.event_sources)
         self._wait = DependencyWaiter(settings.wait_s)
         self._bootstrap = self._sources.bootstrap_servers or settings.bootstrap_servers
@@ -99,7 +103,7 @@ class Job:
         self._wait.stopped.set()
 
     def run(self) -> None:
-        """Run until stop() is called.
+        """Run until stop() is called or the run ends.
 
         Raises:
             Retry: A dependency stayed down.
@@ -134,7 +138,7 @@ class Job:
         return self._positions.start(self._ids)
 
     def _run_query(self, spark: SparkSession, counters: Counters, begin: Offsets) -> Exception | None:
-        """Run the query until the job is stopped, or until the query fails. Return the failure."""
+        """Run the query until the job is stopped, the query has read the topics, or it fails. Return the failure."""
         self._failure = None
         records = (
             spark.readStream.format("kafka")
@@ -153,7 +157,7 @@ class Job:
                 .writeStream.foreachBatch(produce)
                 # Each query begins at the committed offsets, so the checkpoint is valid for this one only.
                 .option("checkpointLocation", Path(checkpoint).as_uri())
-                .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
+                .trigger(**trigger(self._settings, available_now=self._available_now))
                 .start()
             )
             _log.info("reading the topics %s, of which there are %d", ", ".join(self._sources.topics), len(self._ids))
@@ -257,7 +261,7 @@ def output(records: DataFrame, mapper: RecordMapper, counters: Counters) -> Data
 
 def main() -> int:
     """Run the job, and return the exit status of the process."""
-    return job_status(lambda: Job(settings_of(Settings)))
+    return job_status(lambda available_now: Job(settings_of(Settings), available_now=available_now))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The streaming job: `python -m spark_metrics.job`. It consumes the topics and writes the counts to Postgres.
 
 The settings are environment variables (spark_metrics.common.settings). The job waits for missing dependencies,
-continues at the offsets stored in Postgres, and ends with status 0 on SIGTERM or Ctrl-C. It ends with status 1 if a
+continues at the offsets stored in Postgres, and ends with status 0 on SIGTERM or Ctrl-C. With `--available-now` it ends
+with status 0 once it has counted and archived the records that the topics had at its start. It ends with status 1 if a
 dependency stays down too long or a setting is invalid; the last log line contains the reason.
 """
 
@@ -30,7 +31,7 @@ from spark_metrics.archive.mark import check_archive_dir
 from spark_metrics.common.broker import Broker, Offsets
 from spark_metrics.common.command import job_status
 from spark_metrics.common.database import first_line
-from spark_metrics.common.session import kafka_records, spark_session, topic_names
+from spark_metrics.common.session import kafka_records, spark_session, topic_names, trigger
 from spark_metrics.common.settings import Settings, settings_from
 from spark_metrics.common.starting import check_topics, start_of
 from spark_metrics.common.waiting import DependencyWaiter, finish
@@ -55,10 +56,14 @@ _PROGRESS_EVERY_S = 1.0
 
 
 class Job:
-    """One run of the job, from waiting for its dependencies to its end."""
+    """One run of the job, from waiting for its dependencies to its end.
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    Args:
+        available_now: Whether the run ends once it has read the topics up to their ends at its start.
+    """
+
+    def __init__(self, settings: Settings, *, available_now: bool = False) -> None:
+        self._settings, self._available_now = settings, available_now
         self._wait = DependencyWaiter(settings.wait_s)
         self._broker = Broker(settings.bootstrap_servers, **kafka_client_config())
         self._sink = PostgresSink(
@@ -76,7 +81,7 @@ class Job:
         self._wait.stopped.set()
 
     def run(self) -> None:
-        """Run until stop() is called.
+        """Run until stop() is called or the run ends.
 
         Raises:
             Retry: A dependency stayed down.
@@ -98,6 +103,8 @@ class Job:
             while self._learns_when_counting(spark, lanes, writers, begin, late):
                 _log.info("starting the query again with new writer schemas")
                 begin = self._wait.call("the servers", self._start_offsets)
+            if archiver is not None and self._available_now and not self._wait.stopped.is_set():
+                self._wait.call("the archive", lambda: archiver.append_all(self._wait.stopped))
         finally:
             _log.info("stopping")
             if archiver is not None:
@@ -119,7 +126,8 @@ class Job:
     def _learns_when_counting(
         self, spark: SparkSession, lanes: Lanes, writers: KnownWriters, begin: Offsets, late: LateSchemas
     ) -> bool:
-        """Run the query until the job is stopped, or until new writers' schemas are learned. Return whether they are.
+        """Run the query until the job is stopped, the query has read the topics, or new writers' schemas are learned.
+        Return whether they are.
 
         The records are decoded by the query's own plan, so that Spark analyses it once and not for each batch.
         """
@@ -132,6 +140,9 @@ class Job:
         counter = BatchCounter(self._sink, lanes, writers, self._wait)
         grace_ms = self._settings.grace_s * 1000
         status = StatusWriter(self._status_sink, self._broker, epoch=self._sink.epoch, grace_ms=grace_ms)
+        if self._available_now:
+            # The watermark advances to this time when the query has read the topics up to the present ends.
+            self._wait.call("the servers", status.store)  # guard: metrics.available_now_watermark
         with TemporaryDirectory(prefix="masscomm-metrics-", ignore_cleanup_errors=True) as checkpoint:
             query = (
                 lanes.rows(counted)
@@ -139,17 +150,22 @@ class Job:
                 # Every query begins at the offsets that are stored with the counts, so the checkpoint is valid for this
                 # one only.
                 .option("checkpointLocation", Path(checkpoint).as_uri())
-                .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
+                .trigger(**trigger(self._settings, available_now=self._available_now))
                 .start()
             )
             status.state("running")
             if self._settings.ready_file:
                 Path(self._settings.ready_file).touch()
             self._watch(query, status, late)
+        failure = counter.failure or query.exception()
+        if self._available_now and failure is None and not self._wait.stopped.is_set():
+            self._wait.call("the servers", lambda: status.store(query))
+            self._wait.call("the servers", late.produce_all)
+            status.state("stopped")
+            return False
         if self._wait.stopped.is_set():
             status.state("stopped")
             return False
-        failure = counter.failure or query.exception()
         if isinstance(failure, NewWriters):
             return True
         if isinstance(failure, MasscommError):
@@ -191,7 +207,10 @@ class Job:
         begin = self._start_offsets()
         check_archive_dir(connection, self._settings.archive_dir)
         if archiver is not None:
-            archiver.start(begin)
+            if self._available_now:
+                archiver.claim(begin)  # The run appends after it has counted.
+            else:
+                archiver.start(begin)
         return begin
 
     def _start_offsets(self) -> Offsets:
@@ -206,7 +225,7 @@ class Job:
 def main() -> int:
     """Run the job, and return the exit status of the process."""
 
-    return job_status(lambda: Job(settings_from()))
+    return job_status(lambda available_now: Job(settings_from(), available_now=available_now))
 
 
 if __name__ == "__main__":

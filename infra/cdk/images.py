@@ -40,9 +40,8 @@ class Image:
 
 
 # The version of the local registry in local/devstack/jars/registry/pom.xml.
-REGISTRY = Image(
-    name="registry", source="docker.io/apicurio/apicurio-registry-sql:2.6.13.Final", version="2.6.13.Final"
-)
+_REGISTRY = "2.6.13.Final"
+REGISTRY = Image(name="registry", source=f"docker.io/apicurio/apicurio-registry-sql:{_REGISTRY}", version=_REGISTRY)
 
 
 def own_image() -> Image:

@@ -67,9 +67,20 @@ class Archiver:
             Retry: The catalog is down.
             Stop: The archive belongs to another database.
         """
+        self.claim(begin)
+        self._thread.start()
+
+    def claim(self, begin: Offsets) -> None:
+        """Create the archive of a database that has counted nothing. Raises as `start`."""
         with spark_errors(), connect(self._settings.database_url, "spark_metrics archive") as connection:
             claim_table(connection, self.table, begin)
-        self._thread.start()
+
+    def append_all(self, stopped: threading.Event) -> None:
+        """Append the records up to the topics' ends on the calling thread, unless stopped. Raises Retry or Stop."""
+        with spark_errors():
+            while self.append_some() and not stopped.is_set():
+                pass
+            self.append_uncounted()
 
     def stop(self) -> None:
         """Append the records of the topics' ends, if that is soon done, and end the thread."""

@@ -1,5 +1,6 @@
 """Runs a command of the metrics job: its log, its Spark session and its exit status."""
 
+import argparse
 import logging
 import signal
 from collections.abc import Callable
@@ -57,18 +58,25 @@ def exit_status_with_spark(work: Callable[[Settings, SparkSession], int], **opti
 
 
 class StreamingJob(Protocol):
-    """A job that runs until it is stopped."""
+    """A job that runs until it is stopped or, with --available-now, has read the topics to their ends."""
 
     def run(self) -> None: ...
 
     def stop(self) -> None: ...
 
 
-def job_status(create: Callable[[], StreamingJob]) -> int:
-    """Run a streaming job until SIGTERM or Ctrl-C, and return the exit status of its process."""
+def job_status(create: Callable[[bool], StreamingJob]) -> int:
+    """Run a streaming job until its end, SIGTERM or Ctrl-C, and return the exit status of its process.
+
+    Args:
+        create: Returns the job; the argument is whether it ends once it has read the topics.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--available-now", action="store_true", help="read to the present ends of the topics, and end")
+    available_now = parser.parse_args().available_now
 
     def work() -> int:
-        job = create()
+        job = create(available_now)
         for name in (signal.SIGTERM, signal.SIGINT):
             signal.signal(name, lambda *_: job.stop())
         job.run()

@@ -3,9 +3,10 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
+from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -134,6 +135,15 @@ def reader_options(group: str) -> dict[str, str]:
         "kafka.max.poll.records": _POLL_RECORDS,
         **spark_kafka_options(group),
     }
+
+
+def trigger(settings: SessionSettings, *, available_now: bool) -> Mapping[str, Any]:
+    """Return the arguments of a query's trigger. With `available_now`, the query reads the ends of the topics when it
+    starts, and terminates after the batches up to them.
+
+    https://spark.apache.org/docs/latest/streaming/apis-on-dataframes-and-datasets.html#triggers
+    """
+    return {"availableNow": True} if available_now else {"processingTime": f"{settings.trigger_ms} milliseconds"}
 
 
 def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> DataFrame:

@@ -74,8 +74,8 @@ class StatusWriter:
         names = {"state": state, "stream": STREAM, "epoch": self._epoch}
         self._sink.connected().execute(read_sql("state"), names)
 
-    def store(self, query: StreamingQuery) -> None:
-        """Store the progress of the stream.
+    def store(self, query: StreamingQuery | None = None) -> None:
+        """Store the progress of the stream, before the first query without one.
 
         Raises:
             Retry, psycopg.OperationalError: A server is down.
@@ -84,7 +84,7 @@ class StatusWriter:
         # The database's clock, by which the API tells complete buckets: that of a driver may be ahead.
         at_ms = self._sink.now_ms()  # guard: metrics.watermark_clock
         ends = self._broker.ends(topic_names())
-        progress = query.lastProgress
+        progress = query.lastProgress if query is not None else None
         consumed = self._sink.next_offsets()
         # After the ends: those of a new topic never move the watermark.
         found = self._broker.topic_ids(topic_names())

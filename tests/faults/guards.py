@@ -731,6 +731,11 @@ MUTANTS = (
     Mutant("whole_batches.retries", "A record that fails is handed over after its retries."),
     Mutant("whole_batches.end_is_marked", "An invocation that has failed and ended has not crashed.", Removed()),
     Mutant("whole_batches.raised", "In on-demand mode a failed record is redelivered, though no response is read."),
+    Mutant(
+        "metrics.available_now_watermark",
+        "A run that ends advances the watermark to its start, whatever the topics get meanwhile.",
+        Removed(),
+    ),
     Mutant("discarded_batches.acknowledged", "A discarded batch stays until Kafka has its records."),
     Mutant("discarded_batches.unreadable", "An object that cannot be read delays no discarded batch."),
     Mutant("unlisted.retried_first", "A record with an unlisted error is retried before it is given up."),

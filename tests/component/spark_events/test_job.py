@@ -69,6 +69,24 @@ def test_killed_job_misses_no_offset(bench: EventsBench) -> None:
     assert bench.letters("orders.killed") == []
 
 
+@pytest.mark.guarantee("own_topics.at_least_once")
+def test_available_now_runs_read_each_offset_and_end(bench: EventsBench) -> None:
+    """One run is killed; records that are produced during a run are read by it or by the next one."""
+    topic_id, count = bench.create("orders.runs"), 500
+    bench.orders("orders.runs", count)
+    killed = bench.start("--available-now", SPARK_MAX_OFFSETS_PER_TRIGGER="50")
+    bench.await_more_events(topic_id, 1, killed)
+    killed.kill()
+    running = bench.start("--available-now", SPARK_MAX_OFFSETS_PER_TRIGGER="50")
+    bench.await_more_events(topic_id, 1, running)
+    bench.orders("orders.runs", count, first=count)
+    assert running.process.wait(WAIT_S) == 0
+    for _ in range(2):  # The last run has nothing to read.
+        assert bench.start("--available-now").process.wait(WAIT_S) == 0
+        assert bench.committed("orders.runs") == 2 * count
+    assert set(bench.event_ids(topic_id)) == ids_of(topic_id, 2 * count)
+
+
 def test_uncommitted_batch_is_repeated_with_equal_ids(bench: EventsBench) -> None:
     """A kill between the events of a batch and their commit leaves the offsets of the batch before."""
     topic_id = bench.create("orders.again")

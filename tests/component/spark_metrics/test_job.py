@@ -16,6 +16,8 @@ import httpx
 import psycopg
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from local.devstack.config import StackConfig
 from local.devstack.provision import create_topics, register_schemas
@@ -26,11 +28,13 @@ from masscomm.errors import Stop
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.topics import chain_topics
 from spark_metrics.common.settings import Settings
+from spark_metrics.counting.status import StatusWriter
 from spark_metrics.job import Job
 from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.documented import as_the_pages_say
 from tests.support.spark.metrics_job import (
     WAIT_S,
+    JobProcess,
     StartJob,
     await_watermark,
     jobs_on,
@@ -39,6 +43,7 @@ from tests.support.spark.metrics_job import (
     wait_until,
 )
 from tests.support.spark.metrics_topics import Topics
+from tests.support.spark.session import PY4J_SOCKETS
 
 MINIMAL = ("type", "club_id", "timestamp", "to_users")
 
@@ -346,6 +351,76 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     job.process.send_signal(signal.SIGTERM)
     assert job.process.wait(WAIT_S) == 0
     assert query_value(job.database, "select state from stream_status") == "stopped"
+
+
+@pytest.mark.guarantee("metrics_job.available_now")
+@pytest.mark.kills(guard="metrics.available_now_watermark")
+@pytest.mark.filterwarnings(PY4J_SOCKETS)
+def test_available_now_run_counts_and_ends(
+    database: str,
+    counted: CountedTopics,
+    stack: Stack,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Records that the topics get after its start are left to the next run."""
+    monkeypatch.setattr("spark_metrics.job.spark_session", lambda _: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)
+    settings = Settings(
+        bootstrap_servers=stack.config.kafka_bootstrap, registry_url=stack.config.registry_url, database_url=database
+    )
+    for _ in range(3):
+        counted.a_send(times=2)
+    moment, store, is_first = counted.flush(), StatusWriter.store, True
+    other = CountedTopics(counted.config, counted.schema_ids)
+
+    def produce_and_store(status: StatusWriter, query: StreamingQuery | None = None) -> None:
+        nonlocal is_first
+        if query is not None and not query.isActive and is_first:
+            is_first = False
+            other.a_send()
+            other.flush()
+        store(status, query)
+
+    monkeypatch.setattr(StatusWriter, "store", produce_and_store)
+    Job(settings, available_now=True).run()
+    assert not is_first
+    assert query_value(database, "select extract(epoch from watermark) from stream_watermark") > moment
+    assert query_value(database, "select lag > 0 and state = 'stopped' from stream_status")
+    assert_is_a_plain_count(database, counted)
+
+
+@pytest.mark.nightly
+def test_available_now_runs_count_each_record_once(start_job: StartJob, counted: CountedTopics, database: str) -> None:
+    """One run is killed, records are produced during another one, and the last run has nothing to read."""
+
+    def start() -> JobProcess:
+        return start_job("--available-now", SPARK_MAX_OFFSETS_PER_TRIGGER="20")
+
+    for _ in range(20):
+        counted.a_send(times=2)
+    counted.put_poison()
+    counted.flush()
+    killed = start()
+    wait_until("the first batch", lambda: query_value(database, "select true from stream_offsets limit 1"), killed)
+    killed.kill()
+    running = start()
+    wait_until("a query", lambda: query_value(database, "select state from stream_status") == "running", running)
+    for _ in range(5):
+        counted.a_send()
+    assert running.process.wait(WAIT_S) == 0, running.log.read_text()[-3000:]
+    watermarks = []
+    for _ in range(2):
+        moment = counted.flush()
+        job = start_job("--available-now")
+        assert job.process.wait(WAIT_S) == 0, job.log.read_text()[-3000:]
+        watermarks.append(query_value(database, "select extract(epoch from watermark) from stream_watermark"))
+        assert watermarks[-1] > moment
+        assert_is_a_plain_count(database, counted)
+    assert watermarks[0] < watermarks[1], "it advances without a record"
+    recomputed = recompute(job, "--check-topics")
+    assert recomputed.returncode == 0, recomputed.stderr
+    assert "0 positions differ between archive and topics" in recomputed.stdout
 
 
 @pytest.mark.parametrize(

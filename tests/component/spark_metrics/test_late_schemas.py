@@ -74,6 +74,15 @@ def test_record_of_a_late_schema_is_produced_again_once(late: Late) -> None:
     assert late.reasons() == {7: Problem.LATE_SCHEMA}
 
 
+def test_run_that_ends_looks_up_each_waiting_schema(late: Late) -> None:
+    for offset, schema_id in ((6, 1_000), (7, 2), (8, 3)):
+        late.quarantine(offset, schema_id)
+    late.register()
+    late.registry.register("send.api-value", own_schema("SendRequested") | {"doc": "another version"})
+    late.late.produce_all()
+    assert late.reasons() == {6: Problem.UNKNOWN_SCHEMA, 7: Problem.LATE_SCHEMA, 8: Problem.LATE_SCHEMA}
+
+
 def test_job_that_starts_again_continues(late: Late) -> None:
     late.quarantine(7, 2)
     late.late.produce_next()

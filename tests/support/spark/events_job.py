@@ -51,7 +51,7 @@ class EventsBench:
     consumer: Consumer
     jobs: list[JobProcess] = field(default_factory=list)
 
-    def start(self, **environment: str) -> JobProcess:
+    def start(self, *arguments: str, **environment: str) -> JobProcess:
         name = f"job-{len(self.jobs)}"
         chosen = {
             **base_environment(),
@@ -63,7 +63,7 @@ class EventsBench:
             "SPARK_EVENT_SOURCES": str(self.config.event_sources),
             **environment,
         }
-        self.jobs.append(JobProcess.started("spark_events.job", chosen, self.folder / f"{name}.log"))
+        self.jobs.append(JobProcess.started("spark_events.job", chosen, self.folder / f"{name}.log", *arguments))
         return self.jobs[-1]
 
     def stop(self, job: JobProcess) -> None:

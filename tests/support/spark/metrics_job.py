@@ -47,10 +47,10 @@ class JobProcess:
         self.process.wait()
 
     @classmethod
-    def started(cls, module: str, environment: dict[str, str], log: Path) -> "JobProcess":
+    def started(cls, module: str, environment: dict[str, str], log: Path, *arguments: str) -> "JobProcess":
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", module],
+                [sys.executable, "-m", module, *arguments],
                 cwd=ROOT,
                 env=environment,
                 stdout=out,
@@ -78,7 +78,7 @@ def recompute(job: Job, *arguments: str, **environment: str) -> subprocess.Compl
     )
 
 
-def launch(config: StackConfig, database: str, folder: Path, log: Path, **environment: str) -> Job:
+def launch(config: StackConfig, database: str, folder: Path, log: Path, *arguments: str, **environment: str) -> Job:
     """Start the job on a database, with its archive in a folder; all other settings are the devstack's or given."""
     chosen = {
         **base_environment(),
@@ -90,7 +90,7 @@ def launch(config: StackConfig, database: str, folder: Path, log: Path, **enviro
         "SPARK_ARCHIVE_TRIGGER_MS": "500",
         **environment,
     }
-    started = JobProcess.started("spark_metrics.job", chosen, log)
+    started = JobProcess.started("spark_metrics.job", chosen, log, *arguments)
     return Job(started.process, log, database, chosen)
 
 
@@ -102,13 +102,15 @@ def jobs_on(config: StackConfig, database: str, folder: Path) -> Iterator[StartJ
     """Start jobs on a database, with archive and logs in a folder; those still running at the end are killed."""
     jobs: list[Job] = []
 
-    def start(**environment: str) -> Job:
+    def start(*arguments: str, **environment: str) -> Job:
         here = {
             "SPARK_READY_FILE": str(folder / f"ready-{len(jobs)}"),
             "SPARK_TRIGGER_MS": "200",
             "SPARK_DENIED_SCHEMA_RETRY_S": "1",
         }
-        jobs.append(launch(config, database, folder, folder / f"job-{len(jobs)}.log", **(here | environment)))
+        jobs.append(
+            launch(config, database, folder, folder / f"job-{len(jobs)}.log", *arguments, **(here | environment))
+        )
         return jobs[-1]
 
     try:

@@ -21,12 +21,10 @@ from tests.support.cdk.templates import SynthesisedEnvironment, flat
 REGION = "eu-central-1"
 client: Any = boto3.client
 FILES = ("AWS::S3::Bucket", "files")
-IMAGES = ("AWS::ECR::Repository", "images")
-MANIFEST = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "layers": []}
 
 
 class Formation:
-    """A fake of CloudFormation: it deletes buckets and repositories of moto, which refuse it while they have contents.
+    """A fake of CloudFormation: it deletes buckets of moto, which refuses it while they have contents.
 
     moto's own needs further packages for the types of other resources.
     """
@@ -45,12 +43,9 @@ class Formation:
     def delete_stack(self, *, StackName: str) -> None:
         name = StackName.removeprefix("id-")
         self.events[name] = [_stack_event(StackName)]
-        for kind, resource in self.stacks[name]:
+        for _, resource in self.stacks[name]:
             try:
-                if kind == FILES[0]:
-                    client("s3").delete_bucket(Bucket=resource)
-                else:
-                    client("ecr").delete_repository(repositoryName=resource)
+                client("s3").delete_bucket(Bucket=resource)
             except ClientError as error:
                 failed = _stack_event(resource) | {
                     "ResourceStatus": "DELETE_FAILED",
@@ -124,22 +119,20 @@ class Account:
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
-    """An account with a bucket that has versions, and a repository with an image."""
+    """An account with a bucket that has versions."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     with mock_aws():
-        s3, ecr = client("s3"), client("ecr")
+        s3 = client("s3")
         s3.create_bucket(Bucket="files", CreateBucketConfiguration={"LocationConstraint": REGION})
         s3.put_bucket_versioning(Bucket="files", VersioningConfiguration={"Status": "Enabled"})
         for body in (b"1", b"2"):
             s3.put_object(Bucket="files", Key="records/1", Body=body)
-        ecr.create_repository(repositoryName="images")
-        ecr.put_image(repositoryName="images", imageTag="1", imageManifest=json.dumps(MANIFEST))
         yield Account()
 
 
 def test_environment_with_data_is_removed(account: Account) -> None:
     other = replace(DEV, name="dev-data")
-    account.deploy(DEV, data=[FILES, IMAGES], network=[])
+    account.deploy(DEV, data=[FILES], network=[])
     account.deploy(other, network=[])
     client("s3").delete_object(Bucket="files", Key="records/1")
     lines: list[str] = []

@@ -15,7 +15,7 @@ import pytest
 from botocore.stub import ANY, Stubber
 
 from infra import tasks
-from infra.cdk.config import ENVIRONMENTS
+from infra.cdk.examples import ENVIRONMENTS
 from infra.cdk.handlers import run_task
 from infra.provision import directory_users
 from local.devstack.config import ROOT

@@ -122,13 +122,13 @@ def test_job_of_own_topics_runs_only_if_it_is_configured(tmp_path: Path) -> None
 def test_environments_of_the_chain_are_configured(tmp_path: Path) -> None:
     folder = {"MASSCOMM_STATE": str(tmp_path)}
     assert StackConfig.from_environment(folder).environments is None
-    config = StackConfig.from_environment(folder | {"MASSCOMM_ENVIRONMENTS": "4"})
+    config = StackConfig.from_environment(folder | {"MASSCOMM_FUNCTION_ENVIRONMENTS": "4"})
     assert StackConfig.from_dict(config.as_dict()).environments == 4
     (content,) = all_services(config)["lambda_host"].files.values()
     assert json.loads(content)["environments"] == 4
     for text in ("0", "101", "many"):
-        with pytest.raises(ConfigError, match=f"MASSCOMM_ENVIRONMENTS={text} is not a number"):
-            StackConfig.from_environment(folder | {"MASSCOMM_ENVIRONMENTS": text})
+        with pytest.raises(ConfigError, match=f"MASSCOMM_FUNCTION_ENVIRONMENTS={text} is not a number"):
+            StackConfig.from_environment(folder | {"MASSCOMM_FUNCTION_ENVIRONMENTS": text})
 
 
 def test_mode_of_the_pollers_is_configured(tmp_path: Path) -> None:
