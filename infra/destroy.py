@@ -82,7 +82,7 @@ def _delete(client: Client, name: str, environment: Environment, report: Callabl
     formation = client("cloudformation")
     id = _stack_id(formation, name)
     for attempt in range(_ATTEMPTS):
-        if not environment.protected:
+        if not environment.keeps_data:
             _empty(client, id, environment, report)
         formation.delete_stack(StackName=id)
         try:

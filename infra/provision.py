@@ -69,13 +69,13 @@ def deployed_functions(client: Client, prefix: str) -> dict[str, Deployed]:
     return found
 
 
-def directory_users(functions: Mapping[str, Deployed], prefix: str, region: str) -> list[DirectoryUser]:
+def directory_users(functions: Mapping[str, Deployed], prefix: str, erasing_role: str) -> list[DirectoryUser]:
     """Return the users of OpenSearch according to infra.cdk.profiles: functions, and the job that erases a person."""
     packages = {entry.name: entry.package for entry in read_catalogue(generation="any")}
     account = next(iter(functions.values())).role_arn.partition(":role/")[0]
     erasure = DirectoryUser(
         name=f"{prefix}-{ERASURE}",
-        role_arn=f"{account}:role/{prefix}-{region}-{ERASURE}",
+        role_arn=f"{account}:role{erasing_role}",
         reads=ERASED_INDICES,
         writes=ERASED_INDICES,
     )
@@ -136,9 +136,11 @@ def provisioning_steps(
     steps.append(Step.of("schemas", unregistered, register_schemas, registry, chain_topics()))
     auth = None
     if directory["OPENSEARCH_AUTHENTICATION"] != NONE:
-        region = client("lambda").meta.region_name
-        auth = sign(region)
-        users = directory_users(functions, prefix, region)
+        if environment is None:
+            raise ProvisioningError("An environment on external servers has no sign-in to OpenSearch.")
+        auth = sign(environment.region)
+        role = f"{environment.platform.role_path}{environment.global_prefix}-{ERASURE}"
+        users = directory_users(functions, prefix, role)
         steps.append(Step.of("roles", outdated_roles, create_roles, url, users, auth=auth))
     steps += [
         Step.of(f"indices of {generation}", outdated_indices, create_indices, url, generation, auth=auth)
@@ -237,7 +239,8 @@ def main() -> int:
         name = chosen.environment
         # An environment on external servers has no connector, and no registry of its own.
         configured = None if name == LOCAL else environment_of(name, chosen.folder)
-        steps = provisioning_steps(session.client, f"masscomm-{name}", sign, configured)
+        prefix = f"masscomm-{LOCAL}" if configured is None else configured.prefix
+        steps = provisioning_steps(session.client, prefix, sign, configured)
         pending = run_steps(steps, check=chosen.check, report=printing(print, as_json=chosen.json))
         if configured is not None:
             secret, captured = configured.monolith.secret_name, generations(configured.generation)

@@ -95,12 +95,36 @@ class Network(Construct):
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
         super().__init__(scope, "network")
         self.subnets = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
-        self.vpc = ec2.Vpc(
+        self.vpc = self._vpc(environment, key)
+        self.groups = {party: self._group(party, environment) for party in PARTIES}
+        for source, destination, port in FLOWS:
+            self._allow(source, self.groups[destination], port)
+        for party in ("spark", "erasure"):
+            self._allow_all_within(party)
+        for party in ("connect", "provisioning"):
+            self.groups[party].add_egress_rule(
+                ec2.Peer.ipv4(environment.monolith.cidr), ec2.Port.tcp(environment.monolith.port), "the monolith"
+            )
+        self._endpoints(environment)
+
+    def _vpc(self, environment: Environment, key: kms.IKey) -> ec2.IVpc:
+        existing = environment.existing.vpc
+        zones = [environment.region + zone for zone in environment.zones]
+        if existing is not None:
+            return ec2.Vpc.from_vpc_attributes(
+                self,
+                "vpc",
+                vpc_id=existing.id,
+                vpc_cidr_block=environment.cidr,
+                availability_zones=zones,
+                isolated_subnet_ids=list(existing.subnet_ids),
+            )
+        return ec2.Vpc(
             self,
             "vpc",
             vpc_name=environment.prefix,
             ip_addresses=ec2.IpAddresses.cidr(environment.cidr),
-            availability_zones=[environment.region + zone for zone in environment.zones],
+            availability_zones=zones,
             nat_gateways=0,
             subnet_configuration=[
                 ec2.SubnetConfiguration(name="private", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=20)
@@ -116,16 +140,6 @@ class Network(Construct):
                 )
             },
         )
-        self.groups = {party: self._group(party, environment) for party in PARTIES}
-        for source, destination, port in FLOWS:
-            self._allow(source, self.groups[destination], port)
-        for party in ("spark", "erasure"):
-            self._allow_all_within(party)
-        for party in ("connect", "provisioning"):
-            self.groups[party].add_egress_rule(
-                ec2.Peer.ipv4(environment.monolith.cidr), ec2.Port.tcp(environment.monolith.port), "the monolith"
-            )
-        self._endpoints(environment)
 
     def place(self, party: str) -> Place:
         """Return the place of one of PARTIES."""
@@ -150,6 +164,22 @@ class Network(Construct):
         group.add_egress_rule(group, ec2.Port.all_tcp(), "driver and executors")
 
     def _endpoints(self, environment: Environment) -> None:
+        existing = environment.existing.vpc
+        group: ec2.ISecurityGroup | None
+        if existing is None:
+            group = self._group("endpoints", environment)
+            self._own_endpoints(environment, group)
+        else:
+            id = existing.endpoints_group
+            group = None if id is None else ec2.SecurityGroup.from_security_group_id(self, "endpoints", id)
+        for party in CALLERS_OF_AWS:
+            if group is not None:
+                group.add_ingress_rule(self.groups[party], ec2.Port.tcp(HTTPS), f"from {party}")
+            # Any IPv4 address is permitted, because the VPC has routes only to the addresses of the gateway endpoints;
+            # in a VPC of the organisation, its routes decide.
+            self.groups[party].add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(HTTPS), "AWS, by endpoints")
+
+    def _own_endpoints(self, environment: Environment, group: ec2.ISecurityGroup) -> None:
         # A gateway endpoint (S3, DynamoDB) is a route to public addresses and has no security group, so its callers
         # need egress rules for addresses.
         for service in (ec2.GatewayVpcEndpointAwsService.S3, ec2.GatewayVpcEndpointAwsService.DYNAMODB):
@@ -157,11 +187,6 @@ class Network(Construct):
             _restrict(endpoint)
             if service is ec2.GatewayVpcEndpointAwsService.S3:
                 endpoint.add_to_policy(_image_layers(self, environment))
-        group = self._group("endpoints", environment)
-        for party in CALLERS_OF_AWS:
-            group.add_ingress_rule(self.groups[party], ec2.Port.tcp(HTTPS), f"from {party}")
-            # Any IPv4 address is permitted, because the VPC has routes only to the addresses of the gateway endpoints.
-            self.groups[party].add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(HTTPS), "AWS, by endpoints")
         for name, service in _ENDPOINTS.items():
             _restrict(
                 self.vpc.add_interface_endpoint(

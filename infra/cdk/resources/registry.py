@@ -278,7 +278,7 @@ def image_repository(scope: Construct, *, environment: Environment, key: kms.IKe
         image_scan_on_push=True,
         image_tag_mutability=ecr.TagMutability.IMMUTABLE,
         removal_policy=removal(environment),
-        empty_on_delete=not environment.protected,
+        empty_on_delete=not environment.keeps_data,
     )
 
 

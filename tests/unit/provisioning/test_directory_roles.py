@@ -118,11 +118,11 @@ def test_each_deployed_client_of_the_directory_is_a_user() -> None:
     functions = {name: Deployed(variables={}, role_arn=f"{account}{name}") for name in entries}
     users = {
         user.name.removeprefix("masscomm-prod-"): user
-        for user in directory_users(functions, "masscomm-prod", "eu-west-1")
+        for user in directory_users(functions, "masscomm-prod", "/acme/masscomm-prod-eu-west-1-erasure")
     }
     asking = {name for name, entry in entries.items() if PROFILES[entry.package].requests}
     assert users.keys() == asking | {"erasure"}
-    assert users["erasure"].role_arn == f"{account}masscomm-prod-eu-west-1-erasure"
+    assert users["erasure"].role_arn == f"{account}acme/masscomm-prod-eu-west-1-erasure"
     assert users["erasure"].writes == ERASED_INDICES
     assert users["delivery-critical"].role_arn == f"{account}delivery-critical"
     assert users["delivery-critical"].reads == PROFILES["delivery"].indices
