@@ -379,11 +379,32 @@ class ExistingVpc:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExistingKafka:
+    """A provisioned MSK cluster with sign-in by IAM. Names of topics have no prefix: a cluster has one environment."""
+
+    cluster_arn: str
+    # The security group of its brokers, which gets a rule for each party. Event pollers run in it.
+    security_group: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"arn:aws[a-z-]*:kafka:[a-z0-9-]+:\d{12}:cluster/[\w-]+/[\w-]+", self.cluster_arn):
+            raise ValueError("cluster_arn is the ARN of an MSK cluster")
+        if not re.fullmatch(r"sg-[0-9a-f]{8,17}", self.security_group):
+            raise ValueError(f"{self.security_group!r} is not an id such as sg-0123456789abcdef0")
+
+    @property
+    def name(self) -> str:
+        """Return the name of the cluster."""
+        return self.cluster_arn.split("/")[1]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExistingConfig:
     """Resources of the organisation that the deployment uses and does not create. None: it creates its own."""
 
     # `cidr` is then the network of this VPC.
     vpc: ExistingVpc | None = None
+    kafka: ExistingKafka | None = None
     # The ARN of the key for stored data. docs/internals/deploying.md has the statements that its policy needs.
     key_arn: str | None = None
     # The name of the bucket, in the same account and region, that takes the access logs of S3 and load balancers.
@@ -501,8 +522,14 @@ class Environment:
             yield "zones has letters such as a, without the region"
         if (vpc := self.existing.vpc) is not None and len(vpc.subnet_ids) != len(self.zones):
             yield "existing.vpc.subnet_ids has a subnet in each of zones"
-        if self.existing.key_arn is not None and self.existing.key_arn.split(":")[3] != self.region:
-            yield f"existing.key_arn is in {self.region}"
+        arns = {"key_arn": self.existing.key_arn}
+        if self.existing.kafka is not None:
+            arns["kafka.cluster_arn"] = self.existing.kafka.cluster_arn
+            if self.existing.vpc is None:
+                yield "existing.kafka needs existing.vpc, the VPC of its brokers"
+        for name, arn in arns.items():
+            if arn is not None and arn.split(":")[3] != self.region:
+                yield f"existing.{name} is in {self.region}"
         for name, count in (
             ("kafka.brokers", self.kafka.brokers),
             ("opensearch.data_nodes", self.opensearch.data_nodes),

@@ -145,7 +145,10 @@ class Network(Construct):
         """Return the place of one of PARTIES."""
         return Place(vpc=self.vpc, subnets=self.subnets, group=self.groups[party])
 
-    def _group(self, party: str, environment: Environment) -> ec2.SecurityGroup:
+    def _group(self, party: str, environment: Environment) -> ec2.ISecurityGroup:
+        if party == "kafka" and environment.existing.kafka is not None:
+            id = environment.existing.kafka.security_group
+            return ec2.SecurityGroup.from_security_group_id(self, party, id, allow_all_outbound=False)
         return ec2.SecurityGroup(
             self,
             party,
@@ -154,7 +157,7 @@ class Network(Construct):
             allow_all_outbound=False,
         )
 
-    def _allow(self, source: str, group: ec2.SecurityGroup, port: int) -> None:
+    def _allow(self, source: str, group: ec2.ISecurityGroup, port: int) -> None:
         group.add_ingress_rule(self.groups[source], ec2.Port.tcp(port), f"from {source}")
         self.groups[source].add_egress_rule(group, ec2.Port.tcp(port), f"port {port}")
 
