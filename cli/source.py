@@ -53,7 +53,7 @@ def check(
     ] = GENERATION,
     installation: Annotated[
         str,
-        typer.Option("--installation", help="The first part of the slot's name: masscomm-prod-eu-central-1 in AWS."),
+        typer.Option("--installation", help="The first part of the slot's name; in AWS: PREFIX-REGION."),
     ] = INSTALLATION,
     as_json: JsonOption = False,
 ) -> None:

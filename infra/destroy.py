@@ -1,8 +1,7 @@
 """Removes a deployed environment: `python -m infra.destroy ENVIRONMENT [--confirm NAME]`.
 
-The command stops the Spark jobs, deletes the environment's API keys, empties buckets, and deletes the
-stacks, each before those whose exports it imports. It may be repeated. `masscomm destroy ENVIRONMENT` is
-the same command.
+The command stops the Spark jobs, deletes the environment's API keys, empties buckets, and deletes the stacks, each
+before those whose exports it imports. It may be repeated. `masscomm destroy ENVIRONMENT` is the same command.
 
 Of a protected environment, for which its name must be typed, it deletes only the stacks above the data: `network`,
 `data` and `registry` remain with everything that they hold, and the next deployment continues on them.
@@ -82,7 +81,7 @@ def _delete(client: Client, name: str, environment: Environment, report: Callabl
     formation = client("cloudformation")
     id = _stack_id(formation, name)
     for attempt in range(_ATTEMPTS):
-        if not environment.protected:
+        if not environment.keeps_data:
             _empty(client, id, report)
         formation.delete_stack(StackName=id)
         try:

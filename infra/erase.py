@@ -17,6 +17,7 @@ from typing import Any
 
 import boto3
 
+from infra.cdk.environments import add_folder_option, environment_of
 from infra.cdk.profiles import ADDRESSES
 
 # The final states of a run (https://docs.aws.amazon.com/emr-serverless/latest/APIReference/API_JobRun.html).
@@ -83,8 +84,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--address", action="append", default=[], help="a former e-mail address of the person; may be repeated"
     )
+    add_folder_option(parser)
     chosen, passed_on = parser.parse_known_args(arguments)
-    prefix = f"masscomm-{chosen.environment}"
+    try:
+        prefix = environment_of(chosen.environment, chosen.folder).prefix
+    except ValueError as error:
+        parser.error(str(error))
     session: Any = boto3.Session()
     run_id, state = erase(session.client, prefix, passed_on, threading.Event().wait, chosen.address)
     print(f"Run {run_id} ended: {state}. Its report is in the log group /{prefix}/erasure.")  # noqa: T201

@@ -19,6 +19,7 @@ from cdk_nag import AwsSolutionsChecks
 from infra.cdk.code import packages_required
 from infra.cdk.config import LOCAL, Environment, placeholders
 from infra.cdk.environments import add_folder_option, environment_of
+from infra.cdk.resources.platform import follow_rules
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.console import ConsoleStack
@@ -57,7 +58,12 @@ def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
         environment: The configuration of the environment.
         outdir: The folder to which app.synth() writes the templates; None: the one that the CDK CLI chooses.
     """
-    app = cdk.App(outdir=outdir, analytics_reporting=False, context=_FLAGS)
+    app = cdk.App(
+        outdir=outdir,
+        analytics_reporting=False,
+        context=_FLAGS,
+        default_stack_synthesizer=cdk.DefaultStackSynthesizer(qualifier=environment.platform.bootstrap_qualifier),
+    )
     base = NetworkStack(app, environment=environment)
     if environment.servers is None:
         servers = _servers(app, environment, base)
@@ -66,9 +72,7 @@ def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
     else:
         data = ExternalDataStack(app, environment=environment, base=base, servers=environment.servers)
         _services(app, environment, base, data, environment.servers.registry_url, None)
-    for tag, value in {"application": "masscomm", "environment": environment.name}.items():
-        # CDK tags this resource type, but CloudFormation refuses tags on it.
-        cdk.Tags.of(app).add(tag, value, exclude_resource_types=["AWS::RDS::DBProxyTargetGroup"])
+    follow_rules(app, environment)
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app, write_suppressions_to_cloud_formation=True))
     return app
 

@@ -20,9 +20,11 @@ from masscomm.kafka.event_sources import EventSources, read_event_sources
 CHECKOUT = Path(__file__).parents[2]
 # The retentions of CloudWatch Logs that an environment may have, in days.
 LOG_DAYS = (14, 30, 90, 365)
-# The longest name of an environment: the domain PREFIX-directory has at most 28 characters.
+# The longest prefix of names: the domain PREFIX-directory has at most 28 characters.
 # https://docs.aws.amazon.com/opensearch-service/latest/APIReference/API_CreateDomain.html
-LONGEST_NAME = 9
+LONGEST_PREFIX = 18
+# The tags that the deployment sets itself.
+OWN_TAGS = ("application", "environment")
 # The path of the registry's Confluent-compatible API, and the port on which it accepts writes.
 CONFLUENT_API = "/apis/ccompat/v7"
 REGISTRY_WRITES = 8444
@@ -349,6 +351,114 @@ class ProviderConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlatformConfig:
+    """The rules of the organisation for resources in its accounts."""
+
+    # The first part of the names of stacks and resources.
+    name_prefix: str = "masscomm"
+    # Tags of every resource, in addition to `application` and `environment`.
+    tags: Mapping[str, str] = field(default_factory=dict)
+    # The ARN of the managed policy that is the permissions boundary of every role.
+    permissions_boundary: str | None = None
+    # The IAM path of every role and managed policy.
+    role_path: str = "/"
+    # The qualifier of `cdk bootstrap`.
+    bootstrap_qualifier: str = "hnb659fds"
+    # Whether data remains when its stack is deleted, also in an environment that is not protected.
+    retain_data: bool = False
+
+    def __post_init__(self) -> None:
+        """Check values that AWS would refuse.
+
+        Raises:
+            ValueError: A value has another form, or is reserved.
+        """
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", self.name_prefix):
+            raise ValueError("name_prefix has small letters, digits and hyphens, and begins with a letter")
+        # https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html
+        for name, value in self.tags.items():
+            if name in OWN_TAGS or not re.fullmatch(r"(?!aws:)[\w .:/=+@-]{1,128}", name):
+                raise ValueError(f"tags: {name!r} is reserved or malformed")
+            if not re.fullmatch(r"[\w .:/=+@-]{0,256}", value):
+                raise ValueError(f"tags: the value of {name} is malformed")
+        boundary = self.permissions_boundary
+        if boundary is not None and not re.fullmatch(r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+", boundary):
+            raise ValueError("permissions_boundary is the ARN of a managed policy")
+        # https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateRole.html
+        if not re.fullmatch(r"/([\x21-\x2e\x30-\x7e]+/)*", self.role_path) or len(self.role_path) > 512:
+            raise ValueError("role_path begins and ends with a slash")
+        # https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-customizing.html
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,10}", self.bootstrap_qualifier):
+            raise ValueError("bootstrap_qualifier has at most 10 letters, digits, hyphens and underscores")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExistingVpc:
+    """A VPC of the organisation. It resolves DNS, and its subnets reach AWS' services by endpoints or a NAT gateway."""
+
+    id: str
+    # A private subnet in each of `zones`, in their order.
+    subnet_ids: tuple[str, ...]
+    # The security group of the VPC's interface endpoints, which gets a rule for each caller; None: a NAT gateway, or
+    # endpoints that admit the VPC's network.
+    endpoints_group: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, values in (
+            ("vpc", (self.id,)),
+            ("subnet", self.subnet_ids),
+            ("sg", () if self.endpoints_group is None else (self.endpoints_group,)),
+        ):
+            for value in values:
+                if not re.fullmatch(rf"{name}-[0-9a-f]{{8,17}}", value):
+                    raise ValueError(f"{value!r} is not an id such as {name}-0123456789abcdef0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExistingKafka:
+    """A provisioned MSK cluster with sign-in by IAM. Names of topics have no prefix: a cluster has one environment."""
+
+    cluster_arn: str
+    # The security group of its brokers, which gets a rule for each party. Event pollers run in it.
+    security_group: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"arn:aws[a-z-]*:kafka:[a-z0-9-]+:\d{12}:cluster/[\w-]+/[\w-]+", self.cluster_arn):
+            raise ValueError("cluster_arn is the ARN of an MSK cluster")
+        if not re.fullmatch(r"sg-[0-9a-f]{8,17}", self.security_group):
+            raise ValueError(f"{self.security_group!r} is not an id such as sg-0123456789abcdef0")
+
+    @property
+    def name(self) -> str:
+        """Return the name of the cluster."""
+        return self.cluster_arn.split("/")[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExistingConfig:
+    """Resources of the organisation that the deployment uses and does not create. None: it creates its own."""
+
+    # `cidr` is then the network of this VPC.
+    vpc: ExistingVpc | None = None
+    kafka: ExistingKafka | None = None
+    # The ARN of the key for stored data. docs/internals/deploying.md has the statements that its policy needs.
+    key_arn: str | None = None
+    # The name of the bucket, in the same account and region, that takes the access logs of S3 and load balancers.
+    access_log_bucket: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.key_arn is not None and not re.fullmatch(
+            r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+", self.key_arn
+        ):
+            raise ValueError("key_arn is the ARN of a key, not of an alias")
+        # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
+        if self.access_log_bucket is not None and not re.fullmatch(
+            r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", self.access_log_bucket
+        ):
+            raise ValueError("access_log_bucket is the name of a bucket")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExternalServers:
     """External servers without authentication, which the deployment uses and does not create."""
 
@@ -424,6 +534,8 @@ class Environment:
     console: ConsoleConfig | None = None
     providers: ProviderConfig = field(default_factory=ProviderConfig)
     concurrency: ConcurrencyConfig = ConcurrencyConfig()
+    platform: PlatformConfig = field(default_factory=PlatformConfig)
+    existing: ExistingConfig = ExistingConfig()
     # The file of the organisation's own topics in the MSK cluster that become events, such as
     # examples/event_sources.yaml, relative to the checkout; None: no job reads any.
     event_sources: str | None = None
@@ -441,8 +553,9 @@ class Environment:
             raise ValueError("\n".join(problems))
 
     def _problems(self) -> Iterator[str]:
-        if not re.fullmatch(r"[a-z][a-z0-9-]*", self.name) or len(self.name) > LONGEST_NAME:
-            yield f"the name {self.name!r} has at most {LONGEST_NAME} small letters, digits and hyphens"
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", self.name) or len(self.prefix) > LONGEST_PREFIX:
+            most = LONGEST_PREFIX - len(self.platform.name_prefix) - 1
+            yield f"the name {self.name!r} has at most {most} small letters, digits and hyphens"
         if self.account is not None and not re.fullmatch(r"\d{12}", self.account):
             yield f"account {self.account!r} is not 12 digits in quotes"
         if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d", self.region):
@@ -452,6 +565,16 @@ class Environment:
             yield "zones has two or three different letters"
         if any(not re.fullmatch(r"[a-z]", zone) for zone in self.zones):
             yield "zones has letters such as a, without the region"
+        if (vpc := self.existing.vpc) is not None and len(vpc.subnet_ids) != len(self.zones):
+            yield "existing.vpc.subnet_ids has a subnet in each of zones"
+        arns = {"key_arn": self.existing.key_arn}
+        if self.existing.kafka is not None:
+            arns["kafka.cluster_arn"] = self.existing.kafka.cluster_arn
+            if self.existing.vpc is None:
+                yield "existing.kafka needs existing.vpc, the VPC of its brokers"
+        for name, arn in arns.items():
+            if arn is not None and arn.split(":")[3] != self.region:
+                yield f"existing.{name} is in {self.region}"
         for name, count in (
             ("kafka.brokers", self.kafka.brokers),
             ("opensearch.data_nodes", self.opensearch.data_nodes),
@@ -460,6 +583,8 @@ class Environment:
             is_single = (name, count) == ("opensearch.data_nodes", 1)
             if not self.zones or (count % len(self.zones) and not is_single):
                 yield f"{name} is {count}, no multiple of the {len(self.zones)} zones"
+        if self.nat and self.existing.vpc is not None:
+            yield "nat: the routes of an existing VPC are its own"
         if self.opensearch.dedicated_masters not in (0, 3):
             yield "opensearch.dedicated_masters is 0 or 3"
         if not self.kafka.min_insync_replicas < self.kafka.replication_factor <= self.kafka.brokers:
@@ -525,7 +650,12 @@ class Environment:
     @property
     def prefix(self) -> str:
         """Return the prefix of the names of this environment's resources."""
-        return f"masscomm-{self.name}"
+        return f"{self.platform.name_prefix}-{self.name}"
+
+    @property
+    def keeps_data(self) -> bool:
+        """Return whether data remains when its stack is deleted."""
+        return self.protected or self.platform.retain_data
 
     @property
     def global_prefix(self) -> str:

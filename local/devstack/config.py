@@ -5,8 +5,8 @@ of `Ports`. `masscomm up --port name=number` overrides the environment. MASSCOMM
 one's own; without it, the stack has the tables of an example. MASSCOMM_SOURCE is the file that maps the monolith's
 tables, in the place of schemas/source.yaml. MASSCOMM_EVENT_SOURCES is the file of the organisation's own topics;
 without it, no job reads any. MASSCOMM_POLLERS is the mode of the event source mappings, provisioned (by default) or
-on-demand. MASSCOMM_FUNCTION_ENVIRONMENTS is the number of environments of each function of the chain, for which each topic then
-has an event source mapping of its own, as in AWS.
+on-demand. MASSCOMM_FUNCTION_ENVIRONMENTS is the number of environments of each function of the chain, for which each
+topic then has an event source mapping of its own, as in AWS.
 """
 
 import json
@@ -139,7 +139,9 @@ def _pollers(known: Mapping[str, str]) -> Pollers:
 
 
 def _environments(known: Mapping[str, str]) -> int | None:
-    """Return the number in MASSCOMM_FUNCTION_ENVIRONMENTS, if it is set. Raises ConfigError if it is none from 1 to 100."""
+    """Return the number in MASSCOMM_FUNCTION_ENVIRONMENTS; None if it is not set. Raises ConfigError if it is none
+    from 1 to 100.
+    """
     text = known.get("MASSCOMM_FUNCTION_ENVIRONMENTS")
     if not text:
         return None

@@ -35,7 +35,7 @@ def stopped_before_removal(
 
 def emptied_before_removal(scope: Construct, bucket: s3.Bucket, *, environment: Environment, key: kms.IKey) -> None:
     """Empty a bucket before it is removed, in an environment whose data may be deleted."""
-    if environment.protected:
+    if environment.keeps_data:
         return
     actions = ("ListBucketVersions", "PutBucketPolicy")
     statements = [

@@ -61,10 +61,12 @@ class Buckets(Construct):
         )
 
 
-def access_log_bucket(scope: Construct, *, environment: Environment, key: kms.IKey) -> s3.Bucket:
+def access_log_bucket(scope: Construct, *, environment: Environment, key: kms.IKey) -> s3.IBucket:
     """Return a bucket for the access logs of S3 and load balancers. It has S3-managed keys, because access logs can
-    be written only to such a bucket.
+    be written only to such a bucket. The organisation's bucket, if there is one, has a policy that admits them.
     """
+    if environment.existing.access_log_bucket is not None:
+        return s3.Bucket.from_bucket_name(scope, "access-log", environment.existing.access_log_bucket)
     bucket = _bucket(
         scope,
         "access-log",

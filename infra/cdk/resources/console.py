@@ -205,9 +205,15 @@ class ConsoleFiles(Construct):
             "destination_bucket": bucket,
             # Files of earlier builds stay, because open pages load them.
             "prune": False,
-            "retain_on_delete": environment.protected,
+            "retain_on_delete": environment.keeps_data,
             "log_group": log,
-            "role": _copier(self, bucket=bucket, log=log, assets=built.bucket),
+            "role": _copier(
+                self,
+                bucket=bucket,
+                log=log,
+                assets=built.bucket,
+                qualifier=environment.platform.bootstrap_qualifier,
+            ),
         }
         hashed = deployment.BucketDeployment(
             self,
@@ -239,7 +245,9 @@ class ConsoleFiles(Construct):
         explain(copying, "made by aws-cdk-lib, with the runtime that its code is tested with", "L1")
 
 
-def _copier(scope: Construct, *, bucket: s3.Bucket, log: logs.ILogGroup, assets: s3.IBucket) -> iam.IRole:
+def _copier(
+    scope: Construct, *, bucket: s3.Bucket, log: logs.ILogGroup, assets: s3.IBucket, qualifier: str
+) -> iam.IRole:
     """Return the role of the function that copies the files. The permissions that aws-cdk-lib would add to it have
     patterns as actions.
     """
@@ -256,6 +264,6 @@ def _copier(scope: Construct, *, bucket: s3.Bucket, log: logs.ILogGroup, assets:
         role,
         "every file of the console, and the archives of deployments, whose names are digests",
         f"IAM5[Resource::<{stack.get_logical_id(bucket.node.default_child)}.Arn>/*]",
-        f"IAM5[Resource::arn:aws:s3:::cdk-hnb659fds-assets-<AWS::AccountId>-{stack.region}/*]",
+        f"IAM5[Resource::arn:aws:s3:::cdk-{qualifier}-assets-<AWS::AccountId>-{stack.region}/*]",
     )
     return role.without_policy_updates()

@@ -129,7 +129,7 @@ class Database(Construct):
             max_allocated_storage=config.max_volume_gb,
             backup_retention=Duration.days(config.backup_days),
             copy_tags_to_snapshot=True,
-            delete_automated_backups=not environment.protected,
+            delete_automated_backups=not environment.keeps_data,
             deletion_protection=environment.protected,
             removal_policy=removal(environment),
             cloudwatch_logs_exports=["postgresql"],

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from itertools import batched
 from typing import Any
 
-from aws_cdk import Fn, Stack
+from aws_cdk import Fn, Stack, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -42,7 +42,7 @@ _PRIVATE_CONNECTIVITY = msk.CfnCluster.ConnectivityInfoProperty(
 
 
 class KafkaCluster(Construct):
-    """A provisioned cluster with the given topics. Its clients authenticate by IAM, over TLS.
+    """A provisioned cluster, own or existing, with the given topics. Its clients authenticate by IAM, over TLS.
 
     Attributes:
         name, arn: The name and the ARN of the cluster.
@@ -61,8 +61,16 @@ class KafkaCluster(Construct):
         topics: Sequence[Topic],
     ) -> None:
         super().__init__(scope, "kafka")
+        existing = environment.existing.kafka
+        self.name = environment.prefix if existing is None else existing.name
+        self.arn = self._cluster(environment, key, place) if existing is None else existing.cluster_arn
+        for topic in topics:
+            self._topic(topic, environment)
+        self.bootstrap_servers = self._bootstrap_servers(environment, key)
+
+    def _cluster(self, environment: Environment, key: kms.IKey, place: Place) -> str:
+        """Create the cluster, and return its ARN."""
         config = environment.kafka
-        self.name = environment.prefix
         configuration = msk.CfnConfiguration(
             self,
             "configuration",
@@ -74,7 +82,7 @@ class KafkaCluster(Construct):
             ),
         )
         group_of_logs = log_group(self, "log", environment=environment, key=key)
-        self.cluster = msk.CfnCluster(
+        cluster = msk.CfnCluster(
             self,
             "cluster",
             cluster_name=self.name,
@@ -110,11 +118,8 @@ class KafkaCluster(Construct):
                 )
             ),
         )
-        self.cluster.apply_removal_policy(removal(environment))
-        self.arn = self.cluster.attr_arn
-        for topic in topics:
-            self._topic(topic, environment)
-        self.bootstrap_servers = self._bootstrap_servers(environment, key)
+        cluster.apply_removal_policy(removal(environment))
+        return cluster.attr_arn
 
     def _topic(self, topic: Topic, environment: Environment) -> None:
         config = environment.kafka
@@ -217,6 +222,8 @@ class KafkaCluster(Construct):
 
     def as_reported(self, kind: str, name: str, *, is_same_stack: bool = False) -> str:
         """Return an ARN in the format of AwsSolutions findings about a resource of another stack, or of this one."""
+        if not Token.is_unresolved(self.arn):
+            return self.named(kind, name)
         stack = Stack.of(self)
         arn = self.arn if is_same_stack else stack.export_value(self.arn)
         before, after = (json.dumps(stack.resolve(half), separators=(",", ":")) for half in _halves(arn))
@@ -224,6 +231,8 @@ class KafkaCluster(Construct):
 
 
 def _halves(arn: str) -> list[str]:
+    if not Token.is_unresolved(arn):
+        return arn.split(":cluster/")
     return [Fn.select(part, Fn.split(":cluster/", arn)) for part in (0, 1)]
 
 

@@ -12,8 +12,12 @@ from infra.cdk.config import Environment
 from infra.cdk.resources.logs import removal
 
 
-def data_key(scope: Construct, *, environment: Environment) -> kms.Key:
-    """Return a key with yearly rotation that CloudWatch Logs, alarms, schedules and SNS of this account may use."""
+def data_key(scope: Construct, *, environment: Environment) -> kms.IKey:
+    """Return a key with yearly rotation that CloudWatch Logs, alarms, schedules and SNS of this account may use; or the
+    organisation's key, whose policy has these statements.
+    """
+    if environment.existing.key_arn is not None:
+        return kms.Key.from_key_arn(scope, "key", environment.existing.key_arn)
     stack = Stack.of(scope)
     key = kms.Key(
         scope,

@@ -39,9 +39,10 @@ def log_group(
 
 
 def removal(environment: Environment) -> RemovalPolicy:
-    """Return the removal policy of resources that hold data: they are kept in a protected environment, else deleted.
+    """Return the removal policy of resources that hold data: they are kept in a protected environment, and where the
+    organisation wants it, else deleted.
 
     A resource whose creation is rolled back is deleted there, too: a kept one would have the name that the repeated
     deployment needs.
     """
-    return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if environment.protected else RemovalPolicy.DESTROY
+    return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if environment.keeps_data else RemovalPolicy.DESTROY

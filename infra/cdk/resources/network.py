@@ -119,12 +119,36 @@ class Network(Construct):
         super().__init__(scope, "network")
         private = ec2.SubnetType.PRIVATE_WITH_EGRESS if environment.nat else ec2.SubnetType.PRIVATE_ISOLATED
         self.subnets = ec2.SubnetSelection(subnet_type=private)
-        self.vpc = ec2.Vpc(
+        self.vpc = self._vpc(environment, key, private)
+        self.groups = {party: self._group(party, environment) for party in PARTIES}
+        for source, destination, port in flows(environment):
+            self._allow(source, self.groups[destination], port)
+        for party in ("spark", "erasure"):
+            self._allow_all_within(party)
+        for party in ("connect", "provisioning"):
+            self.groups[party].add_egress_rule(
+                ec2.Peer.ipv4(environment.monolith.cidr), ec2.Port.tcp(environment.monolith.port), "the monolith"
+            )
+        self._endpoints(environment)
+
+    def _vpc(self, environment: Environment, key: kms.IKey, private: ec2.SubnetType) -> ec2.IVpc:
+        existing = environment.existing.vpc
+        zones = [environment.region + zone for zone in environment.zones]
+        if existing is not None:
+            return ec2.Vpc.from_vpc_attributes(
+                self,
+                "vpc",
+                vpc_id=existing.id,
+                vpc_cidr_block=environment.cidr,
+                availability_zones=zones,
+                isolated_subnet_ids=list(existing.subnet_ids),
+            )
+        return ec2.Vpc(
             self,
             "vpc",
             vpc_name=environment.prefix,
             ip_addresses=ec2.IpAddresses.cidr(environment.cidr),
-            availability_zones=[environment.region + zone for zone in environment.zones],
+            availability_zones=zones,
             nat_gateways=int(environment.nat),
             subnet_configuration=[
                 ec2.SubnetConfiguration(name="private", subnet_type=private, cidr_mask=20),
@@ -141,22 +165,15 @@ class Network(Construct):
                 )
             },
         )
-        self.groups = {party: self._group(party, environment) for party in PARTIES}
-        for source, destination, port in flows(environment):
-            self._allow(source, self.groups[destination], port)
-        for party in ("spark", "erasure"):
-            self._allow_all_within(party)
-        for party in ("connect", "provisioning"):
-            self.groups[party].add_egress_rule(
-                ec2.Peer.ipv4(environment.monolith.cidr), ec2.Port.tcp(environment.monolith.port), "the monolith"
-            )
-        self._endpoints(environment)
 
     def place(self, party: str) -> Place:
         """Return the place of one of PARTIES."""
         return Place(vpc=self.vpc, subnets=self.subnets, group=self.groups[party])
 
-    def _group(self, party: str, environment: Environment) -> ec2.SecurityGroup:
+    def _group(self, party: str, environment: Environment) -> ec2.ISecurityGroup:
+        if party == "kafka" and environment.existing.kafka is not None:
+            id = environment.existing.kafka.security_group
+            return ec2.SecurityGroup.from_security_group_id(self, party, id, allow_all_outbound=False)
         return ec2.SecurityGroup(
             self,
             party,
@@ -165,7 +182,7 @@ class Network(Construct):
             allow_all_outbound=False,
         )
 
-    def _allow(self, source: str, group: ec2.SecurityGroup, port: int) -> None:
+    def _allow(self, source: str, group: ec2.ISecurityGroup, port: int) -> None:
         group.add_ingress_rule(self.groups[source], ec2.Port.tcp(port), f"from {source}")
         self.groups[source].add_egress_rule(group, ec2.Port.tcp(port), f"port {port}")
 
@@ -175,6 +192,26 @@ class Network(Construct):
         group.add_egress_rule(group, ec2.Port.all_tcp(), "driver and executors")
 
     def _endpoints(self, environment: Environment) -> None:
+        existing = environment.existing.vpc
+        group: ec2.ISecurityGroup | None = None
+        if existing is None:
+            self._gateway_endpoints(environment)
+            if not environment.nat:
+                group = self._group("endpoints", environment)
+                self._interface_endpoints(group)
+        elif existing.endpoints_group is not None:
+            group = ec2.SecurityGroup.from_security_group_id(self, "endpoints", existing.endpoints_group)
+        way = "the NAT gateway" if environment.nat else "endpoints"
+        for party in CALLERS_OF_AWS:
+            if group is not None:
+                group.add_ingress_rule(self.groups[party], ec2.Port.tcp(HTTPS), f"from {party}")
+            # Any IPv4 address is permitted: without a NAT gateway, the VPC has routes only to the addresses of the
+            # gateway endpoints. With one, no list of addresses of AWS' services is small enough for security groups. In
+            # a VPC of the organisation, its routes decide.
+            # https://docs.aws.amazon.com/vpc/latest/userguide/aws-ip-ranges.html
+            self.groups[party].add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(HTTPS), f"AWS, by {way}")
+
+    def _gateway_endpoints(self, environment: Environment) -> None:
         # A gateway endpoint (S3, DynamoDB) is a route to public addresses and has no security group, so its callers
         # need egress rules for addresses.
         for service in (ec2.GatewayVpcEndpointAwsService.S3, ec2.GatewayVpcEndpointAwsService.DYNAMODB):
@@ -182,17 +219,8 @@ class Network(Construct):
             _restrict(endpoint)
             if service is ec2.GatewayVpcEndpointAwsService.S3:
                 endpoint.add_to_policy(_image_layers(self, environment))
-        for party in CALLERS_OF_AWS:
-            # Any IPv4 address is permitted: without a NAT gateway, the VPC has routes only to the addresses of the
-            # gateway endpoints. With one, no list of addresses of AWS' services is small enough for security groups.
-            # https://docs.aws.amazon.com/vpc/latest/userguide/aws-ip-ranges.html
-            way = "the NAT gateway" if environment.nat else "endpoints"
-            self.groups[party].add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(HTTPS), f"AWS, by {way}")
-        if environment.nat:
-            return
-        group = self._group("endpoints", environment)
-        for party in CALLERS_OF_AWS:
-            group.add_ingress_rule(self.groups[party], ec2.Port.tcp(HTTPS), f"from {party}")
+
+    def _interface_endpoints(self, group: ec2.ISecurityGroup) -> None:
         for name, service in _ENDPOINTS.items():
             _restrict(
                 self.vpc.add_interface_endpoint(

@@ -85,7 +85,10 @@ class ProvisioningStack(Stack):
                 "OPENSEARCH_URL": data.directory.url,
                 "OPENSEARCH_AUTHENTICATION": data.directory.authentication,
                 "ROLES": self.format_arn(
-                    service="iam", region="", resource="role", resource_name=f"{environment.global_prefix}-"
+                    service="iam",
+                    region="",
+                    resource=f"role{environment.platform.role_path}{environment.global_prefix}-",
+                    arn_format=ArnFormat.NO_RESOURCE_NAME,
                 ),
                 "CDC_GENERATION": environment.generation,
                 "METRICS_DATABASE_URL": data.metrics.administrator_address(data.metrics.name),

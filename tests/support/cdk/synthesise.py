@@ -2,7 +2,8 @@
 
 small and prod are made from the bare sources, as in a clean clone. `local` has other options: external servers, empty
 packages in the layout of `make package`, its own domain name. `replacing` is prod with two snapshot generations, and
-with other settings of resources that are replaced, and with the job of the organisation's own topics.
+with other settings of resources that are replaced, with the job of the organisation's own topics, and with the rules of
+an organisation for its resources.
 """
 
 import os
@@ -12,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from functions.catalogue import read_catalogue
-from infra.cdk.config import LOCAL, ApiConfig, ExternalServers, MailboxConfig, local
+from infra.cdk.config import LOCAL, ApiConfig, ExternalServers, MailboxConfig, PlatformConfig, local
 from infra.cdk.examples import ENVIRONMENTS, PROD
 from masscomm.domain.source_tables import source_file
 
@@ -20,6 +21,12 @@ SYNTHESISED = ("small", "prod")
 # While one generation replaces another, topics, mappings and alarms are at their maximum. CloudFormation replaces
 # resources for the other differences.
 MAILBOX = MailboxConfig(address="unsubscribe@mail.masscomm.example", rule_set="inbound")
+PLATFORM = PlatformConfig(
+    tags={"cost-centre": "4711"},
+    permissions_boundary="arn:aws:iam::000000000000:policy/acme/boundary",
+    role_path="/acme/",
+    bootstrap_qualifier="acme",
+)
 REPLACING = replace(
     PROD,
     name="replacing",
@@ -28,6 +35,7 @@ REPLACING = replace(
     alarm_email="others@masscomm.example",
     unsubscribe_mailbox=MAILBOX,
     event_sources="examples/event_sources.yaml",
+    platform=PLATFORM,
 )
 DOMAIN = "api.masscomm.example"
 CERTIFICATE = "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000000"
