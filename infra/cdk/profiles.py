@@ -160,6 +160,8 @@ class Profile:
     reads: tuple[str, ...] = ()
     # Whether the function reads the progress of change data capture.
     asks_cdc: bool = False
+    # Whether it returns the batches that Lambda discards in on-demand mode to their topics.
+    returns_batches: bool = False
     # Whether the function publishes through SNS.
     push: bool = False
     # Whether the function sends through SES.
@@ -253,6 +255,7 @@ PROFILES = {
         tables_read=(LEDGER, SENDS),
         table_indices=((WAITING, BY_SEND),),
         reads=(SEND_MONOLITH, SEND_API, RECHECK, BUILD, DELIVERY),
+        returns_batches=True,
     ),
     "send_handler": Profile(
         warmth=Warmth.PROVISIONED,

@@ -9,6 +9,7 @@ from infra.cdk.config import Environment
 from infra.cdk.resources.before_removal import emptied_before_removal
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import removal
+from masscomm.kafka.topics import ON_FAILURE, chain_topics
 
 
 class Buckets(Construct):
@@ -17,7 +18,7 @@ class Buckets(Construct):
     Attributes:
         archive: The bucket of the archive: every record, as Parquet by event date and hour.
         access_log: The bucket of the access log of `archive`.
-        failed: The bucket of the batches that mappings in on-demand mode give up; None in provisioned mode.
+        discarded: The bucket of the batches that Lambda discards in on-demand mode; None in provisioned mode.
     """
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
@@ -45,19 +46,21 @@ class Buckets(Construct):
                 )
             ],
         )
-        self.failed = None if environment.pollers else self._failed(environment, key)
+        self.discarded = None if environment.pollers else self._discarded(environment, key)
 
-    def _failed(self, environment: Environment, key: kms.IKey) -> s3.Bucket:
-        # A batch holds recipients and texts, as its topic does; it is kept no longer than a log.
+    def _discarded(self, environment: Environment, key: kms.IKey) -> s3.Bucket:
+        # A batch holds recipients and texts. The scheduler returns it within minutes; one that it cannot read is kept
+        # as long as a record of the topic on-failure.
+        (kept,) = [topic.retention_hours for topic in chain_topics() if topic.name == ON_FAILURE]
         return _bucket(
             self,
-            "failed-batches",
+            "discarded-batches",
             environment,
             key,
             **_encrypted_by(key),
             server_access_logs_bucket=self.access_log,
-            server_access_logs_prefix="failed-batches/",
-            lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(environment.log_days))],
+            server_access_logs_prefix="discarded-batches/",
+            lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(kept // 24))],
         )
 
 

@@ -1,5 +1,6 @@
 """Creates the Lambda event source mappings for a function's topics, or for its queue."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from aws_cdk import Stack
@@ -46,7 +47,7 @@ class EventSources(Construct):
     batches go to a bucket.
 
     Args:
-        failed: The bucket of failed batches; None in provisioned mode.
+        discarded: The bucket of discarded batches; None in provisioned mode.
 
     Attributes:
         mappings: The mappings by topic.
@@ -60,7 +61,7 @@ class EventSources(Construct):
         function: MasscommFunction,
         kafka: KafkaCluster | ExternalKafka,
         environment: Environment,
-        failed: s3.IBucket | None,
+        discarded: s3.IBucket | None,
         key: kms.IKey,
     ) -> None:
         super().__init__(scope, "event-sources")
@@ -81,10 +82,11 @@ class EventSources(Construct):
             ]
         )
         self.groups = groups
-        if source.on_failure and failed is not None:
-            _grant_failed(function, failed, key)
+        if source.on_failure and discarded is not None:
+            grant_discarded(function, discarded, key)
         self.mappings = {
-            topic: self._mapping(topic, group, function, kafka, environment, failed) for topic, group in groups.items()
+            topic: self._mapping(topic, group, function, kafka, environment, discarded)
+            for topic, group in groups.items()
         }
         for mapping in self.mappings.values():
             # Lambda checks the role's permissions when it creates the mapping.
@@ -97,11 +99,11 @@ class EventSources(Construct):
         function: MasscommFunction,
         kafka: KafkaCluster | ExternalKafka,
         environment: Environment,
-        failed: s3.IBucket | None,
+        discarded: s3.IBucket | None,
     ) -> lambda_.CfnEventSourceMapping:
         source = function.entry.event_source
         assert source is not None  # noqa: S101 - checked in __init__
-        failing = None if failed is None else failed.bucket_arn
+        bucket = None if discarded is None else discarded.bucket_arn
         return lambda_.CfnEventSourceMapping(
             self,
             topic,
@@ -113,7 +115,7 @@ class EventSources(Construct):
             maximum_batching_window_in_seconds=source.windows[topic],
             destination_config=lambda_.CfnEventSourceMapping.DestinationConfigProperty(
                 on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(
-                    destination=failing or f"kafka://{source.on_failure}"
+                    destination=bucket or f"kafka://{source.on_failure}"
                 )
             )
             if source.on_failure
@@ -140,24 +142,32 @@ def _provisioned(
     }
 
 
-def _grant_failed(function: MasscommFunction, failed: s3.IBucket, key: kms.IKey) -> None:
-    """Permit Lambda to write failed batches, with the permissions of the function.
+def grant_discarded(
+    function: MasscommFunction,
+    discarded: s3.IBucket,
+    key: kms.IKey,
+    *,
+    objects: Sequence[str] = ("s3:PutObject",),
+    key_use: str = "kms:GenerateDataKey",
+) -> None:
+    """Permit a function to use the bucket of discarded batches; by default Lambda's writes, which have the permissions
+    of the function.
 
     https://docs.aws.amazon.com/lambda/latest/dg/kafka-on-failure.html
     """
     function.grant(
         [
-            iam.PolicyStatement(actions=["s3:PutObject"], resources=[failed.arn_for_objects("*")]),
-            iam.PolicyStatement(actions=["s3:ListBucket"], resources=[failed.bucket_arn]),
+            iam.PolicyStatement(actions=list(objects), resources=[discarded.arn_for_objects("*")]),
+            iam.PolicyStatement(actions=["s3:ListBucket"], resources=[discarded.bucket_arn]),
             iam.PolicyStatement(
-                actions=["kms:GenerateDataKey"],
+                actions=[key_use],
                 resources=[key.key_arn],
                 conditions={"StringEquals": {"kms:ViaService": f"s3.{Stack.of(function).region}.amazonaws.com"}},
             ),
         ]
     )
-    stack = Stack.of(failed)
-    bucket = stack.resolve(stack.export_value(failed.bucket_arn))["Fn::ImportValue"]
+    stack = Stack.of(discarded)
+    bucket = stack.resolve(stack.export_value(discarded.bucket_arn))["Fn::ImportValue"]
     explain(
         function.role,
         "Lambda names the objects, and no others are in the bucket",

@@ -15,7 +15,7 @@ from infra.cdk.concurrency import concurrent_invocations, partitions_of
 from infra.cdk.config import Environment
 from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, LEDGER, METRICS_READER, PROFILES
 from infra.cdk.resources.door import Door
-from infra.cdk.resources.event_sources import EventSources, QueueMapping, consumer_group
+from infra.cdk.resources.event_sources import EventSources, QueueMapping, consumer_group, grant_discarded
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.key import webhook_secrets_key
@@ -31,6 +31,7 @@ from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.webhook_authentication import PURPOSE
 from masscomm.kafka.topics import chain_topics, lane_of
 from masscomm.operations.health import GROUP
+from masscomm.stores.discarded_batches.s3 import BUCKET_SETTING
 
 
 class FunctionsStack(Stack):
@@ -115,13 +116,16 @@ class FunctionsStack(Stack):
                     )
                 ]
             )
+        if profile.returns_batches and (discarded := self._data.buckets.discarded):
+            objects = ("s3:GetObject", "s3:DeleteObject")
+            grant_discarded(function, discarded, self._base.key, objects=objects, key_use="kms:Decrypt")
         if entry.event_source is not None:
             self.event_sources[entry.name] = EventSources(
                 function,
                 function=function,
                 kafka=self._data.kafka,
                 environment=self._environment,
-                failed=self._data.buckets.failed,
+                discarded=self._data.buckets.discarded,
                 key=self._base.key,
             )
         if entry.queue is not None:
@@ -168,6 +172,8 @@ class FunctionsStack(Stack):
         variables = {"LOG_LEVEL": "INFO"}
         if environment.pollers is None and entry.event_source is not None:
             variables |= entry.event_source.on_demand_environment
+        if profile.returns_batches and data.buckets.discarded is not None:
+            variables[BUCKET_SETTING] = data.buckets.discarded.bucket_name
         if marks_batches(entry, environment):
             variables[f"{LEDGER.upper()}_TABLE"] = data.tables[LEDGER].table_name
         if not profile.calls_internet:

@@ -82,13 +82,13 @@ def test_mappings_have_only_what_on_demand_mode_has(small: SynthesisedEnvironmen
         ), mapping
 
 
-def test_failed_batches_go_to_a_bucket_that_only_they_reach(small: SynthesisedEnvironment) -> None:
+def test_discarded_batches_go_to_a_bucket_of_their_own(small: SynthesisedEnvironment) -> None:
     """https://docs.aws.amazon.com/lambda/latest/dg/kafka-on-failure.html"""
-    (bucket,) = (each for each in small.resources("AWS::S3::Bucket") if "failed" in each.id)
+    (bucket,) = (each for each in small.resources("AWS::S3::Bucket") if "discarded" in each.id)
     encryption = json.dumps(bucket.properties["BucketEncryption"])
     assert "aws:kms" in encryption
     (rule,) = bucket.properties["LifecycleConfiguration"]["Rules"]
-    assert rule["ExpirationInDays"] == SMALL.log_days
+    assert rule["ExpirationInDays"] == 30
     with_topic = [
         entry for entry in read_catalogue(generation="g1") if entry.event_source and entry.event_source.on_failure
     ]
@@ -104,13 +104,18 @@ def test_failed_batches_go_to_a_bucket_that_only_they_reach(small: SynthesisedEn
         for resource, statement in role_statements(small)
         if "s3:PutObject" in actions(statement) and any(bucket.id in target for target in targets(statement))
     }
-    listers = {
-        resource.id.partition("role")[0]
-        for resource, statement in role_statements(small)
-        if "s3:ListBucket" in actions(statement) and any(bucket.id in target for target in targets(statement))
-    }
     assert len(writers) == len(with_topic)
-    assert writers == listers
+    readers = {
+        resource.id.partition("role")[0]: actions(statement)
+        for resource, statement in role_statements(small)
+        if not writers & {resource.id.partition("role")[0]}
+        and any(bucket.id in target and target.endswith("/*") for target in targets(statement))
+    }
+    assert readers == {"scheduler": {"s3:GetObject", "s3:DeleteObject"}}
+    (scheduler,) = [
+        each for each in small.resources("AWS::Lambda::Function") if each.id.startswith("schedulerfunction")
+    ]
+    assert bucket.id in flat(scheduler.properties["Environment"]["Variables"]["DISCARDED_BATCHES_BUCKET"])
 
 
 def test_functions_count_attempts_in_the_ledger_only(small: SynthesisedEnvironment) -> None:
