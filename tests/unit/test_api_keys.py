@@ -71,7 +71,7 @@ def setting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting]:
         monkeypatch.setenv("API_KEYS_TABLE", table)
         tables = {"api_keys": table, "audit_log": new_table(client, "audit_log")}
         chosen = Installation(kafka_bootstrap="", registry_url="", generation="", tables=tables)
-        monkeypatch.setattr(Installation, "chosen", classmethod(lambda _cls, *, deployed: chosen))  # noqa: ARG005
+        monkeypatch.setattr(Installation, "here", classmethod(lambda _cls: chosen))
         yield Setting(client, table)
 
 

@@ -16,8 +16,6 @@ import httpx
 import psycopg
 import pytest
 from confluent_kafka import Producer
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from local.devstack.config import StackConfig
 from local.devstack.provision import create_topics, register_schemas
@@ -28,7 +26,6 @@ from masscomm.errors import Stop
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.topics import chain_topics
 from spark_metrics.common.settings import Settings
-from spark_metrics.counting.status import StatusWriter
 from spark_metrics.job import Job
 from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.documented import as_the_pages_say
@@ -43,7 +40,6 @@ from tests.support.spark.metrics_job import (
     wait_until,
 )
 from tests.support.spark.metrics_topics import Topics
-from tests.support.spark.session import PY4J_SOCKETS
 
 MINIMAL = ("type", "club_id", "timestamp", "to_users")
 
@@ -355,38 +351,14 @@ def test_job_counts_good_records_once_and_quarantines_bad(
 
 @pytest.mark.guarantee("metrics_job.available_now")
 @pytest.mark.kills(guard="metrics.available_now_watermark")
-@pytest.mark.filterwarnings(PY4J_SOCKETS)
-def test_available_now_run_counts_and_ends(
-    database: str,
-    counted: CountedTopics,
-    stack: Stack,
-    spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Records that the topics get after its start are left to the next run."""
-    monkeypatch.setattr("spark_metrics.job.spark_session", lambda _: spark)
-    monkeypatch.setattr(spark, "stop", lambda: None)
-    settings = Settings(
-        bootstrap_servers=stack.config.kafka_bootstrap, registry_url=stack.config.registry_url, database_url=database
-    )
+def test_available_now_run_counts_and_ends(start_job: StartJob, counted: CountedTopics, database: str) -> None:
     for _ in range(3):
         counted.a_send(times=2)
-    moment, store, is_first = counted.flush(), StatusWriter.store, True
-    other = CountedTopics(counted.config, counted.schema_ids)
-
-    def produce_and_store(status: StatusWriter, query: StreamingQuery | None = None) -> None:
-        nonlocal is_first
-        if query is not None and not query.isActive and is_first:
-            is_first = False
-            other.a_send()
-            other.flush()
-        store(status, query)
-
-    monkeypatch.setattr(StatusWriter, "store", produce_and_store)
-    Job(settings, available_now=True).run()
-    assert not is_first
+    moment = counted.flush()
+    job = start_job("--available-now")
+    assert job.process.wait(WAIT_S) == 0, job.log.read_text()[-3000:]
     assert query_value(database, "select extract(epoch from watermark) from stream_watermark") > moment
-    assert query_value(database, "select lag > 0 and state = 'stopped' from stream_status")
+    assert query_value(database, "select state from stream_status") == "stopped"
     assert_is_a_plain_count(database, counted)
 
 

@@ -110,6 +110,8 @@ class Resolver:
             return f"{self._arn(resource)}/stream/2026-01-01T00:00:00.000"
         if attribute in ("DbiResourceId", "QueueName", "Name"):
             return self._name(resource)
+        if attribute == "MasterUserSecret.SecretArn":
+            return f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:rds!db-{_UUID}-AbCdEf"
         return f"{resource.id}-{attribute}"
 
     def _name(self, resource: Resource) -> str:

@@ -36,10 +36,10 @@ def test_deployed_installation_comes_from_the_environment(monkeypatch: pytest.Mo
 
 def test_command_outside_the_vpc_runs_as_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """The task runs the same command line, and its exit status is that of the command."""
-    calls: list[tuple[str, ...]] = []
+    calls: list[tuple[str | None, ...]] = []
     monkeypatch.delenv("MASSCOMM_TASK", raising=False)
 
-    def run_module(*arguments: str) -> int:
+    def run_module(*arguments: str | None) -> int:
         calls.append(arguments)
         return 3
 
@@ -48,7 +48,7 @@ def test_command_outside_the_vpc_runs_as_a_task(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("sys.argv", ["masscomm", *line])
     answer = CliRunner().invoke(commands.app, line[1:])
     assert answer.exit_code == 3
-    assert calls == [("tasks", "prod", "operator", *line)]
+    assert calls == [("tasks", "prod", None, "operator", *line)]
 
 
 def test_keys_are_managed_without_a_task(monkeypatch: pytest.MonkeyPatch) -> None:

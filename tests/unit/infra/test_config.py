@@ -105,7 +105,7 @@ def test_setting_with_a_real_host_is_not_a_placeholder() -> None:
 @pytest.mark.parametrize(
     ("rate", "address"), [("rate", "requests_an_address"), ("incoming_rate", "incoming_an_address")]
 )
-def test_firewall_permits_what_a_usage_plan_permits(rate: str, address: str) -> None:
+def test_firewall_permits_the_requests_of_a_usage_plan(rate: str, address: str) -> None:
     """The servers of a company share one address, and the firewall counts over five minutes.
 
     https://docs.aws.amazon.com/waf/latest/APIReference/API_RateBasedStatement.html

@@ -20,17 +20,17 @@ SERVED = {
 CALLED_BY_POLLERS = {"lambda", "sts"}
 
 
-def test_each_endpoint_has_a_caller(environment: SynthesisedEnvironment) -> None:
+def test_each_endpoint_has_a_caller(prod: SynthesisedEnvironment) -> None:
     outside = {name.replace("_", "") for name in OUTSIDE_THE_VPC}
     called = {
         action.partition(":")[0]
-        for policy, statement in role_statements(environment)
+        for policy, statement in role_statements(prod)
         if not any(policy.id.startswith(f"{name}role") for name in outside)
         for action in actions(statement)
     }
     endpoints = {
         flat(each.properties["ServiceName"]).rpartition(".")[2]
-        for each in environment.resources("AWS::EC2::VPCEndpoint")
+        for each in prod.resources("AWS::EC2::VPCEndpoint")
         if each.properties["VpcEndpointType"] == "Interface"
     }
     assert endpoints

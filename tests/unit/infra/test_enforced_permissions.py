@@ -26,7 +26,7 @@ from tests.support.cdk.resolved import REGION
 from tests.support.cdk.templates import SynthesisedEnvironment, actions, flat, role_statements
 
 REQUEST: dict[str, Any] = {
-    "name": "masscomm-dev",
+    "name": "masscomm-small",
     "executionRoleArn": "arn:aws:iam::123456789012:role/job",
     "jobDriver": {"sparkSubmit": {"entryPoint": "s3://code", "sparkSubmitParameters": "--conf a=1"}},
 }
@@ -49,14 +49,14 @@ def _application(monkeypatch: pytest.MonkeyPatch) -> None:
     # By default, moto's runs have ended when they start.
     monkeypatch.setattr(models, "JOB_STATUS", "RUNNING")
     emr = boto3.client("emr-serverless")
-    id = emr.create_application(name="masscomm-dev-metrics", type="SPARK", releaseLabel="emr-7.0.0")["applicationId"]
+    id = emr.create_application(name="masscomm-small-metrics", type="SPARK", releaseLabel="emr-7.0.0")["applicationId"]
     request = REQUEST | {"applicationId": id}
     # A run of a former version, which the keeper cancels.
-    emr.start_job_run(clientToken="former", **(request | {"name": "masscomm-dev-former"}))
+    emr.start_job_run(clientToken="former", **(request | {"name": "masscomm-small-former"}))
     boto3.client("ssm").put_parameter(Name="/job", Value=json.dumps(request), Type="String")
     monkeypatch.setenv("JOB_PARAMETER", "/job")
     monkeypatch.setenv("RUN_PARAMETER", "/job")
-    monkeypatch.setenv("APPLICATION", "masscomm-dev-metrics")
+    monkeypatch.setenv("APPLICATION", "masscomm-small-metrics")
 
 
 def _keep_the_job() -> None:
@@ -72,11 +72,11 @@ def _start_a_run() -> None:
 
 
 def _secret(_: pytest.MonkeyPatch) -> None:
-    boto3.client("secretsmanager").create_secret(Name=f"masscomm-dev/{ADDRESSES}/1", SecretString="ada@example.org")
+    boto3.client("secretsmanager").create_secret(Name=f"masscomm-small/{ADDRESSES}/1", SecretString="ada@example.org")
 
 
 def _read_addresses() -> None:
-    assert addresses_of(f"masscomm-dev/{ADDRESSES}/1") == ["ada@example.org"]
+    assert addresses_of(f"masscomm-small/{ADDRESSES}/1") == ["ada@example.org"]
 
 
 PROGRAMS = [
@@ -96,7 +96,7 @@ def test_program_needs_each_action_of_its_role(
     synthesised: dict[str, SynthesisedEnvironment], monkeypatch: pytest.MonkeyPatch, program: Program
 ) -> None:
     """Without one action a call is refused, so that the role has none that its program does not need."""
-    granted = _granted(synthesised["dev"], program.role)
+    granted = _granted(synthesised["small"], program.role)
     assert granted >= {"iam:PassRole"}
     _run(program, granted, monkeypatch)
     for action in granted - UNSEEN:
@@ -107,7 +107,7 @@ def test_program_needs_each_action_of_its_role(
 def test_erasure_reads_the_addresses_with_its_role(
     synthesised: dict[str, SynthesisedEnvironment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    granted = _granted(synthesised["dev"], ERASURE.role)
+    granted = _granted(synthesised["small"], ERASURE.role)
     _run(ERASURE, granted, monkeypatch)
     with pytest.raises(Stop, match="cannot be read"):
         _run(ERASURE, granted - {"secretsmanager:GetSecretValue"}, monkeypatch)

@@ -51,7 +51,7 @@ def _policies(statements: list[dict[str, Any]]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("stack", EACH_CHANGE)
 def test_a_stack_has_no_finding(synthesised: dict[str, SynthesisedEnvironment], stack: str) -> None:
-    assert _findings(synthesised["dev"].templates()[stack]) == []
+    assert _findings(synthesised["small"].templates()[stack]) == []
 
 
 @pytest.mark.nightly
@@ -74,7 +74,7 @@ def test_aged_versions_and_useless_actions_are_findings(synthesised: dict[str, S
     actions = ("s3:GetObject", "kafka-cluster:ReadTopic", "sqs:ReceiveMessage")
     aged = _policies([{"Effect": "Allow", "Action": action, "Resource": queue} for action in actions])["Resources"]
     for kind, (changed, _) in AGED.items():
-        found = next(each.properties for each in synthesised["dev"].resources(kind))
+        found = next(each.properties for each in synthesised["small"].resources(kind))
         # Properties with references would be findings of their own.
         kept = {name: value for name, value in found.items() if not re.search(r'"(Ref|Fn::\w+)"', json.dumps(value))}
         aged[kind.replace("::", "")] = {"Type": kind, "Properties": kept | changed}

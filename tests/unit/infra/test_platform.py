@@ -81,7 +81,7 @@ def test_rule_that_aws_would_refuse_is_refused(changed: dict[str, object], messa
         PlatformConfig(**changed)  # type: ignore[arg-type]
 
 
-def test_organisation_can_keep_data_of_an_unprotected_environment() -> None:
+def test_organisation_can_keep_the_data_of_an_environment() -> None:
     assert not DEV.keeps_data
     assert replace(DEV, platform=PlatformConfig(retain_data=True)).keeps_data
     assert PROD.keeps_data

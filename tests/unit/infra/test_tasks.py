@@ -222,7 +222,7 @@ def statements_of(environment: SynthesisedEnvironment, role: str) -> list[dict[s
     return found
 
 
-def test_provisioner_may_what_provisioning_needs(environment: SynthesisedEnvironment) -> None:
+def test_provisioner_has_the_permissions_of_its_steps(environment: SynthesisedEnvironment) -> None:
     """It calls no other service of AWS; registry and databases do not sign in by IAM."""
     found = statements_of(environment, "provisioner")
     assert set().union(*(actions(each) for each in found)) == {
@@ -281,7 +281,7 @@ def test_roles_of_tasks_trust_this_account_alone(environment: SynthesisedEnviron
         (role,) = [
             each
             for each in environment.resources("AWS::IAM::Role")
-            if each.properties.get("RoleName") == f"masscomm-{environment.name}-{suffix}"
+            if each.properties.get("RoleName") == f"{ENVIRONMENTS[environment.name].global_prefix}-{suffix}"
         ]
         (statement,) = role.properties["AssumeRolePolicyDocument"]["Statement"]
         assert statement["Principal"] == {"Service": "ecs-tasks.amazonaws.com"}

@@ -87,6 +87,7 @@ def test_a_problem_of_the_monolith_stops_the_command(
     monkeypatch.setattr("sys.argv", ["provision"])
     monkeypatch.setenv("CDC_GENERATION", "g1")
     monkeypatch.setenv("MONOLITH_SECRET", "masscomm/monolith")
+    monkeypatch.setenv("CAPTURE", "masscomm-dev-eu-central-1")
     assert provision.main() == 1
     assert "ALTER SYSTEM SET wal_level = logical;" in capsys.readouterr().err
     monkeypatch.delenv("MONOLITH_SECRET")
