@@ -37,7 +37,7 @@ CONNECT_UNITS = 1
 # hand.
 KEYS, SECRETS = 2, 4
 # The metrics of all alarms of an environment, each of which is charged; a test compares them with the templates.
-ALARM_METRICS, FEW_ALARM_METRICS = 299, 71
+ALARM_METRICS, FEW_ALARM_METRICS = 299, 67
 # The web ACLs and their rules, and the further rules with a console.
 FIREWALLS, FIREWALL_RULES, CONSOLE_RULES = 2, 5, 2
 # The metrics of masscomm itself that functions and jobs emit while nothing is sent: ages, due records, daily runs.

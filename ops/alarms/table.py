@@ -145,6 +145,9 @@ _IMPLIED = {
     *("consumer-lag", "duplicates", "function-errors", "provider-errors", "push-failures", "records-dropped"),
     *("throttles", "unreadable-items", "webhooks"),
 }
+# Further alarms of few that another one implies: CPU by CPU credits, and replicas by partitions without a leader, since
+# one replica in sync suffices there.
+_IMPLIED_ALARMS = {"kafka-cpu", "kafka-under-min-isr"}
 
 
 def rules(of: Installation) -> list[Rule]:
@@ -176,7 +179,7 @@ def _is_essential(rule: Rule, of: Installation) -> bool:
         # The further queues, for tenants that broadcast at the same time, have the functions of the first.
         if lane_of(topic) not in BROADCASTS[1:]
     }
-    return rule.runbook not in _IMPLIED or rule.name in lags
+    return rule.name in lags or not (rule.runbook in _IMPLIED or rule.name in _IMPLIED_ALARMS)
 
 
 def _of_functions(of: Installation) -> Iterator[Rule]:
