@@ -20,6 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.cdk.environments import add_folder_option, environment_of
 from infra.cdk.handlers.run_task import end_of, log_of, start
+from masscomm.integers import integer_or
 from masscomm.untrusted import visible
 
 type Client = Callable[[str], Any]
@@ -107,10 +108,11 @@ def main() -> int:
     except (BotoCoreError, ClientError, RuntimeError, ValueError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 1
-    if not status.isdecimal():
+    code = integer_or(status, None)
+    if code is None:
         print(f"The task ended without a status: {status}", file=sys.stderr)  # noqa: T201
         return 1
-    return int(status)
+    return code
 
 
 if __name__ == "__main__":

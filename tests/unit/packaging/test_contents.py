@@ -29,7 +29,7 @@ DIRECT = {
     "previews": _CHAIN - {"fastavro"} | {"babel", "jinja2", "pydantic", "pydantic-core", "regex", "tzdata"},
     "preferences_handler": _CHAIN | {"tzdata"},
     "receipts": _CHAIN,
-    "scheduler": _CHAIN,
+    "scheduler": _CHAIN | {"boto3"},
     "webhook_events": _CHAIN | {"psycopg", "psycopg-pool"},
     "sends_api": _METRICS | {"pyyaml"},
     "sends_stream": _METRICS | {"pyyaml"},
@@ -54,7 +54,7 @@ def test_library_of_the_authorizer_is_small() -> None:
 def test_function_on_the_hot_path_contains_no_sdk() -> None:
     """The first answer of the other functions cannot load one, whatever the path to it."""
     with_sdk = {name for name, each in _contents().items() if each.distributions & {"boto3", "opensearch-py"}}
-    assert with_sdk == {"device_registrar", "key_revocation", "operations_handler"}
+    assert with_sdk == {"device_registrar", "key_revocation", "operations_handler", "scheduler"}
 
 
 def test_no_package_holds_another_functions_code() -> None:
