@@ -28,7 +28,7 @@ def reason(kafka: StackConfig, registry: StackConfig, monkeypatch: pytest.Monkey
     """A unique reason, with two dead letters of send.api: a readable and an unreadable one."""
     create_topics(kafka.kafka_bootstrap, topics.chain_topics())
     register_schemas(registry.registry_url, topics.chain_topics())
-    monkeypatch.setattr(Installation, "chosen", lambda **_: Installation.local(registry))
+    monkeypatch.setattr(Installation, "here", lambda: Installation.local(registry))
     monkeypatch.setattr(Installation, "audit_log", lambda _: AUDIT_LOG)
     AUDIT_LOG.entries.clear()
     codec = Codec(HttpSchemaRegistry(registry.registry_url))

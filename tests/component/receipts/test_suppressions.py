@@ -25,7 +25,7 @@ AUDIT_LOG = InMemoryAuditLog()
 @pytest.fixture
 def client(opensearch: StackConfig, cluster: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     create_indices(cluster, "g1")
-    monkeypatch.setattr(Installation, "chosen", lambda **_: Installation.local(opensearch))
+    monkeypatch.setattr(Installation, "here", lambda: Installation.local(opensearch))
     monkeypatch.setattr(Installation, "audit_log", lambda _: AUDIT_LOG)
     AUDIT_LOG.entries.clear()
     client = TestClient(cluster)

@@ -52,7 +52,7 @@ def send_id(
     client = dynamodb(localstack)
     tables = {name: new_table(client, name) for name in ("delivery_ledger", "decisions", "waiting")}
     installation = replace(Installation.local(registry), tables=tables, logs=tmp_path)
-    monkeypatch.setattr(Installation, "chosen", lambda **_: installation)
+    monkeypatch.setattr(Installation, "here", lambda: installation)
     monkeypatch.setattr(Installation, "dynamodb", lambda _self: client)
     made = str(uuid4())
     record = delivery([1], record_id=str(uuid4()), send_id=made)
