@@ -51,7 +51,7 @@ def copy_images(
         wanted: The images.
         repository: The repository's name with its host.
         variables: Environment variables of crane, which name its credentials.
-        report: Receives a line of text for each image.
+        report: Receives a line of text for each image, and for a public image without a digest the line that pins it.
         sources: Other addresses of public images, such as those of a mirror.
 
     Raises:
@@ -59,8 +59,15 @@ def copy_images(
     """
     known = _crane(variables, "ls", repository).split()
     for image in wanted:
-        address, source = f"{repository}:{image.tag}", sources.get(image.source, image.source)
+        address = f"{repository}:{image.tag}"
+        public, at, digest = image.source.partition("@")
+        source = sources.get(public, public) + at + digest
         if image.tag not in known:
+            if not digest:
+                # The tag may change between two calls, so everything is copied by the digest that it has now.
+                digest = _crane(variables, "digest", source).strip()
+                report(f"image_digests: {public}: {digest}")
+                source = f"{source}@{digest}"
             _copy(image, source, address, variables)
         state = "is there" if image.tag in known else "copied"
         report(f"{image.tag}: {state}, {_crane(variables, 'digest', address).strip()}")
@@ -143,7 +150,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m infra.images", description=__doc__)
     parser.add_argument("environment")
     add_folder_option(parser)
-    parser.add_argument("--qualifier", default="hnb659fds", help="that of `cdk bootstrap` (default: %(default)s)")
     chosen = parser.parse_args()
     session: Any = boto3.Session()
     try:
@@ -151,7 +157,7 @@ def main() -> int:
         region = environment.region
         account = session.client("sts", region_name=region).get_caller_identity()["Account"]
         ecr = session.client("ecr", region_name=region)
-        name = f"cdk-{chosen.qualifier}-container-assets-{account}-{region}"
+        name = f"cdk-{environment.platform.bootstrap_qualifier}-container-assets-{account}-{region}"
         address = ecr.describe_repositories(repositoryNames=[name])["repositories"][0]["repositoryUri"]
         with signed_in(ecr, address.partition("/")[0]) as variables:
             copy_images(images(environment), address, variables, print)

@@ -364,6 +364,9 @@ class PlatformConfig:
     role_path: str = "/"
     # The qualifier of `cdk bootstrap`.
     bootstrap_qualifier: str = "hnb659fds"
+    # The digests (`sha256:…`) of public images, by the addresses that `masscomm images` prints: it copies no other
+    # content. Without one, it copies what the registry has under the tag.
+    image_digests: Mapping[str, str] = field(default_factory=dict)
     # Whether data remains when its stack is deleted, also in an environment that is not protected.
     retain_data: bool = False
 
@@ -390,6 +393,9 @@ class PlatformConfig:
         # https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-customizing.html
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,10}", self.bootstrap_qualifier):
             raise ValueError("bootstrap_qualifier has at most 10 letters, digits, hyphens and underscores")
+        for source, digest in self.image_digests.items():
+            if not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
+                raise ValueError(f"image_digests: that of {source} is sha256: and 64 hexadecimal digits")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from infra.cdk.code import ROOT, image_files
@@ -72,9 +72,28 @@ def connect_image() -> Image:
     return Image(name="connect", source=source, version=_digest(source, contents), files=files)
 
 
+def pinned(image: Image, environment: Environment) -> Image:
+    """Return an image with the public image that the environment pins. The tag contains the digest, since an image of
+    the same tag is not copied again.
+    """
+    digest = environment.platform.image_digests.get(image.source)
+    if digest is None:
+        return image
+    short = digest.removeprefix("sha256:")[:16]
+    return replace(image, source=f"{image.source}@{digest}", version=f"{image.version}-{short}")
+
+
 def images(environment: Environment) -> list[Image]:
-    """Return the images of an environment."""
-    return [REGISTRY, own_image(), *([] if environment.connect_task is None else [connect_image()])]
+    """Return the images of an environment.
+
+    Raises:
+        ValueError: The environment pins a public image that is not one of theirs.
+    """
+    used = [REGISTRY, own_image(), *([] if environment.connect_task is None else [connect_image()])]
+    unknown = environment.platform.image_digests.keys() - {image.source for image in used}
+    if unknown:
+        raise ValueError(f"image_digests: {', '.join(sorted(unknown))} is the source of no image of {environment.name}")
+    return [pinned(image, environment) for image in used]
 
 
 def _digest(source: str, contents: Mapping[str, bytes]) -> str:

@@ -125,7 +125,7 @@ class ConnectTask(Construct):
         # The worker reads the secret with the task's role, so that no variable holds a credential.
         task.add_container(
             "connect",
-            image=container_image(self, connect_image()),
+            image=container_image(self, environment, connect_image()),
             logging=ecs.LogDriver.aws_logs(
                 stream_prefix="connect", log_group=log_group(self, "log", environment=environment, key=key)
             ),

@@ -108,7 +108,7 @@ class SchemaRegistry(Construct):
         secret = secretsmanager.Secret.from_secret_complete_arn(self, "secret", user.secret_arn)
         password = ecs.Secret.from_secrets_manager(secret, "password")
         task.add_volume(name="keys")
-        registry = container_image(self, IMAGE)
+        registry = container_image(self, environment, IMAGE)
         logging = ecs.LogDriver.aws_logs(stream_prefix="registry", log_group=log)
         keys = task.add_container(
             "keys",

@@ -7,14 +7,16 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from infra.cdk.config import Environment
 from infra.cdk.examples import SMALL
-from infra.cdk.images import APPLICATION, CONNECT_HOME, images
-from infra.images import copy_images, write_code
+from infra.cdk.images import APPLICATION, CONNECT_HOME, REGISTRY, Image, images, pinned
+from infra.images import ImageError, copy_images, write_code
 from local.devstack.config import ROOT
 from local.devstack.deployed.cloud import HERE
 
@@ -26,6 +28,10 @@ def crane(*arguments: str) -> str:
     return subprocess.run(
         [str(shutil.which("crane", path=VARIABLES["PATH"])), *arguments], check=True, capture_output=True, text=True
     ).stdout
+
+
+def pinning(environment: Environment, digests: Mapping[str, str]) -> Environment:
+    return replace(environment, platform=replace(environment.platform, image_digests=digests))
 
 
 @pytest.fixture
@@ -52,7 +58,7 @@ def test_images_are_copied_once_and_contain_our_code(registry: str, tmp_path: Pa
     lines: list[str] = []
     for _ in range(2):
         copy_images(wanted, f"{registry}/assets", VARIABLES, lines.append, sources=sources)
-    assert [line.partition(",")[0] for line in lines] == [
+    assert [line.partition(",")[0] for line in lines if not line.startswith("image_digests")] == [
         f"{each.tag}: {state}" for state in ("copied", "is there") for each in wanted
     ]
 
@@ -70,6 +76,30 @@ def test_images_are_copied_once_and_contain_our_code(registry: str, tmp_path: Pa
     # The architecture of tasks is in the names of compiled modules.
     assert any(name.endswith("aarch64-linux-gnu.so") for name in names)
     assert not any("x86_64" in name for name in names)
+
+
+@pytest.mark.nightly
+def test_a_pinned_image_is_copied_after_its_tag_has_moved(registry: str, tmp_path: Path) -> None:
+    address = f"{registry}/registry:1"
+
+    def publish(name: str) -> None:
+        with tarfile.open(tmp_path / "layer.tar", "w") as layer:
+            layer.addfile(tarfile.TarInfo(name), io.BytesIO())
+        crane("append", "--new_layer", str(tmp_path / "layer.tar"), "--new_tag", address)
+
+    def copy(image: Image) -> tuple[str, str]:
+        """Return the line that pins the image, or else nothing, and the digest of the copy."""
+        lines: list[str] = []
+        copy_images([image], f"{registry}/assets", VARIABLES, lines.append, sources={REGISTRY.source: address})
+        return "".join(lines[:-1]), lines[-1].rpartition(" ")[2]
+
+    publish("first")
+    line, first = copy(replace(REGISTRY, version="moves"))
+    assert line == f"image_digests: {REGISTRY.source}: {first}"
+    publish("second")
+    assert copy(pinned(REGISTRY, pinning(SMALL, {REGISTRY.source: first}))) == ("", first)
+    with pytest.raises(ImageError, match="crane copy"):
+        copy(pinned(REGISTRY, pinning(SMALL, {REGISTRY.source: f"sha256:{'0' * 64}"})))
 
 
 @pytest.mark.nightly

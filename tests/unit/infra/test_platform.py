@@ -9,6 +9,7 @@ from aws_cdk.assertions import Template
 
 from infra.cdk.config import PlatformConfig
 from infra.cdk.examples import DEV, PROD
+from infra.cdk.images import REGISTRY, images
 from infra.cdk.resources.platform import follow_rules
 from tests.support.cdk.synthesise import PLATFORM, REPLACING
 from tests.support.cdk.templates import SynthesisedEnvironment
@@ -64,6 +65,19 @@ def test_name_prefix_is_that_of_every_name() -> None:
         replace(named, name="staging", platform=PlatformConfig(name_prefix="acme-messages"))
 
 
+def test_pinning_the_public_image_changes_the_tag() -> None:
+    digests = {REGISTRY.source: f"sha256:{'1' * 32}{'2' * 32}"}
+    registry, *others = images(replace(DEV, platform=PlatformConfig(image_digests=digests)))
+    assert (registry.source, registry.tag) == (
+        f"{REGISTRY.source}@{digests[REGISTRY.source]}",
+        f"{REGISTRY.tag}-{'1' * 16}",
+    )
+    assert others == images(DEV)[1:]
+    digests = {"docker.io/other:1": f"sha256:{'1' * 64}"}
+    with pytest.raises(ValueError, match="other:1 is the source of no image of dev"):
+        images(replace(DEV, platform=PlatformConfig(image_digests=digests)))
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -74,6 +88,7 @@ def test_name_prefix_is_that_of_every_name() -> None:
         ({"permissions_boundary": "boundary"}, "permissions_boundary is the ARN"),
         ({"role_path": "acme"}, "role_path begins and ends with a slash"),
         ({"bootstrap_qualifier": "longer-than-10"}, "bootstrap_qualifier has at most 10"),
+        ({"image_digests": {"docker.io/a:1": "sha256:1"}}, "that of docker.io/a:1 is sha256: and 64"),
     ],
 )
 def test_rule_that_aws_would_refuse_is_refused(changed: dict[str, object], message: str) -> None:
