@@ -206,6 +206,8 @@ class KafkaSource:
     def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         mine = [Partition(partition.topic, partition.partition) for partition in partitions]
         self._assigned.update(mine)
+        # librdkafka keeps the pause of a partition that was revoked and returns.
+        self.resume(mine)
         self._call(self._listener.assigned, mine)
 
     def _on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:

@@ -114,6 +114,7 @@ class MemorySource:
         """Give partitions back to the listener, as a rebalance does: they are read from their committed offset."""
         committed = self._broker.committed[self._group]
         self._positions.update({partition: committed.get(partition, 0) for partition in partitions})
+        self._paused.difference_update(partitions)
         if self._listener is not None:
             self._listener.assigned(partitions)
         self.wake()

@@ -13,7 +13,7 @@ class SourceListener(Protocol):
 
     def assigned(self, partitions: Collection[Partition]) -> None:
         """These partitions are assigned; they will be read from their committed offset, or from the beginning if
-        there is none.
+        there is none. None of them is paused.
         """
 
     async def revoked(self, partitions: Collection[Partition], *, lost: bool) -> None:

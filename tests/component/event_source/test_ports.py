@@ -78,6 +78,10 @@ class Broker(ABC):
     ) -> None: ...
 
     @abstractmethod
+    async def lend(self, source: RecordSource) -> Partition:
+        """Give a partition of the source to another member of the group and back; return the partition."""
+
+    @abstractmethod
     async def committed(self, partition: Partition) -> int | None: ...
 
     @abstractmethod
@@ -113,6 +117,12 @@ class InMemory(Broker):
             self._broker.produce(
                 self.topic, value, partition=partition, key=key, headers=headers, timestamp_ms=timestamp_ms
             )
+
+    async def lend(self, source: RecordSource) -> Partition:
+        assert isinstance(source, MemorySource)
+        await source.revoke([self.at(0)])
+        source.assign([self.at(0)])
+        return self.at(0)
 
     async def committed(self, partition: Partition) -> int | None:
         return self._broker.committed[self.group].get(partition)
@@ -150,6 +160,14 @@ class RealKafka(Broker):
         for value in values:
             self._producer.produce(self.topic, value, key, partition, timestamp=timestamp_ms, headers=[*headers])
         assert await asyncio.to_thread(self._producer.flush, TIMEOUT_S) == 0
+
+    async def lend(self, source: RecordSource) -> Partition:
+        heard, other = Heard(), self.source()
+        await other.start(heard)
+        await until(lambda: len(heard.partitions) == 1)
+        (lent,) = heard.partitions
+        await other.close()
+        return lent
 
     async def committed(self, partition: Partition) -> int | None:
         return await asyncio.to_thread(self._committed, partition)
@@ -279,6 +297,17 @@ async def test_repeated_pauses_lose_and_repeat_no_record(broker: Broker, heard: 
             rounds += 1
     assert heard.offsets(broker.at(0)) == list(range(5000))
     assert rounds > 0
+
+
+async def test_a_paused_partition_is_read_after_its_return(broker: Broker, heard: Heard, source: RecordSource) -> None:
+    await broker.produce([b"0"])
+    await broker.produce([b"0"], partition=1)
+    await until(lambda: len(heard.records) == 2)
+    source.pause([broker.at(0), broker.at(1)])
+    lent = await broker.lend(source)
+    await until(lambda: lent in heard.gone and lent in heard.partitions)
+    await broker.produce([b"1"], partition=lent.number)
+    await until(lambda: heard.offsets(lent)[1:] == [0, 1])
 
 
 async def test_commit_is_visible_to_others_when_it_returns(broker: Broker, heard: Heard, source: RecordSource) -> None:
