@@ -69,7 +69,7 @@ def bootstrap() -> UseCases:
         sources=DynamoDbWebhookSources.from_environment(),
         box=SecretBox(KmsDataKeys(environment.required("WEBHOOK_KMS_KEY"))),
         door_url=environment.required("DOOR_URL"),
-        codec=Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL"))),
+        codec=Codec(HttpSchemaRegistry.from_environment()),
         producer=KafkaProducer.from_environment(),
         audit_log=audit_log(),
         clock=SystemClock(),

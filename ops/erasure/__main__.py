@@ -34,7 +34,6 @@ from masscomm.aws.client import DynamoDb
 from masscomm.aws.request import Limits
 from masscomm.directory.bulk_writes import connect_from_environment
 from masscomm.errors import MasscommError, Stop
-from masscomm.kafka.avro import HttpSchemaRegistry
 from masscomm.kafka.topics import cdc_topics, chain_topics
 from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
 from ops.erasure import metrics_store
@@ -108,7 +107,7 @@ def _stores(
         ledger=environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"),
         waiting=environ.get("WAITING_TABLE", "waiting"),
         sends=environ.get("SENDS_TABLE", "sends"),
-        records=DelayedRecords(HttpSchemaRegistry(settings.registry_url), events),
+        records=DelayedRecords(settings.registry(), events),
     )
     webhooks = EventTables(
         client=client,
