@@ -8,7 +8,7 @@ is a finding, too: an unknown answer is no pass. The exit status is 1 if there i
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -126,11 +126,16 @@ def _neighbours(account: Account) -> Iterator[Problem]:
     own = account.environment
     for other in account.together()[1:]:
         for name, value, same in (
-            ("cidr", own.cidr, other.cidr),
-            ("registry.domain", own.registry.domain, other.registry.domain),
+            # Environments in a VPC of the organisation may share it, and none of its servers.
+            ("cidr", None if own.existing.vpc else own.cidr, other.cidr),
+            ("registry.domain", None if own.existing.registry else own.registry.domain, other.registry.domain),
+            *(
+                (f"existing.{each}", getattr(own.existing, each), getattr(other.existing, each))
+                for each in ("kafka", "opensearch", "postgres", "registry")
+            ),
             ("spark.daily_runs_hour", own.spark.daily_runs_hour, other.spark.daily_runs_hour),
         ):
-            if value == same:
+            if value is not None and value == same:
                 yield Problem(
                     found=f"{name} {value} is that of {other.name}, too",
                     ask=f"give {own.name} one of its own",
@@ -178,7 +183,10 @@ def _fargate_vcpus(account: Account) -> Iterator[Problem]:
 
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-quotas.html
     """
-    wanted = sum(2 * each.registry.tasks * each.registry.cpu / 1024 + 1 for each in account.together())
+    wanted = sum(
+        1 + (0 if each.existing.registry is not None else 2 * each.registry.tasks * each.registry.cpu / 1024)
+        for each in account.together()
+    )
     yield from _vcpus(account, "fargate", wanted, "Fargate On-Demand vCPU resource count (L-3032A538)")
 
 
@@ -219,6 +227,8 @@ def _zones(account: Account) -> Iterator[Problem]:
 
 def _kafka_version(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/msk/latest/developerguide/supported-kafka-versions.html"""
+    if account.environment.existing.kafka is not None:
+        return
     wanted = account.environment.kafka.version
     versions = _pages(account.client("kafka"), "list_kafka_versions", "KafkaVersions")
     active = [each["Version"] for each in versions if each["Status"] == "ACTIVE"]
@@ -228,6 +238,8 @@ def _kafka_version(account: Account) -> Iterator[Problem]:
 
 def _opensearch_types(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/opensearch-service/latest/APIReference/API_ListInstanceTypeDetails.html"""
+    if account.environment.existing.opensearch is not None:
+        return
     config, opensearch = account.environment.opensearch, account.client("opensearch")
     wanted = {config.instance_type, *([config.master_type] if config.dedicated_masters else [])}
     if config.version not in _pages(opensearch, "list_versions", "Versions"):
@@ -240,8 +252,10 @@ def _opensearch_types(account: Account) -> Iterator[Problem]:
 
 def _postgres_types(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_DescribeOrderableDBInstanceOptions.html"""
-    config = account.environment.database
-    for kind in dict.fromkeys((config.instance_type, config.registry_instance_type or config.instance_type)):
+    config, existing = account.environment.database, account.environment.existing
+    metrics = None if existing.postgres is not None else config.instance_type
+    registry = None if existing.registry is not None else config.registry_instance_type
+    for kind in dict.fromkeys(each for each in (metrics, registry) if each is not None):
         options = _pages(
             account.client("rds"),
             "describe_orderable_db_instance_options",
@@ -252,6 +266,49 @@ def _postgres_types(account: Account) -> Iterator[Problem]:
         )
         if next(options, None) is None:
             yield Problem(found=f"{config.version} on db.{kind} is not offered", ask="another version or class")
+
+
+def _existing_servers(account: Account) -> Iterator[Problem]:
+    """The organisation's servers are as the configuration describes them.
+
+    https://docs.aws.amazon.com/opensearch-service/latest/developerguide/fgac.html
+    https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.IAMDBAuth.html
+    """
+    environment, existing = account.environment, account.environment.existing
+    # What is described → its value in the configuration, and that of the server.
+    facts: dict[str, tuple[object, object]] = {}
+    if (kafka := existing.kafka) is not None:
+        answer = _found(account.client("kafka").describe_cluster_v2, ClusterArn=kafka.cluster_arn)
+        cluster = _at(answer, "ClusterInfo", "Provisioned")
+        facts["kafka.brokers"] = (environment.kafka.brokers, _at(cluster, "NumberOfBrokerNodes"))
+        facts["sign-in by IAM of Kafka"] = (True, _at(cluster, "ClientAuthentication", "Sasl", "Iam", "Enabled"))
+    if (opensearch := existing.opensearch) is not None:
+        answer = _found(account.client("opensearch").describe_domain, DomainName=opensearch.name)
+        domain = _at(answer, "DomainStatus")
+        facts["existing.opensearch.endpoint"] = (opensearch.endpoint, _at(domain, "Endpoints", "vpc"))
+        facts["fine-grained access control"] = (True, _at(domain, "AdvancedSecurityOptions", "Enabled"))
+    if (postgres := existing.postgres) is not None:
+        answer = _found(account.client("rds").describe_db_instances, DBInstanceIdentifier=postgres.instance)
+        instance = answer["DBInstances"][0] if answer else None
+        facts["existing.postgres.host"] = (postgres.host, _at(instance, "Endpoint", "Address"))
+        facts["existing.postgres.port"] = (postgres.port, _at(instance, "Endpoint", "Port"))
+        facts["existing.postgres.resource_id"] = (postgres.resource_id, _at(instance, "DbiResourceId"))
+        facts["database.instance_type"] = (
+            f"db.{environment.database.instance_type}",
+            _at(instance, "DBInstanceClass"),
+        )
+        facts["sign-in by IAM of Postgres"] = (True, _at(instance, "IAMDatabaseAuthenticationEnabled"))
+    for name, (wanted, found) in facts.items():
+        if found != wanted:
+            yield Problem(found=f"{name} is {found}, {wanted} in the configuration", ask="one value for both")
+
+
+def _at(answer: Mapping[str, Any] | None, *names: str) -> Any:
+    """Return a field of an answer; None if a part of its path is missing."""
+    found: Any = answer
+    for name in names:
+        found = (found or {}).get(name)
+    return found
 
 
 def _email(account: Account) -> Iterator[Problem]:
@@ -289,10 +346,9 @@ def _push(account: Account) -> Iterator[Problem]:
 def _certificates(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/acm/latest/APIReference/API_DescribeCertificate.html"""
     environment = account.environment
-    wanted = [
-        (environment.registry.certificate_arn, environment.registry.domain),
-        (environment.api.certificate_arn, environment.api.domain),
-    ]
+    wanted = [(environment.api.certificate_arn, environment.api.domain)]
+    if environment.existing.registry is None:
+        wanted.append((environment.registry.certificate_arn, environment.registry.domain))
     if environment.console is not None:
         wanted.append((environment.console.certificate_arn, environment.console.domain))
     for arn, domain in wanted:
@@ -390,6 +446,7 @@ CHECKS: dict[str, Check] = {
     "kafka": _kafka_version,
     "opensearch": _opensearch_types,
     "postgres": _postgres_types,
+    "existing servers": _existing_servers,
     "ses": _email,
     "sns": _push,
     "certificate": _certificates,

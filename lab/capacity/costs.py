@@ -164,8 +164,10 @@ def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
     environment = plan.environment
     kafka, search, database = environment.kafka, environment.opensearch, environment.database
     registry, connect, spark = environment.registry, environment.connect_task, environment.spark
-    databases = [database.instance_type]
-    if database.registry_instance_type is not None:
+    existing = environment.existing
+    # The instances that the deployment creates.
+    databases = [] if existing.postgres is not None else [database.instance_type]
+    if database.registry_instance_type is not None and existing.registry is None:
         databases.append(database.registry_instance_type)
     instances = 2 if database.multi_az else 1
 
@@ -182,11 +184,11 @@ def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
     alarm_metrics = FEW_ALARM_METRICS if environment.few_alarms else ALARM_METRICS
     rules = FIREWALL_RULES + (environment.console is not None) * CONSOLE_RULES
     custom_metrics = OWN_METRICS
-    if kafka.topic_metrics:
+    if kafka.topic_metrics and existing.kafka is None:
         custom_metrics += plan.brokers * TOPIC_METRICS * _topics_of(environment)
     if not environment.few_alarms:
         custom_metrics += INSIGHTS_METRICS
-    return [
+    costs = [
         _hourly(
             "Kafka (MSK)",
             plan.brokers * price(f"msk.{kafka.instance_type}"),
@@ -234,7 +236,8 @@ def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
         ),
         Cost(
             component="keys and secrets",
-            dollars=KEYS * price("key_month") + (SECRETS + len(databases)) * price("secret_month"),
+            dollars=(KEYS - (existing.key_arn is not None)) * price("key_month")
+            + (SECRETS - (existing.registry is not None) + len(databases)) * price("secret_month"),
         ),
         Cost(
             component="alarms, dashboard",
@@ -247,6 +250,14 @@ def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
             * (FIREWALLS * price("firewall_month") + rules * price("firewall_rule_month")),
         ),
     ]
+    # The lines of which the organisation has the resources already.
+    paid = {
+        "Kafka (MSK)": existing.kafka,
+        "directory (OpenSearch)": existing.opensearch,
+        "schema registry (Fargate, load balancer)": existing.registry,
+        "ways to AWS (endpoints or NAT)": existing.vpc,
+    }
+    return [cost for cost in costs if paid.get(cost.component) is None]
 
 
 def _topics_of(environment: Environment) -> int:

@@ -90,8 +90,8 @@ class Servers:
     # The names of Debezium's connectors in MSK Connect, by generation; the first one is current. Empty: they are in
     # `connect_task`.
     connectors: Mapping[str, str]
-    # The dimensions of the schema registry's service.
-    registry: Mapping[str, str]
+    # The dimensions of the schema registry's service; None: the registry is the organisation's.
+    registry: Mapping[str, str] | None
     # The dimensions of Kafka Connect's service on Fargate; None: MSK Connect.
     connect_task: Mapping[str, str] | None = None
     # Whether ECS publishes metrics of Container Insights.
@@ -439,9 +439,10 @@ def _of_services(servers: Servers) -> Iterator[Rule]:
         yield Rule(
             "change-data-capture", "change-data-capture", description, tasks, 1, below=True, missing_data_alarms=True
         )
-    running = registry_tasks(servers.registry) if servers.insights else service_tasks(servers.registry)
-    description = "No task of the schema registry runs: functions that start now cannot decode."
-    yield Rule("schema-registry", "schema-registry", description, running, 1, below=True, missing_data_alarms=True)
+    if servers.registry is not None:
+        running = registry_tasks(servers.registry) if servers.insights else service_tasks(servers.registry)
+        description = "No task of the schema registry runs: functions that start now cannot decode."
+        yield Rule("schema-registry", "schema-registry", description, running, 1, below=True, missing_data_alarms=True)
     if servers.every_minutes is None:
         yield from _of_job(
             "streaming-job", servers.job, "The streaming job", "metrics become stale, and records wait in Kafka"

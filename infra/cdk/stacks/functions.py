@@ -21,6 +21,7 @@ from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.key import webhook_secrets_key
 from infra.cdk.resources.logs import removal
 from infra.cdk.resources.receipts import Receipts, configuration_set
+from infra.cdk.resources.registry_access import RegistryAccess
 from infra.cdk.resources.unsubscribe_mailbox import receipt_rule
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
@@ -51,10 +52,10 @@ class FunctionsStack(Stack):
         base: NetworkStack,
         data: DataStack | ExternalDataStack,
         door: Door,
-        registry_url: str,
+        registry: RegistryAccess,
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-functions", env={"region": environment.region})
-        self._environment, self._base, self._data, self._registry_url = environment, base, data, registry_url
+        self._environment, self._base, self._data, self._registry = environment, base, data, registry
         self._door = door
         self._unsubscribe_keys = self._signing_keys(
             "unsubscribe-keys",
@@ -91,6 +92,8 @@ class FunctionsStack(Stack):
             lanes=lanes,
             applications=self._applications().values(),
         )
+        if not profile.calls_internet:
+            function.grant(self._registry.statements(function))
         secrets = [self._unsubscribe_keys] if profile.unsubscribe_links else []
         secrets += [self._webhook_keys] if profile.webhook_keys else []
         if secrets:
@@ -180,7 +183,7 @@ class FunctionsStack(Stack):
             variables |= {
                 "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
                 "KAFKA_AUTHENTICATION": data.kafka.authentication,
-                "SCHEMA_REGISTRY_URL": self._registry_url,
+                **self._registry.variables,
             }
         if profile.requests:
             variables |= {

@@ -19,6 +19,7 @@ from infra.cdk.resources.archive_catalog import ArchiveCatalog
 from infra.cdk.resources.archive_runs import HOURS, ArchiveRuns
 from infra.cdk.resources.erase_job import EraseJob
 from infra.cdk.resources.findings import explain
+from infra.cdk.resources.registry_access import RegistryAccess
 from infra.cdk.resources.spark_run import RECORDS
 from infra.cdk.resources.streaming_job import StreamingJob
 from infra.cdk.stacks.data import DataStack
@@ -38,7 +39,13 @@ class MetricsStack(Stack):
     """
 
     def __init__(
-        self, scope: Construct, *, environment: Environment, base: NetworkStack, data: DataStack, registry_url: str
+        self,
+        scope: Construct,
+        *,
+        environment: Environment,
+        base: NetworkStack,
+        data: DataStack,
+        registry: RegistryAccess,
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-metrics", env={"region": environment.region})
         archive = data.buckets.archive
@@ -53,7 +60,7 @@ class MetricsStack(Stack):
             "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
             "KAFKA_AUTHENTICATION": data.kafka.authentication,
             "AWS_REGION": environment.region,
-            "SCHEMA_REGISTRY_URL": registry_url,
+            **registry.variables,
             # The job connects without the proxy, because COPY and temporary tables would pin each of its connections.
             "METRICS_DATABASE_URL": data.metrics.writer.url(METRICS_WRITER),
             "METRICS_DATABASE_AUTHENTICATION": data.metrics.writer.authentication,
@@ -68,6 +75,7 @@ class MetricsStack(Stack):
             statements=[
                 *data.kafka.statements(reads=read, writes=written, groups=[SPARK_GROUP], asks=[SOURCE_RECORDS_GROUP]),
                 *data.metrics.writer.statements(self, METRICS_WRITER),
+                *registry.statements(self),
                 *catalog.statements,
             ],
             every_minutes=environment.spark.every_minutes,
@@ -92,6 +100,7 @@ class MetricsStack(Stack):
             },
             statements=[
                 *data.directory.statements(ERASURE_REQUESTS),
+                *registry.statements(self),
                 iam.PolicyStatement(actions=["dynamodb:Query"], resources=[data.tables[EVENT_TYPES].table_arn]),
                 *data.metrics.writer.statements(self, METRICS_WRITER),
                 *catalog.statements,
@@ -106,10 +115,9 @@ class MetricsStack(Stack):
             statements=[*data.metrics.writer.statements(self, METRICS_WRITER), *catalog.statements],
             **shared,
         )
-        domain = f"arn:aws:es:{environment.region}:<AWS::AccountId>:domain/{data.directory.name}"
         paths = dict.fromkeys(request.partition(" ")[2] for request in ERASURE_REQUESTS)
         explain(
             self.erasure.role,
             "all generations of an index, and suppressions by address: each may contain the person",
-            *(f"IAM5[Resource::{domain}/{path}]" for path in paths if "*" in path),
+            *(f"IAM5[Resource::{data.directory.as_reported(path)}]" for path in paths if "*" in path),
         )

@@ -194,13 +194,13 @@ def _installed(
 
 
 def _servers(stacks: ServerStacks, environment: Environment) -> Servers:
-    databases = (stacks.data.metrics, stacks.registry.database)
-    task = stacks.cdc.task
+    databases = {each.name: each for each in (stacks.data.metrics, stacks.registry.database) if each is not None}
+    registry, task = stacks.registry.service, stacks.cdc.task
     return Servers(
-        databases={each.name: each.instance.instance_identifier for each in databases},
-        connections={each.name: each.connections for each in databases},
+        databases={name: each.instance.instance_identifier for name, each in databases.items()},
+        connections={name: each.connections for name, each in databases.items()},
         connectors=stacks.cdc.debezium.names if stacks.cdc.debezium else {},
-        registry=_dimensions(stacks.registry.service.service),
+        registry=_dimensions(registry.service) if registry else None,
         connect_task=_dimensions(task.service) if task else None,
         insights=not environment.few_alarms,
         every_minutes=environment.spark.every_minutes,

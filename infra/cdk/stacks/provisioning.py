@@ -7,9 +7,11 @@ from constructs import Construct
 from infra.cdk.config import Environment
 from infra.cdk.profiles import AUDIT, DECISIONS, LEDGER, OPERATOR, OPERATOR_REQUESTS, WAITING
 from infra.cdk.resources.findings import explain
+from infra.cdk.resources.registry_access import RegistryAccess
 from infra.cdk.resources.task import VpcTask, read_secrets, task_role
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.network import NetworkStack
+from infra.cdk.stacks.provisioner import provisioner_task
 from infra.cdk.stacks.registry import RegistryStack
 from masscomm.kafka.topic_reading import OPERATIONS_GROUP
 from masscomm.kafka.topics import DEAD_LETTER_STATUS, cdc_topics, chain_topics
@@ -62,7 +64,8 @@ class ProvisioningStack(Stack):
             "provisioner-secrets",
             roles=[base.provisioner],
             statements=[
-                *read_secrets(self, data.metrics.administrator_secret, *registry.secrets, key=base.key.key_arn),
+                *data.metrics.secret_statements(self),
+                *registry.statements,
                 *read_secrets(self, named, key=monolith.key_arn),
             ],
         )
@@ -71,17 +74,14 @@ class ProvisioningStack(Stack):
             "AWS ends the ARN of a secret with six characters",
             f"IAM5[Resource::arn:aws:secretsmanager:{self.region}:<AWS::AccountId>:secret:{monolith.secret_name}-??????]",
         )
-        task = VpcTask(
+        return provisioner_task(
             self,
             "provisioner",
             environment=environment,
-            key=base.key,
-            place=base.network.place("provisioning"),
-            role=base.provisioner,
+            base=base,
+            policy=policy,
             variables={
                 **registry.variables,
-                # The registry refuses writes at the address of the functions.
-                "SCHEMA_REGISTRY_URL": environment.registry.writes_url,
                 "OPENSEARCH_URL": data.directory.url,
                 "OPENSEARCH_AUTHENTICATION": data.directory.authentication,
                 "ROLES": self.format_arn(
@@ -96,10 +96,7 @@ class ProvisioningStack(Stack):
                 "MONOLITH_SECRET": monolith.secret_name,
                 "CAPTURE": environment.global_prefix,
             },
-            command=["upgrade", "--deployed", environment.name],
         )
-        task.node.add_dependency(policy)
-        return task
 
     def _operator(self) -> VpcTask:
         """Return the task for `dead-letters`, `trace`, `audit` and `suppressions`.
@@ -110,6 +107,7 @@ class ProvisioningStack(Stack):
         role = task_role(
             self, "operator-role", environment=environment, name=OPERATOR, description="commands of operators"
         )
+        registry = RegistryAccess(url=environment.registry_url, existing=environment.existing.registry)
         topics = [topic.name for topic in (*chain_topics(), *cdc_topics(environment.generation))]
         tables = {name: data.tables[name] for name in _TABLES}
         for statement in (
@@ -120,6 +118,7 @@ class ProvisioningStack(Stack):
                 transacts=[transactional_id(DEAD_LETTER_STATUS)],
             ),
             *data.directory.statements(OPERATOR_REQUESTS),
+            *registry.statements(self),
             *(
                 iam.PolicyStatement(
                     actions=[f"dynamodb:{action}" for action in _TABLES[name]], resources=[table.table_arn]
@@ -143,7 +142,7 @@ class ProvisioningStack(Stack):
             variables={
                 "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
                 "KAFKA_AUTHENTICATION": data.kafka.authentication,
-                "SCHEMA_REGISTRY_URL": environment.registry.url,
+                **registry.variables,
                 "OPENSEARCH_URL": data.directory.url,
                 "OPENSEARCH_AUTHENTICATION": data.directory.authentication,
                 "CDC_GENERATION": environment.generation,

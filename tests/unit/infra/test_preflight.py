@@ -19,7 +19,7 @@ from botocore.model import StructureShape
 
 from infra.cdk.concurrency import quota_for
 from infra.cdk.config import ApiConfig, Environment
-from infra.cdk.examples import DEV, PROD
+from infra.cdk.examples import DEV, EXISTING, PROD
 from infra.preflight import CHECKS, Account, Finding, preflight
 
 ARN = "arn:aws:acm:eu-central-1:111111111111:certificate/1"
@@ -235,6 +235,61 @@ def test_kept_tables_of_a_removed_environment_are_found() -> None:
 def test_role_of_the_environment_in_another_region_is_found() -> None:
     (finding,) = found(cloudformation__DescribeStacks=_gone, dynamodb__ListTables=NO_TABLES)
     assert finding.found == "the role masscomm-dev-eu-central-1-provisioner exists without its stack"
+
+
+EXISTING_SERVERS: dict[str, Any] = {
+    "kafka__DescribeClusterV2": {
+        "ClusterInfo": {
+            "Provisioned": {"NumberOfBrokerNodes": 3, "ClientAuthentication": {"Sasl": {"Iam": {"Enabled": True}}}}
+        }
+    },
+    "opensearch__DescribeDomain": {
+        "DomainStatus": {
+            "Endpoints": {"vpc": EXISTING.existing.opensearch and EXISTING.existing.opensearch.endpoint},
+            "AdvancedSecurityOptions": {"Enabled": True},
+        }
+    },
+    "rds__DescribeDBInstances": {
+        "DBInstances": [
+            {
+                "Endpoint": {"Address": "acme.abcdefghijkl.eu-central-1.rds.amazonaws.com", "Port": 5433},
+                "DbiResourceId": "db-ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+                "DBInstanceClass": "db.t4g.medium",
+                "IAMDatabaseAuthenticationEnabled": True,
+            }
+        ]
+    },
+}
+
+
+def of_existing(**changed: Any) -> list[str]:
+    answers = EXISTING_SERVERS | changed
+    return [each.found for each in found(EXISTING, **answers) if each.check == "existing servers"]
+
+
+def test_existing_servers_are_compared_with_the_configuration() -> None:
+    assert of_existing() == []
+    described = {name: of_existing(**{name: {}}) for name in ("kafka__DescribeClusterV2", "opensearch__DescribeDomain")}
+    assert [len(each) for each in described.values()] == [2, 2]
+    assert "sign-in by IAM of Kafka is None, True in the configuration" in described["kafka__DescribeClusterV2"]
+    instance = EXISTING_SERVERS["rds__DescribeDBInstances"]["DBInstances"][0]
+    changed = {**instance, "Endpoint": {"Address": "other", "Port": 5432}, "IAMDatabaseAuthenticationEnabled": False}
+    assert len(of_existing(rds__DescribeDBInstances={"DBInstances": [changed]})) == 3
+    assert len(of_existing(rds__DescribeDBInstances="DBInstanceNotFound")) == 5
+
+
+def test_servers_of_an_organisation_have_one_environment() -> None:
+    other = replace(EXISTING, name="other", spark=replace(EXISTING.spark, daily_runs_hour=7))
+    neighbours = [each for each in found(EXISTING, (other,), **EXISTING_SERVERS) if each.check == "neighbours"]
+    shared = {each.found.partition(" ")[0] for each in neighbours}
+    assert shared == {"existing.kafka", "existing.opensearch", "existing.postgres", "existing.registry"}
+
+
+def test_offers_for_existing_servers_are_not_needed() -> None:
+    offers = ("ListKafkaVersions", "ListVersions", "ListInstanceTypeDetails", "DescribeOrderableDBInstanceOptions")
+    aws = Aws(**EXISTING_SERVERS)
+    preflight(Account(client=aws, environment=EXISTING, environments=(EXISTING,)))
+    assert {operation for _, operation in aws.calls} & {*offers, "DescribeCertificate"} == set()
 
 
 def test_every_page_is_read() -> None:
