@@ -204,10 +204,14 @@ class Database(Construct):
         return found
 
     def _own(self, group: ec2.ISecurityGroup) -> ec2.ISecurityGroup:
-        """Return the security group, imported by its id, so that CDK adds its rules to this stack and stacks do not
-        depend on each other.
+        """Return the security group, imported by its id. CDK adds no rules to it: network.py has them all, and EC2
+        refuses a rule that exists (InvalidPermission.Duplicate).
+
+        https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
         """
-        return ec2.SecurityGroup.from_security_group_id(self, f"{group.node.id}-group", group.security_group_id)
+        return ec2.SecurityGroup.from_security_group_id(
+            self, f"{group.node.id}-group", group.security_group_id, mutable=False
+        )
 
     def add_proxy(
         self,
