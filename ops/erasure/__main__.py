@@ -44,7 +44,7 @@ from ops.erasure.person import ERASED_USER, Person
 from ops.erasure.personal_events import EventTables, PersonalEvents
 from ops.erasure.remains import remaining_data
 from ops.erasure.search_indices import SearchIndices
-from spark_metrics.archive.mark import check_table
+from spark_metrics.archive.mark import check_table, database_mark
 from spark_metrics.archive.table import ArchiveTable
 from spark_metrics.common.database import connect
 from spark_metrics.common.session import spark_session
@@ -138,6 +138,10 @@ def _erase_records(
     spark = spark_session(settings)
     resources.callback(spark.stop)
     table = ArchiveTable(spark, settings)
+    known, counted = database_mark(connection)
+    if known is None and not counted and table.archive_id() is None:
+        # Nothing has been counted: an environment without metrics, or one before its first run.
+        return 0
     check_table(connection, table)
     return table.replace_user(person.club_id, person.user_id, ERASED_USER)
 
