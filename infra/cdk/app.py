@@ -91,7 +91,7 @@ def _servers(app: cdk.App, environment: Environment, base: NetworkStack) -> Serv
     return ServerStacks(
         data=data,
         registry=registry,
-        cdc=CdcStack(app, environment=environment, base=base, data=data),
+        cdc=CdcStack(app, environment=environment, base=base, data=data) if environment.has("cdc") else None,
         metrics=MetricsStack(app, environment=environment, base=base, data=data, registry=access),
         events=events,
     )
@@ -121,7 +121,7 @@ def _services(
     servers: ServerStacks | None,
 ) -> None:
     """Add the stacks of the door, the functions, the REST API in front of them, the console, alarms and dashboard."""
-    door = DoorStack(app, environment=environment, base=base).door
+    door = DoorStack(app, environment=environment, base=base).door if environment.has("incoming_webhooks") else None
     functions = FunctionsStack(app, environment=environment, base=base, data=data, door=door, registry=registry)
     api = ApiStack(app, environment=environment, base=base, data=data, functions=functions)
     if environment.console is not None and environment.api.people is not None:

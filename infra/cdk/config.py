@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from email.utils import parseaddr
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Literal
 
 from infra.cdk.clients import ClientConfig, ConsumerConfig, ProducerConfig
 from masscomm.channels.unsubscribe_links import checked_mailbox
@@ -574,6 +575,11 @@ class ExternalServers:
     database_url: str
 
 
+# The parts of the system that an environment may leave out; others are left out by their own settings: `receipts`,
+# `console` and `event_sources`.
+Part = Literal["cdc", "events", "incoming_webhooks", "metrics"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Environment:
     """The configuration of one environment."""
@@ -622,6 +628,10 @@ class Environment:
     receipts: bool = True
     # The percentage of delivered pushes that SNS reports; docs/receipts.md has the costs.
     receipts_percent: int = 100
+    # The parts to leave out. Without `cdc`, Kafka Connect of the organisation captures the monolith's tables. Without
+    # `events`, there are no event types, subscriptions and webhooks. Without `incoming_webhooks`, other systems emit no
+    # events by HTTP. Without `metrics`, no Spark job counts and archives: figures of sends remain 0.
+    without: tuple[Part, ...] = ()
     # The external servers to use; None: the deployment creates all servers.
     servers: ExternalServers | None = None
     kafka: KafkaConfig = KafkaConfig()
@@ -652,7 +662,7 @@ class Environment:
         Raises:
             ValueError: A value is out of range, or two values do not fit together. The message has a line for each.
         """
-        if problems := [*self._problems(), *self._problems_of_clients()]:
+        if problems := [*self._problems(), *self._problems_of_parts(), *self._problems_of_clients()]:
             raise ValueError("\n".join(problems))
 
     def _problems(self) -> Iterator[str]:
@@ -746,6 +756,21 @@ class Environment:
             if getattr(existing, name) is not None and existing.vpc is None:
                 yield f"existing.{name} needs existing.vpc, the VPC that it is in"
 
+    def _problems_of_parts(self) -> Iterator[str]:
+        """Yield the parts that need another one, which is left out."""
+        if not self.has("events"):
+            if self.has("incoming_webhooks"):
+                yield "without: incoming_webhooks are events: leave them out, too"
+            if self.event_sources is not None:
+                yield "without: event_sources need events"
+        if not self.has("metrics") and self.console is not None:
+            yield "without: the console shows metrics"
+        if not self.has("cdc"):
+            if self.connect_task is not None:
+                yield "without: connect_task is a part of cdc"
+            if self.existing.kafka is None:
+                yield "without: another Kafka Connect than that of cdc needs existing.kafka, which admits it"
+
     def _problems_of_clients(self) -> Iterator[str]:
         """Yield the programs without a path of their own."""
         for clients in (self.producers, self.consumers):
@@ -757,6 +782,10 @@ class Environment:
             # https://docs.aws.amazon.com/vpc/latest/peering/vpc-peering-basics.html
             if client.cidr and IPv4Network(client.cidr).overlaps(IPv4Network(self.cidr)):
                 yield f"{client.name}: {client.cidr} overlaps the environment's {self.cidr}"
+
+    def has(self, part: Part) -> bool:
+        """Return whether a part of the system is deployed."""
+        return part not in self.without
 
     @property
     def clients(self) -> tuple[ClientConfig, ...]:

@@ -121,10 +121,10 @@ def flows(environment: Environment) -> tuple[tuple[str, str, int], ...]:
 
 def parties(environment: Environment) -> tuple[str, ...]:
     """Return the parties of an environment."""
+    absent = set() if environment.has("cdc") else {"connect"}
     registry = environment.existing.registry
-    if registry is None:
-        return PARTIES
-    absent = {*_REGISTRY, *(["registry-balancer"] if registry.security_group is None else [])}
+    if registry is not None:
+        absent |= {*_REGISTRY, *(["registry-balancer"] if registry.security_group is None else [])}
     return tuple(party for party in PARTIES if party not in absent)
 
 
@@ -159,7 +159,7 @@ class Network(Construct):
             self._allow(source, self.groups[destination], port)
         for party in ("spark", "erasure"):
             self._allow_all_within(party)
-        for party in ("connect", "provisioning"):
+        for party in ("connect", "provisioning") if environment.has("cdc") else ():
             self.groups[party].add_egress_rule(
                 ec2.Peer.ipv4(environment.monolith.cidr), ec2.Port.tcp(environment.monolith.port), "the monolith"
             )

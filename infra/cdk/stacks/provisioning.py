@@ -50,30 +50,20 @@ class ProvisioningStack(Stack):
 
     def _provisioner(self, registry: RegistryStack) -> VpcTask:
         environment, base, data = self._environment, self._base, self._data
-        monolith = environment.monolith
-        named = self.format_arn(
-            service="secretsmanager",
-            resource="secret",
-            # Secrets Manager adds six characters: https://docs.aws.amazon.com/secretsmanager/latest/userguide/
-            # whats-in-a-secret.html
-            resource_name=f"{monolith.secret_name}-??????",
-            arn_format=_COLONS,
-        )
-        policy = iam.Policy(
-            self,
-            "provisioner-secrets",
-            roles=[base.provisioner],
-            statements=[
-                *data.metrics.secret_statements(self),
-                *registry.statements,
-                *read_secrets(self, named, key=monolith.key_arn),
-            ],
-        )
-        explain(
-            policy,
-            "AWS ends the ARN of a secret with six characters",
-            f"IAM5[Resource::arn:aws:secretsmanager:{self.region}:<AWS::AccountId>:secret:{monolith.secret_name}-??????]",
-        )
+        statements = [*data.metrics.secret_statements(self), *registry.statements]
+        captured: dict[str, str] = {}
+        if environment.has("cdc"):
+            # It checks that the connector could capture the tables.
+            statements += self._read_monolith()
+            captured = {"MONOLITH_SECRET": environment.monolith.secret_name, "CAPTURE": environment.global_prefix}
+        policy = iam.Policy(self, "provisioner-secrets", roles=[base.provisioner], statements=statements)
+        if environment.has("cdc"):
+            name = environment.monolith.secret_name
+            explain(
+                policy,
+                "AWS ends the ARN of a secret with six characters",
+                f"IAM5[Resource::arn:aws:secretsmanager:{self.region}:<AWS::AccountId>:secret:{name}-??????]",
+            )
         return provisioner_task(
             self,
             "provisioner",
@@ -93,10 +83,21 @@ class ProvisioningStack(Stack):
                 "CDC_GENERATION": environment.generation,
                 "METRICS_DATABASE_URL": data.metrics.administrator_address(data.metrics.name),
                 "METRICS_DATABASE_SECRET": data.metrics.administrator_secret,
-                "MONOLITH_SECRET": monolith.secret_name,
-                "CAPTURE": environment.global_prefix,
+                **captured,
             },
         )
+
+    def _read_monolith(self) -> list[iam.PolicyStatement]:
+        config = self._environment.monolith
+        named = self.format_arn(
+            service="secretsmanager",
+            resource="secret",
+            # Secrets Manager adds six characters: https://docs.aws.amazon.com/secretsmanager/latest/userguide/
+            # whats-in-a-secret.html
+            resource_name=f"{config.secret_name}-??????",
+            arn_format=_COLONS,
+        )
+        return read_secrets(self, named, key=config.key_arn)
 
     def _operator(self) -> VpcTask:
         """Return the task for `dead-letters`, `trace`, `audit` and `suppressions`.
