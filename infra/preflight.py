@@ -7,6 +7,7 @@ is a finding, too: an unknown answer is no pass. The exit status is 1 if there i
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,13 +20,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 from infra.cdk.concurrency import quota_for
 from infra.cdk.config import EDGE_REGION, Environment, placeholders
 from infra.cdk.environments import add_folder_option, environment_of, environments
+from infra.cdk.quotas import CONCURRENCY, LOOKED_UP, Quota
 from infra.provision import MONOLITH_FIELDS
 
 # Creates a boto3 client of a service, in the environment's region or another.
 type Client = Callable[..., Any]
 
-# The applications with runs at the same time: the stream, a daily run, an erasure.
-_RUNS = 3
 # Roles that CloudFormation does not create in time: docs/deploying.md.
 _LINKED = {"opensearchservice.amazonaws.com": "AmazonOpenSearchService", "ecs.amazonaws.com": "ECS"}
 _ABSENT = ("does not exist", "NotFound", "NoSuchEntity")
@@ -143,51 +143,45 @@ def _neighbours(account: Account) -> Iterator[Problem]:
 
 
 def _lambda_concurrency(account: Account) -> Iterator[Problem]:
-    """https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""
+    """Return whether the account's quota suffices, which Service Quotas may not have yet.
+
+    https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+    """
     limit = account.client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
     names = account.together()
     wanted = max(quota_for(names), *(each.concurrency.account for each in names))
     if limit < wanted:
         yield Problem(
             found=f"{limit} concurrent executions, {wanted} planned for {', '.join(each.name for each in names)}",
-            ask=f"a quota of {wanted} for Concurrent executions (L-B99A9384) of AWS Lambda",
+            ask=f"a quota of {wanted} for {CONCURRENCY.name} (L-B99A9384) of AWS Lambda",
         )
 
 
-def _quota(account: Account, service: str, text: str) -> float | None:
-    """Return the smallest quota of a service with that text in its name: the applied one, or AWS' default."""
+def _looked_up(quota: Quota) -> Check:
+    """Return the check of a quota that Service Quotas has: the applied value, or AWS' default."""
+
+    def check(account: Account) -> Iterator[Problem]:
+        environments = account.together()
+        wanted = sum(quota.used(each) for each in environments)
+        limit = _limit(account, quota) if wanted else math.inf
+        if limit is None or limit < wanted:
+            names = ", ".join(each.name for each in environments)
+            yield Problem(
+                found=f"{'an unknown quota' if limit is None else f'{limit:.0f}'}, {wanted:.0f} planned for {names}",
+                ask=f"a quota of {wanted:.0f} for {quota.name} of {quota.service}",
+            )
+
+    check.__doc__ = quota.page
+    return check
+
+
+def _limit(account: Account, quota: Quota) -> float | None:
     for operation in ("list_service_quotas", "list_aws_default_service_quotas"):
-        quotas = _pages(account.client("service-quotas"), operation, "Quotas", ServiceCode=service)
-        if values := [each["Value"] for each in quotas if text in each["QuotaName"]]:
-            return float(min(values))
+        quotas = _pages(account.client("service-quotas"), operation, "Quotas", ServiceCode=quota.service)
+        for each in quotas:
+            if each["QuotaName"] == quota.name:
+                return float(each["Value"])
     return None
-
-
-def _vcpus(account: Account, service: str, wanted: float, quota: str) -> Iterator[Problem]:
-    limit = _quota(account, service, "vCPU")
-    if limit is None or limit < wanted:
-        yield Problem(
-            found=f"{'an unknown number of' if limit is None else f'{limit:.0f}'} vCPUs, {wanted:.0f} planned",
-            ask=f"a quota of {wanted:.0f} for {quota}",
-        )
-
-
-def _emr_vcpus(account: Account) -> Iterator[Problem]:
-    """https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/endpoints-quotas.html"""
-    wanted = sum(_RUNS * each.spark.worker_cpu * (1 + each.spark.executors) for each in account.together())
-    yield from _vcpus(account, "emr-serverless", wanted, "Max concurrent vCPUs per account of EMR Serverless")
-
-
-def _fargate_vcpus(account: Account) -> Iterator[Problem]:
-    """A deployment doubles the registry's tasks, while provisioning and an operator's command may run.
-
-    https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-quotas.html
-    """
-    wanted = sum(
-        1 + (0 if each.existing.registry is not None else 2 * each.registry.tasks * each.registry.cpu / 1024)
-        for each in account.together()
-    )
-    yield from _vcpus(account, "fargate", wanted, "Fargate On-Demand vCPU resource count (L-3032A538)")
 
 
 def _bootstrap(account: Account) -> Iterator[Problem]:
@@ -412,6 +406,8 @@ def _alarm_address(account: Account) -> Iterator[Problem]:
 
 def _monolith(account: Account) -> Iterator[Problem]:
     config = account.environment.monolith
+    if not account.environment.has("cdc"):
+        return
     found = _found(account.client("secretsmanager").get_secret_value, SecretId=config.secret_name)
     if found is None:
         yield Problem(
@@ -437,8 +433,7 @@ CHECKS: dict[str, Check] = {
     "account": _credentials,
     "neighbours": _neighbours,
     "lambda": _lambda_concurrency,
-    "emr-serverless": _emr_vcpus,
-    "fargate": _fargate_vcpus,
+    **{name: _looked_up(quota) for name, quota in LOOKED_UP.items()},
     "bootstrap": _bootstrap,
     "service-linked role": _linked_roles,
     "api gateway": _api_gateway_role,

@@ -20,6 +20,7 @@ from botocore.model import StructureShape
 from infra.cdk.concurrency import quota_for
 from infra.cdk.config import ApiConfig, Environment
 from infra.cdk.examples import DEV, EXISTING, PROD
+from infra.cdk.quotas import LOOKED_UP, QUOTAS
 from infra.preflight import CHECKS, Account, Finding, preflight
 
 ARN = "arn:aws:acm:eu-central-1:111111111111:certificate/1"
@@ -41,10 +42,10 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("sts", "GetCallerIdentity"): {"Account": "111111111111"},
     ("lambda", "GetAccountSettings"): {"AccountLimit": {"ConcurrentExecutions": 1_000}},
     ("service-quotas", "ListServiceQuotas"): {
-        "Quotas": [{"QuotaName": "Max concurrent vCPUs per account", "Value": 18.0}]
+        "Quotas": [{"QuotaName": quota.name, "Value": max(quota.default, quota.used(DEV))} for quota in QUOTAS]
     },
     ("service-quotas", "ListAWSDefaultServiceQuotas"): {
-        "Quotas": [{"QuotaName": "Max concurrent vCPUs per account", "Value": 16.0}]
+        "Quotas": [{"QuotaName": quota.name, "Value": quota.default} for quota in QUOTAS]
     },
     ("ecr", "DescribeRepositories"): {"repositories": [{"repositoryName": "images"}]},
     ("iam", "GetRole"): {"Role": {"RoleName": "role"}},
@@ -164,13 +165,15 @@ def _role(name: str) -> Callable[[str], dict[str, Any]]:
     return answer
 
 
-def _few_vcpus_of_fargate(request: str) -> dict[str, Any]:
-    return {"Quotas": [{"QuotaName": "On-Demand vCPU resource count", "Value": 2.0 if "fargate" in request else 18.0}]}
+def _few_vcpus_of_fargate(_: str) -> dict[str, Any]:
+    few = {LOOKED_UP["fargate"].name: 2.0}
+    return {"Quotas": [{"QuotaName": each.name, "Value": few.get(each.name, 1_000.0)} for each in QUOTAS]}
 
 
 FINDINGS: list[tuple[str, Any, str, str]] = [
     ("sts__GetCallerIdentity", {"Account": "222222222222"}, "account", "111111111111"),
     ("lambda__GetAccountSettings", {"AccountLimit": {"ConcurrentExecutions": 10}}, "lambda", "L-B99A9384"),
+    # An account that never asked for another quota has AWS' default of it.
     ("service_quotas__ListServiceQuotas", {"Quotas": []}, "emr-serverless", "a quota of 18"),
     ("service_quotas__ListServiceQuotas", _few_vcpus_of_fargate, "fargate", "a quota of 3"),
     ("ecr__DescribeRepositories", "RepositoryNotFoundException", "bootstrap", "cdk bootstrap"),
@@ -322,3 +325,10 @@ def test_placeholders_of_every_environment_are_found() -> None:
 def test_every_check_cites_its_page_or_reads_the_configuration() -> None:
     without = {name for name, check in CHECKS.items() if "https://docs.aws.amazon.com" not in (check.__doc__ or "")}
     assert without == {"configuration", "account", "neighbours", "zones", "names", "monolith"}
+
+
+def test_quota_that_service_quotas_does_not_have_is_a_finding() -> None:
+    nothing: dict[str, Any] = {"Quotas": []}
+    unknown = found(service_quotas__ListServiceQuotas=nothing, service_quotas__ListAWSDefaultServiceQuotas=nothing)
+    assert {each.check for each in unknown} == {name for name, quota in LOOKED_UP.items() if quota.used(READY)}
+    assert all("an unknown quota" in each.found for each in unknown)
