@@ -29,6 +29,7 @@ from lab.capacity.costs import CHARGED, a_month
 from lab.capacity.plan import Plan
 from lab.capacity.prices import price
 from local.devstack.config import ROOT
+from masscomm.kafka.topics import chain_topics
 from tests.support.cdk.templates import SynthesisedEnvironment, as_list, flat, kafka_mappings, role_statements
 
 VPC, KAFKA, OPENSEARCH, POSTGRES, REGISTRY = (
@@ -224,7 +225,8 @@ def assert_is_used(made: SynthesisedEnvironment) -> None:
             for action in as_list(statement["Action"]):
                 permitted[action.partition(":")[0]].add(flat(resource))
     topics = KAFKA.cluster_arn.replace(":cluster/", ":topic/")
-    assert len([each for each in permitted["kafka-cluster"] if each.startswith(f"{topics}/")]) > 50
+    named = {each.removeprefix(f"{topics}/") for each in permitted["kafka-cluster"]}
+    assert named >= {topic.name for topic in chain_topics()}
     assert permitted["es"]
     assert all(each.startswith(f"{OPENSEARCH.domain_arn}/") for each in permitted["es"])
     users = {each.rpartition("/")[2] for each in permitted["rds-db"]}
