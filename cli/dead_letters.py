@@ -13,7 +13,7 @@ from cli.options import JsonOption, given
 from cli.terminal import Terminal, print_json
 from cli.times import SinceOption, moment
 from masscomm.domain.audit import Action, Result
-from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.avro import Codec
 from masscomm.kafka.payloads import payload_of
 from masscomm.kafka.topics import DEAD_LETTER_STATUS
 from masscomm.operations.dead_letter_marks import Mark, id_of_letters, read_marks
@@ -102,7 +102,7 @@ def show(
     if letter is None:
         raise typer.BadParameter(f"there is no dead letter {position}; `masscomm dead-letters list` names them")
     mark = _marks(installation).get(position)
-    codec = Codec(HttpSchemaRegistry(installation.registry_url))
+    codec = Codec(installation.registry())
     document = {
         **letter.as_dict(),
         "status": mark.kind if mark else "open",

@@ -23,6 +23,8 @@ from masscomm.aws.authentication import kafka_client_config
 from masscomm.directory.bulk_writes import connect, connect_from_environment
 from masscomm.directory.client import OpenSearch
 from masscomm.domain.audit import Action, Result, audit_entry
+from masscomm.kafka.avro import HttpSchemaRegistry
+from masscomm.kafka.registry_sign_in import SECRET_SETTING, RegistrySignIn
 from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
 from ops.provisioning import GENERATION
 
@@ -43,6 +45,8 @@ class Installation:
 
     kafka_bootstrap: str
     registry_url: str
+    # The ARN of the secret with which clients sign in at the registry; empty: it needs no sign-in.
+    registry_secret: str = ""
     generation: str
     # Further configuration of the Kafka client: authentication, and the logger.
     security: Mapping[str, Any] = field(default_factory=lambda: {"logger": KAFKA_LOGGER})
@@ -91,6 +95,7 @@ class Installation:
         return cls(
             kafka_bootstrap=environment.required("KAFKA_BOOTSTRAP_SERVERS"),
             registry_url=environment.required("SCHEMA_REGISTRY_URL"),
+            registry_secret=os.environ.get(SECRET_SETTING, ""),
             generation=environment.required("CDC_GENERATION"),
             security={**kafka_client_config(), "logger": KAFKA_LOGGER},
             tables={
@@ -112,6 +117,10 @@ class Installation:
         if self.opensearch_url is None:
             return connect_from_environment()
         return connect(self.opensearch_url)
+
+    def registry(self) -> HttpSchemaRegistry:
+        """Return a client of the schema registry."""
+        return HttpSchemaRegistry(self.registry_url, sign_in=RegistrySignIn.with_secret(self.registry_secret))
 
     def dynamodb(self) -> "DynamoDBClient":
         """Return a DynamoDB client that connects at its first call."""

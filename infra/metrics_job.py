@@ -62,7 +62,9 @@ def start(client: Client, environment: Environment) -> None:
 
 def _keepers(environment: Environment) -> dict[str, str]:
     """Return the names of the functions that keep the streaming jobs running, by the jobs' parameters."""
-    found = {"streaming-job": f"{environment.prefix}-keep-job"}
+    found = {}
+    if environment.has("metrics"):
+        found["streaming-job"] = f"{environment.prefix}-keep-job"
     if environment.event_sources is not None:
         found["events-job"] = f"{environment.prefix}-keep-events-job"
     return found

@@ -7,8 +7,9 @@ is a finding, too: an unknown answer is no pass. The exit status is 1 if there i
 
 import argparse
 import json
+import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -19,13 +20,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 from infra.cdk.concurrency import quota_for
 from infra.cdk.config import EDGE_REGION, Environment, placeholders
 from infra.cdk.environments import add_folder_option, environment_of, environments
+from infra.cdk.quotas import CONCURRENCY, LOOKED_UP, Quota
 from infra.provision import MONOLITH_FIELDS
 
 # Creates a boto3 client of a service, in the environment's region or another.
 type Client = Callable[..., Any]
 
-# The applications with runs at the same time: the stream, a daily run, an erasure.
-_RUNS = 3
 # Roles that CloudFormation does not create in time: docs/deploying.md.
 _LINKED = {"opensearchservice.amazonaws.com": "AmazonOpenSearchService", "ecs.amazonaws.com": "ECS"}
 _ABSENT = ("does not exist", "NotFound", "NoSuchEntity")
@@ -126,11 +126,16 @@ def _neighbours(account: Account) -> Iterator[Problem]:
     own = account.environment
     for other in account.together()[1:]:
         for name, value, same in (
-            ("cidr", own.cidr, other.cidr),
-            ("registry.domain", own.registry.domain, other.registry.domain),
+            # Environments in a VPC of the organisation may share it, and none of its servers.
+            ("cidr", None if own.existing.vpc else own.cidr, other.cidr),
+            ("registry.domain", None if own.existing.registry else own.registry.domain, other.registry.domain),
+            *(
+                (f"existing.{each}", getattr(own.existing, each), getattr(other.existing, each))
+                for each in ("kafka", "opensearch", "postgres", "registry")
+            ),
             ("spark.daily_runs_hour", own.spark.daily_runs_hour, other.spark.daily_runs_hour),
         ):
-            if value == same:
+            if value is not None and value == same:
                 yield Problem(
                     found=f"{name} {value} is that of {other.name}, too",
                     ask=f"give {own.name} one of its own",
@@ -138,48 +143,45 @@ def _neighbours(account: Account) -> Iterator[Problem]:
 
 
 def _lambda_concurrency(account: Account) -> Iterator[Problem]:
-    """https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"""
+    """Return whether the account's quota suffices, which Service Quotas may not have yet.
+
+    https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+    """
     limit = account.client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
     names = account.together()
     wanted = max(quota_for(names), *(each.concurrency.account for each in names))
     if limit < wanted:
         yield Problem(
             found=f"{limit} concurrent executions, {wanted} planned for {', '.join(each.name for each in names)}",
-            ask=f"a quota of {wanted} for Concurrent executions (L-B99A9384) of AWS Lambda",
+            ask=f"a quota of {wanted} for {CONCURRENCY.name} (L-B99A9384) of AWS Lambda",
         )
 
 
-def _quota(account: Account, service: str, text: str) -> float | None:
-    """Return the smallest quota of a service with that text in its name: the applied one, or AWS' default."""
+def _looked_up(quota: Quota) -> Check:
+    """Return the check of a quota that Service Quotas has: the applied value, or AWS' default."""
+
+    def check(account: Account) -> Iterator[Problem]:
+        environments = account.together()
+        wanted = sum(quota.used(each) for each in environments)
+        limit = _limit(account, quota) if wanted else math.inf
+        if limit is None or limit < wanted:
+            names = ", ".join(each.name for each in environments)
+            yield Problem(
+                found=f"{'an unknown quota' if limit is None else f'{limit:.0f}'}, {wanted:.0f} planned for {names}",
+                ask=f"a quota of {wanted:.0f} for {quota.name} of {quota.service}",
+            )
+
+    check.__doc__ = quota.page
+    return check
+
+
+def _limit(account: Account, quota: Quota) -> float | None:
     for operation in ("list_service_quotas", "list_aws_default_service_quotas"):
-        quotas = _pages(account.client("service-quotas"), operation, "Quotas", ServiceCode=service)
-        if values := [each["Value"] for each in quotas if text in each["QuotaName"]]:
-            return float(min(values))
+        quotas = _pages(account.client("service-quotas"), operation, "Quotas", ServiceCode=quota.service)
+        for each in quotas:
+            if each["QuotaName"] == quota.name:
+                return float(each["Value"])
     return None
-
-
-def _vcpus(account: Account, service: str, wanted: float, quota: str) -> Iterator[Problem]:
-    limit = _quota(account, service, "vCPU")
-    if limit is None or limit < wanted:
-        yield Problem(
-            found=f"{'an unknown number of' if limit is None else f'{limit:.0f}'} vCPUs, {wanted:.0f} planned",
-            ask=f"a quota of {wanted:.0f} for {quota}",
-        )
-
-
-def _emr_vcpus(account: Account) -> Iterator[Problem]:
-    """https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/endpoints-quotas.html"""
-    wanted = sum(_RUNS * each.spark.worker_cpu * (1 + each.spark.executors) for each in account.together())
-    yield from _vcpus(account, "emr-serverless", wanted, "Max concurrent vCPUs per account of EMR Serverless")
-
-
-def _fargate_vcpus(account: Account) -> Iterator[Problem]:
-    """A deployment doubles the registry's tasks, while provisioning and an operator's command may run.
-
-    https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-quotas.html
-    """
-    wanted = sum(2 * each.registry.tasks * each.registry.cpu / 1024 + 1 for each in account.together())
-    yield from _vcpus(account, "fargate", wanted, "Fargate On-Demand vCPU resource count (L-3032A538)")
 
 
 def _bootstrap(account: Account) -> Iterator[Problem]:
@@ -219,6 +221,8 @@ def _zones(account: Account) -> Iterator[Problem]:
 
 def _kafka_version(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/msk/latest/developerguide/supported-kafka-versions.html"""
+    if account.environment.existing.kafka is not None:
+        return
     wanted = account.environment.kafka.version
     versions = _pages(account.client("kafka"), "list_kafka_versions", "KafkaVersions")
     active = [each["Version"] for each in versions if each["Status"] == "ACTIVE"]
@@ -228,6 +232,8 @@ def _kafka_version(account: Account) -> Iterator[Problem]:
 
 def _opensearch_types(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/opensearch-service/latest/APIReference/API_ListInstanceTypeDetails.html"""
+    if account.environment.existing.opensearch is not None:
+        return
     config, opensearch = account.environment.opensearch, account.client("opensearch")
     wanted = {config.instance_type, *([config.master_type] if config.dedicated_masters else [])}
     if config.version not in _pages(opensearch, "list_versions", "Versions"):
@@ -240,8 +246,10 @@ def _opensearch_types(account: Account) -> Iterator[Problem]:
 
 def _postgres_types(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_DescribeOrderableDBInstanceOptions.html"""
-    config = account.environment.database
-    for kind in dict.fromkeys((config.instance_type, config.registry_instance_type or config.instance_type)):
+    config, existing = account.environment.database, account.environment.existing
+    metrics = None if existing.postgres is not None else config.instance_type
+    registry = None if existing.registry is not None else config.registry_instance_type
+    for kind in dict.fromkeys(each for each in (metrics, registry) if each is not None):
         options = _pages(
             account.client("rds"),
             "describe_orderable_db_instance_options",
@@ -252,6 +260,49 @@ def _postgres_types(account: Account) -> Iterator[Problem]:
         )
         if next(options, None) is None:
             yield Problem(found=f"{config.version} on db.{kind} is not offered", ask="another version or class")
+
+
+def _existing_servers(account: Account) -> Iterator[Problem]:
+    """The organisation's servers are as the configuration describes them.
+
+    https://docs.aws.amazon.com/opensearch-service/latest/developerguide/fgac.html
+    https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.IAMDBAuth.html
+    """
+    environment, existing = account.environment, account.environment.existing
+    # What is described → its value in the configuration, and that of the server.
+    facts: dict[str, tuple[object, object]] = {}
+    if (kafka := existing.kafka) is not None:
+        answer = _found(account.client("kafka").describe_cluster_v2, ClusterArn=kafka.cluster_arn)
+        cluster = _at(answer, "ClusterInfo", "Provisioned")
+        facts["kafka.brokers"] = (environment.kafka.brokers, _at(cluster, "NumberOfBrokerNodes"))
+        facts["sign-in by IAM of Kafka"] = (True, _at(cluster, "ClientAuthentication", "Sasl", "Iam", "Enabled"))
+    if (opensearch := existing.opensearch) is not None:
+        answer = _found(account.client("opensearch").describe_domain, DomainName=opensearch.name)
+        domain = _at(answer, "DomainStatus")
+        facts["existing.opensearch.endpoint"] = (opensearch.endpoint, _at(domain, "Endpoints", "vpc"))
+        facts["fine-grained access control"] = (True, _at(domain, "AdvancedSecurityOptions", "Enabled"))
+    if (postgres := existing.postgres) is not None:
+        answer = _found(account.client("rds").describe_db_instances, DBInstanceIdentifier=postgres.instance)
+        instance = answer["DBInstances"][0] if answer else None
+        facts["existing.postgres.host"] = (postgres.host, _at(instance, "Endpoint", "Address"))
+        facts["existing.postgres.port"] = (postgres.port, _at(instance, "Endpoint", "Port"))
+        facts["existing.postgres.resource_id"] = (postgres.resource_id, _at(instance, "DbiResourceId"))
+        facts["database.instance_type"] = (
+            f"db.{environment.database.instance_type}",
+            _at(instance, "DBInstanceClass"),
+        )
+        facts["sign-in by IAM of Postgres"] = (True, _at(instance, "IAMDatabaseAuthenticationEnabled"))
+    for name, (wanted, found) in facts.items():
+        if found != wanted:
+            yield Problem(found=f"{name} is {found}, {wanted} in the configuration", ask="one value for both")
+
+
+def _at(answer: Mapping[str, Any] | None, *names: str) -> Any:
+    """Return a field of an answer; None if a part of its path is missing."""
+    found: Any = answer
+    for name in names:
+        found = (found or {}).get(name)
+    return found
 
 
 def _email(account: Account) -> Iterator[Problem]:
@@ -289,10 +340,9 @@ def _push(account: Account) -> Iterator[Problem]:
 def _certificates(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/acm/latest/APIReference/API_DescribeCertificate.html"""
     environment = account.environment
-    wanted = [
-        (environment.registry.certificate_arn, environment.registry.domain),
-        (environment.api.certificate_arn, environment.api.domain),
-    ]
+    wanted = [(environment.api.certificate_arn, environment.api.domain)]
+    if environment.existing.registry is None:
+        wanted.append((environment.registry.certificate_arn, environment.registry.domain))
     if environment.console is not None:
         wanted.append((environment.console.certificate_arn, environment.console.domain))
     for arn, domain in wanted:
@@ -356,6 +406,8 @@ def _alarm_address(account: Account) -> Iterator[Problem]:
 
 def _monolith(account: Account) -> Iterator[Problem]:
     config = account.environment.monolith
+    if not account.environment.has("cdc"):
+        return
     found = _found(account.client("secretsmanager").get_secret_value, SecretId=config.secret_name)
     if found is None:
         yield Problem(
@@ -381,8 +433,7 @@ CHECKS: dict[str, Check] = {
     "account": _credentials,
     "neighbours": _neighbours,
     "lambda": _lambda_concurrency,
-    "emr-serverless": _emr_vcpus,
-    "fargate": _fargate_vcpus,
+    **{name: _looked_up(quota) for name, quota in LOOKED_UP.items()},
     "bootstrap": _bootstrap,
     "service-linked role": _linked_roles,
     "api gateway": _api_gateway_role,
@@ -390,6 +441,7 @@ CHECKS: dict[str, Check] = {
     "kafka": _kafka_version,
     "opensearch": _opensearch_types,
     "postgres": _postgres_types,
+    "existing servers": _existing_servers,
     "ses": _email,
     "sns": _push,
     "certificate": _certificates,

@@ -34,13 +34,16 @@ from masscomm.aws.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws.signature import Credentials
 from masscomm.domain.source_tables import source_name
 from masscomm.errors import MasscommError
+from masscomm.kafka.registry_sign_in import SECRET_SETTING
 from masscomm.kafka.topics import chain_topics, generations
 from ops.provisioning import ProvisioningError
 from ops.provisioning.database import (
     apply_tables,
+    create_database,
     create_registry_user,
     create_users,
     job_runs,
+    missing_database,
     outdated_registry_user,
     outdated_users,
     unapplied_tables,
@@ -109,7 +112,11 @@ def provisioning_steps(
         # The registry's tasks run as soon as their user exists.
         steps.append(_registry_user(client, variables))
     if registry := variables.get("SCHEMA_REGISTRY_URL"):
-        steps.append(Step.of("schemas", unregistered, register_schemas, registry, chain_topics()))
+        sign_in = None
+        if secret := variables.get(SECRET_SETTING):
+            known = _secret(client, secret)
+            sign_in = (known["username"], known["password"])
+        steps.append(Step.of("schemas", unregistered, register_schemas, registry, chain_topics(), auth=sign_in))
     if url := variables.get("OPENSEARCH_URL"):
         auth = None
         if variables["OPENSEARCH_AUTHENTICATION"] != NONE:
@@ -137,10 +144,13 @@ def _registry_user(client: Client, variables: Mapping[str, str]) -> Step:
 
 
 def _tables_and_users(database_url: str) -> Step:
-    """Return one step, because the users' privileges cover the tables of that moment."""
+    """Return one step, because the users' privileges cover the tables of that moment. An instance of the organisation
+    gets the database, too.
+    """
     users = {"owner": METRICS_OWNER, "reader": METRICS_READER, "writer": METRICS_WRITER}
 
     def run() -> None:
+        create_database(database_url)
         if unapplied_tables(database_url) and job_runs(database_url):
             raise ProvisioningError(
                 "The metrics job runs, and the tables change: `python -m infra.metrics_job ENVIRONMENT stop` first."
@@ -149,7 +159,8 @@ def _tables_and_users(database_url: str) -> Step:
         create_users(database_url, **users)
 
     def pending() -> list[str]:
-        return unapplied_tables(database_url) + outdated_users(database_url, **users)
+        missing = missing_database(database_url)
+        return missing or unapplied_tables(database_url) + outdated_users(database_url, **users)
 
     return Step(name="tables", pending=pending, run=run)
 

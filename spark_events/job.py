@@ -25,7 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from masscomm.aws.authentication import kafka_client_config, spark_kafka_options
 from masscomm.errors import Retry, Stop
-from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.avro import Codec
 from masscomm.kafka.event_sources import GROUP, EventSources, expression, read_event_sources
 from masscomm.kafka.offsets import by_topic
 from masscomm.kafka.topics import DEAD_LETTER, EVENT, chain_topics
@@ -133,7 +133,7 @@ class Job:
     def _begin(self) -> Offsets:
         """Return the offsets at which the query begins. Raises Retry or Stop."""
         # Without the registry each task would fail.
-        Codec(HttpSchemaRegistry(self._settings.registry_url)).prefix(EVENT, "EventOccurred")
+        Codec(self._settings.registry()).prefix(EVENT, "EventOccurred")
         self._ids = self._positions.topic_ids()
         return self._positions.start(self._ids)
 
@@ -170,7 +170,12 @@ class Job:
         """Produce the events and dead letters of a batch. This is the function of foreachBatch."""
         try:
             ids = self._known_ids()
-            mapper = RecordMapper(sources=self._sources, topic_ids=ids, registry_url=self._settings.registry_url)
+            mapper = RecordMapper(
+                sources=self._sources,
+                topic_ids=ids,
+                registry_url=self._settings.registry_url,
+                registry_secret=self._settings.registry_secret,
+            )
             options = sink_options(self._settings.bootstrap_servers)
             output(records, mapper, counters).write.format("kafka").options(**options).save()
             # The records of a topic that was created again during the batch may have the ids of the earlier one.

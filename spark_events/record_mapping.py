@@ -15,6 +15,7 @@ from masscomm.kafka.dead_letters import dead_letter_headers
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.event_sources import AVRO, EventSources
 from masscomm.kafka.producer import Headers
+from masscomm.kafka.registry_sign_in import RegistrySignIn
 from masscomm.kafka.topics import DEAD_LETTER, EVENT, chain_topics
 
 FUNCTION = "spark_events"
@@ -43,11 +44,13 @@ class RecordMapper:
         sources: The sources, whose registry is set if one of them has Avro records.
         topic_ids: Kafka's id of each topic.
         registry_url: masscomm's registry.
+        registry_secret: The ARN of the secret with which a process signs in there; empty: it needs no sign-in.
     """
 
     sources: EventSources
     topic_ids: Mapping[str, str]
     registry_url: str
+    registry_secret: str = ""
 
     def __call__(
         self,
@@ -73,7 +76,8 @@ class RecordMapper:
         )
         try:
             event = self.event(record)
-            encoded = _codec(self.registry_url).encode(EVENT, EventOccurred.__name__, event.to_avro())
+            codec = _codec(self.registry_url, self.registry_secret)
+            encoded = codec.encode(EVENT, EventOccurred.__name__, event.to_avro())
         except DeadLetter as error:
             return dead_letter(record, error)
         except _UNLISTED as error:  # guard: own_topics.unlisted_error
@@ -101,10 +105,11 @@ class RecordMapper:
         except Unmapped as error:
             raise DeadLetter("invalid", f"no event of {source.name}: {error}") from error
 
-    def _registry(self) -> tuple[str, str]:
+    def _registry(self) -> tuple[str, str, str]:
         if self.sources.registry_url is None:
-            return self.registry_url, KNOWN_SUBJECT
-        return self.sources.registry_url, self.sources.known_subject or KNOWN_SUBJECT
+            return self.registry_url, self.registry_secret, KNOWN_SUBJECT
+        # The credentials of one registry are not sent to another one.
+        return self.sources.registry_url, "", self.sources.known_subject or KNOWN_SUBJECT
 
 
 def event_id(topic_id: str, partition: int, offset: int) -> str:
@@ -144,10 +149,11 @@ def _json(value: bytes | None) -> Any:
 
 # Each Python process of an executor asks a registry once.
 @cache
-def _codec(registry_url: str) -> Codec:
-    return Codec(HttpSchemaRegistry(registry_url))
+def _codec(registry_url: str, secret: str) -> Codec:
+    return Codec(HttpSchemaRegistry(registry_url, sign_in=RegistrySignIn.with_secret(secret)))
 
 
 @cache
-def _documents(registry_url: str, known_subject: str) -> AvroDocuments:
-    return AvroDocuments(HttpSchemaRegistry(registry_url, known_subject=known_subject))
+def _documents(registry_url: str, secret: str, known_subject: str) -> AvroDocuments:
+    sign_in = RegistrySignIn.with_secret(secret)
+    return AvroDocuments(HttpSchemaRegistry(registry_url, sign_in=sign_in, known_subject=known_subject))

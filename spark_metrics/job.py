@@ -201,7 +201,7 @@ class Job:
             view.prepare_table(connection)
         if missing := self._broker.missing(topic_names()):
             raise Retry(f"topics are missing: {', '.join(missing)}")
-        writers.learn(registered_ids(self._settings.registry_url))
+        writers.learn(registered_ids(self._settings.registry()))
         self._sink.take_over()
         # From now on only this driver can merge, so the stored offsets cannot change before its first merge.
         begin = self._start_offsets()

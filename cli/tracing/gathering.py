@@ -11,7 +11,7 @@ from cli.tracing.steps import Asked, Kind, Trace
 from masscomm.domain.categories import resolve_channels
 from masscomm.domain.ids import notification_id
 from masscomm.kafka import dead_letters, topics
-from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.avro import Codec
 from masscomm.kafka.payloads import payload_of, schemas
 from masscomm.kafka.topic_reading import read_topics
 from masscomm.observability import traces
@@ -22,7 +22,7 @@ def gather(installation: Installation, an_id: str) -> Trace | None:
 
     Raises KafkaException, Retry or botocore's errors if a server does not respond.
     """
-    codec = Codec(HttpSchemaRegistry(installation.registry_url))
+    codec = Codec(installation.registry())
     everything = _records(installation, codec)
     asked = _asked(everything, an_id)
     if asked is None:

@@ -99,7 +99,7 @@ def bootstrap() -> UseCases:
     clock = SystemClock()
     directory = connect_from_environment()
     dead_letters, health = KafkaDeadLetters.from_environment(), KafkaHealth.from_environment()
-    codec = Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL")))
+    codec = Codec(HttpSchemaRegistry.from_environment())
     alarms, letters = AlarmsRoute(alarms_from_environment(), clock), DeadLettersRoute(dead_letters, codec)
     # The overview is answered without its counts within a second.
     store = PostgresMetricsStore.from_environment("operations_handler", wait_s=COUNTS_WAIT_S)

@@ -7,7 +7,6 @@ from email.utils import parseaddr
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from masscomm import environment
 from masscomm.clock import SystemClock
 from masscomm.http import rest
 from masscomm.http.problem import FieldError, Problem
@@ -44,7 +43,7 @@ def bootstrap() -> "ChangePreferences":
     return ChangePreferences(
         directory=OpenSearchDirectory.from_environment(),
         changes=OpenSearchPreferenceChanges(connect_from_environment()),
-        codec=Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL"))),
+        codec=Codec(HttpSchemaRegistry.from_environment()),
         producer=KafkaProducer.from_environment(),
         clock=SystemClock(),
     )

@@ -48,7 +48,7 @@ def bootstrap() -> UseCases:
     clock = SystemClock()
     return UseCases(
         requests=RequestSend(
-            codec=Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL"))),
+            codec=Codec(HttpSchemaRegistry.from_environment()),
             producer=KafkaProducer.from_environment(),
             clock=clock,
             audit_log=audit_log(),

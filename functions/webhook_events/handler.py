@@ -31,7 +31,7 @@ def bootstrap() -> "FindEvents":
     from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 
     traces.check_config()
-    codec = Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL")))
+    codec = Codec(HttpSchemaRegistry.from_environment())
     producer, clock = KafkaProducer.from_environment(), SystemClock()
     counts = connection_pool(database_url(environment.required("METRICS_DATABASE_URL")), "webhook_events")
     return FindEvents(

@@ -37,7 +37,7 @@ def bootstrap() -> "ReceiveWebhooks":
         store=store,
         types=KnownTypes(store=DynamoDbEventTypes.from_environment(), clock=clock),
         event_ids=DynamoDbEventIds.from_environment(),
-        codec=Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL"))),
+        codec=Codec(HttpSchemaRegistry.from_environment()),
         producer=KafkaProducer.from_environment(),
         clock=clock,
         logger=logger,

@@ -20,6 +20,7 @@ from infra.cdk.code import packages_required
 from infra.cdk.config import LOCAL, Environment, placeholders
 from infra.cdk.environments import add_folder_option, environment_of
 from infra.cdk.resources.platform import follow_rules
+from infra.cdk.resources.registry_access import RegistryAccess
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.console import ConsoleStack
@@ -67,11 +68,11 @@ def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
     base = NetworkStack(app, environment=environment)
     if environment.servers is None:
         servers = _servers(app, environment, base)
-        _services(app, environment, base, servers.data, environment.registry.url, servers)
+        _services(app, environment, base, servers.data, _registry(environment), servers)
         _provision_first(app, environment, base, servers)
     else:
         data = ExternalDataStack(app, environment=environment, base=base, servers=environment.servers)
-        _services(app, environment, base, data, environment.servers.registry_url, None)
+        _services(app, environment, base, data, RegistryAccess(url=environment.servers.registry_url), None)
     follow_rules(app, environment)
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app, write_suppressions_to_cloud_formation=True))
     return app
@@ -83,17 +84,21 @@ def _servers(app: cdk.App, environment: Environment, base: NetworkStack) -> Serv
     """
     data = DataStack(app, environment=environment, base=base)
     registry = RegistryStack(app, environment=environment, base=base, metrics=data.metrics)
-    url, sources = environment.registry.url, environment.own_topics
+    access, sources = _registry(environment), environment.own_topics
     events = None
     if sources is not None:
-        events = EventsStack(app, environment=environment, base=base, data=data, registry_url=url, sources=sources)
+        events = EventsStack(app, environment=environment, base=base, data=data, registry=access, sources=sources)
     return ServerStacks(
         data=data,
         registry=registry,
-        cdc=CdcStack(app, environment=environment, base=base, data=data),
-        metrics=MetricsStack(app, environment=environment, base=base, data=data, registry_url=url),
+        cdc=CdcStack(app, environment=environment, base=base, data=data) if environment.has("cdc") else None,
+        metrics=MetricsStack(app, environment=environment, base=base, data=data, registry=access),
         events=events,
     )
+
+
+def _registry(environment: Environment) -> RegistryAccess:
+    return RegistryAccess(url=environment.registry_url, existing=environment.existing.registry)
 
 
 def _provision_first(app: cdk.App, environment: Environment, base: NetworkStack, servers: ServerStacks) -> None:
@@ -112,12 +117,12 @@ def _services(
     environment: Environment,
     base: NetworkStack,
     data: DataStack | ExternalDataStack,
-    registry_url: str,
+    registry: RegistryAccess,
     servers: ServerStacks | None,
 ) -> None:
     """Add the stacks of the door, the functions, the REST API in front of them, the console, alarms and dashboard."""
-    door = DoorStack(app, environment=environment, base=base).door
-    functions = FunctionsStack(app, environment=environment, base=base, data=data, door=door, registry_url=registry_url)
+    door = DoorStack(app, environment=environment, base=base).door if environment.has("incoming_webhooks") else None
+    functions = FunctionsStack(app, environment=environment, base=base, data=data, door=door, registry=registry)
     api = ApiStack(app, environment=environment, base=base, data=data, functions=functions)
     if environment.console is not None and environment.api.people is not None:
         ConsoleStack(

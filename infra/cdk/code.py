@@ -61,9 +61,7 @@ def handler_code(library: str | None = None) -> lambda_.Code:
     Raises:
         NotPackaged: The package of the library is missing and required.
     """
-    return lambda_.Code.from_asset(
-        str(_HANDLERS if library is None else _with_library(library)), exclude=["__pycache__", "*.pyc"]
-    )
+    return lambda_.Code.from_asset(str(_handlers(library)))
 
 
 def job_dependencies() -> Path:
@@ -132,17 +130,24 @@ def _archive(package: str) -> Path | None:
 
 
 @cache
-def _with_library(library: str) -> Path:
-    """Return a temporary folder with infra/cdk/handlers and the modules of a package."""
+def _handlers(library: str | None) -> Path:
+    """Return a temporary folder with the modules of infra/cdk/handlers, and those of a package.
+
+    Lambda finds a handler at the top. The modules are at their own path, too, as they import each other.
+    """
     target = Path(tempfile.mkdtemp(prefix="masscomm-handlers-"))
     atexit.register(shutil.rmtree, target, ignore_errors=True)
-    archive = _archive(library)
-    if archive is None:
-        shutil.copytree(staged_sources(("masscomm",)), target, dirs_exist_ok=True)
-    else:
+    archive = None if library is None else _archive(library)
+    if archive is not None:
         with zipfile.ZipFile(archive) as package:
             package.extractall(target)
-    shutil.copytree(_HANDLERS, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    elif library is not None:
+        shutil.copytree(staged_sources(("masscomm",)), target, dirs_exist_ok=True)
+    path = _HANDLERS.relative_to(ROOT)
+    for folder in (target, target / path):
+        shutil.copytree(_HANDLERS, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for parent in path.parents[:-1]:
+        shutil.copyfile(ROOT / parent / "__init__.py", target / parent / "__init__.py")
     return target
 
 

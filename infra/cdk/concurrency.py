@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from functions.catalogue import read_catalogue
 from infra.cdk.config import UNRESERVED, Environment
+from infra.cdk.parts import deployed, left_out
 from infra.cdk.profiles import PROFILES, Warmth
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
@@ -34,7 +34,7 @@ def invoked_by_kafka(environment: Environment) -> dict[str, int]:
             concurrent_invocations(partitions_of(topics[topic], environment), environment)
             for topic in entry.event_source.topics
         )
-        for entry in read_catalogue(generation=environment.generation)
+        for entry in deployed(environment)
         if entry.event_source is not None
     }
 
@@ -42,7 +42,7 @@ def invoked_by_kafka(environment: Environment) -> dict[str, int]:
 def provisioned(environment: Environment) -> dict[str, int]:
     """Return the provisioned concurrency of each function that has one."""
     found = {}
-    for entry in read_catalogue(generation=environment.generation):
+    for entry in deployed(environment):
         profile = PROFILES[entry.package]
         if (profile.critical if entry.lane is Lane.CRITICAL else profile.warmth) is Warmth.PROVISIONED:
             found[entry.name] = environment.provisioned
@@ -51,7 +51,8 @@ def provisioned(environment: Environment) -> dict[str, int]:
 
 def occupied(environment: Environment) -> int:
     """Return the reservations of an environment, and the needs of its pollers and warm functions."""
-    warm, pollers, reserved = provisioned(environment), invoked_by_kafka(environment), environment.concurrency.reserved
+    warm, pollers, absent = provisioned(environment), invoked_by_kafka(environment), left_out(environment)
+    reserved = {name: each for name, each in environment.concurrency.reserved.items() if name not in absent}
     names = (warm.keys() | pollers.keys()) - reserved.keys()
     return sum(reserved.values()) + sum(max(warm.get(each, 0), pollers.get(each, 0)) for each in names)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from email.utils import parseaddr
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Literal
 
 from infra.cdk.clients import ClientConfig, ConsumerConfig, ProducerConfig
 from masscomm.channels.unsubscribe_links import checked_mailbox
@@ -398,6 +399,22 @@ class PlatformConfig:
                 raise ValueError(f"image_digests: that of {source} is sha256: and 64 hexadecimal digits")
 
 
+# The resource in the ARN of a KMS key.
+_KEY = r"key/[\w-]+"
+
+
+def _checked_id(kind: str, value: str) -> None:
+    """Raises ValueError if a value is not an id of EC2, such as sg-0123456789abcdef0."""
+    if not re.fullmatch(rf"{kind}-[0-9a-f]{{8,17}}", value):
+        raise ValueError(f"{value!r} is not an id such as {kind}-0123456789abcdef0")
+
+
+def _checked_arn(service: str, resource: str, value: str, message: str) -> None:
+    """Raises ValueError with the message if a value is not an ARN whose resource matches the expression."""
+    if not re.fullmatch(rf"arn:aws[a-z-]*:{service}:[a-z0-9-]+:\d{{12}}:{resource}", value):
+        raise ValueError(message)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExistingVpc:
     """A VPC of the organisation. It resolves DNS, and its subnets reach AWS' services by endpoints or a NAT gateway."""
@@ -410,14 +427,11 @@ class ExistingVpc:
     endpoints_group: str | None = None
 
     def __post_init__(self) -> None:
-        for name, values in (
-            ("vpc", (self.id,)),
-            ("subnet", self.subnet_ids),
-            ("sg", () if self.endpoints_group is None else (self.endpoints_group,)),
-        ):
-            for value in values:
-                if not re.fullmatch(rf"{name}-[0-9a-f]{{8,17}}", value):
-                    raise ValueError(f"{value!r} is not an id such as {name}-0123456789abcdef0")
+        _checked_id("vpc", self.id)
+        for subnet in self.subnet_ids:
+            _checked_id("subnet", subnet)
+        if self.endpoints_group is not None:
+            _checked_id("sg", self.endpoints_group)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -429,15 +443,104 @@ class ExistingKafka:
     security_group: str
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"arn:aws[a-z-]*:kafka:[a-z0-9-]+:\d{12}:cluster/[\w-]+/[\w-]+", self.cluster_arn):
-            raise ValueError("cluster_arn is the ARN of an MSK cluster")
-        if not re.fullmatch(r"sg-[0-9a-f]{8,17}", self.security_group):
-            raise ValueError(f"{self.security_group!r} is not an id such as sg-0123456789abcdef0")
+        _checked_arn("kafka", r"cluster/[\w-]+/[\w-]+", self.cluster_arn, "cluster_arn is the ARN of an MSK cluster")
+        _checked_id("sg", self.security_group)
 
     @property
     def name(self) -> str:
         """Return the name of the cluster."""
         return self.cluster_arn.split("/")[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExistingOpenSearch:
+    """A domain in the VPC with fine-grained access control, in which the role `provisioner` is an administrator. Names
+    of indices have no prefix: a domain has one environment.
+    """
+
+    domain_arn: str
+    # The host of its endpoint in the VPC, without https://.
+    endpoint: str
+    # The security group of its endpoint, which gets a rule for each party.
+    security_group: str
+
+    def __post_init__(self) -> None:
+        domain = "domain/[a-z][a-z0-9-]{2,27}"
+        _checked_arn("es", domain, self.domain_arn, "domain_arn is the ARN of an OpenSearch domain")
+        if not re.fullmatch(r"vpc-[a-z0-9-]+(\.[a-z0-9-]+)+", self.endpoint):
+            raise ValueError("endpoint is a host such as vpc-NAME-ID.REGION.es.amazonaws.com")
+        _checked_id("sg", self.security_group)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the domain."""
+        return self.domain_arn.rpartition("/")[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExistingPostgres:
+    """An RDS instance of PostgreSQL with sign-in by IAM, for the metrics. Provisioning creates databases and roles in
+    it. Their names have no prefix: an instance has one environment. `database.instance_type` is its class.
+    """
+
+    # The host of its endpoint, and the port.
+    host: str
+    port: int = 5432
+    # The resource id, which permissions to sign in name.
+    resource_id: str
+    # A secret with `username` and `password` of a role that creates databases and roles, and may grant rds_iam.
+    secret_arn: str
+    # The ARN of the KMS key that encrypts the secret; None: AWS' own key for secrets.
+    secret_key_arn: str | None = None
+    # Its security group, which gets a rule for each party.
+    security_group: str
+
+    def __post_init__(self) -> None:
+        # https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/USER_ConnectToPostgreSQLInstance.html
+        if not re.fullmatch(r"[a-z][a-z0-9-]*\.[a-z0-9]+\.[a-z0-9-]+\.rds\.amazonaws\.com(\.cn)?", self.host):
+            raise ValueError("host is the endpoint of an RDS instance")
+        if not re.fullmatch(r"db-[A-Z0-9]+", self.resource_id):
+            raise ValueError("resource_id is an id such as db-ABCDEFGHIJKL")
+        _checked_secret(self.secret_arn, self.secret_key_arn)
+        _checked_id("sg", self.security_group)
+
+    @property
+    def instance(self) -> str:
+        """Return the identifier of the instance."""
+        return self.host.partition(".")[0]
+
+
+def _checked_secret(secret_arn: str, key_arn: str | None) -> None:
+    """Raises ValueError if one is not the whole ARN of a secret, or of a key."""
+    # https://docs.aws.amazon.com/secretsmanager/latest/userguide/whats-in-a-secret.html
+    form = r"secret:[\w/+=.@!-]+-\w{6}"
+    _checked_arn("secretsmanager", form, secret_arn, "secret_arn is the whole ARN, with its last six characters")
+    if key_arn is not None:
+        _checked_arn("kms", _KEY, key_arn, "secret_key_arn is the ARN of a key, not of an alias")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExistingRegistry:
+    """A schema registry with Confluent's API, such as Confluent's own or Apicurio's at its path `ccompat`. The registry
+    of AWS Glue has another API and another wire format. Subjects have no prefix: a registry has one environment.
+    """
+
+    # The base URL of the API, https://HOST or https://HOST/PATH.
+    url: str
+    # A secret with `username` and `password`, with which functions, jobs and tasks sign in by basic authentication.
+    # Provisioning registers schemas with it.
+    secret_arn: str
+    # The ARN of the KMS key that encrypts the secret; None: AWS' own key for secrets.
+    secret_key_arn: str | None = None
+    # The security group of its address, which gets a rule for each party; None: it is outside the VPC.
+    security_group: str | None = None
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"https://[a-z0-9.-]+(/[\w./-]*)?", self.url):
+            raise ValueError("url is https://HOST or https://HOST/PATH: credentials need TLS, at port 443")
+        _checked_secret(self.secret_arn, self.secret_key_arn)
+        if self.security_group is not None:
+            _checked_id("sg", self.security_group)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -447,16 +550,17 @@ class ExistingConfig:
     # `cidr` is then the network of this VPC.
     vpc: ExistingVpc | None = None
     kafka: ExistingKafka | None = None
+    opensearch: ExistingOpenSearch | None = None
+    postgres: ExistingPostgres | None = None
+    registry: ExistingRegistry | None = None
     # The ARN of the key for stored data. docs/internals/deploying.md has the statements that its policy needs.
     key_arn: str | None = None
     # The name of the bucket, in the same account and region, that takes the access logs of S3 and load balancers.
     access_log_bucket: str | None = None
 
     def __post_init__(self) -> None:
-        if self.key_arn is not None and not re.fullmatch(
-            r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+", self.key_arn
-        ):
-            raise ValueError("key_arn is the ARN of a key, not of an alias")
+        if self.key_arn is not None:
+            _checked_arn("kms", _KEY, self.key_arn, "key_arn is the ARN of a key, not of an alias")
         # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
         if self.access_log_bucket is not None and not re.fullmatch(
             r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", self.access_log_bucket
@@ -475,6 +579,11 @@ class ExternalServers:
     directory_url: str
     # The URL of the database for libpq, without a password.
     database_url: str
+
+
+# The parts of the system that an environment may leave out; others are left out by their own settings: `receipts`,
+# `console` and `event_sources`.
+Part = Literal["cdc", "events", "incoming_webhooks", "metrics"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -525,6 +634,10 @@ class Environment:
     receipts: bool = True
     # The percentage of delivered pushes that SNS reports; docs/receipts.md has the costs.
     receipts_percent: int = 100
+    # The parts to leave out. Without `cdc`, Kafka Connect of the organisation captures the monolith's tables. Without
+    # `events`, there are no event types, subscriptions and webhooks. Without `incoming_webhooks`, other systems emit no
+    # events by HTTP. Without `metrics`, no Spark job counts and archives: figures of sends remain 0.
+    without: tuple[Part, ...] = ()
     # The external servers to use; None: the deployment creates all servers.
     servers: ExternalServers | None = None
     kafka: KafkaConfig = KafkaConfig()
@@ -555,7 +668,7 @@ class Environment:
         Raises:
             ValueError: A value is out of range, or two values do not fit together. The message has a line for each.
         """
-        if problems := [*self._problems(), *self._problems_of_clients()]:
+        if problems := [*self._problems(), *self._problems_of_parts(), *self._problems_of_clients()]:
             raise ValueError("\n".join(problems))
 
     def _problems(self) -> Iterator[str]:
@@ -573,14 +686,7 @@ class Environment:
             yield "zones has letters such as a, without the region"
         if (vpc := self.existing.vpc) is not None and len(vpc.subnet_ids) != len(self.zones):
             yield "existing.vpc.subnet_ids has a subnet in each of zones"
-        arns = {"key_arn": self.existing.key_arn}
-        if self.existing.kafka is not None:
-            arns["kafka.cluster_arn"] = self.existing.kafka.cluster_arn
-            if self.existing.vpc is None:
-                yield "existing.kafka needs existing.vpc, the VPC of its brokers"
-        for name, arn in arns.items():
-            if arn is not None and arn.split(":")[3] != self.region:
-                yield f"existing.{name} is in {self.region}"
+        yield from self._problems_of_existing()
         for name, count in (
             ("kafka.brokers", self.kafka.brokers),
             ("opensearch.data_nodes", self.opensearch.data_nodes),
@@ -626,6 +732,51 @@ class Environment:
             if topics is not None and (topics.bootstrap_servers or topics.registry_url):
                 yield "event_sources names brokers or a registry, to which the job has no route"
 
+    def _problems_of_existing(self) -> Iterator[str]:
+        """Yield the existing resources that are in another place."""
+        existing = self.existing
+        arns = {"key_arn": existing.key_arn}
+        if existing.kafka is not None:
+            arns["kafka.cluster_arn"] = existing.kafka.cluster_arn
+        if existing.opensearch is not None:
+            arns["opensearch.domain_arn"] = existing.opensearch.domain_arn
+        if existing.postgres is not None:
+            arns["postgres.secret_arn"] = existing.postgres.secret_arn
+            arns["postgres.secret_key_arn"] = existing.postgres.secret_key_arn
+            if existing.postgres.host.split(".")[2] != self.region:
+                yield f"existing.postgres.host is in {self.region}"
+        if existing.registry is not None:
+            arns["registry.secret_arn"] = existing.registry.secret_arn
+            arns["registry.secret_key_arn"] = existing.registry.secret_key_arn
+            if not self.nat and existing.vpc is None:
+                yield "existing.registry needs existing.vpc or nat: other subnets have no route to it"
+        for name, arn in arns.items():
+            if arn is None:
+                continue
+            region, account = arn.split(":")[3:5]
+            if region != self.region:
+                yield f"existing.{name} is in {self.region}"
+            if self.account not in (None, account):
+                yield f"existing.{name} is in the account {self.account}"
+        for name in ("kafka", "opensearch", "postgres"):
+            if getattr(existing, name) is not None and existing.vpc is None:
+                yield f"existing.{name} needs existing.vpc, the VPC that it is in"
+
+    def _problems_of_parts(self) -> Iterator[str]:
+        """Yield the parts that need another one, which is left out."""
+        if not self.has("events"):
+            if self.has("incoming_webhooks"):
+                yield "without: incoming_webhooks are events: leave them out, too"
+            if self.event_sources is not None:
+                yield "without: event_sources need events"
+        if not self.has("metrics") and self.console is not None:
+            yield "without: the console shows metrics"
+        if not self.has("cdc"):
+            if self.connect_task is not None:
+                yield "without: connect_task is a part of cdc"
+            if self.existing.kafka is None:
+                yield "without: another Kafka Connect than that of cdc needs existing.kafka, which admits it"
+
     def _problems_of_clients(self) -> Iterator[str]:
         """Yield the programs without a path of their own."""
         for clients in (self.producers, self.consumers):
@@ -637,6 +788,10 @@ class Environment:
             # https://docs.aws.amazon.com/vpc/latest/peering/vpc-peering-basics.html
             if client.cidr and IPv4Network(client.cidr).overlaps(IPv4Network(self.cidr)):
                 yield f"{client.name}: {client.cidr} overlaps the environment's {self.cidr}"
+
+    def has(self, part: Part) -> bool:
+        """Return whether a part of the system is deployed."""
+        return part not in self.without
 
     @property
     def clients(self) -> tuple[ClientConfig, ...]:
@@ -667,6 +822,12 @@ class Environment:
     def global_prefix(self) -> str:
         """Return the prefix of names that are unique in an account or in the monolith's database, not in a region."""
         return f"{self.prefix}-{self.region}"
+
+    @property
+    def registry_url(self) -> str:
+        """Return the base URL of the registry's API for look-ups."""
+        existing = self.existing.registry
+        return self.registry.url if existing is None else existing.url
 
     @property
     def registry_secret(self) -> str:

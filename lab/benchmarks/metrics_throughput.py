@@ -150,7 +150,7 @@ class Benchmark:
         self.stack, self.spark, self.settings, self._state = stack, spark, settings, state
         self._schema_ids = register_schemas(stack.registry_url, chain_topics())
         writers = KnownWriters(HttpSchemaRegistry(stack.registry_url), lambda _: True)
-        writers.learn(registered_ids(stack.registry_url))
+        writers.learn(registered_ids(HttpSchemaRegistry(stack.registry_url)))
         self._facts = partial(facts, writers=writers.known, far_future_ms=FAR_FUTURE_MS)
         self._broker = Broker(stack.kafka_bootstrap)
         self._begin: Offsets = {}

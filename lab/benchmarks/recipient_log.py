@@ -36,7 +36,7 @@ RECIPIENTS, SENDS = 500, 300
 def count(stack: StackConfig, spark: SparkSession, settings: Settings, events: int, *, logged: bool) -> float:
     """Return the recipients counted per second."""
     known = KnownWriters(HttpSchemaRegistry(stack.registry_url), lambda _: True)
-    known.learn(registered_ids(stack.registry_url))
+    known.learn(registered_ids(HttpSchemaRegistry(stack.registry_url)))
     records = kafka_records(spark, settings, "earliest")
     logged_facts = partial(facts, writers=known.known, far_future_ms=FAR_FUTURE_MS, recipients=logged)
     with metrics_database(stack) as database, tempfile.TemporaryDirectory() as folder:

@@ -12,6 +12,7 @@ from math import ceil
 
 from functions.catalogue import FunctionEntry
 from infra.cdk.config import Environment
+from infra.cdk.parts import deployed
 from infra.cdk.profiles import PROFILES, Warmth
 from lab.capacity.limits import environments_used, ledger_units_s
 from lab.capacity.plan import INPUTS, STEPS, Plan, batch_records, functions, invocation_s, recipients_a_record
@@ -38,8 +39,9 @@ CONNECT_UNITS = 1
 KEYS, SECRETS = 2, 4
 # The metrics of all alarms of an environment, each of which is charged; a test compares them with the templates.
 ALARM_METRICS, FEW_ALARM_METRICS = 299, 67
-# The web ACLs and their rules, and the further rules with a console.
+# The web ACLs and their rules, those of the door for incoming webhooks, and the further rules with a console.
 FIREWALLS, FIREWALL_RULES, CONSOLE_RULES = 2, 5, 2
+DOOR_FIREWALLS = DOOR_RULES = 1
 # The metrics of masscomm itself that functions and jobs emit while nothing is sent: ages, due records, daily runs.
 OWN_METRICS = 12
 # The metrics of MSK for each topic and broker.
@@ -164,8 +166,10 @@ def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
     environment = plan.environment
     kafka, search, database = environment.kafka, environment.opensearch, environment.database
     registry, connect, spark = environment.registry, environment.connect_task, environment.spark
-    databases = [database.instance_type]
-    if database.registry_instance_type is not None:
+    existing = environment.existing
+    # The instances that the deployment creates.
+    databases = [] if existing.postgres is not None else [database.instance_type]
+    if database.registry_instance_type is not None and existing.registry is None:
         databases.append(database.registry_instance_type)
     instances = 2 if database.multi_az else 1
 
@@ -181,12 +185,13 @@ def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
     daily_hours = DAYS_A_MONTH * len(DAILY_RUNS) * DAILY_RUN_MINUTES / 60
     alarm_metrics = FEW_ALARM_METRICS if environment.few_alarms else ALARM_METRICS
     rules = FIREWALL_RULES + (environment.console is not None) * CONSOLE_RULES
+    without_door = not environment.has("incoming_webhooks")
     custom_metrics = OWN_METRICS
-    if kafka.topic_metrics:
+    if kafka.topic_metrics and existing.kafka is None:
         custom_metrics += plan.brokers * TOPIC_METRICS * _topics_of(environment)
     if not environment.few_alarms:
         custom_metrics += INSIGHTS_METRICS
-    return [
+    costs = [
         _hourly(
             "Kafka (MSK)",
             plan.brokers * price(f"msk.{kafka.instance_type}"),
@@ -216,14 +221,16 @@ def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
         ),
         _hourly(
             "event pollers",
-            0.0 if environment.pollers is None else poller_units() * price("lambda_event_poller_unit_hour"),
+            0.0 if environment.pollers is None else poller_units(environment) * price("lambda_event_poller_unit_hour"),
         ),
         _hourly(
             "functions kept warm",
             3600
             * (
-                environment.provisioned * _memory_gb(Warmth.PROVISIONED) * price("lambda_provisioned_gb_s")
-                + bool(environment.provisioned) * _memory_gb(Warmth.SNAPSTART) * price("lambda_snapshot_gb_s")
+                environment.provisioned * _memory_gb(environment, Warmth.PROVISIONED) * price("lambda_provisioned_gb_s")
+                + bool(environment.provisioned)
+                * _memory_gb(environment, Warmth.SNAPSTART)
+                * price("lambda_snapshot_gb_s")
             ),
         ),
         _hourly(
@@ -234,7 +241,8 @@ def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
         ),
         Cost(
             component="keys and secrets",
-            dollars=KEYS * price("key_month") + (SECRETS + len(databases)) * price("secret_month"),
+            dollars=(KEYS - (existing.key_arn is not None)) * price("key_month")
+            + (SECRETS - (existing.registry is not None) + len(databases)) * price("secret_month"),
         ),
         Cost(
             component="alarms, dashboard",
@@ -244,9 +252,22 @@ def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
         Cost(
             component="firewall (WAF)",
             dollars=environment.api.firewall
-            * (FIREWALLS * price("firewall_month") + rules * price("firewall_rule_month")),
+            * (
+                (FIREWALLS - without_door * DOOR_FIREWALLS) * price("firewall_month")
+                + (rules - without_door * DOOR_RULES) * price("firewall_rule_month")
+            ),
         ),
     ]
+    # The lines of what the organisation has already, or the environment leaves out.
+    absent = {
+        "Kafka (MSK)": existing.kafka is not None,
+        "directory (OpenSearch)": existing.opensearch is not None,
+        "schema registry (Fargate, load balancer)": existing.registry is not None,
+        "ways to AWS (endpoints or NAT)": existing.vpc is not None,
+        "change data capture (Kafka Connect)": not environment.has("cdc"),
+        "metrics (EMR Serverless)": not environment.has("metrics"),
+    }
+    return [cost for cost in costs if not absent.get(cost.component)]
 
 
 def _topics_of(environment: Environment) -> int:
@@ -254,11 +275,11 @@ def _topics_of(environment: Environment) -> int:
     return len(topics.chain_topics()) + len(topics.cdc_topics(environment.generation))
 
 
-def poller_units() -> int:
+def poller_units(environment: Environment) -> int:
     """Return the event poller units of idle mappings: each has one poller, and the mappings of a lane (kind of send)
     are in one group.
     """
-    return sum(ceil(mappings / quota("pollers_a_unit")) for mappings in _mappings().values())
+    return sum(ceil(mappings / quota("pollers_a_unit")) for mappings in _mappings(environment).values())
 
 
 def busy_poller_units(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> int:
@@ -266,7 +287,7 @@ def busy_poller_units(workload: Workload, plan: Plan, times: ServiceTimes, provi
     bytes.
     """
     records = sizes(workload).records
-    pollers, mb_s = float(_mappings()[Lane.BULK]), 0.0
+    pollers, mb_s = float(_mappings(plan.environment)[Lane.BULK]), 0.0
     for step in STEPS:
         mappings = _topics(functions()[step])
         used = environments_used(step, workload, plan, times, provider_s) / quota("invocations_a_poller")
@@ -275,10 +296,10 @@ def busy_poller_units(workload: Workload, plan: Plan, times: ServiceTimes, provi
     return max(ceil(pollers / quota("pollers_a_unit")), ceil(mb_s / quota("unit_mb_s")))
 
 
-def _mappings() -> Mapping[Lane, int]:
+def _mappings(environment: Environment) -> Mapping[Lane, int]:
     """Return the number of event source mappings of each lane: one for each topic of a function."""
     found: Counter[Lane] = Counter()
-    for entry in functions().values():
+    for entry in deployed(environment):
         found[entry.lane] += _topics(entry)
     return found
 
@@ -287,10 +308,10 @@ def _topics(entry: FunctionEntry) -> int:
     return len(entry.event_source.topics) if entry.event_source else 0
 
 
-def _memory_gb(warmth: Warmth) -> float:
+def _memory_gb(environment: Environment, warmth: Warmth) -> float:
     """Return the memory in GB of one environment of each function that has this protection against cold starts."""
     found = 0.0
-    for entry in functions().values():
+    for entry in deployed(environment):
         profile = PROFILES[entry.package]
         if warmth is (profile.critical if entry.lane is Lane.CRITICAL else profile.warmth):
             found += entry.memory_mb / 1024
@@ -312,7 +333,7 @@ def by_the_hour(
     hours.
     """
     millions = workload.notifications_s * 3600 * hours_a_day * DAYS_A_MONTH / MILLION
-    idle = ceil(_mappings()[Lane.BULK] / quota("pollers_a_unit"))
+    idle = ceil(_mappings(plan.environment)[Lane.BULK] / quota("pollers_a_unit"))
     units = busy_poller_units(workload, plan, times, provider_s) - idle
     busy = Cost(
         component="event pollers, more while it is busy",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from infra.cdk.quotas import CONCURRENCY, SPARK
 from lab.capacity.figures import Figure, Trust
 
 _READ = "2026-11"
@@ -40,7 +41,7 @@ QUOTAS: Mapping[str, Figure] = MappingProxyType(
         for quota in (
             _quota(
                 "lambda_concurrency",
-                1_000,
+                CONCURRENCY.default,
                 "invocations at a time in an account and region",
                 "AWS Lambda developer guide, quotas",
                 Trust.DOCUMENTED,
@@ -128,7 +129,7 @@ QUOTAS: Mapping[str, Figure] = MappingProxyType(
             ),
             _quota(
                 "emr_vcpus",
-                16,
+                SPARK.default,
                 "vCPUs of EMR Serverless at a time",
                 "Amazon EMR Serverless user guide, quotas; accounts differ",
                 Trust.DOCUMENTED,

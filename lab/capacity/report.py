@@ -13,6 +13,7 @@ from pathlib import Path
 
 from infra.cdk.config import Environment
 from infra.cdk.examples import ENVIRONMENTS, PROD, SMALL, STAGING
+from infra.cdk.quotas import QUOTAS as ACCOUNT_QUOTAS
 from lab.capacity.comparison import (
     Compared,
     critical_steps,
@@ -366,6 +367,16 @@ def quotas() -> str:
     return _sources((sns_publish(PROD.region), *QUOTAS.values()), more_of_it=True)
 
 
+def account_quotas() -> str:
+    """Return the table of the quotas that an account's environments share, and the use of each environment."""
+    rows = [
+        [f"[{quota.name}]({quota.page})", quota.service, f"{quota.default:,}"]
+        + [f"{quota.used(environment):g}" for environment in ENVIRONMENTS.values()]
+        for quota in ACCOUNT_QUOTAS
+    ]
+    return table(("quota", "service", "default", *ENVIRONMENTS), rows)
+
+
 def _sources(figures: Iterable[Figure], *, more_of_it: bool = False) -> str:
     rows = [
         [
@@ -398,6 +409,7 @@ _MODEL: Mapping[str, Callable[[], str]] = {
     **EVENT_MODEL,
     "prices": prices,
     "quotas": quotas,
+    "account quotas": account_quotas,
 }
 _SIMULATION: Mapping[str, Callable[[], str]] = {"simulation": simulation, "critical": critical, **EVENT_SIMULATION}
 

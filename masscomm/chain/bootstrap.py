@@ -50,7 +50,7 @@ def batch_driver(function: str, logger: Logger, *, endless: bool = False) -> Bat
     traces.check_config()
     return BatchDriver(
         function=function,
-        codec=Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL"))),
+        codec=Codec(HttpSchemaRegistry.from_environment()),
         producer=KafkaProducer.from_environment(),
         logger=logger,
         alarm=DeadLetterAlarm(limit=environment.number("DEAD_LETTER_ALARM_LIMIT", DEFAULT_LIMIT), logger=logger),

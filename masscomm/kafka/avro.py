@@ -7,14 +7,17 @@ confluent-kafka's serializers have the same format, but importing them takes 0.4
 
 import io
 import json
+import os
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, Self
 
+from masscomm import environment
 from masscomm.clock import Clock, SystemClock
 from masscomm.domain.time_limits import DENIAL_CACHED_S, REGISTRY_REQUEST_S
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import topics
+from masscomm.kafka.registry_sign_in import SECRET_SETTING, RegistrySignIn
 from masscomm.kafka.time_units import time_units
 from schemas import read_text
 
@@ -72,6 +75,7 @@ class HttpSchemaRegistry:
     is cached for one second.
 
     Args:
+        sign_in: The credentials of the requests; None: the registry needs none.
         known_subject: A subject that the registry has, unless it is empty or the wrong one.
     """
 
@@ -79,6 +83,7 @@ class HttpSchemaRegistry:
         self,
         url: str,
         *,
+        sign_in: RegistrySignIn | None = None,
         known_subject: str = KNOWN_SUBJECT,
         timeout_s: float = REGISTRY_REQUEST_S,
         clock: Clock | None = None,
@@ -86,6 +91,7 @@ class HttpSchemaRegistry:
         import urllib3
 
         self._url = url.rstrip("/")
+        self._sign_in = sign_in
         self._known_subject = known_subject
         self._pool = urllib3.PoolManager(
             timeout=urllib3.Timeout(total=timeout_s),
@@ -97,6 +103,12 @@ class HttpSchemaRegistry:
         self._clock = clock or SystemClock()
         self._denied_until: dict[int, float] = {}
         self._trusted_until = 0.0
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Return the registry that the environment variables name. Raises Stop if SCHEMA_REGISTRY_URL is missing."""
+        sign_in = RegistrySignIn.with_secret(os.environ.get(SECRET_SETTING, ""))
+        return cls(environment.required("SCHEMA_REGISTRY_URL"), sign_in=sign_in)
 
     def schema_by_id(self, schema_id: int) -> dict[str, Any]:
         if schema_id not in self._schemas:
@@ -145,30 +157,58 @@ class HttpSchemaRegistry:
             self._ids[subject, text] = schema_id
         return self._ids[subject, text]
 
+    def ids_of(self, subject: str) -> list[int]:
+        """Return the schema ids of all versions of a subject; none if the registry does not have it. Raises Retry."""
+        status, body = self._request("GET", f"/subjects/{subject}/versions")
+        if status == 404:
+            return []
+        found = []
+        for version in self._read(status, body, list):
+            status, body = self._request("GET", f"/subjects/{subject}/versions/{version}")
+            if status != 404:
+                found.append(self._expect(status, body)["id"])
+        return found
+
     def _request(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        """Return the status and the body of an answer. Raises Retry, or Stop for a secret that cannot be used."""
+        status, answer = self._send(method, path, body)
+        if status == 401 and self._sign_in is not None:  # guard: registry.rotated_password
+            self._sign_in.forget()
+            status, answer = self._send(method, path, body)
+        return status, answer
+
+    def _send(self, method: str, path: str, body: Any) -> tuple[int, bytes]:
         import urllib3
 
+        headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+        if self._sign_in is not None:
+            headers["Authorization"] = self._sign_in.header()
         try:
             response = self._pool.request(
                 method,
                 self._url + path,
                 body=None if body is None else json.dumps(body),
-                headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+                headers=headers,
             )
         except urllib3.exceptions.HTTPError as error:
             raise Retry(f"the schema registry does not answer: {type(error).__name__}") from error
         return response.status, response.data
 
+    @classmethod
+    def _expect(cls, status: int, body: bytes) -> dict[str, Any]:
+        answer: dict[str, Any] = cls._read(status, body, dict)
+        return answer
+
     @staticmethod
-    def _expect(status: int, body: bytes) -> dict[str, Any]:
+    def _read(status: int, body: bytes, kind: type) -> Any:
         if status != 200:
             raise Retry(f"the schema registry answered {status}")
         try:
             answer = json.loads(body)
         except ValueError as error:
             raise Retry("the schema registry answered something that is not JSON") from error
-        if not isinstance(answer, dict):
-            raise Retry("the schema registry answered something that is not an object")
+        if not isinstance(answer, kind):
+            raise Retry(f"the schema registry answered something that is not a {kind.__name__}")
         return answer
 
 

@@ -29,6 +29,7 @@ from masscomm.observability.metric_names import (
     RECORDS_QUARANTINED,
     UNREADABLE_ITEMS,
     WEBHOOK_ENDPOINTS_DISABLED,
+    Metric,
 )
 from ops.alarms.rules import HOUR_S, LARGEST, LOST, MINUTE_S, RATIO, SMALLEST, TOTAL, Formula, Rule, Series, ours
 from ops.alarms.series import (
@@ -90,16 +91,16 @@ class Servers:
     # The names of Debezium's connectors in MSK Connect, by generation; the first one is current. Empty: they are in
     # `connect_task`.
     connectors: Mapping[str, str]
-    # The dimensions of the schema registry's service.
-    registry: Mapping[str, str]
+    # The dimensions of the schema registry's service; None: the registry is the organisation's.
+    registry: Mapping[str, str] | None
     # The dimensions of Kafka Connect's service on Fargate; None: MSK Connect.
     connect_task: Mapping[str, str] | None = None
     # Whether ECS publishes metrics of Container Insights.
     insights: bool = True
     # The minutes between runs of the streaming job that count everything and end; None: a run has no end.
     every_minutes: int | None = None
-    # The name of the streaming job's application.
-    job: str
+    # The name of the streaming job's application; None: there are no metrics.
+    job: str | None
     # That of the job that reads the organisation's own topics; None: there is none.
     events_job: str | None = None
 
@@ -137,6 +138,11 @@ class Installation:
     on_demand: bool = False
     # Whether there are only the alarms that no other one implies.
     few: bool = False
+
+    def emitting(self, metric: Metric) -> list[str]:
+        """Return the functions of the installation that emit a metric."""
+        packages = {entry.package for entry in self.entries.values()}
+        return [each for each in metric.emitted_by if each in packages]
 
 
 # The runbooks of alarms that another alarm implies, about what comes of it: late data, failed notifications or dead
@@ -283,14 +289,14 @@ def _of_freshness(of: Installation) -> Iterator[Rule]:
     overdue = ours(environment, OLDEST_DUE, "scheduler", "Maximum")
     description = f"Delayed records are released more than {_OVERDUE_S} s late."
     yield Rule("waiting-overdue", "schedule", description, overdue, _OVERDUE_S, missing_data_alarms=True)
-    for function in WEBHOOK_ENDPOINTS_DISABLED.emitted_by:
+    for function in of.emitting(WEBHOOK_ENDPOINTS_DISABLED):
         disabled = ours(environment, WEBHOOK_ENDPOINTS_DISABLED, function)
         yield Rule(f"{function}-disabled", "webhooks", f"{function} disabled an endpoint of webhooks.", disabled, 1)
-    for function in UNREADABLE_ITEMS.emitted_by:
+    for function in of.emitting(UNREADABLE_ITEMS):
         items = ours(environment, UNREADABLE_ITEMS, function)
         description = f"Sweeps of {function} skip stored items that they cannot read."
         yield Rule(f"{function}-unreadable", "unreadable-items", description, items, 1)
-    if of.servers is not None:
+    if of.servers is not None and of.servers.job is not None:
         yield _of_metrics_age(environment, of.servers.every_minutes)
         archived = ours(environment, METRICS_ARCHIVE_AGE, "spark_metrics", "Maximum")
         description = f"The archive is more than {_ARCHIVE_STALE_S} s behind the topics."
@@ -439,10 +445,11 @@ def _of_services(servers: Servers) -> Iterator[Rule]:
         yield Rule(
             "change-data-capture", "change-data-capture", description, tasks, 1, below=True, missing_data_alarms=True
         )
-    running = registry_tasks(servers.registry) if servers.insights else service_tasks(servers.registry)
-    description = "No task of the schema registry runs: functions that start now cannot decode."
-    yield Rule("schema-registry", "schema-registry", description, running, 1, below=True, missing_data_alarms=True)
-    if servers.every_minutes is None:
+    if servers.registry is not None:
+        running = registry_tasks(servers.registry) if servers.insights else service_tasks(servers.registry)
+        description = "No task of the schema registry runs: functions that start now cannot decode."
+        yield Rule("schema-registry", "schema-registry", description, running, 1, below=True, missing_data_alarms=True)
+    if servers.job is not None and servers.every_minutes is None:
         yield from _of_job(
             "streaming-job", servers.job, "The streaming job", "metrics become stale, and records wait in Kafka"
         )
@@ -466,11 +473,12 @@ def _of_api(of: Installation) -> Iterator[Rule]:
     """Return alarms on errors and latency of the REST API, and on long polls that cannot be counted."""
     failing = api_errors(of.api)
     yield Rule("api-errors", "api-errors", "More than 2 % of the API's requests end in a 5xx.", failing, 0.02)
-    slow = api_latency(of.api, of.stage, "GET", "/v1/metrics")
-    description = "One in a hundred metrics requests takes more than three seconds; long polls are not included."
-    yield Rule("api-slow", "api-errors", description, slow, 3000)
+    if any("GET /v1/metrics" in entry.routes for entry in of.entries.values()):
+        slow = api_latency(of.api, of.stage, "GET", "/v1/metrics")
+        description = "One in a hundred metrics requests takes more than three seconds; long polls are not included."
+        yield Rule("api-slow", "api-errors", description, slow, 3000)
     description = "Open polls cannot be counted: long polls return at once, and dashboards repeat them at once."
-    for function in POLLS_UNCOUNTED.emitted_by:
+    for function in of.emitting(POLLS_UNCOUNTED):
         uncounted = ours(of.environment, POLLS_UNCOUNTED, function)
         yield Rule(f"polls-uncounted-{function}", "throttles", description, uncounted, 10, most=3)
 

@@ -34,7 +34,6 @@ from masscomm.aws.client import DynamoDb
 from masscomm.aws.request import Limits
 from masscomm.directory.bulk_writes import connect_from_environment
 from masscomm.errors import MasscommError, Stop
-from masscomm.kafka.avro import HttpSchemaRegistry
 from masscomm.kafka.topics import cdc_topics, chain_topics
 from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
 from ops.erasure import metrics_store
@@ -45,7 +44,7 @@ from ops.erasure.person import ERASED_USER, Person
 from ops.erasure.personal_events import EventTables, PersonalEvents
 from ops.erasure.remains import remaining_data
 from ops.erasure.search_indices import SearchIndices
-from spark_metrics.archive.mark import check_table
+from spark_metrics.archive.mark import check_table, database_mark
 from spark_metrics.archive.table import ArchiveTable
 from spark_metrics.common.database import connect
 from spark_metrics.common.session import spark_session
@@ -108,7 +107,7 @@ def _stores(
         ledger=environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"),
         waiting=environ.get("WAITING_TABLE", "waiting"),
         sends=environ.get("SENDS_TABLE", "sends"),
-        records=DelayedRecords(HttpSchemaRegistry(settings.registry_url), events),
+        records=DelayedRecords(settings.registry(), events),
     )
     webhooks = EventTables(
         client=client,
@@ -139,6 +138,10 @@ def _erase_records(
     spark = spark_session(settings)
     resources.callback(spark.stop)
     table = ArchiveTable(spark, settings)
+    known, counted = database_mark(connection)
+    if known is None and not counted and table.archive_id() is None:
+        # Nothing has been counted: an environment without metrics, or one before its first run.
+        return 0
     check_table(connection, table)
     return table.replace_user(person.club_id, person.user_id, ERASED_USER)
 

@@ -60,6 +60,19 @@ select exists (
 """
 
 
+def create_database(database_url: str) -> None:
+    """Create the database, if its server has none of that name. It requires a role that may create databases."""
+    if not _has_database(database_url):
+        # CREATE DATABASE permits no transaction.
+        with psycopg.connect(make_conninfo(database_url, dbname=_MAINTENANCE), autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(_name_of(database_url))))
+
+
+def missing_database(database_url: str) -> list[str]:
+    """Return a line of text if the server has no database of that name."""
+    return [] if _has_database(database_url) else [f"create the database {_name_of(database_url)}"]
+
+
 def apply_sql(database_url: str, files: Iterable[Path]) -> None:
     """Run idempotent SQL files, each in a transaction.
 
@@ -173,7 +186,7 @@ def _name_of(database_url: str) -> str:
 
 
 def _has_database(database_url: str) -> bool:
-    """Return whether the database exists in its instance; the one of the registry may be in that of the metrics."""
+    """Return whether the database exists in its instance, which may be that of other databases."""
     with psycopg.connect(make_conninfo(database_url, dbname=_MAINTENANCE)) as connection:
         found = connection.execute("SELECT FROM pg_database WHERE datname = %s", [_name_of(database_url)])
         return found.rowcount > 0
@@ -188,8 +201,8 @@ def outdated_registry_user(database_url: str, *, user: str, password: str) -> li
         user: The name of the user.
         password: The password that the user must have.
     """
-    if not _has_database(database_url):
-        return [f"create the database {_name_of(database_url)}", f"create the role {user}"]
+    if missing := missing_database(database_url):
+        return [*missing, f"create the role {user}"]
     with psycopg.connect(database_url) as connection:
         if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [user]).rowcount:
             return [f"create the role {user}"]
@@ -215,10 +228,7 @@ def create_registry_user(database_url: str, *, user: str, password: str) -> None
     Raises:
         psycopg.Error: The transaction failed and changed nothing.
     """
-    if not _has_database(database_url):
-        # CREATE DATABASE permits no transaction.
-        with psycopg.connect(make_conninfo(database_url, dbname=_MAINTENANCE), autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(_name_of(database_url))))
+    create_database(database_url)
     with psycopg.connect(database_url) as connection:
         connection.execute(_EXCLUSIVE)
         name = sql.Identifier(user)

@@ -8,12 +8,15 @@ import httpx
 from masscomm.kafka.topics import Topic
 from ops.provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 
+# The user name and the password of basic authentication; None: the registry needs no sign-in.
+type SignIn = tuple[str, str] | None
+
 # The number of attempts after a conflict. The registry returns 409 both for an incompatible schema and for a concurrent
 # registration of the same schema. A repeated request distinguishes them: only an incompatible schema is refused again.
 _CONFLICTS = 5
 
 
-def register_schemas(registry_url: str, topics: Iterable[Topic]) -> dict[str, int]:
+def register_schemas(registry_url: str, topics: Iterable[Topic], *, auth: SignIn = None) -> dict[str, int]:
     """Register each topic's schema under `<topic>-value` with compatibility BACKWARD.
 
     Concurrent calls are safe and return the same ids.
@@ -25,7 +28,7 @@ def register_schemas(registry_url: str, topics: Iterable[Topic]) -> dict[str, in
         ProvisioningError: The registry refused a schema, for example because it is incompatible with its predecessor.
     """
     ids: dict[str, int] = {}
-    with httpx.Client(base_url=registry_url, timeout=TIMEOUT_S) as client:
+    with httpx.Client(base_url=registry_url, auth=auth, timeout=TIMEOUT_S) as client:
         for topic in topics:
             if topic.schema is None:
                 continue
@@ -35,14 +38,14 @@ def register_schemas(registry_url: str, topics: Iterable[Topic]) -> dict[str, in
     return ids
 
 
-def unregistered(registry_url: str, topics: Iterable[Topic]) -> list[str]:
+def unregistered(registry_url: str, topics: Iterable[Topic], *, auth: SignIn = None) -> list[str]:
     """Return a line of text for each topic whose schema is not registered.
 
     Raises:
         ProvisioningError: The registry cannot answer.
     """
     found = []
-    with httpx.Client(base_url=registry_url, timeout=TIMEOUT_S) as client:
+    with httpx.Client(base_url=registry_url, auth=auth, timeout=TIMEOUT_S) as client:
         for topic in topics:
             if topic.schema is None:
                 continue

@@ -9,6 +9,8 @@ from typing import Any
 from masscomm.domain.time_limits import COUNTED_IDS_KEPT_S, DENIED_SCHEMA_RETRY_S
 from masscomm.errors import Stop
 from masscomm.integers import integer_or
+from masscomm.kafka.avro import HttpSchemaRegistry
+from masscomm.kafka.registry_sign_in import SECRET_SETTING, RegistrySignIn
 
 # The catalogs of the archive's table: tables in the metrics database, or AWS Glue.
 JDBC, GLUE = "jdbc", "glue"
@@ -30,6 +32,7 @@ class SessionSettings:
 
     Attributes:
         registry_url: The URL of the Confluent-compatible schema registry.
+        registry_secret: The ARN of the secret with which the job signs in there; empty: the registry needs no sign-in.
         jars: Paths, separated by commas.
         max_offsets_per_trigger: The maximum number of records in a micro-batch, over all partitions.
         wait_s: How long a dependency may be down before the job ends, at the start and later.
@@ -38,6 +41,7 @@ class SessionSettings:
 
     bootstrap_servers: str
     registry_url: str
+    registry_secret: str = ""
     jars: str = ""
     trigger_ms: int = 1000
     max_offsets_per_trigger: int = 200_000
@@ -47,6 +51,10 @@ class SessionSettings:
     driver_memory: str = "512m"  # Spark rejects a heap below 450 MB
     java_options: str = DEFAULT_JAVA_OPTIONS
     ready_file: str = ""
+
+    def registry(self) -> HttpSchemaRegistry:
+        """Return a client of the schema registry."""
+        return HttpSchemaRegistry(self.registry_url, sign_in=RegistrySignIn.with_secret(self.registry_secret))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +97,7 @@ class Settings(SessionSettings):
 _NAMES = {
     "bootstrap_servers": "KAFKA_BOOTSTRAP_SERVERS",
     "registry_url": "SCHEMA_REGISTRY_URL",
+    "registry_secret": SECRET_SETTING,
     "database_url": "METRICS_DATABASE_URL",
 }
 _CHOICES = {"archive_catalog": (JDBC, GLUE)}

@@ -3,9 +3,8 @@
 import json
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import urllib3
 from pyspark.sql import SparkSession
 
 from masscomm.errors import DeadLetter, Retry
@@ -120,35 +119,24 @@ class KnownWriters:
 def no_writers(spark: SparkSession, settings: Settings, *, quiet: bool = False) -> KnownWriters:
     """Return the writers that a session can decode before any schema is learned."""
     return KnownWriters(
-        HttpSchemaRegistry(settings.registry_url),
+        settings.registry(),
         lambda schema: is_usable_schema(spark, schema),
         DeniedIds(retry_s=settings.denied_schema_retry_s),
         quiet=quiet,
     )
 
 
-def registered_ids(registry_url: str) -> list[tuple[str, int]]:
+def registered_ids(registry: HttpSchemaRegistry) -> list[tuple[str, int]]:
     """Return (kind, schema id) of every version under our topics' subjects, so that the stream does not stop to learn
     each schema.
 
-    Raises Retry. Source: the Confluent API's /subjects/{subject}/versions.
+    Raises Retry.
     """
-    pool = urllib3.PoolManager(timeout=urllib3.Timeout(total=3.0), retries=False)
-
-    def get(path: str) -> Any:
-        """Return the answer of the registry; None if it has no such path."""
-        try:
-            response = pool.request("GET", registry_url.rstrip("/") + path)
-            if response.status not in (200, 404):
-                raise Retry(f"the schema registry answered {response.status}")
-            return response.json() if response.status == 200 else None
-        except (urllib3.exceptions.HTTPError, ValueError) as error:
-            raise Retry(f"the schema registry does not answer: {type(error).__name__}") from error
-
-    found: dict[tuple[str, int], None] = {}
-    for source in all_sources():
-        for topic in source.topics():
-            for version in get(f"/subjects/{topic}-value/versions") or ():
-                if answer := get(f"/subjects/{topic}-value/versions/{version}"):
-                    found[source.kind, answer["id"]] = None
-    return list(found)
+    return list(
+        dict.fromkeys(
+            (source.kind, schema_id)
+            for source in all_sources()
+            for topic in source.topics()
+            for schema_id in registry.ids_of(f"{topic}-value")
+        )
+    )

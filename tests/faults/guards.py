@@ -66,6 +66,7 @@ MUTANTS = (
         "metrics.local_time",
         "The job quarantines the records whose schema has no moments, which functions dead-letter.",
     ),
+    Mutant("registry.rotated_password", "A rotated password of the schema registry is read from its secret again."),
     Mutant("registry.known_schema", "The registry's 404 counts only while it knows our own schema."),
     Mutant(
         "registry.denied_id_waits",

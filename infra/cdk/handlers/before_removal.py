@@ -8,20 +8,19 @@ run is active; S3 deletes only empty buckets.
 
 https://docs.aws.amazon.com/emr-serverless/latest/APIReference/API_DeleteApplication.html
 https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteBucket.html
-https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/crpg-ref-responses.html
 """
 
 import json
 import time
-import urllib.request
 from collections.abc import Callable
 from typing import Any
 
 import boto3
 from botocore.exceptions import ClientError
 
-# The states of runs that have not ended, as in keep_job: a function's modules import no other.
-ACTIVE = ("SUBMITTED", "PENDING", "QUEUED", "SCHEDULED", "RUNNING", "CANCELLING")
+from infra.cdk.handlers.answers import answer
+from infra.cdk.handlers.keep_job import ACTIVE
+
 _POLL_S = 5.0
 # The time that remains for the answer.
 _ANSWER_MS = 20_000
@@ -41,7 +40,7 @@ def handler(event: dict[str, Any], context: Any) -> None:
             reason = "It takes longer than a function may run. Delete the stack again."
     except Exception as error:  # Without an answer, CloudFormation would wait for an hour.
         reason = f"{type(error).__name__}: {error}"
-    _answer(event, reason)
+    answer(event, reason)
 
 
 def _prepare(stack: str, properties: dict[str, str], context: Any) -> bool:
@@ -109,17 +108,3 @@ def is_stopped(emr: Any, application: dict[str, str], *, cancels: bool, report: 
     if state == "STARTED":
         emr.stop_application(**application)
     return state in _STOPPED
-
-
-def _answer(event: dict[str, Any], reason: str) -> None:
-    body = {
-        "Status": "FAILED" if reason else "SUCCESS",
-        "Reason": reason,
-        "PhysicalResourceId": event["LogicalResourceId"],
-        **{name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")},
-    }
-    # CloudFormation signs the address for a request without a media type.
-    request = urllib.request.Request(  # noqa: S310 - CloudFormation's own address
-        event["ResponseURL"], json.dumps(body).encode(), {"Content-Type": ""}, method="PUT"
-    )
-    urllib.request.urlopen(request, timeout=10).close()  # noqa: S310

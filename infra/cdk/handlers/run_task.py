@@ -9,12 +9,13 @@ https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resou
 
 import json
 import time
-import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
 import boto3
 from botocore.exceptions import ClientError
+
+from infra.cdk.handlers.answers import answer
 
 _POLL_S = 5.0
 # The time that remains for another invocation or the answer.
@@ -47,7 +48,7 @@ def handler(event: dict[str, Any], context: Any) -> None:
                 reason = f"The task ended with {status}. {' | '.join(lines[-_LINES:])[-_REASON_CHARACTERS:]}"
     except Exception as error:  # Without an answer, CloudFormation would wait for an hour.
         reason = f"{type(error).__name__}: {error}"
-    _answer(event, reason)
+    answer(event, reason)
 
 
 def start(ecs: Any, task: Mapping[str, Any], *, token: str, started_by: str, **override: Any) -> str:
@@ -100,17 +101,3 @@ def log_of(
             raise
         return [], token
     return [event["message"] for event in page["events"]], page["nextForwardToken"]
-
-
-def _answer(event: dict[str, Any], reason: str) -> None:
-    body = {
-        "Status": "FAILED" if reason else "SUCCESS",
-        "Reason": reason,
-        "PhysicalResourceId": event["LogicalResourceId"],
-        **{name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")},
-    }
-    # CloudFormation signs the address for a request without a media type.
-    request = urllib.request.Request(  # noqa: S310 - CloudFormation's own address
-        event["ResponseURL"], json.dumps(body).encode(), {"Content-Type": ""}, method="PUT"
-    )
-    urllib.request.urlopen(request, timeout=10).close()  # noqa: S310

@@ -23,7 +23,10 @@ def admit_clients(environment: Environment, groups: Mapping[str, ec2.ISecurityGr
     """Permit the programs of the configuration to connect to the brokers and to the registry's look-ups."""
     for source, names in sources(environment.clients).items():
         peer = ec2.Peer.security_group_id(source) if source.startswith("sg-") else ec2.Peer.ipv4(source)
-        for party, port in (("kafka", KAFKA_IAM), ("registry-balancer", HTTPS)):
+        listeners = {"kafka": KAFKA_IAM}
+        if environment.existing.registry is None:
+            listeners["registry-balancer"] = HTTPS
+        for party, port in listeners.items():
             groups[party].add_ingress_rule(peer, ec2.Port.tcp(port), f"from {names}")
 
 

@@ -17,7 +17,7 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.resources.logs import log_group
 from infra.cdk.resources.network import Place
-from infra.cdk.resources.registry import insights
+from infra.cdk.resources.registry import tasks_cluster
 from infra.cdk.resources.task import container_image
 from masscomm.cdc.debezium import largest_record
 from masscomm.kafka.topics import generations
@@ -74,15 +74,8 @@ class ConnectTask(Construct):
         offsets_topic: str,
     ) -> None:
         super().__init__(scope, "connect")
-        cluster = ecs.Cluster(
-            self,
-            "cluster",
-            vpc=place.vpc,
-            cluster_name=f"{environment.prefix}-connect",
-            container_insights_v2=insights(environment),
-        )
-        if environment.few_alarms:
-            explain(cluster, "AWS/ECS itself has the number of running tasks, without a charge", "ECS4")
+        name = f"{environment.prefix}-connect"
+        cluster = tasks_cluster(self, environment=environment, vpc=place.vpc, name=name)
         self.service = ecs.FargateService(
             self,
             "service",

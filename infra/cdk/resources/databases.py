@@ -9,10 +9,11 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_rds as rds
 from constructs import Construct
 
-from infra.cdk.config import Environment
+from infra.cdk.config import Environment, ExistingPostgres
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group, removal
 from infra.cdk.resources.network import Place
+from infra.cdk.resources.task import read_secrets
 
 _COLONS = ArnFormat.COLON_RESOURCE_NAME
 
@@ -52,6 +53,14 @@ class TokenDatabase:
         ]
 
 
+def _secret_of(instance: rds.DatabaseInstance) -> str:
+    """Return the ARN of the secret that RDS made for an instance."""
+    resource = instance.node.default_child
+    if not isinstance(resource, rds.CfnDBInstance):
+        raise TypeError(f"the database {instance.node.id} has no resource")
+    return resource.attr_master_user_secret_secret_arn
+
+
 # The memory of a class of size large in GiB, and the multiples of the other sizes.
 # https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/Concepts.DBInstanceClass.Summary.html
 _LARGE_GIB = {"t4g": 8, "m7g": 8, "r7g": 16}
@@ -74,11 +83,12 @@ def max_connections(instance_type: str) -> int:
 
 
 class Database(Construct):
-    """One PostgreSQL instance: encrypted, with TLS only. Secrets Manager stores and rotates the administrator's
-    password.
+    """One PostgreSQL instance, existing or own: then it is encrypted, with TLS only, and Secrets Manager stores and
+    rotates the administrator's password.
 
     Attributes:
         instance: The RDS instance.
+        administrator_secret: The ARN of the secret with the name and the password of the administrator.
         connections: The maximum number of its connections.
         writer: The endpoint of the instance, without a proxy.
     """
@@ -93,18 +103,47 @@ class Database(Construct):
         place: Place,
         instance_type: str,
         name: str,
+        existing: ExistingPostgres | None = None,
     ) -> None:
         super().__init__(scope, id)
-        config = environment.database
+        self.name, self.connections = name, max_connections(instance_type)
+        self.instance: rds.IDatabaseInstance
+        self._secret_key: str | None
+        if existing is None:
+            own = self._create(environment, key, place, instance_type)
+            self.instance, self.administrator_secret, self._secret_key = own, _secret_of(own), key.key_arn
+        else:
+            self.instance = self._found(existing, place)
+            self.administrator_secret, self._secret_key = existing.secret_arn, existing.secret_key_arn
+        self.writer = TokenDatabase(
+            address=self.instance.instance_endpoint.socket_address, resource=self._resource_id(), name=name
+        )
+
+    def _found(self, existing: ExistingPostgres, place: Place) -> rds.IDatabaseInstance:
+        return rds.DatabaseInstance.from_database_instance_attributes(
+            self,
+            "instance",
+            instance_identifier=existing.instance,
+            instance_endpoint_address=existing.host,
+            port=existing.port,
+            instance_resource_id=existing.resource_id,
+            security_groups=[self._own(place.group)],
+            # The family of the proxy's engine is that of every version.
+            engine=rds.DatabaseInstanceEngine.POSTGRES,
+        )
+
+    def _create(
+        self, environment: Environment, key: kms.IKey, place: Place, instance_type: str
+    ) -> rds.DatabaseInstance:
+        config, id = environment.database, self.node.id
         major = config.version.partition(".")[0]
         engine = rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.of(config.version, major))
-        self.name, self.connections = name, max_connections(instance_type)
         identifier = f"{environment.prefix}-{id}"
         # The log group is created here: RDS would create it without our key and without an expiry.
         log = log_group(
             self, "log", environment=environment, key=key, name=f"/aws/rds/instance/{identifier}/postgresql"
         )
-        self.instance = rds.DatabaseInstance(
+        instance = rds.DatabaseInstance(
             self,
             "instance",
             instance_identifier=identifier,
@@ -113,7 +152,7 @@ class Database(Construct):
             vpc=place.vpc,
             vpc_subnets=place.subnets,
             security_groups=[self._own(place.group)],
-            database_name=name,
+            database_name=self.name,
             credentials=rds.Credentials.from_username("administrator", encryption_key=key),
             # RDS generates the password, stores it in Secrets Manager, and rotates it every week.
             manage_master_user_password=True,
@@ -137,30 +176,22 @@ class Database(Construct):
             performance_insight_encryption_key=key,
             auto_minor_version_upgrade=True,
         )
-        self.instance.node.add_dependency(log)
+        instance.node.add_dependency(log)
         # The subnets of an instance that is kept cannot be deleted.
-        subnet_group = self.instance.node.find_child("SubnetGroup")
+        subnet_group = instance.node.find_child("SubnetGroup")
         if not isinstance(subnet_group, rds.SubnetGroup):
-            raise TypeError(f"the database {name} has no subnet group")
+            raise TypeError(f"the database {self.name} has no subnet group")
         subnet_group.apply_removal_policy(removal(environment))
-        explain(self.instance, "the port is no protection: security groups restrict access", "RDS11")
+        explain(instance, "the port is no protection: security groups restrict access", "RDS11")
         if not config.multi_az:
-            explain(self.instance, f"{environment.name} may be unavailable during an outage of its zone", "RDS3")
+            explain(instance, f"{environment.name} may be unavailable during an outage of its zone", "RDS3")
         if not environment.protected:
-            explain(self.instance, f"{environment.name} can be deleted and created again", "RDS10")
-        self.writer = TokenDatabase(
-            address=self.instance.instance_endpoint.socket_address,
-            resource=self._resource_id(),
-            name=name,
-        )
+            explain(instance, f"{environment.name} can be deleted and created again", "RDS10")
+        return instance
 
-    @property
-    def administrator_secret(self) -> str:
-        """Return the ARN of the secret with the name and the password of the administrator, which RDS made."""
-        instance = self.instance.node.default_child
-        if not isinstance(instance, rds.CfnDBInstance):
-            raise TypeError(f"the database {self.name} has no resource")
-        return instance.attr_master_user_secret_secret_arn
+    def secret_statements(self, scope: Construct) -> list[iam.PolicyStatement]:
+        """Return the permissions to read the administrator's secret."""
+        return read_secrets(scope, self.administrator_secret, key=self._secret_key)
 
     def administrator_address(self, name: str) -> str:
         """Return the URL of a database in the instance, without a user."""
@@ -173,10 +204,14 @@ class Database(Construct):
         return found
 
     def _own(self, group: ec2.ISecurityGroup) -> ec2.ISecurityGroup:
-        """Return the security group, imported by its id, so that CDK adds its rules to this stack and stacks do not
-        depend on each other.
+        """Return the security group, imported by its id. CDK adds no rules to it: network.py has them all, and EC2
+        refuses a rule that exists (InvalidPermission.Duplicate).
+
+        https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
         """
-        return ec2.SecurityGroup.from_security_group_id(self, f"{group.node.id}-group", group.security_group_id)
+        return ec2.SecurityGroup.from_security_group_id(
+            self, f"{group.node.id}-group", group.security_group_id, mutable=False
+        )
 
     def add_proxy(
         self,

@@ -7,7 +7,7 @@ limit the indices that a client may read and write; ops/provisioning/directory.p
 
 from collections.abc import Iterable
 
-from aws_cdk import CfnUpdatePolicy, Stack
+from aws_cdk import CfnUpdatePolicy, Stack, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
@@ -24,10 +24,11 @@ _VERBS = ("Delete", "Get", "Head", "Post", "Put")
 
 
 class Directory(Construct):
-    """A domain in the VPC that accepts requests with IAM signatures only.
+    """A domain in the VPC, own or existing, that accepts requests with IAM signatures only.
 
     Args:
-        administrator: The role that may change the domain's roles and indices.
+        administrator: The role that may change the domain's roles and indices. The administrator of an existing domain
+            has mapped it there.
 
     Attributes:
         name, arn, url: The name, the ARN and the URL of the domain.
@@ -45,16 +46,26 @@ class Directory(Construct):
         administrator: iam.IRole,
     ) -> None:
         super().__init__(scope, "directory")
-        config, stack = environment.opensearch, Stack.of(self)
-        self.name = f"{environment.prefix}-directory"
-        # The ARN is composed here, because the access policy of the domain itself contains it.
-        self.arn = stack.format_arn(service="es", resource="domain", resource_name=self.name)
+        existing = environment.existing.opensearch
+        if existing is None:
+            self.name = f"{environment.prefix}-directory"
+            # The ARN is composed here, because the access policy of the domain itself contains it.
+            self.arn = Stack.of(self).format_arn(service="es", resource="domain", resource_name=self.name)
+            endpoint = self._domain(environment, key, place, administrator)
+        else:
+            self.name, self.arn, endpoint = existing.name, existing.domain_arn, existing.endpoint
+        self.url = f"https://{endpoint}"
+        administrator.add_to_principal_policy(_http(_VERBS, [f"{self.arn}/*"]))
+
+    def _domain(self, environment: Environment, key: kms.IKey, place: Place, administrator: iam.IRole) -> str:
+        """Create the domain, and return the host of its endpoint."""
+        config = environment.opensearch
         groups = {kind: log_group(self, kind, environment=environment, key=key) for kind in _LOGS}
         allowed = self._let_write(groups.values())
         # One node is in one zone, and a domain without zone awareness in one subnet.
         # https://docs.aws.amazon.com/opensearch-service/latest/APIReference/API_VPCOptions.html
         zones = min(config.data_nodes, len(environment.zones))
-        self.domain = opensearch.CfnDomain(
+        domain = opensearch.CfnDomain(
             self,
             "domain",
             domain_name=self.name,
@@ -103,17 +114,16 @@ class Directory(Construct):
                 auto_software_update_enabled=True
             ),
         )
-        self.domain.add_resource_dependency(allowed)
-        self.domain.apply_removal_policy(removal(environment))
+        domain.add_resource_dependency(allowed)
+        domain.apply_removal_policy(removal(environment))
         # Without it, CloudFormation would replace the domain for another version.
-        self.domain.cfn_options.update_policy = CfnUpdatePolicy(enable_version_upgrade=True)
-        self.url = f"https://{self.domain.attr_domain_endpoint}"
-        administrator.add_to_principal_policy(_http(_VERBS, [f"{self.arn}/*"]))
-        explain(self.domain, "the domain is in the VPC, where addresses change: it admits roles", "OS3")
+        domain.cfn_options.update_policy = CfnUpdatePolicy(enable_version_upgrade=True)
+        explain(domain, "the domain is in the VPC, where addresses change: it admits roles", "OS3")
         if zones == 1:
-            explain(self.domain, "the directory is small and can be captured again from the monolith", "OS7")
+            explain(domain, "the directory is small and can be captured again from the monolith", "OS7")
         if not config.dedicated_masters:
-            explain(self.domain, "the directory is small and can be captured again from the monolith", "OS4")
+            explain(domain, "the directory is small and can be captured again from the monolith", "OS4")
+        return domain.attr_domain_endpoint
 
     def statements(self, requests: Iterable[str]) -> list[iam.PolicyStatement]:
         """Return the policy statements that permit these requests, each written as `VERB path`."""
@@ -122,6 +132,12 @@ class Directory(Construct):
             verb, _, path = request.partition(" ")
             paths.setdefault(verb.capitalize(), []).append(f"{self.arn}/{path}")
         return [_http([verb], found) for verb, found in paths.items()]
+
+    def as_reported(self, path: str) -> str:
+        """Return the ARN of a path in the format of AwsSolutions findings."""
+        if not Token.is_unresolved(self.arn):
+            return f"{self.arn}/{path}"
+        return f"arn:aws:es:{Stack.of(self).region}:<AWS::AccountId>:domain/{self.name}/{path}"
 
     def _policy(self) -> iam.PolicyDocument:
         """Return an access policy that admits only roles of this account; each role's own policy has its

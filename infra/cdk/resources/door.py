@@ -175,7 +175,7 @@ class Door(Construct):
         else:
             explain(
                 self.api,
-                "the rates of the stage and of each key limit requests; a firewall is charged while idle",
+                "the rate of the stage limits requests, which have no key; a firewall is charged while idle",
                 "APIG3",
             )
 

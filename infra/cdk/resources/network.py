@@ -24,6 +24,9 @@ PARTIES = (
     *("provisioning", "operators"),
 )
 
+# Those of them that only the environment's own registry has.
+_REGISTRY = ("registry", "registry-database")
+
 # The permitted connections: (source, destination, port). Security groups refuse all other traffic on both sides.
 FLOWS = (
     ("functions", "kafka", KAFKA_IAM),
@@ -99,12 +102,43 @@ class Place:
 
 def flows(environment: Environment) -> tuple[tuple[str, str, int], ...]:
     """Return the permitted connections of an environment."""
-    database = environment.database
-    return (
+    database, postgres = environment.database, environment.existing.postgres
+    found = (
         *FLOWS,
         *_TO_METRICS[database.proxy],
         *_TO_REGISTRY_DATA[database.registry_instance_type is not None],
     )
+    ports = {} if postgres is None else {"database": postgres.port}
+    if environment.existing.registry is not None:
+        ports["registry-balancer"] = HTTPS
+    known = parties(environment)
+    return tuple(
+        (source, destination, ports.get(destination, port))
+        for source, destination, port in found
+        if source in known and destination in known
+    )
+
+
+def parties(environment: Environment) -> tuple[str, ...]:
+    """Return the parties of an environment."""
+    absent = set() if environment.has("cdc") else {"connect"}
+    registry = environment.existing.registry
+    if registry is not None:
+        absent |= {*_REGISTRY, *(["registry-balancer"] if registry.security_group is None else [])}
+    return tuple(party for party in PARTIES if party not in absent)
+
+
+def _existing_groups(environment: Environment) -> dict[str, str]:
+    """Return the ids of the organisation's security groups by party."""
+    existing = environment.existing
+    servers = {
+        "kafka": existing.kafka,
+        "directory": existing.opensearch,
+        "database": existing.postgres,
+        "registry-balancer": existing.registry,
+    }
+    groups = {party: server.security_group for party, server in servers.items() if server is not None}
+    return {party: group for party, group in groups.items() if group is not None}
 
 
 class Network(Construct):
@@ -120,12 +154,12 @@ class Network(Construct):
         private = ec2.SubnetType.PRIVATE_WITH_EGRESS if environment.nat else ec2.SubnetType.PRIVATE_ISOLATED
         self.subnets = ec2.SubnetSelection(subnet_type=private)
         self.vpc = self._vpc(environment, key, private)
-        self.groups = {party: self._group(party, environment) for party in PARTIES}
+        self.groups = {party: self._group(party, environment) for party in parties(environment)}
         for source, destination, port in flows(environment):
             self._allow(source, self.groups[destination], port)
         for party in ("spark", "erasure"):
             self._allow_all_within(party)
-        for party in ("connect", "provisioning"):
+        for party in ("connect", "provisioning") if environment.has("cdc") else ():
             self.groups[party].add_egress_rule(
                 ec2.Peer.ipv4(environment.monolith.cidr), ec2.Port.tcp(environment.monolith.port), "the monolith"
             )
@@ -171,8 +205,8 @@ class Network(Construct):
         return Place(vpc=self.vpc, subnets=self.subnets, group=self.groups[party])
 
     def _group(self, party: str, environment: Environment) -> ec2.ISecurityGroup:
-        if party == "kafka" and environment.existing.kafka is not None:
-            id = environment.existing.kafka.security_group
+        id = _existing_groups(environment).get(party)
+        if id is not None:
             return ec2.SecurityGroup.from_security_group_id(self, party, id, allow_all_outbound=False)
         return ec2.SecurityGroup(
             self,
@@ -202,7 +236,7 @@ class Network(Construct):
         elif existing.endpoints_group is not None:
             group = ec2.SecurityGroup.from_security_group_id(self, "endpoints", existing.endpoints_group)
         way = "the NAT gateway" if environment.nat else "endpoints"
-        for party in CALLERS_OF_AWS:
+        for party in (each for each in CALLERS_OF_AWS if each in self.groups):
             if group is not None:
                 group.add_ingress_rule(self.groups[party], ec2.Port.tcp(HTTPS), f"from {party}")
             # Any IPv4 address is permitted: without a NAT gateway, the VPC has routes only to the addresses of the

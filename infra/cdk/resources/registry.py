@@ -65,15 +65,7 @@ class SchemaRegistry(Construct):
         access_log: s3.IBucket,
     ) -> None:
         super().__init__(scope, "service")
-        self.cluster = ecs.Cluster(
-            self,
-            "cluster",
-            vpc=place.vpc,
-            cluster_name=environment.prefix,
-            container_insights_v2=insights(environment),
-        )
-        if environment.few_alarms:
-            explain(self.cluster, "AWS/ECS itself has the number of running tasks, without a charge", "ECS4")
+        self.cluster = tasks_cluster(self, environment=environment, vpc=place.vpc, name=environment.prefix)
         self.service = ecs.FargateService(
             self,
             "service",
@@ -128,8 +120,7 @@ class SchemaRegistry(Construct):
             logging=logging,
             port_mappings=[ecs.PortMapping(container_port=REGISTRY)],
             environment={
-                "REGISTRY_DATASOURCE_URL": f"jdbc:postgresql://{database.instance.db_instance_endpoint_address}"
-                f":{database.instance.db_instance_endpoint_port}/{REGISTRY_DATABASE}"
+                "REGISTRY_DATASOURCE_URL": f"jdbc:{database.administrator_address(REGISTRY_DATABASE)}"
                 f"?sslmode=verify-full&sslfactory={ONE_AUTHORITY}&sslfactoryarg=env:DATABASE_AUTHORITY",
                 # By default 20 to 100, for a registry with many writers.
                 "QUARKUS_DATASOURCE_JDBC_INITIAL_SIZE": "1",
@@ -264,9 +255,21 @@ class SchemaRegistry(Construct):
         )
 
 
-def insights(environment: Environment) -> ecs.ContainerInsights:
-    """Return whether ECS publishes metrics of Container Insights, each of which is charged."""
-    return ecs.ContainerInsights.DISABLED if environment.few_alarms else ecs.ContainerInsights.ENABLED
+def tasks_cluster(scope: Construct, *, environment: Environment, vpc: ec2.IVpc, name: str) -> ecs.Cluster:
+    """Return a cluster for tasks on Fargate. With few alarms, it has no metrics of Container Insights, each of which is
+    charged.
+    """
+    few = environment.few_alarms
+    cluster = ecs.Cluster(
+        scope,
+        "cluster",
+        vpc=vpc,
+        cluster_name=name,
+        container_insights_v2=ecs.ContainerInsights.DISABLED if few else ecs.ContainerInsights.ENABLED,
+    )
+    if few:
+        explain(cluster, "AWS/ECS itself has the number of running tasks, without a charge", "ECS4")
+    return cluster
 
 
 def database_user(scope: Construct, *, environment: Environment, key: kms.IKey) -> secretsmanager.Secret:

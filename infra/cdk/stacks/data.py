@@ -50,7 +50,7 @@ class DataStack(Stack):
         explain(
             base.provisioner,
             "it creates indices and roles: all paths of this one domain",
-            f"IAM5[Resource::arn:aws:es:{environment.region}:<AWS::AccountId>:domain/{self.directory.name}/*]",
+            f"IAM5[Resource::{self.directory.as_reported('*')}]",
         )
         self.metrics = Database(
             self,
@@ -58,6 +58,7 @@ class DataStack(Stack):
             place=base.network.place("database"),
             instance_type=environment.database.instance_type,
             name=METRICS,
+            existing=environment.existing.postgres,
             **shared,
         )
         self.database = (

@@ -3,8 +3,8 @@
 from aws_cdk import Stack
 from constructs import Construct
 
-from functions.catalogue import read_catalogue
 from infra.cdk.config import Environment
+from infra.cdk.parts import deployed
 from infra.cdk.resources.door import Door
 from infra.cdk.stacks.network import NetworkStack
 
@@ -18,5 +18,5 @@ class DoorStack(Stack):
 
     def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack) -> None:
         super().__init__(scope, f"{environment.prefix}-door", env={"region": environment.region})
-        (receiver,) = (entry for entry in read_catalogue(generation=environment.generation) if entry.queue)
+        (receiver,) = (entry for entry in deployed(environment) if entry.queue)
         self.door = Door(self, environment=environment, key=base.key, receiver=receiver)

@@ -6,6 +6,7 @@ from constructs import Construct
 from infra.cdk.code import EVENT_SOURCES
 from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
+from infra.cdk.resources.registry_access import RegistryAccess
 from infra.cdk.resources.streaming_job import EVENTS, StreamingJob
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.network import NetworkStack
@@ -27,7 +28,7 @@ class EventsStack(Stack):
         environment: Environment,
         base: NetworkStack,
         data: DataStack,
-        registry_url: str,
+        registry: RegistryAccess,
         sources: EventSources,
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-events", env={"region": environment.region})
@@ -44,12 +45,15 @@ class EventsStack(Stack):
                 "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
                 "KAFKA_AUTHENTICATION": data.kafka.authentication,
                 "AWS_REGION": environment.region,
-                "SCHEMA_REGISTRY_URL": registry_url,
+                **registry.variables,
                 "SPARK_EVENT_SOURCES": f"./sources/{EVENT_SOURCES}",
                 "SPARK_TRIGGER_MS": str(environment.spark.trigger_ms),
             },
             # A pattern of topics is one of IAM, too: * stands for any characters in both.
-            statements=data.kafka.statements(reads=sources.topics, writes=[EVENT, DEAD_LETTER], groups=[GROUP]),
+            statements=[
+                *data.kafka.statements(reads=sources.topics, writes=[EVENT, DEAD_LETTER], groups=[GROUP]),
+                *registry.statements(self),
+            ],
         )
         patterns = [data.kafka.as_reported("topic", each) for each in sources.topics if "*" in each]
         explain(

@@ -10,9 +10,10 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from functions.catalogue import PREFIX, FunctionEntry, read_catalogue
+from functions.catalogue import PREFIX, FunctionEntry
 from infra.cdk.concurrency import concurrent_invocations, partitions_of
 from infra.cdk.config import Environment
+from infra.cdk.parts import deployed
 from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, LEDGER, METRICS_READER, PROFILES
 from infra.cdk.resources.door import Door
 from infra.cdk.resources.event_sources import EventSources, QueueMapping, consumer_group, grant_discarded
@@ -21,6 +22,7 @@ from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.key import webhook_secrets_key
 from infra.cdk.resources.logs import removal
 from infra.cdk.resources.receipts import Receipts, configuration_set
+from infra.cdk.resources.registry_access import RegistryAccess
 from infra.cdk.resources.unsubscribe_mailbox import receipt_rule
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
@@ -50,11 +52,11 @@ class FunctionsStack(Stack):
         environment: Environment,
         base: NetworkStack,
         data: DataStack | ExternalDataStack,
-        door: Door,
-        registry_url: str,
+        door: Door | None,
+        registry: RegistryAccess,
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-functions", env={"region": environment.region})
-        self._environment, self._base, self._data, self._registry_url = environment, base, data, registry_url
+        self._environment, self._base, self._data, self._registry = environment, base, data, registry
         self._door = door
         self._unsubscribe_keys = self._signing_keys(
             "unsubscribe-keys",
@@ -67,7 +69,7 @@ class FunctionsStack(Stack):
             "receivers configure the derived secrets: an operator adds a key, and each receiver changes over",
         )
         self._webhook_secrets = webhook_secrets_key(self, environment=environment)
-        catalogue = read_catalogue(generation=environment.generation)
+        catalogue = deployed(environment)
         lanes = Counter(entry.package for entry in catalogue)
         self.event_sources: dict[str, EventSources] = {}
         self.missed: dict[str, sqs.Queue] = {}
@@ -91,6 +93,8 @@ class FunctionsStack(Stack):
             lanes=lanes,
             applications=self._applications().values(),
         )
+        if not profile.calls_internet:
+            function.grant(self._registry.statements(function))
         secrets = [self._unsubscribe_keys] if profile.unsubscribe_links else []
         secrets += [self._webhook_keys] if profile.webhook_keys else []
         if secrets:
@@ -128,7 +132,7 @@ class FunctionsStack(Stack):
                 discarded=self._data.buckets.discarded,
                 key=self._base.key,
             )
-        if entry.queue is not None:
+        if entry.queue is not None and self._door is not None:
             QueueMapping(function, function=function, queue=self._door.queue, key=self._base.key)
         if entry.schedule_s is not None:
             self._schedule(function, Duration.seconds(entry.schedule_s))
@@ -180,7 +184,7 @@ class FunctionsStack(Stack):
             variables |= {
                 "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
                 "KAFKA_AUTHENTICATION": data.kafka.authentication,
-                "SCHEMA_REGISTRY_URL": self._registry_url,
+                **self._registry.variables,
             }
         if profile.requests:
             variables |= {
@@ -218,7 +222,7 @@ class FunctionsStack(Stack):
             variables["WEBHOOK_KEYS_SECRET_ARN"] = self._webhook_keys.secret_arn
         if profile.webhook_secrets:
             variables["WEBHOOK_KMS_KEY"] = self._webhook_secrets.key_arn
-        if profile.makes_sources:
+        if profile.makes_sources and self._door is not None:
             variables["DOOR_URL"] = self._door.url
         if profile.push or profile.email:
             variables |= self._shares(entry)

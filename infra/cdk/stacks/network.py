@@ -16,7 +16,8 @@ class NetworkStack(Stack):
 
     Attributes:
         key: The KMS key that encrypts all stored data.
-        registry_user: The secret with the name and the password of the schema registry's database user.
+        registry_user: The secret with the name and the password of the schema registry's database user; None: the
+            registry is the organisation's.
         provisioner: The role of infra.provision, which administers the servers.
         network: The VPC with its security groups.
     """
@@ -24,7 +25,11 @@ class NetworkStack(Stack):
     def __init__(self, scope: Construct, *, environment: Environment) -> None:
         super().__init__(scope, f"{environment.prefix}-network", env={"region": environment.region})
         self.key = data_key(self, environment=environment)
-        self.registry_user = database_user(self, environment=environment, key=self.key)
+        self.registry_user = (
+            database_user(self, environment=environment, key=self.key)
+            if environment.existing.registry is None
+            else None
+        )
         # The role has a fixed name, because it is the administrator of the OpenSearch domain.
         self.provisioner = task_role(
             self,

@@ -38,7 +38,8 @@ class ServerStacks:
 
     data: DataStack
     registry: RegistryStack
-    cdc: CdcStack
+    # None: the organisation's Kafka Connect captures changes.
+    cdc: CdcStack | None
     metrics: MetricsStack
     # None: the organisation has no topics of its own as a source of events.
     events: EventsStack | None
@@ -164,8 +165,9 @@ def _installed(
     if data.audit_copy is not None:
         helpers["copy-audit"] = data.audit_copy.copier
     if servers is not None:
-        helpers["keep-job"] = servers.metrics.job.keeper
-        helpers["start-run"] = servers.metrics.runs.starter
+        if servers.metrics.counting is not None:
+            helpers["keep-job"] = servers.metrics.counting.job.keeper
+            helpers["start-run"] = servers.metrics.counting.runs.starter
         if servers.events is not None:
             helpers["keep-events-job"] = servers.events.job.keeper
     return Installation(
@@ -194,17 +196,17 @@ def _installed(
 
 
 def _servers(stacks: ServerStacks, environment: Environment) -> Servers:
-    databases = (stacks.data.metrics, stacks.registry.database)
-    task = stacks.cdc.task
+    databases = {each.name: each for each in (stacks.data.metrics, stacks.registry.database) if each is not None}
+    registry, cdc, counting = stacks.registry.service, stacks.cdc, stacks.metrics.counting
     return Servers(
-        databases={each.name: each.instance.instance_identifier for each in databases},
-        connections={each.name: each.connections for each in databases},
-        connectors=stacks.cdc.debezium.names if stacks.cdc.debezium else {},
-        registry=_dimensions(stacks.registry.service.service),
-        connect_task=_dimensions(task.service) if task else None,
+        databases={name: each.instance.instance_identifier for name, each in databases.items()},
+        connections={name: each.connections for name, each in databases.items()},
+        connectors=cdc.debezium.names if cdc and cdc.debezium else {},
+        registry=_dimensions(registry.service) if registry else None,
+        connect_task=_dimensions(cdc.task.service) if cdc and cdc.task else None,
         insights=not environment.few_alarms,
         every_minutes=environment.spark.every_minutes,
-        job=stacks.metrics.job.name,
+        job=counting.job.name if counting else None,
         events_job=None if stacks.events is None else stacks.events.job.name,
     )
 

@@ -7,9 +7,11 @@ from constructs import Construct
 from infra.cdk.config import Environment
 from infra.cdk.profiles import AUDIT, DECISIONS, LEDGER, OPERATOR, OPERATOR_REQUESTS, WAITING
 from infra.cdk.resources.findings import explain
+from infra.cdk.resources.registry_access import RegistryAccess
 from infra.cdk.resources.task import VpcTask, read_secrets, task_role
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.network import NetworkStack
+from infra.cdk.stacks.provisioner import provisioner_task
 from infra.cdk.stacks.registry import RegistryStack
 from masscomm.kafka.topic_reading import OPERATIONS_GROUP
 from masscomm.kafka.topics import DEAD_LETTER_STATUS, cdc_topics, chain_topics
@@ -48,40 +50,28 @@ class ProvisioningStack(Stack):
 
     def _provisioner(self, registry: RegistryStack) -> VpcTask:
         environment, base, data = self._environment, self._base, self._data
-        monolith = environment.monolith
-        named = self.format_arn(
-            service="secretsmanager",
-            resource="secret",
-            # Secrets Manager adds six characters: https://docs.aws.amazon.com/secretsmanager/latest/userguide/
-            # whats-in-a-secret.html
-            resource_name=f"{monolith.secret_name}-??????",
-            arn_format=_COLONS,
-        )
-        policy = iam.Policy(
-            self,
-            "provisioner-secrets",
-            roles=[base.provisioner],
-            statements=[
-                *read_secrets(self, data.metrics.administrator_secret, *registry.secrets, key=base.key.key_arn),
-                *read_secrets(self, named, key=monolith.key_arn),
-            ],
-        )
-        explain(
-            policy,
-            "AWS ends the ARN of a secret with six characters",
-            f"IAM5[Resource::arn:aws:secretsmanager:{self.region}:<AWS::AccountId>:secret:{monolith.secret_name}-??????]",
-        )
-        task = VpcTask(
+        statements = [*data.metrics.secret_statements(self), *registry.statements]
+        captured: dict[str, str] = {}
+        if environment.has("cdc"):
+            # It checks that the connector could capture the tables.
+            statements += self._read_monolith()
+            captured = {"MONOLITH_SECRET": environment.monolith.secret_name, "CAPTURE": environment.global_prefix}
+        policy = iam.Policy(self, "provisioner-secrets", roles=[base.provisioner], statements=statements)
+        if environment.has("cdc"):
+            name = environment.monolith.secret_name
+            explain(
+                policy,
+                "AWS ends the ARN of a secret with six characters",
+                f"IAM5[Resource::arn:aws:secretsmanager:{self.region}:<AWS::AccountId>:secret:{name}-??????]",
+            )
+        return provisioner_task(
             self,
             "provisioner",
             environment=environment,
-            key=base.key,
-            place=base.network.place("provisioning"),
-            role=base.provisioner,
+            base=base,
+            policy=policy,
             variables={
                 **registry.variables,
-                # The registry refuses writes at the address of the functions.
-                "SCHEMA_REGISTRY_URL": environment.registry.writes_url,
                 "OPENSEARCH_URL": data.directory.url,
                 "OPENSEARCH_AUTHENTICATION": data.directory.authentication,
                 "ROLES": self.format_arn(
@@ -93,13 +83,21 @@ class ProvisioningStack(Stack):
                 "CDC_GENERATION": environment.generation,
                 "METRICS_DATABASE_URL": data.metrics.administrator_address(data.metrics.name),
                 "METRICS_DATABASE_SECRET": data.metrics.administrator_secret,
-                "MONOLITH_SECRET": monolith.secret_name,
-                "CAPTURE": environment.global_prefix,
+                **captured,
             },
-            command=["upgrade", "--deployed", environment.name],
         )
-        task.node.add_dependency(policy)
-        return task
+
+    def _read_monolith(self) -> list[iam.PolicyStatement]:
+        config = self._environment.monolith
+        named = self.format_arn(
+            service="secretsmanager",
+            resource="secret",
+            # Secrets Manager adds six characters: https://docs.aws.amazon.com/secretsmanager/latest/userguide/
+            # whats-in-a-secret.html
+            resource_name=f"{config.secret_name}-??????",
+            arn_format=_COLONS,
+        )
+        return read_secrets(self, named, key=config.key_arn)
 
     def _operator(self) -> VpcTask:
         """Return the task for `dead-letters`, `trace`, `audit` and `suppressions`.
@@ -110,6 +108,7 @@ class ProvisioningStack(Stack):
         role = task_role(
             self, "operator-role", environment=environment, name=OPERATOR, description="commands of operators"
         )
+        registry = RegistryAccess(url=environment.registry_url, existing=environment.existing.registry)
         topics = [topic.name for topic in (*chain_topics(), *cdc_topics(environment.generation))]
         tables = {name: data.tables[name] for name in _TABLES}
         for statement in (
@@ -120,6 +119,7 @@ class ProvisioningStack(Stack):
                 transacts=[transactional_id(DEAD_LETTER_STATUS)],
             ),
             *data.directory.statements(OPERATOR_REQUESTS),
+            *registry.statements(self),
             *(
                 iam.PolicyStatement(
                     actions=[f"dynamodb:{action}" for action in _TABLES[name]], resources=[table.table_arn]
@@ -143,7 +143,7 @@ class ProvisioningStack(Stack):
             variables={
                 "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
                 "KAFKA_AUTHENTICATION": data.kafka.authentication,
-                "SCHEMA_REGISTRY_URL": environment.registry.url,
+                **registry.variables,
                 "OPENSEARCH_URL": data.directory.url,
                 "OPENSEARCH_AUTHENTICATION": data.directory.authentication,
                 "CDC_GENERATION": environment.generation,

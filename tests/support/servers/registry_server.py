@@ -1,6 +1,7 @@
 """A schema registry over HTTP that returns prepared answers."""
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,13 +13,20 @@ type Answer = Callable[[str, str, Any], tuple[int, dict[str, str], bytes]]
 
 
 class RegistryServer:
+    """The server; with `sign_in` (user and password), it refuses other requests by 401."""
+
     def __init__(self, answer: Answer) -> None:
         self.url = ""
+        self.sign_in: tuple[str, str] | None = None
         self.answer = answer
         self.requests: list[str] = []
 
     def respond(self, asked: Asked) -> tuple[int, dict[str, str], bytes]:
         self.requests.append(f"{asked.command} {asked.path}")
+        if self.sign_in is not None:
+            expected = b64encode(":".join(self.sign_in).encode()).decode()
+            if asked.headers.get("Authorization") != f"Basic {expected}":
+                return 401, {"Connection": "close"}, b'{"error_code": 401, "message": "Unauthorized"}'
         status, headers, text = self.answer(asked.command, asked.path, json.loads(asked.body) if asked.body else None)
         return status, {**headers, "Connection": "close"}, text
 

@@ -206,7 +206,7 @@ def test_the_mappings_of_a_lane_share_poller_units_ten_to_one() -> None:
     (mappings,) = re.findall(r"^\s*(\d+) AWS::Lambda::EventSourceMapping\b", listed, flags=re.MULTILINE)
     assert int(mappings) == 41
     # One is of SQS. 35 mappings of the bulk and small lanes share four units, five of the critical lane share one
-    assert poller_units() == 5
+    assert poller_units(PROD) == 5
 
 
 def test_every_figure_names_its_source() -> None:

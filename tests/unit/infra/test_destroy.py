@@ -14,7 +14,7 @@ from moto import mock_aws
 
 from infra.cdk.config import Environment
 from infra.cdk.examples import DEV, PROD
-from infra.cdk.handlers import before_removal, keep_job
+from infra.cdk.handlers import before_removal
 from infra.destroy import KEPT, STACKS, DestroyError, destroy, require_name
 from tests.support.cdk.templates import SynthesisedEnvironment, flat
 
@@ -304,7 +304,3 @@ def test_failed_preparation_is_answered(
     (answer,) = answers
     assert answer["Status"] == "FAILED"
     assert "NoSuchBucket" in answer["Reason"]
-
-
-def test_states_of_active_runs_are_those_of_the_keeper() -> None:
-    assert before_removal.ACTIVE == keep_job.ACTIVE

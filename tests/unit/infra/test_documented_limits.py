@@ -9,6 +9,7 @@ import pytest
 
 from local.devstack.config import ROOT
 from masscomm.observability.metric_names import NAMESPACE
+from tests.support.cdk.resolved import Resolver
 from tests.support.cdk.synthesise import REPLACING, SYNTHESISED
 from tests.support.cdk.templates import (
     SynthesisedEnvironment,
@@ -28,6 +29,31 @@ def environment(
 ) -> SynthesisedEnvironment:
     """Each environment in turn; `replacing` with its two generations is nearest to the limits."""
     return synthesised[str(request.param)]
+
+
+# --- security groups --------------------------------------------------------------------------------------------------
+
+
+def test_security_group_rules_are_unique(environment: SynthesisedEnvironment) -> None:
+    """EC2 refuses a rule that exists already, whatever its description (InvalidPermission.Duplicate). A port that only
+    the deployment knows could repeat one.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
+    """
+    resolved, rules = Resolver(environment), Counter[str]()
+    for kind in ("Ingress", "Egress"):
+        own = [(each, each.properties) for each in environment.resources(f"AWS::EC2::SecurityGroup{kind}")]
+        for group in environment.resources("AWS::EC2::SecurityGroup"):
+            id = {"GroupId": {"Fn::GetAtt": [group.id, "GroupId"]}}
+            own += [(group, each | id) for each in group.properties.get(f"SecurityGroup{kind}", [])]
+        for resource, properties in own:
+            rule = {
+                name: resolved(resource.stack, value) for name, value in properties.items() if name != "Description"
+            }
+            assert isinstance(rule["FromPort"], int), resource
+            rules[f"{kind} {json.dumps(rule, sort_keys=True)}"] += 1
+    assert len(rules) > 50
+    assert [rule for rule, number in rules.items() if number > 1] == []
 
 
 # --- dashboards -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ for all resources; test_linted_templates and test_documented_limits check the re
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import boto3
@@ -20,10 +20,31 @@ from moto.iam.access_control import IAMRequestBase
 
 from infra.cdk.handlers import keep_job, start_run
 from infra.cdk.profiles import ADDRESSES
-from masscomm.errors import Stop
+from infra.provision import check_monolith, provisioning_steps
+from masscomm.clock import FixedClock
+from masscomm.domain.call_results import CallResult, RecipientResult
+from masscomm.domain.kept_messages import KeptMessage
+from masscomm.domain.outcomes import SENT
+from masscomm.domain.sends import Send, SendKey, Source, digest_of_users
+from masscomm.domain.webhooks import EndpointKey
+from masscomm.errors import Retry, Stop
+from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
+from masscomm.stores.delayed_records.port import DelayedRecord
+from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
+from masscomm.stores.sends.dynamodb import DynamoDbSends
+from masscomm.stores.webhook_dead_letters.dynamodb import DynamoDbWebhookDeadLetters
+from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
 from ops.erasure.__main__ import addresses_of
+from ops.erasure.delayed_records import DelayedRecords
+from ops.erasure.item_tables import ItemTables
+from ops.erasure.person import Person
+from ops.erasure.personal_events import EventTables, PersonalEvents
+from ops.provisioning import SCHEMAS, ProvisioningError
 from tests.support.cdk.resolved import REGION
 from tests.support.cdk.templates import SynthesisedEnvironment, actions, flat, role_statements
+from tests.support.contracts.webhook_dead_letters import letter
+from tests.support.contracts.webhook_stores import endpoint
 
 REQUEST: dict[str, Any] = {
     "name": "masscomm-small",
@@ -87,8 +108,91 @@ PROGRAMS = [
         marks=pytest.mark.nightly,
     ),
 ]
-# The job of an erasure has further stores: tests/component/erasure executes its calls of DynamoDB.
 ERASURE = Program(role="eraserole", prepare=_secret, run=_read_addresses)
+
+TABLES = ("delivery_ledger", "waiting", "sends", "webhook_dead_letters", "webhook_endpoints", "event_types")
+NOW = 1_700_000_000_000
+PERSON = Person(user_id=7, club_id=3)
+
+
+def _items(_: pytest.MonkeyPatch) -> None:
+    """Create the tables that an erasure changes, with data of the person in each."""
+    client: Any = boto3.client("dynamodb")
+    for name in TABLES:
+        client.create_table(**json.loads((SCHEMAS / "dynamodb" / f"{name}.json").read_text())["table"])
+    # A slice that is too large for one item, whose parts are read, written and deleted one by one.
+    answers = tuple(CallResult(target=f"device-{number:060}", message_id=str(number)) for number in range(6_000))
+    ledger = DynamoDbDeliveryLedger(table="delivery_ledger", owner="a", clock=FixedClock(), client=client)
+    ledger.record("record", [RecipientResult(position=0, user_id=7, decision=SENT, call_results=answers)])
+    DynamoDbDelayStore(table="waiting", client=client).put(
+        DelayedRecord(id="a", due_ms=NOW, topic="delivery", value=b"of the person", delay_reason="provider"), NOW
+    )
+    sends = DynamoDbSends(table="sends", client=client)
+    message = KeptMessage(type="news", channels=("push",), data={"title": "Hello Ada"}, user_ids=(7,))
+    alone = digest_of_users([7])
+    sends.register(
+        [
+            Send(key=SendKey(3, "alone"), source=Source.KAFKA, content="c", recipients=alone),
+            Send(key=SendKey(3, "kept"), source=Source.REST, content="c", message=message),
+        ]
+    )
+    event = replace(letter().event, club_id=3, type="player.hurt", data='{"player":{"id":7}}')
+    DynamoDbWebhookDeadLetters(table="webhook_dead_letters", client=client).put([letter(1, event=event)])
+    endpoints = DynamoDbWebhookEndpoints(table="webhook_endpoints", client=client)
+    endpoints.create(endpoint(EndpointKey(3, f"ep_3_{7:020d}"), contact_user_id=7))
+
+
+class _Records(DelayedRecords):
+    def __init__(self) -> None:
+        """Take every record for one of the person."""
+
+    def without(self, *_: Any) -> bytes:
+        return b"of nobody"
+
+
+def _erase_items() -> None:
+    client: Any = boto3.client("dynamodb")
+    events = PersonalEvents.of_types(DynamoDbEventTypes(table="event_types", client=client).every())
+    events = PersonalEvents({**events.paths, "player.hurt": "player.id"})
+    tables = ItemTables(
+        client, ledger="delivery_ledger", waiting="waiting", sends="sends", records=_Records(), now_ms=lambda: NOW
+    )
+    webhooks = EventTables(
+        client=client, dead_letters="webhook_dead_letters", endpoints="webhook_endpoints", events=events
+    )
+    erased = [tables.erase_delayed, tables.erase_ledger, tables.erase_sends]
+    counts = [step(PERSON) for step in (*erased, webhooks.erase_dead_letters, webhooks.erase_contacts)]
+    assert counts == [1, 1, 2, 1, 1]
+
+
+ERASED_ITEMS = Program(role="eraserole", prepare=_items, run=_erase_items)
+
+
+def _secrets(_: pytest.MonkeyPatch) -> None:
+    for name in ("administrator", "registry-user", "registry", "monolith"):
+        text = json.dumps({"username": name, "password": "p"})
+        boto3.client("secretsmanager").create_secret(Name=name, SecretString=text)
+
+
+def _provision() -> None:
+    """Read every secret that the steps of provisioning read. The steps themselves change servers, not AWS."""
+    variables = {
+        "REGISTRY_DATABASE_URL": "postgresql://database/registry",
+        "REGISTRY_DATABASE_SECRET": "administrator",
+        "REGISTRY_USER_SECRET": "registry-user",
+        "SCHEMA_REGISTRY_URL": "https://registry",
+        "SCHEMA_REGISTRY_SECRET_ARN": "registry",
+        "METRICS_DATABASE_URL": "postgresql://database/metrics",
+        "METRICS_DATABASE_SECRET": "administrator",
+    }
+    client: Any = boto3.client
+    assert len(provisioning_steps(client, variables, lambda _: pytest.fail("a request is signed"))) == 3
+    with pytest.raises(ProvisioningError, match="The secret monolith has no host"):
+        check_monolith(client, "monolith", [], "masscomm")
+
+
+# The policies of the stacks that run the task; the network's stack has its permissions in the directory.
+PROVISIONER = Program(role="ExportsOutputRefprovisioner", prepare=_secrets, run=_provision)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -111,6 +215,38 @@ def test_erasure_reads_the_addresses_with_its_role(
     _run(ERASURE, granted, monkeypatch)
     with pytest.raises(Stop, match="cannot be read"):
         _run(ERASURE, granted - {"secretsmanager:GetSecretValue"}, monkeypatch)
+
+
+def _of_tables(granted: set[str]) -> set[str]:
+    return {action for action in granted if action.startswith("dynamodb:")}
+
+
+def test_erasure_changes_items_with_its_role(
+    synthesised: dict[str, SynthesisedEnvironment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _run(ERASED_ITEMS, _of_tables(_granted(synthesised["small"], ERASED_ITEMS.role)), monkeypatch)
+
+
+@pytest.mark.nightly
+def test_erasure_needs_each_action_on_items(
+    synthesised: dict[str, SynthesisedEnvironment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    granted = _of_tables(_granted(synthesised["small"], ERASED_ITEMS.role))
+    assert granted
+    for action in granted:
+        with pytest.raises(Retry, match="with 403"):
+            _run(ERASED_ITEMS, granted - {action}, monkeypatch)
+
+
+def test_provisioner_reads_secrets_with_its_role(
+    synthesised: dict[str, SynthesisedEnvironment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    granted = _granted(synthesised["small"], PROVISIONER.role)
+    # Secrets Manager uses the key in its name, which moto does not do.
+    assert granted == {"secretsmanager:GetSecretValue", "kms:Decrypt"}
+    _run(PROVISIONER, granted, monkeypatch)
+    with pytest.raises(ClientError, match="not authorized to perform: secretsmanager:GetSecretValue"):
+        _run(PROVISIONER, granted - {"secretsmanager:GetSecretValue"}, monkeypatch)
 
 
 def _granted(environment: SynthesisedEnvironment, role: str) -> set[str]:

@@ -1,7 +1,10 @@
 """The functions that only AWS runs: the API's authorizer and the function that keeps the streaming job running."""
 
 import json
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
+from subprocess import run
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,9 +12,23 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from infra.cdk.code import _handlers
 from infra.cdk.handlers import copy_audit, keep_job, start_run
 
 ARN = "arn:aws:execute-api:eu-central-1:000000000000:api/live/GET/v1/metrics"
+
+
+HANDLERS = sorted(path.stem for path in Path(copy_audit.__file__).parent.glob("*.py") if path.stem != "__init__")
+
+
+def test_handlers_are_imported_from_their_package_alone() -> None:
+    """Lambda imports a module by its name, at the top of the package, without the checkout."""
+    folder = _handlers(None)
+    code = f"import sys; sys.path.insert(0, {str(folder)!r}); import {', '.join(HANDLERS)}; import infra.cdk.handlers"
+    code += f"; print({', '.join(f'{name}.__file__' for name in HANDLERS)}, infra.cdk.handlers.__file__)"
+    done = run([sys.executable, "-P", "-c", code], cwd="/", check=True, capture_output=True, text=True)
+    expected = [folder / f"{name}.py" for name in HANDLERS] + [folder / "infra/cdk/handlers/__init__.py"]
+    assert done.stdout.split() == [str(path) for path in expected]
 
 
 # --- the streaming job ------------------------------------------------------------------------------------------------

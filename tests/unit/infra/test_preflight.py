@@ -19,7 +19,8 @@ from botocore.model import StructureShape
 
 from infra.cdk.concurrency import quota_for
 from infra.cdk.config import ApiConfig, Environment
-from infra.cdk.examples import DEV, PROD
+from infra.cdk.examples import DEV, EXISTING, PROD
+from infra.cdk.quotas import LOOKED_UP, QUOTAS
 from infra.preflight import CHECKS, Account, Finding, preflight
 
 ARN = "arn:aws:acm:eu-central-1:111111111111:certificate/1"
@@ -41,10 +42,10 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("sts", "GetCallerIdentity"): {"Account": "111111111111"},
     ("lambda", "GetAccountSettings"): {"AccountLimit": {"ConcurrentExecutions": 1_000}},
     ("service-quotas", "ListServiceQuotas"): {
-        "Quotas": [{"QuotaName": "Max concurrent vCPUs per account", "Value": 18.0}]
+        "Quotas": [{"QuotaName": quota.name, "Value": max(quota.default, quota.used(DEV))} for quota in QUOTAS]
     },
     ("service-quotas", "ListAWSDefaultServiceQuotas"): {
-        "Quotas": [{"QuotaName": "Max concurrent vCPUs per account", "Value": 16.0}]
+        "Quotas": [{"QuotaName": quota.name, "Value": quota.default} for quota in QUOTAS]
     },
     ("ecr", "DescribeRepositories"): {"repositories": [{"repositoryName": "images"}]},
     ("iam", "GetRole"): {"Role": {"RoleName": "role"}},
@@ -164,13 +165,15 @@ def _role(name: str) -> Callable[[str], dict[str, Any]]:
     return answer
 
 
-def _few_vcpus_of_fargate(request: str) -> dict[str, Any]:
-    return {"Quotas": [{"QuotaName": "On-Demand vCPU resource count", "Value": 2.0 if "fargate" in request else 18.0}]}
+def _few_vcpus_of_fargate(_: str) -> dict[str, Any]:
+    few = {LOOKED_UP["fargate"].name: 2.0}
+    return {"Quotas": [{"QuotaName": each.name, "Value": few.get(each.name, 1_000.0)} for each in QUOTAS]}
 
 
 FINDINGS: list[tuple[str, Any, str, str]] = [
     ("sts__GetCallerIdentity", {"Account": "222222222222"}, "account", "111111111111"),
     ("lambda__GetAccountSettings", {"AccountLimit": {"ConcurrentExecutions": 10}}, "lambda", "L-B99A9384"),
+    # An account that never asked for another quota has AWS' default of it.
     ("service_quotas__ListServiceQuotas", {"Quotas": []}, "emr-serverless", "a quota of 18"),
     ("service_quotas__ListServiceQuotas", _few_vcpus_of_fargate, "fargate", "a quota of 3"),
     ("ecr__DescribeRepositories", "RepositoryNotFoundException", "bootstrap", "cdk bootstrap"),
@@ -237,6 +240,61 @@ def test_role_of_the_environment_in_another_region_is_found() -> None:
     assert finding.found == "the role masscomm-dev-eu-central-1-provisioner exists without its stack"
 
 
+EXISTING_SERVERS: dict[str, Any] = {
+    "kafka__DescribeClusterV2": {
+        "ClusterInfo": {
+            "Provisioned": {"NumberOfBrokerNodes": 3, "ClientAuthentication": {"Sasl": {"Iam": {"Enabled": True}}}}
+        }
+    },
+    "opensearch__DescribeDomain": {
+        "DomainStatus": {
+            "Endpoints": {"vpc": EXISTING.existing.opensearch and EXISTING.existing.opensearch.endpoint},
+            "AdvancedSecurityOptions": {"Enabled": True},
+        }
+    },
+    "rds__DescribeDBInstances": {
+        "DBInstances": [
+            {
+                "Endpoint": {"Address": "acme.abcdefghijkl.eu-central-1.rds.amazonaws.com", "Port": 5433},
+                "DbiResourceId": "db-ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+                "DBInstanceClass": "db.t4g.medium",
+                "IAMDatabaseAuthenticationEnabled": True,
+            }
+        ]
+    },
+}
+
+
+def of_existing(**changed: Any) -> list[str]:
+    answers = EXISTING_SERVERS | changed
+    return [each.found for each in found(EXISTING, **answers) if each.check == "existing servers"]
+
+
+def test_existing_servers_are_compared_with_the_configuration() -> None:
+    assert of_existing() == []
+    described = {name: of_existing(**{name: {}}) for name in ("kafka__DescribeClusterV2", "opensearch__DescribeDomain")}
+    assert [len(each) for each in described.values()] == [2, 2]
+    assert "sign-in by IAM of Kafka is None, True in the configuration" in described["kafka__DescribeClusterV2"]
+    instance = EXISTING_SERVERS["rds__DescribeDBInstances"]["DBInstances"][0]
+    changed = {**instance, "Endpoint": {"Address": "other", "Port": 5432}, "IAMDatabaseAuthenticationEnabled": False}
+    assert len(of_existing(rds__DescribeDBInstances={"DBInstances": [changed]})) == 3
+    assert len(of_existing(rds__DescribeDBInstances="DBInstanceNotFound")) == 5
+
+
+def test_servers_of_an_organisation_have_one_environment() -> None:
+    other = replace(EXISTING, name="other", spark=replace(EXISTING.spark, daily_runs_hour=7))
+    neighbours = [each for each in found(EXISTING, (other,), **EXISTING_SERVERS) if each.check == "neighbours"]
+    shared = {each.found.partition(" ")[0] for each in neighbours}
+    assert shared == {"existing.kafka", "existing.opensearch", "existing.postgres", "existing.registry"}
+
+
+def test_offers_for_existing_servers_are_not_needed() -> None:
+    offers = ("ListKafkaVersions", "ListVersions", "ListInstanceTypeDetails", "DescribeOrderableDBInstanceOptions")
+    aws = Aws(**EXISTING_SERVERS)
+    preflight(Account(client=aws, environment=EXISTING, environments=(EXISTING,)))
+    assert {operation for _, operation in aws.calls} & {*offers, "DescribeCertificate"} == set()
+
+
 def test_every_page_is_read() -> None:
     first = {"InstanceTypeDetails": [{"InstanceType": "m7g.medium.search"}], "NextToken": "more"}
     second = {"InstanceTypeDetails": [{"InstanceType": "t3.medium.search"}]}
@@ -267,3 +325,10 @@ def test_placeholders_of_every_environment_are_found() -> None:
 def test_every_check_cites_its_page_or_reads_the_configuration() -> None:
     without = {name for name, check in CHECKS.items() if "https://docs.aws.amazon.com" not in (check.__doc__ or "")}
     assert without == {"configuration", "account", "neighbours", "zones", "names", "monolith"}
+
+
+def test_quota_that_service_quotas_does_not_have_is_a_finding() -> None:
+    nothing: dict[str, Any] = {"Quotas": []}
+    unknown = found(service_quotas__ListServiceQuotas=nothing, service_quotas__ListAWSDefaultServiceQuotas=nothing)
+    assert {each.check for each in unknown} == {name for name, quota in LOOKED_UP.items() if quota.used(READY)}
+    assert all("an unknown quota" in each.found for each in unknown)

@@ -94,7 +94,7 @@ def test_every_look_up_of_a_client_is_permitted(reads: Listener) -> None:
         client.schema_by_id(registry.subjects[KNOWN_SUBJECT])
         with pytest.raises(MasscommError):
             client.schema_by_id(10_000)
-        registered_ids(url)
+        registered_ids(HttpSchemaRegistry(url))
         assert unregistered(url, topics) == []
         with Emitter("127.0.0.1:9", url, logger=logging.getLogger("kafka")) as emitter:
             found = emitter._schema_id("send.monolith.critical-value")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from masscomm.aws import secrets
 from masscomm.clock import FixedClock
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import avro
@@ -20,6 +21,7 @@ from masscomm.kafka.avro import (
     UnknownSchema,
     own_schema,
 )
+from masscomm.kafka.registry_sign_in import RegistrySignIn
 from tests.support.contracts.schema_registry import Registered, SchemaRegistryContract
 from tests.support.harness.chain import send
 from tests.support.servers.registry_server import ConfluentRegistry, RegistryServer, serving
@@ -61,6 +63,53 @@ class TestHttpSchemaRegistry(SchemaRegistryContract):
                 absent_id=999,
                 empty=HttpSchemaRegistry(empty.url),
             )
+
+
+@pytest.mark.kills(guard="registry.rotated_password")
+def test_registry_password_is_read_again_when_refused() -> None:
+    """A password may be rotated while functions run, whose clients have the earlier one."""
+    confluent = ConfluentRegistry()
+    schema_id = confluent.register(SUBJECT, own_schema("SendRequested"))
+    passwords = [{"username": "masscomm", "password": each} for each in ("first", "second", "wrong")]
+    read: list[str] = []
+
+    def secret() -> str:
+        text = json.dumps(passwords.pop(0))
+        read.append(text)
+        return text
+
+    with serving(confluent) as server:
+        registry = HttpSchemaRegistry(server.url, sign_in=RegistrySignIn(secret))
+        server.sign_in = ("masscomm", "first")
+        assert registry.schema_by_id(schema_id) == own_schema("SendRequested")
+        server.sign_in = ("masscomm", "second")
+        assert registry.id_of(SUBJECT, own_schema("SendRequested")) == schema_id
+        assert len(read) == 2
+        server.sign_in = ("masscomm", "third")
+        with pytest.raises(Retry, match="answered 401"):
+            registry.schema_by_id(99)
+        assert len(read) == 3
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"username": "masscomm"}'])
+def test_unusable_registry_secret_is_a_stop(text: str) -> None:
+    with pytest.raises(Stop, match="has no username or no password"):
+        HttpSchemaRegistry("http://127.0.0.1:9", sign_in=RegistrySignIn(lambda: text)).schema_by_id(1)
+
+
+def test_registry_of_the_environment_signs_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    confluent = ConfluentRegistry()
+    schema_id = confluent.register(SUBJECT, own_schema("SendRequested"))
+    known = {"arn:registry": json.dumps({"username": "masscomm", "password": "a:b"})}
+    monkeypatch.setattr(secrets, "read_secret", known.__getitem__)
+    monkeypatch.setenv("SCHEMA_REGISTRY_SECRET_ARN", "arn:registry")
+    with serving(confluent) as server:
+        server.sign_in = ("masscomm", "a:b")
+        monkeypatch.setenv("SCHEMA_REGISTRY_URL", server.url)
+        assert HttpSchemaRegistry.from_environment().schema_by_id(schema_id) == own_schema("SendRequested")
+        monkeypatch.delenv("SCHEMA_REGISTRY_SECRET_ARN")
+        with pytest.raises(Retry, match="answered 401"):
+            HttpSchemaRegistry.from_environment().schema_by_id(schema_id)
 
 
 def test_decoded_record_equals_the_encoded_one() -> None:

@@ -14,10 +14,12 @@ from infra.provision import (
     provisioning_steps,
 )
 from local.devstack.config import ROOT
+from masscomm.kafka.avro import own_schema
 from masscomm.kafka.topics import chain_topics
 from ops.provisioning import ProvisioningError
 from ops.provisioning.registry import register_schemas, unregistered
 from ops.provisioning.steps import Step
+from tests.support.servers.registry_server import ConfluentRegistry, serving
 
 SECRET = {
     "host": "db.example.org",
@@ -167,6 +169,7 @@ def test_tables_are_not_changed_while_the_job_runs(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(provision, "unapplied_tables", lambda _: pending)
     monkeypatch.setattr(provision, "apply_tables", applied.append)
     monkeypatch.setattr(provision, "create_users", lambda *_, **__: None)
+    monkeypatch.setattr(provision, "create_database", lambda _: None)
     monkeypatch.setattr(provision, "job_runs", lambda _: True)
     client = Client(get_secret_value={"SecretString": json.dumps({"username": "administrator", "password": "a"})})
     variables = {"METRICS_DATABASE_URL": "postgresql://127.0.0.1/metrics", "METRICS_DATABASE_SECRET": "arn:secret"}
@@ -177,6 +180,22 @@ def test_tables_are_not_changed_while_the_job_runs(monkeypatch: pytest.MonkeyPat
     pending.clear()
     tables.run()
     assert applied == ["postgresql://administrator:a@127.0.0.1/metrics"]
+
+
+def test_schemas_are_registered_with_the_registrys_secret() -> None:
+    secret = {"username": "masscomm", "password": "a"}
+    client = Client(get_secret_value={"SecretString": json.dumps(secret)})
+    registry = ConfluentRegistry()
+    topic = next(topic for topic in chain_topics() if topic.schema)
+    registry.register(topic.subject, own_schema(topic.schema or ""))
+    with serving(registry) as server:
+        server.sign_in = ("masscomm", "a")
+        variables = {"SCHEMA_REGISTRY_URL": server.url, "SCHEMA_REGISTRY_SECRET_ARN": "arn:registry"}
+        (schemas,) = steps_of(variables, client)
+        assert f"register {topic.schema} under {topic.subject}" not in schemas.pending()
+        with pytest.raises(ProvisioningError, match="401"):
+            steps_of({"SCHEMA_REGISTRY_URL": server.url})[0].pending()
+    assert client.calls == [{"SecretId": "arn:registry"}]
 
 
 def test_registry_that_does_not_answer_is_named() -> None:
