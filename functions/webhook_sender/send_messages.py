@@ -11,8 +11,8 @@ seconds, and `webhook.slow` those that are attempted again or later. Messages th
 - A request that is not full waits for further messages as long as its endpoint permits.
 
 Every message that was attempted or is dead-lettered has a result for the metrics job. Dead letters are kept for the
-tenant. The records of a batch succeed together with these writes: after a crash in between, the messages
-are sent again under the same ids, at most WEBHOOK_UNRECORDED of them: the others are recorded during the batch.
+tenant. After a crash the messages that were not recorded are sent again under the same ids, at most WEBHOOK_UNRECORDED
+of them: the others are recorded during the batch (functions.webhook_sender.recording).
 """
 
 from collections import defaultdict, deque
@@ -20,10 +20,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import batched
+from typing import NamedTuple
 
-from functions.webhook_sender.gateway import FIRST_ATTEMPTS, RETRIES, Lane, Sent, WebhookGateway, Window
+from functions.webhook_sender.gateway import FIRST_ATTEMPTS, RETRIES, Lane, WebhookGateway, Window
 from functions.webhook_sender.messages import Message, Post, gathered, messages_of, posts_of
 from functions.webhook_sender.ordering import Orders
+from functions.webhook_sender.recording import Recording
 from functions.webhook_sender.storing import Result, Storing, Waiting, repeated
 from masscomm.chain.batch import Batch, Item
 from masscomm.clock import Clock
@@ -44,8 +47,8 @@ from masscomm.observability.metric_names import (
     WEBHOOKS_GIVEN_UP,
     WEBHOOKS_WITHOUT_ENDPOINT,
 )
-from masscomm.stores.delayed_records.port import MINUTE_MS
-from masscomm.stores.sent_messages.port import Partition, RecordPosition, SentMessages
+from masscomm.stores.delayed_records.port import MINUTE_MS, DelayedRecord
+from masscomm.stores.sent_messages.port import SentMessages
 from masscomm.stores.webhook_endpoints.port import WebhookEndpoints
 from masscomm.stores.webhook_endpoints.results import EndpointResults
 
@@ -58,6 +61,8 @@ _THREADS = 16
 # Reasons of dead letters: before an attempt, or after the last one.
 _DISABLED, _GONE, _ATTEMPTS_FAILED = "the endpoint is disabled", "the endpoint answered 410", "all attempts failed"
 _TOO_MANY_OF_A_KEY = "too many messages of its key wait"
+# The endpoints with waiting messages that are recorded together.
+_ENDPOINTS_A_WRITE = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,13 +123,8 @@ class SendMessages:
 
     def handle(self, batch: Batch[WebhookRequested]) -> None:
         items = batch.active()
-        partitions = dict.fromkeys(_partition(item.record) for item in items)
-        recording = _Recording(
-            sent_messages=self.sent,
-            storing=self.storing,
-            clock=self.clock,
-            sent={each: {record: set(sent) for record, sent in self.sent.find(each).items()} for each in partitions},
-        )
+        recording = Recording(sent_messages=self.sent, storing=self.storing, clock=self.clock, pool=self.pool)
+        recording.begin([item.record for item in items])
         received: defaultdict[EndpointKey, list[Message]] = defaultdict(list)
         sent: defaultdict[EndpointKey, list[str]] = defaultdict(list)
         for item in items:
@@ -151,7 +151,7 @@ class SendMessages:
         attempted = [lane for lane, may_attempt in zip(lanes, allowed, strict=True) if may_attempt]
         times, window = RETRIES if is_repeated else FIRST_ATTEMPTS, None
         if sum(len(post.messages) for lane in attempted for post in lane.pending) > self.unrecorded:
-            window = Window(limit=self.unrecorded, record=recording.record)
+            window = Window(limit=self.unrecorded, record=recording.record_accepted)
         self.gateway.send(attempted, batch.remaining_s, times, window)
         self._settle(lanes, recording, is_repeated=is_repeated)
 
@@ -171,43 +171,47 @@ class SendMessages:
         lane.is_probe = self.results.claim_probe(endpoint, self.clock.now_ms())
         return lane.is_probe
 
-    def _settle(self, lanes: Sequence[Lane], recording: "_Recording", *, is_repeated: bool) -> None:
-        """Store the results of the batch that are not recorded. An error fails the records whose messages it concerns.
-        Raises Stop.
-        """
-        results: list[Result] = []
-        settled = []
+    def _settle(self, lanes: Sequence[Lane], recording: Recording, *, is_repeated: bool) -> None:
+        """Record the messages of the batch. An error fails the Kafka records whose messages it concerns."""
+        settled: list[_Settled] = []
+        running = []
         for lane in lanes:
             if lane.is_well:
-                results += recording.missing(self._settle_lane(lane, is_repeated=is_repeated))
+                settled.append(self._settle_lane(lane, is_repeated=is_repeated))
             else:
-                settled.append((lane, self.pool.submit(self._settle_lane, lane, is_repeated=is_repeated)))
-        for lane, future in settled:
+                running.append((lane, self.pool.submit(self._settle_lane, lane, is_repeated=is_repeated)))
+        for lane, future in running:
             error = lane.error or future.exception()
             if error is None:
-                results += recording.missing(future.result())
+                settled.append(future.result())
             elif isinstance(error, Exception):
                 _fail(_messages(lane), error)
             else:
                 raise error
-        try:
-            self.storing.put_results(results)
-        except Exception as error:  # The records are redelivered: a result is never missing.
-            _fail((each.message for each in results), error)
+        well = [each for each in settled if not each.records]
+        others = [each for each in settled if each.records]
+        # The records of a write are in one item, which has at most 400 kB.
+        for some in (well, *batched(others, _ENDPOINTS_A_WRITE, strict=False)):
+            results = [result for each in some for result in each.results]
+            waiting = [message for each in some for message in each.waiting]
+            try:
+                recording.record(results, waiting, [record for each in some for record in each.records])
+            except Exception as error:  # The records are redelivered: a result is never missing.
+                _fail([*(each.message for each in results), *waiting], error)
 
-    def _settle_lane(self, lane: Lane, *, is_repeated: bool) -> list[Result]:
-        """Store the messages of an endpoint that were not accepted, and the state of the endpoint. Return the results
-        of its messages. Raises Retry or Stop.
+    def _settle_lane(self, lane: Lane, *, is_repeated: bool) -> "_Settled":
+        """Store the state of an endpoint and its dead letters. Return what is recorded of its messages. Raises Retry or
+        Stop.
         """
         if lane.error is not None:
-            return []
+            return _Settled([])
         endpoint = lane.endpoint
         order, unattempted = lane.order, Attempt(at_ms=self.clock.now_ms(), duration_ms=0)
         if not endpoint.enabled:
             results = self._give_up(_messages(lane), unattempted, _DISABLED)
             if order is not None:
                 self.orders.settle(order, {})
-            return results
+            return _Settled(results)
         endpoint = self._record_state(lane, is_repeated=is_repeated)
         results = [] if order is None else self._give_up(order.too_many, unattempted, _TOO_MANY_OF_A_KEY)
         waiting: list[Waiting] = []
@@ -231,8 +235,8 @@ class SendMessages:
         if order is not None:
             waiting = self.orders.stored(order, waiting)
         metrics.add(WEBHOOKS_DEFERRED, sum(len(each.post.messages) for each in waiting))
-        self.storing.put_waiting(endpoint, waiting)
-        return results
+        messages = [message for each in waiting for message in each.post.messages]
+        return _Settled(results, messages, list(self.storing.waiting_records(endpoint, waiting)))
 
     def _record_state(self, lane: Lane, *, is_repeated: bool) -> Endpoint:
         """Store on the endpoint that it fails, or works again, and return it. Raises Retry or Stop."""
@@ -274,44 +278,12 @@ class SendMessages:
         return results
 
 
-@dataclass(kw_only=True)
-class _Recording:
-    """Records the accepted messages of a batch, each with its result, while the batch is processed."""
+class _Settled(NamedTuple):
+    """The messages of an endpoint that have a result, those that wait, and the records of these."""
 
-    sent_messages: SentMessages
-    storing: Storing
-    clock: Clock
-    # What earlier invocations and this one have recorded.
-    sent: dict[Partition, dict[RecordPosition, set[int]]]
-
-    def has(self, message: Message) -> bool:
-        """Return whether the result of a message is recorded."""
-        record = message.item.record
-        return message.position in self.sent[_partition(record)].get(_position(record), ())
-
-    def missing(self, results: Iterable[Result]) -> list[Result]:
-        """Return the results that are not recorded."""
-        return [each for each in results if not self.has(each.message)]
-
-    def record(self, accepted: Sequence[Sent]) -> None:
-        """Record accepted requests. Raises Retry or Stop."""
-        messages = [(message, attempt) for post, attempt in accepted for message in post.messages]
-        # After a failed write, the requests are given again.
-        results = [Result(each, AttemptResult.DELIVERED, attempt) for each, attempt in messages if not self.has(each)]
-        self.storing.put_results(results)
-        for message, _ in messages:
-            record = message.item.record
-            self.sent[_partition(record)].setdefault(_position(record), set()).add(message.position)
-        for partition in dict.fromkeys(_partition(message.item.record) for message, _ in messages):
-            self.sent_messages.record(partition, self.sent[partition], self.clock.now_ms() // 1000)
-
-
-def _partition(record: KafkaRecord) -> Partition:
-    return Partition(record.topic, record.partition)
-
-
-def _position(record: KafkaRecord) -> RecordPosition:
-    return RecordPosition(record.offset, record.timestamp_ms)
+    results: list[Result]
+    waiting: Sequence[Message] = ()
+    records: Sequence[DelayedRecord] = ()
 
 
 def _reason(endpoint: Endpoint, attempt: Attempt) -> str:
@@ -339,16 +311,16 @@ def _unattempted(endpoint: Endpoint, lane: Lane, now_ms: int) -> Iterator[Waitin
 
 def _read(
     item: Item[WebhookRequested],
-    recording: _Recording,
+    recording: Recording,
     received: defaultdict[EndpointKey, list[Message]],
     sent: defaultdict[EndpointKey, list[str]],
 ) -> None:
-    """Append the messages of a record that were not sent to those of their endpoints, and the ids of the others."""
+    """Append the unrecorded messages of a record to those of their endpoints, and the ids of the settled ones."""
     for message in messages_of(item):
         to_endpoint = received[message.endpoint]
-        if recording.has(message):  # guard: events.sent_before_a_kill
+        if recording.is_settled(message):  # guard: events.sent_before_a_kill
             sent[message.endpoint].append(message.id)
-        else:
+        elif not recording.is_waiting(message):
             to_endpoint.append(message)
 
 

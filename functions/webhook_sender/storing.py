@@ -1,7 +1,6 @@
-"""Stores the waiting messages, the results and the dead letters of a batch.
+"""Makes the records of waiting messages and of results, and stores the dead letters of a batch.
 
-Every record is put before the batch is answered. A record's id is derived from its messages, so that a batch that is
-processed again stores the same records.
+Every record is put before the batch is answered. A record's id is derived from its messages.
 """
 
 from collections import defaultdict
@@ -24,7 +23,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.bundled_schema import BundledSchema
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import WEBHOOK_DEAD_LETTERS_REMOVED
-from masscomm.stores.delayed_records.port import MINUTE_MS, DelayStore
+from masscomm.stores.delayed_records.port import MINUTE_MS, DelayedRecord, DelayStore
 from masscomm.stores.webhook_dead_letters.port import WebhookDeadLetter, WebhookDeadLetters
 
 logger = logs.logger("webhook_sender")
@@ -53,7 +52,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Storing:
-    """Puts records and dead letters. Methods raise Retry or Stop."""
+    """Makes records for the delay store, and stores dead letters."""
 
     store: DelayStore
     waiting: WaitingMessages
@@ -67,34 +66,35 @@ class Storing:
         waiting = WaitingMessages(store=store, codec=codec, clock=clock)
         return cls(store=store, waiting=waiting, dead_letters=dead_letters, clock=clock, codec=codec)
 
-    def put_waiting(self, endpoint: Endpoint, waiting: Iterable[Waiting]) -> None:
-        """Put requests for an endpoint, packed by the number of their attempts and the minute in which they are due."""
+    def waiting_records(self, endpoint: Endpoint, waiting: Iterable[Waiting]) -> Iterator[DelayedRecord]:
+        """Yield the records of requests for an endpoint, packed by the number of their attempts and the minute in which
+        they are due.
+        """
         groups: defaultdict[tuple[int, int], list[Waiting]] = defaultdict(list)
         for each in waiting:
             groups[each.attempt, each.due_ms // MINUTE_MS].append(each)
         for (attempt, _), some in groups.items():
             due_ms = max(each.due_ms for each in some)
             for messages in _packed(endpoint, attempt, [each.post for each in some]):
-                self._put_messages(endpoint, messages, attempt, due_ms)
+                yield self._waiting_record(endpoint, messages, attempt, due_ms)
 
-    def put_results(self, results: Sequence[Result]) -> None:
-        """Put results, at most MAX_RESULTS a record. They are due now."""
+    def result_records(self, results: Iterable[Result]) -> Iterator[DelayedRecord]:
+        """Yield the records of results, at most MAX_RESULTS in each. They are due now."""
         ordered = sorted(results, key=lambda each: (each.message.endpoint.id, each.message.id, each.message.attempt))
         for some in batched(ordered, MAX_RESULTS, strict=False):
-            record, now_ms = self._outcome(some), self.clock.now_ms()
-            delayed = bundled_record(
+            record = self._outcome(some)
+            yield bundled_record(
                 self.codec,
                 topics.WEBHOOK_OUTCOME,
                 record,
                 id_=record.record_id,
-                due_ms=now_ms,
+                due_ms=record.timestamp,
                 delay_reason="webhook_outcome",
             )
-            self.store.put(delayed, now_ms)
 
     def put_dead_letters(self, results: Iterable[Result], reason: str) -> None:
         """Store messages as dead letters for the tenant of their endpoint. The oldest of an endpoint with too many
-        go.
+        go. Raises Retry or Stop.
         """
         letters = [
             WebhookDeadLetter(
@@ -127,9 +127,11 @@ class Storing:
             metrics.add(WEBHOOK_DEAD_LETTERS_REMOVED, removed)
             logger.warning("an endpoint has too many dead letters", endpoint=endpoint.id, removed=removed)
 
-    def _put_messages(self, endpoint: Endpoint, messages: Sequence[Message], attempt: int, due_ms: int) -> None:
+    def _waiting_record(
+        self, endpoint: Endpoint, messages: Sequence[Message], attempt: int, due_ms: int
+    ) -> DelayedRecord:
         tried = [each.item.value.first_tried_at for each in messages if each.item.value.first_tried_at]
-        self.waiting.put(
+        return self.waiting.record(
             endpoint.key,
             [each.waiting for each in messages],
             attempt=attempt,

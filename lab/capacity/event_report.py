@@ -15,6 +15,7 @@ from lab.capacity.events import (
     Batches,
     EventChange,
     EventPlan,
+    all_writes_s,
     batches,
     busy_matchers,
     busy_senders,
@@ -26,7 +27,6 @@ from lab.capacity.events import (
     met_at,
     raised_for_events,
     reads_s,
-    writes_s,
 )
 from lab.capacity.service_times import ServiceTimes, measured
 from lab.capacity.tables import dollars, figures, table
@@ -144,8 +144,8 @@ def _needs(load: EventLoad, plan: EventPlan, found: Batches) -> Sequence[tuple[s
         ("messages of a request", figures(found.messages_a_request)),
         ("TLS handshakes", f"{figures(handshakes_s(load, found))}/s"),
         ("written to Kafka, uncompressed", f"{figures(kafka_mb_s(load, found))} MB/s"),
-        ("DynamoDB writes, reads", f"{figures(writes_s(load, found))}, {figures(reads_s(load, found))} units/s"),
-        ("write units of a message", f"{writes_s(load, found) / load.messages_s:.2f}"),
+        ("DynamoDB writes, reads", f"{figures(all_writes_s(load, found))}, {figures(reads_s(load, found))} units/s"),
+        ("write units of a message", f"{all_writes_s(load, found) / load.messages_s:.2f}"),
         ("data out", f"{data_out_gb_month(load, found) / 1_000:,.0f} TB a month"),
     ]
 

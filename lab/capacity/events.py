@@ -396,7 +396,7 @@ def _stores(load: EventLoad, plan: EventPlan, times: EventTimes, service: Servic
     )
     yield EventLimit(
         name="DynamoDB: writes to one shard of a due minute",
-        used=writes_s(load, found) / plan.shards,
+        used=shard_writes_s(load, found) / plan.shards,
         most=quota("dynamodb_partition_writes"),
         unit="write units/s",
         raised=more_shards,
@@ -426,12 +426,26 @@ def _stores(load: EventLoad, plan: EventPlan, times: EventTimes, service: Servic
 
 def writes_s(load: EventLoad, found: Batches) -> float:
     """Return the write units per second of the delay store: results of messages, and messages whose attempt failed."""
-    results = min(MAX_RESULTS, round(found.messages))
-    kb = ceil(event_sizes(results).stored_result * results / KB)
-    # A small record is in its item (masscomm.stores.delayed_records.dynamodb).
-    units = WRITES_A_DELAYED * kb if kb <= WRITES_A_DELAYED else WRITES_A_DELAYED + kb
-    waiting = ceil(event_sizes(1).stored_message / KB)
-    return load.messages_s * (units / results + load.failing * WRITES_A_DELAYED * waiting)
+    # The content of a record is apart from its item. That of a waiting message is deleted, and that of results expires
+    # (masscomm.stores.delayed_records.dynamodb).
+    results = _results_a_record(found)
+    content = ceil(event_sizes(results).stored_result * results / KB) / results
+    waiting = 2 * ceil(event_sizes(1).stored_message / KB)
+    return shard_writes_s(load, found) + load.messages_s * (content + load.failing * waiting)
+
+
+def shard_writes_s(load: EventLoad, found: Batches) -> float:
+    """Return the write units per second of the delay store's items, without the content that is apart from them."""
+    return load.messages_s * WRITES_A_DELAYED * (1 / _results_a_record(found) + load.failing)
+
+
+def all_writes_s(load: EventLoad, found: Batches) -> float:
+    """Return the write units per second of the delay store and of the items that have which messages are recorded."""
+    return writes_s(load, found) + load.messages_s / _results_a_record(found)
+
+
+def _results_a_record(found: Batches) -> int:
+    return min(MAX_RESULTS, round(found.messages))
 
 
 def reads_s(load: EventLoad, found: Batches) -> float:
@@ -517,7 +531,7 @@ def event_month(load: EventLoad, plan: EventPlan, times: EventTimes, service: Se
         Cost(component="data out to the internet", dollars=internet_dollars(data_out_gb_month(load, found))),
         Cost(
             component="DynamoDB: results and waiting messages",
-            dollars=writes_s(load, found) * SECONDS_A_MONTH * price("dynamodb_write_unit"),
+            dollars=all_writes_s(load, found) * SECONDS_A_MONTH * price("dynamodb_write_unit"),
         ),
         Cost(
             component="DynamoDB: endpoints read",

@@ -41,7 +41,7 @@ def sqs_client(environment: Mapping[str, str]) -> SQSClient:
     """Return a client with the addresses and credentials of the functions."""
     return boto3.client(
         "sqs",
-        endpoint_url=environment.get("AWS_ENDPOINT_URL"),
+        endpoint_url=environment.get("AWS_ENDPOINT_URL_SQS") or environment.get("AWS_ENDPOINT_URL"),
         region_name=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or REGION,
         aws_access_key_id=environment.get("AWS_ACCESS_KEY_ID"),
         aws_secret_access_key=environment.get("AWS_SECRET_ACCESS_KEY"),

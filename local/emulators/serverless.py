@@ -58,7 +58,7 @@ from local.emulators.key_authorizer import KeyAuthorizer, RequestAuthorizer
 from local.emulators.lambda_host import FunctionHost
 from local.emulators.local import REGION
 from local.emulators.prometheus import CONTENT_TYPE, FunctionLines, GatewayMetrics, Sends, exposition
-from local.emulators.queues import Door, QueueMapping, sqs_client
+from local.emulators.queues import VISIBILITY_S, Door, QueueMapping, sqs_client
 from local.emulators.schedule import Schedule
 from local.emulators.sign_in import SignIn
 from masscomm.clock import SystemClock
@@ -90,6 +90,7 @@ class ServerlessConfig(BaseModel):
     pollers: Pollers = Pollers.PROVISIONED
     environments: int | None = Field(default=None, ge=1)
     schedule_s: float | None = Field(default=None, gt=0)
+    queue_visibility_s: int = Field(default=VISIBILITY_S, ge=1)
     bulk_nice: int = Field(default=0, ge=0, le=19)
     development_key: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     console: DirectoryPath | None = None
@@ -142,6 +143,7 @@ class Serverless:
                 batch_size=deployment.queue.batch_size,
                 client=client,
                 invoke=functools.partial(self.host.invoke, deployment.function.name),
+                visibility_s=config.queue_visibility_s,
             )
             for deployment in self.deployments
             if deployment.queue is not None

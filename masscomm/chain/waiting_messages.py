@@ -11,7 +11,7 @@ from masscomm.domain.records import EventOccurred, WebhookRequested
 from masscomm.domain.webhooks import EndpointKey, bucket_of
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
-from masscomm.stores.delayed_records.port import DelayStore
+from masscomm.stores.delayed_records.port import DelayedRecord, DelayStore
 
 # The limits of a record. The item of the delay store has at most 400 kB.
 MAX_MESSAGES, MAX_RECORD_BYTES = 500, 300_000
@@ -63,7 +63,20 @@ class WaitingMessages:
         due_ms: int,
         first_tried_at: int,
     ) -> None:
-        """Store a record with messages, at most MAX_MESSAGES and MAX_RECORD_BYTES. Raises Retry or Stop.
+        """Store the record of messages. Arguments are those of `record`. Raises Retry or Stop."""
+        record = self.record(endpoint, messages, attempt=attempt, due_ms=due_ms, first_tried_at=first_tried_at)
+        self.store.put(record, self.clock.now_ms())
+
+    def record(
+        self,
+        endpoint: EndpointKey,
+        messages: Sequence[WaitingMessage],
+        *,
+        attempt: int,
+        due_ms: int,
+        first_tried_at: int,
+    ) -> DelayedRecord:
+        """Return a record with messages, at most MAX_MESSAGES and MAX_RECORD_BYTES.
 
         The record's id is derived from its messages: a batch that is processed again stores the same record.
 
@@ -94,7 +107,7 @@ class WaitingMessages:
             attempt=attempt,
             first_tried_at=first_tried_at,
         )
-        delayed = bundled_record(
+        return bundled_record(
             self.codec,
             topics.WEBHOOK_SLOW,
             record,
@@ -104,4 +117,3 @@ class WaitingMessages:
             # The endpoint's messages are in one partition: its limits concern one batch at a time.
             record_key=str(record.bucket),
         )
-        self.store.put(delayed, self.clock.now_ms())

@@ -284,8 +284,8 @@ EXPANSION_HANDED_ON_S = _DAY_S // 2
 # --- retentions -------------------------------------------------------------------------------------------------------
 # How long the results of delivery are kept: a record that is replayed after this time is published again.
 LEDGER_KEPT_S = 16 * _DAY_S
-# How long a sender of events knows which messages of a batch it has sent.
-SENT_POSITIONS_KEPT_S = _DAY_S
+# How long a sender of events knows which messages of a batch it has sent: as long as the batch may come again.
+SENT_POSITIONS_KEPT_S = 4 * _DAY_S
 # How long the progress of a batch is kept that its event source mapping retries whole.
 BATCH_MARKS_KEPT_S = _DAY_S
 # The item of a lease is kept longer than the recorded slices, so that a record without a lease item has no slices.
@@ -477,7 +477,9 @@ RULES: Mapping[str, str] = {
         "few batches read types, and a change of one applies soon"
     ),
     "CHAIN_TIMEOUT_S < BATCH_MARKS_KEPT_S": "a batch is redelivered soon after its time-out",
-    "timeout_s('webhook_retry_sender') < SENT_POSITIONS_KEPT_S": "a batch is soon processed again after a kill",
+    "kept_s('webhook') < SENT_POSITIONS_KEPT_S": "a message that was recorded before a kill is not sent again",
+    "kept_s('webhook.batched') < SENT_POSITIONS_KEPT_S": "and neither is one of a batch",
+    "kept_s('webhook.slow') < SENT_POSITIONS_KEPT_S < DELAYED_KEPT_S": "and its result is there",
     "timeout_s('event_matcher') / 2 <= RULE_OWNERS_CACHED_S <= 60": (
         "few batches read the owners of rules, and a revoked key sends nothing a minute later"
     ),

@@ -4,12 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from functions.delivery.publish import UNRECORDED
+from masscomm.kafka import topics
 from tests.faults import (
     audiences,
     broken,
     counting,
     delaying,
     delivering,
+    events,
     flood,
     generations,
     processes,
@@ -235,6 +237,49 @@ _COMPACT = (
         load=NO_LOAD,
         ci=True,
     ),
+    # --- events ---
+    *(
+        Cell(name=f"webhook_receiver killed {words}", fault=events.receiver_killed(moment), load=NO_LOAD, ci=ci)
+        for words, moment, ci in (
+            ("before producing", events.before_producing(topics.EVENT), False),
+            ("after producing", events.after_producing(topics.EVENT), True),
+            ("before recording", events.before_writing(events.ACCEPTED_IDS), False),
+            ("after recording", events.after_writing(events.ACCEPTED_IDS), False),
+        )
+    ),
+    *(
+        Cell(name=f"event_matcher killed {words}", fault=events.matcher_killed(moment), load=NO_LOAD)
+        for words, moment in (
+            ("before producing", events.before_producing(topics.WEBHOOK)),
+            ("after producing", events.after_producing(topics.WEBHOOK)),
+        )
+    ),
+    *(
+        Cell(
+            name=f"webhook_sender killed {words}",
+            fault=events.sender_killed(moment, posts),
+            load=NO_LOAD,
+            timeout_s=60.0,
+        )
+        for words, moment, posts in (
+            ("before recording", events.before_writing(events.sent_messages), 2),
+            ("after recording", events.after_writing(events.sent_messages), 1),
+            ("before putting results", events.before_writing(events.results), 1),
+            ("after putting results", events.after_writing(events.results), 1),
+        )
+    ),
+    Cell(name="SQS away from the door, and its answers lost", fault=events.queue_away, load=NO_LOAD, timeout_s=60.0),
+    Cell(name="SQS delivers a webhook again", fault=events.message_redelivered, load=NO_LOAD, ci=True),
+    Cell(name="no event reaches Kafka", fault=events.kafka_away, load=NO_LOAD, ci=True, timeout_s=60.0),
+    Cell(name="registry down for events, warm and cold", fault=events.registry_away, load=NO_LOAD, timeout_s=60.0),
+    Cell(
+        name="webhook_sender reads no endpoint",
+        fault=events.endpoints_unreadable,
+        load=NO_LOAD,
+        ci=True,
+        timeout_s=60.0,
+    ),
+    Cell(name="hostile webhooks among good ones", fault=events.hostile_bodies, load=NO_LOAD, timeout_s=60.0),
     # --- outages that exhaust all attempts ---
     Cell(name="OpenSearch down for longer than all attempts", fault=servers.opensearch_outage),
     Cell(

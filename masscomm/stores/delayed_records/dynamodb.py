@@ -20,13 +20,14 @@ from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
 from masscomm.domain.sends import SendKey
 from masscomm.domain.time_limits import CLAIM_S, DELAY_BUCKET_CLOSED_MIN, DELAYED_KEPT_S
-from masscomm.kafka import topics
 from masscomm.observability.unreadable_items import UnreadableItem
 from masscomm.stores.delayed_records.port import (
     MINUTE_MS,
+    RELEASED_AGAIN,
     TABLE,
     ControlledSend,
     DelayedRecord,
+    Prepared,
     StoreKey,
     key_of,
     lane_key,
@@ -46,8 +47,6 @@ _BY_SEND = "by_send"
 _PART_BYTES = 350_000
 # A larger record is apart from its item: the claim of an item costs as many write units as its storage.
 _INLINE_BYTES = 3_000
-# The topics whose records' parts stay until they expire: to delete them costs as much as to store them.
-_EXPIRING = frozenset({topics.WEBHOOK_OUTCOME})
 
 
 class DynamoDbDelayStore:
@@ -70,21 +69,15 @@ class DynamoDbDelayStore:
     def put(self, item: DelayedRecord, now_ms: int) -> None:
         due_ms = max(item.due_ms, now_ms)  # An earlier minute's bucket may be closed.
         key = key_of(replace(item, due_ms=due_ms))
-        # The parts of a large record have keys that are unique to this call: the same record id with another time or
-        # content must not share parts.
-        copy = str(uuid4())  # guard: delay_store.parts_of_a_copy
-        packed = _packed(item)
-        expires = {"N": str(due_ms // 1000 + DELAYED_KEPT_S)}
-        apart = packed if len(packed) > _INLINE_BYTES else b""  # guard: delay_store.apart
-        parts = [b"" if apart else packed]
-        parts += [apart[start : start + _PART_BYTES] for start in range(0, len(apart), _PART_BYTES)]
+        packed = b"" if item.prepared is not None else _packed(item)
         with answering(_WHAT):
             self._mark(key[0], critical=item.critical, now_ms=now_ms)
-            for number, part in enumerate(parts[1:], start=1):
-                self._client.put_item(
-                    TableName=self._table,
-                    Item={**_primary_key(_part(copy, number)), "value": {"B": part}, "expires_at": expires},
-                )
+        if item.prepared is not None:
+            copy, parts = item.prepared
+        elif len(packed) > _INLINE_BYTES:  # guard: delay_store.apart
+            (copy, parts), packed = self._put_parts(packed, due_ms), b""
+        else:
+            copy, parts = str(uuid4()), 1
         try:
             with answering(_WHAT):
                 self._client.put_item(
@@ -93,13 +86,13 @@ class DynamoDbDelayStore:
                         **_primary_key(key),
                         "due_ms": {"N": str(due_ms)},
                         "topic": {"S": item.topic},
-                        "value": {"B": parts[0]},
-                        "parts": {"N": str(len(parts))},
+                        "value": {"B": packed},
+                        "parts": {"N": str(parts)},
                         "copy": {"S": copy},
                         "why": {"S": item.delay_reason},
                         **_send(item),
                         **({} if item.record_key is None else {"record_key": {"S": item.record_key}}),
-                        "expires_at": expires,
+                        "expires_at": {"N": str(_expires_at_s(due_ms))},
                     },
                     ConditionExpression="attribute_not_exists(id)",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
@@ -107,7 +100,17 @@ class DynamoDbDelayStore:
         except ConditionFailed as refused:
             # If the response to a first request was lost, the stored copy is this one, and the write has succeeded.
             if refused.item.get("copy") != {"S": copy}:
-                self._delete_parts(copy, len(parts))
+                self._delete_parts(copy, parts)
+
+    def prepare(self, item: DelayedRecord, now_ms: int) -> DelayedRecord:
+        due_ms = max(item.due_ms, now_ms)
+        prepared = self._put_parts(_packed(item), due_ms)
+        return replace(item, due_ms=due_ms, value=b"", headers=(), prepared=prepared)
+
+    def put_again(self, item: DelayedRecord, now_ms: int) -> None:
+        is_content_there = item.prepared is not None and self._get(_part(item.prepared.copy, 1)) is not None
+        if is_content_there and self._get(key_of(item)) is None:  # guard: delay_store.put_again
+            self.put(item, now_ms)
 
     def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableItem]:
         closed = f"{now_ms // MINUTE_MS - DELAY_BUCKET_CLOSED_MIN:010d}"
@@ -154,7 +157,7 @@ class DynamoDbDelayStore:
             )
         # A damaged row may lack the attributes.
         row = answer.get("Attributes", {})
-        if item.topic not in _EXPIRING:  # guard: delay_store.expiring_parts
+        if item.topic not in RELEASED_AGAIN:  # guard: delay_store.expiring_parts
             self._delete_parts(_text(row, "copy"), _number(row, "parts"))
 
     def of_send(self, send: SendKey, delay_reason: str | None = None) -> Iterator[DelayedRecord | UnreadableItem]:
@@ -199,6 +202,21 @@ class DynamoDbDelayStore:
                 ConditionExpression="changed_at_ms = :changed",
                 ExpressionAttributeValues={":changed": {"N": str(controlled.changed_at_ms)}},
             )
+
+    def _put_parts(self, packed: bytes, due_ms: int) -> Prepared:
+        """Store the packed content of a record apart from its item."""
+        # The keys of the parts are unique to this call: the same record id with another time or content must not share
+        # parts.
+        copy = str(uuid4())  # guard: delay_store.parts_of_a_copy
+        parts = [packed[start : start + _PART_BYTES] for start in range(0, len(packed), _PART_BYTES)]
+        expires = {"N": str(_expires_at_s(due_ms))}
+        with answering(_WHAT):
+            for number, part in enumerate(parts, start=1):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item={**_primary_key(_part(copy, number)), "value": {"B": part}, "expires_at": expires},
+                )
+        return Prepared(copy, 1 + len(parts))
 
     def _mark(self, bucket: str, *, critical: bool, now_ms: int) -> None:
         mark = (_marks(critical=critical), bucket)
@@ -303,6 +321,10 @@ def _marks(*, critical: bool) -> str:
 
 def _primary_key(key: StoreKey) -> dict[str, Any]:
     return {"due_bucket": {"S": key[0]}, "id": {"S": key[1]}}
+
+
+def _expires_at_s(due_ms: int) -> int:
+    return due_ms // 1000 + DELAYED_KEPT_S
 
 
 def _part(copy: str, number: int) -> StoreKey:

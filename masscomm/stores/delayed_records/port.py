@@ -22,6 +22,10 @@ MINUTE_MS = 60_000
 # The number of partitions (shards) for one minute, so that popular times such as 08:00 do not make a hot partition.
 SHARDS = 8
 
+# The topics to which a prepared record may be released twice: the content stays until it expires, because to delete it
+# costs as much as to store it.
+RELEASED_AGAIN = frozenset({topics.WEBHOOK_OUTCOME})
+
 # The table of the store, and the attributes of its keys.
 TABLE = "waiting"
 _KEY = ("due_bucket", "id")
@@ -43,6 +47,15 @@ def releasable() -> frozenset[str]:
     return frozenset(topics.in_lane(name, lane) for name in names for lane in Lane)
 
 
+class Prepared(NamedTuple):
+    """The stored content of a record that is not put yet: the id of its copy, and the number of its items with the
+    copy's own.
+    """
+
+    copy: str
+    parts: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class DelayedRecord:
     """A record that the scheduler releases at due_ms.
@@ -56,6 +69,7 @@ class DelayedRecord:
         record_key: The key with which it is produced; None: its id.
         send: The send of the record, by which its copies are found when the send is controlled.
         key: The store's key of this copy; the store sets it when it reads the copy.
+        prepared: Where the store keeps the content of a prepared record.
 
     Raises:
         ValueError: Records of this topic are never released, or the id cannot be a key.
@@ -70,6 +84,7 @@ class DelayedRecord:
     record_key: str | None = None
     send: SendKey | None = None
     key: StoreKey | None = field(default=None, compare=False, repr=False)
+    prepared: Prepared | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.topic not in releasable():
@@ -125,6 +140,18 @@ class DelayStore(Protocol):
 
     def put(self, item: DelayedRecord, now_ms: int) -> None:
         """Store the record, due at `now_ms` at the earliest. A copy with the same id and time stays unchanged."""
+        ...
+
+    def prepare(self, item: DelayedRecord, now_ms: int) -> DelayedRecord:
+        """Store the content of a record, due at `now_ms` at the earliest, and return the record without it. It is
+        released only if it is put soon, with the same `now_ms`.
+        """
+        ...
+
+    def put_again(self, item: DelayedRecord, now_ms: int) -> None:
+        """Put a prepared record that may have been put, within DELAYED_KEPT_S after it was due: nothing changes if it
+        is stored or, except to the topics RELEASED_AGAIN, was released.
+        """
         ...
 
     def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableItem]:

@@ -1,5 +1,8 @@
 """The sent messages in memory, for unit tests."""
 
+from collections.abc import Mapping
+from copy import deepcopy
+
 from masscomm.stores.in_memory import InMemoryStore
 from masscomm.stores.sent_messages.port import Partition, Sent
 
@@ -13,7 +16,7 @@ class InMemorySentMessages(InMemoryStore):
         self.stored: dict[Partition, tuple[Sent, int]] = {}
 
     def find(self, partition: Partition) -> Sent:
-        return self.stored.get(partition, ({}, 0))[0]
+        return self.stored.get(partition, (Sent(), 0))[0]
 
-    def record(self, partition: Partition, sent: Sent, at_s: int) -> None:
-        self.stored[partition] = {record: frozenset(positions) for record, positions in sent.items()}, at_s
+    def record(self, sent: Mapping[Partition, Sent], at_s: int) -> None:
+        self.stored |= {partition: (deepcopy(each), at_s) for partition, each in sent.items()}

@@ -106,6 +106,35 @@ class DelayStoreContract(ABC):
         store.done(second)
         assert due(store, NOW + apart_ms) == []
 
+    def test_a_prepared_record_is_released_once_it_is_put(self, store: DelayStore) -> None:
+        item = delayed_record(NOW - 1, value=incompressible("one"), headers=(("a", b"1"),), record_key="17")
+        prepared = store.prepare(item, NOW)
+        assert prepared.value == b""
+        assert due(store, NOW + HOUR) == []
+        store.put(prepared, NOW)
+        assert due(store, NOW) == [replace(item, due_ms=NOW)]
+
+    @pytest.mark.kills(guard="delay_store.put_again")
+    @pytest.mark.parametrize(("topic", "times"), [("recheck", 1), ("webhook_outcome", 2)])
+    def test_a_prepared_record_is_put_again(self, store: DelayStore, topic: str, times: int) -> None:
+        """It is stored once, and not again after its release, except to RELEASED_AGAIN."""
+        item = delayed_record(NOW, topic=topic, value=b"small")
+        prepared = store.prepare(item, NOW)
+        store.put_again(prepared, NOW + MINUTE)
+        assert [each.value for each in due(store, NOW + MINUTE) if isinstance(each, DelayedRecord)] == [b"small"]
+        for each in due(store, NOW + MINUTE):
+            assert isinstance(each, DelayedRecord)
+            store.done(each)
+        first = store.prepare(item, NOW + HOUR)
+        store.put(first, NOW + HOUR)
+        store.put_again(first, NOW + HOUR + MINUTE)
+        assert len(due(store, NOW + HOUR + MINUTE)) == 1
+        for each in due(store, NOW + HOUR + MINUTE):
+            assert isinstance(each, DelayedRecord)
+            store.done(each)
+        store.put_again(first, NOW + HOUR + MINUTE)
+        assert len(due(store, NOW + HOUR + MINUTE)) == times - 1
+
     def test_copy_put_during_its_release_is_kept(self, store: DelayStore) -> None:
         """A consumer may store the record again before the sweep that released it has removed its copy."""
         item = delayed_record(NOW)

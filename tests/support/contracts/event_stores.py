@@ -24,10 +24,11 @@ from masscomm.domain.webhook_sources import (
 )
 from masscomm.domain.webhooks import EndpointKey
 from masscomm.stores.batch_marks.port import BatchKey, BatchMark, BatchMarks
+from masscomm.stores.delayed_records.port import DelayedRecord, Prepared
 from masscomm.stores.event_ids.port import EventIds, EventKey
 from masscomm.stores.event_types.port import EventTypes
 from masscomm.stores.key_queues.port import KeyQueue, KeyQueues, Ordering
-from masscomm.stores.sent_messages.port import Partition, RecordPosition, SentMessages
+from masscomm.stores.sent_messages.port import Partition, RecordPosition, Sent, SentMessages
 from masscomm.stores.subscriptions.port import Subscriptions, TooManySubscriptions
 from masscomm.stores.webhook_sources.port import Refusals, WebhookSources
 
@@ -184,13 +185,35 @@ class SentMessagesContract:
 
     def test_a_partition_has_its_last_record(self, sent_messages: SentMessages) -> None:
         one, other = Partition("webhook", 3), Partition("webhook.slow", 3)
-        assert sent_messages.find(one) == {}
+        assert sent_messages.find(one) == Sent()
         large = {RecordPosition(2**40 + number, AT_MS + number): set(range(499, -1, -2)) for number in range(1_000)}
-        sent = {RecordPosition(5, AT_MS): {0}, RecordPosition(6, -1): {1, 499}, **large}
-        sent_messages.record(one, {RecordPosition(4, AT_MS): {7}}, AT_S)
-        sent_messages.record(one, sent, AT_S)
-        assert sent_messages.find(one) == sent
-        assert sent_messages.find(other) == sent_messages.find(Partition("webhook", 4)) == {}
+        settled = {RecordPosition(5, AT_MS): {0}, RecordPosition(6, -1): {1, 499}, **large}
+        prepared = [
+            DelayedRecord(
+                id=f"r{number}",
+                due_ms=AT_MS + number,
+                topic="webhook.slow",
+                value=b"",
+                delay_reason="webhook",
+                record_key=key,
+                prepared=Prepared(f"copy {number}", 1 + number),
+            )
+            for number, key in enumerate((None, "17"))
+        ]
+        sent = Sent(settled=settled, waiting={RecordPosition(5, AT_MS): {1, 2}}, prepared=tuple(prepared))
+        sent_messages.record({one: Sent(settled={RecordPosition(4, AT_MS): {7}})}, AT_S)
+        sent_messages.record({one: sent}, AT_S)
+        found = sent_messages.find(one)
+        assert found == sent
+        assert [each.prepared for each in found.prepared] == [each.prepared for each in prepared]
+        assert sent_messages.find(other) == sent_messages.find(Partition("webhook", 4)) == Sent()
+
+    def test_several_partitions_are_recorded_together(self, sent_messages: SentMessages) -> None:
+        sent = {
+            Partition("webhook", number): Sent(settled={RecordPosition(number, AT_MS): {number}}) for number in range(9)
+        }
+        sent_messages.record(sent, AT_S)
+        assert {partition: sent_messages.find(partition) for partition in sent} == sent
 
 
 class KeyQueuesContract:

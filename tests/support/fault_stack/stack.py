@@ -37,6 +37,7 @@ from tests.support.fault_stack.proxy import HttpProxy, KafkaProxy, Loop, TcpProx
 # Short delays of mappings and scheduler; with those of production every cell would take minutes.
 LAST_BACKOFF_S = 1.0
 SCHEDULE_S = 1.0
+QUEUE_VISIBILITY_S = 2
 FIRST_BACK_OFF_S = 2
 OUTAGE_TIMEOUT_S = 5
 # The number of concurrent provider calls. It is smaller than a group of recipients, so that some calls have not begun
@@ -54,7 +55,8 @@ class FaultStack:
 
     Attributes:
         stack: The stack as `masscomm up` starts it; its config has the servers' own addresses.
-        kafka, registry, opensearch, dynamodb, mail, metrics: the proxies that the functions call (mail: SES).
+        kafka, registry, opensearch, dynamodb, mail, queue, metrics: the proxies that the functions call (mail: SES,
+            queue: SQS).
         sns: The SNS stand-in that the functions publish to.
         code: The source tree of the functions and the job.
         generation: The snapshot generations that the functions read, in the form of CDC_GENERATION.
@@ -88,6 +90,7 @@ class FaultStack:
             self.opensearch = HttpProxy(loop, ports.opensearch)
             self.dynamodb = HttpProxy(loop, ports.dynamodb)
             self.mail = HttpProxy(loop, ports.localstack)
+            self.queue = HttpProxy(loop, ports.localstack)
             self.metrics = TcpProxy(loop, ports.postgres)
             log = self.config.log("sns")
             log.parent.mkdir(parents=True, exist_ok=True)
@@ -124,6 +127,7 @@ class FaultStack:
             **environment,
             "AWS_ENDPOINT_URL_SNS": self.sns.url,
             "AWS_ENDPOINT_URL_SES": f"http://{LOOPBACK}:{self.mail.port}",
+            "AWS_ENDPOINT_URL_SQS": f"http://{LOOPBACK}:{self.queue.port}",
             "BACK_OFF_FIRST_S": str(FIRST_BACK_OFF_S),
             "DELIVERY_PATIENCE_S": str(OUTAGE_TIMEOUT_S),
             "DELIVERY_WORKERS": str(WORKERS),
@@ -242,6 +246,7 @@ class FaultStack:
             "environment": self.environment,
             "mappings": {"last_backoff_s": LAST_BACKOFF_S},
             "schedule_s": SCHEDULE_S,
+            "queue_visibility_s": QUEUE_VISIBILITY_S,
         }
         files = {functions: yaml.safe_dump(document), config: json.dumps(content, indent=2)}
         return dataclasses.replace(service, files=files)

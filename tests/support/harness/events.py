@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -247,6 +248,8 @@ class WebhookSender(Chain):
         self.sent = InMemorySentMessages()
         self.queues = InMemoryKeyQueues()
         self.http = ScriptedAsyncHttp()
+        # The records of each topic, in the order of their offsets.
+        self._produced: defaultdict[str, list[WebhookRequested]] = defaultdict(list)
         self.data_keys = InMemoryDataKeys()
         self.tokens = InMemoryWebhookTokens()
         audit = PrincipalAudit(
@@ -321,10 +324,17 @@ class WebhookSender(Chain):
     def send(
         self, *requests: WebhookRequested, seconds: float = 60.0, topic: str = topics.WEBHOOK, **place: Any
     ) -> list[int]:
-        """Process records at offsets 0, 1, …; return the offsets to be redelivered."""
+        """Process records at the next offsets, from 0; return the offsets to be redelivered. A record that is given
+        again has its offset.
+        """
         headers = [schema_header(WebhookRequested)]
+        produced = self._produced[topic]
+        produced += [each for each in requests if not any(each is known for known in produced)]
         entries = [
-            self.encoded(each, topic, offset=offset, headers=headers, **place) for offset, each in enumerate(requests)
+            self.encoded(each, topic, offset=offset, headers=headers, **place)
+            for each in requests
+            for offset, known in enumerate(produced)
+            if each is known
         ]
         return self.run(self.use_case, *entries, seconds=seconds)
 
@@ -360,7 +370,8 @@ class WebhookSender(Chain):
         return [error for record in self._outcomes() for error in record.error if error]
 
     def _outcomes(self) -> list[WebhookOutcome]:
-        delayed = self._delayed(topics.WEBHOOK_OUTCOME)
+        """Return the records of results, each id once, as the metrics job counts them."""
+        delayed = {each.id: each for each in self._delayed(topics.WEBHOOK_OUTCOME)}.values()
         return [WebhookOutcome.from_avro(self.codec.decode("WebhookOutcome", self._value(each))) for each in delayed]
 
     def _delayed(self, topic: str) -> list[DelayedRecord]:

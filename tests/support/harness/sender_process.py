@@ -80,9 +80,11 @@ class SenderStores:
         ]
 
     def results(self) -> list[ResultRow]:
-        """Return the results of messages, in the order of their events' ids."""
+        """Return the results of messages, in the order of their events' ids: those of a record once, as the metrics job
+        counts them.
+        """
         found: list[ResultRow] = []
-        for each in self._stored(topics.WEBHOOK_OUTCOME):
+        for each in {each.id: each for each in self._stored(topics.WEBHOOK_OUTCOME)}.values():
             record = WebhookOutcome.from_avro(self._chain.codec.decode("WebhookOutcome", self._value(each)))
             columns = zip(
                 record.event_id, record.status, record.http_status, record.error, record.duration_ms, strict=True

@@ -175,6 +175,7 @@ def test_a_message_recorded_before_a_kill_leaves_its_queue() -> None:
     (waiting,) = [each for each in sender.waiting() if each.attempt == 1]
     both = replace(waiting, events=[*waiting.events, occurred("n1"), occurred("n2")], offsets=[0, 1, 2])
     both = replace(both, produced_at=[NOW] * 3, event_index=[0, 1, 2], endpoint_index=[0] * 3)
+    sender.delayed.items = {key: each for key, each in sender.delayed.items.items() if each.id != waiting.record_id}
     sender.http.killed_after = 3
     with pytest.raises(Killed):
         sender.send(both, topic=topics.WEBHOOK_SLOW)

@@ -24,6 +24,7 @@ from masscomm.domain.webhooks import MAX_ATTEMPTS, Attempt, BodyFormat, Endpoint
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.stores.delayed_records.port import MINUTE_MS
+from masscomm.stores.sent_messages.port import RecordPosition
 from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
 from masscomm.stores.webhook_dead_letters.port import Bound
 from tests.support.harness.chain import NOW
@@ -432,10 +433,14 @@ def test_a_killed_batch_repeats_the_unrecorded_messages(killed_after: int, max_c
     assert {event for event, _, _, _ in sender.results()} == {f"e{number}" for number in range(100)}
 
 
-def test_a_small_batch_records_no_sent_messages() -> None:
+def test_a_small_batch_is_recorded_by_one_write() -> None:
     sender = WebhookSender()
-    assert sender.send(sender.request([occurred(f"e{number}") for number in range(500)])) == []
-    assert sender.sent.stored == {}
+    for first in (0, 500):
+        before = sender.sent.calls
+        assert sender.send(sender.request([occurred(f"e{first + number}") for number in range(500)])) == []
+        assert sender.sent.calls - before == 2  # It is read once, too.
+    ((sent, _),) = sender.sent.stored.values()
+    assert list(sent.settled) == [RecordPosition(1, NOW)], "earlier records do not come again"
 
 
 def test_sent_messages_of_a_topic_made_anew_are_unknown() -> None:

@@ -4,6 +4,7 @@ Source: Amazon DynamoDB developer guide, "DynamoDB read and write operations" (a
 a deletion the deleted one) and "DynamoDB item sizes and formats".
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -13,12 +14,15 @@ from typing import Any
 import pytest
 
 from functions.webhook_sender.messages import Message
+from functions.webhook_sender.recording import Recording
 from functions.webhook_sender.storing import MAX_RESULTS, Result, Storing
 from masscomm.clock import FixedClock
 from masscomm.domain.records import EventOccurred
 from masscomm.domain.webhooks import Attempt, AttemptResult, EndpointKey
+from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delayed_records.port import DelayedRecord
+from masscomm.stores.sent_messages.dynamodb import DynamoDbSentMessages
 from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
 from tests.support.contracts.delay_store import delayed_record, due
 from tests.support.harness.chain import NOW
@@ -36,7 +40,8 @@ class MeteredDynamoDb:
         return partial(self._write, call) if name in ("put_item", "update_item", "delete_item") else call
 
     def _write(self, call: Any, **request: Any) -> Any:
-        key = request.get("Key") or {name: request["Item"][name] for name in ("due_bucket", "id")}
+        names = ("record_id", "part") if "record_id" in request.get("Item", {}) else ("due_bucket", "id")
+        key = request.get("Key") or {name: request["Item"][name] for name in names}
         before = self._bytes(request["TableName"], key)
         answer = call(**request)
         self.units += max(1, ceil(max(before, self._bytes(request["TableName"], key)) / 1024))
@@ -72,6 +77,7 @@ def release(store: DynamoDbDelayStore) -> None:
 @dataclass(frozen=True)
 class _Item:
     value: Any
+    record: KafkaRecord
 
 
 @dataclass(frozen=True)
@@ -84,11 +90,13 @@ def results(endpoints: int) -> list[Result]:
     """Return the results of a full record, each of another event."""
     random = Random(1)  # noqa: S311 - no secret
     keys = [EndpointKey.new(4_711, random.randbytes(32)) for _ in range(endpoints)]
+    record = KafkaRecord(topic="webhook", partition=3, offset=2**40, key=None, value=b"", timestamp_ms=NOW)
     found = []
     for number in range(MAX_RESULTS):
         id_ = "-".join(random.randbytes(count).hex() for count in (4, 2, 2, 2, 6))
         event = EventOccurred(event_id=id_, type="match.goal", club_id=4_711, occurred_at=NOW, data="{}")
-        message = Message(_Item(_Value([event])), 0, 0, keys[number % endpoints])  # type: ignore[arg-type]
+        item: Any = _Item(_Value([event]), record)
+        message = Message(item, number, 0, keys[number % endpoints])
         attempt = Attempt(at_ms=NOW + 7 * number, duration_ms=random.randint(30, 80), status=200)
         found.append(Result(message, AttemptResult.DELIVERED, attempt))
     return found
@@ -100,7 +108,13 @@ def test_a_result_of_a_full_record_costs_little(
     store: DynamoDbDelayStore, metered: MeteredDynamoDb, endpoints: int
 ) -> None:
     """At most 0.05 write units a message, as of up to 160 endpoints: 10,000 in 64 buckets."""
-    Storing.of(store, InMemoryWebhookDeadLetters(), FixedClock(NOW)).put_results(results(endpoints))
+    clock = FixedClock(NOW)
+    Recording(
+        sent_messages=DynamoDbSentMessages(table=new_table(metered.client, "delivery_ledger"), client=metered),  # type: ignore[arg-type]
+        storing=Storing.of(store, InMemoryWebhookDeadLetters(), clock),
+        clock=clock,
+        pool=ThreadPoolExecutor(1),
+    ).record(results(endpoints))
     release(store)
     assert metered.units / MAX_RESULTS <= 0.05
 

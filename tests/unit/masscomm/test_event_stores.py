@@ -20,7 +20,7 @@ from masscomm.stores.key_queues.in_memory import InMemoryKeyQueues
 from masscomm.stores.key_queues.port import KeyQueues
 from masscomm.stores.sent_messages.dynamodb import DynamoDbSentMessages
 from masscomm.stores.sent_messages.in_memory import InMemorySentMessages
-from masscomm.stores.sent_messages.port import Partition, SentMessages
+from masscomm.stores.sent_messages.port import Partition, RecordPosition, Sent, SentMessages
 from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
 from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
 from masscomm.stores.subscriptions.port import Subscriptions
@@ -172,4 +172,13 @@ def test_a_malformed_item_has_no_sent_messages(moto_dynamodb: Any, value: bytes)
     table = new_table(moto_dynamodb, "delivery_ledger")
     item = {"record_id": {"S": "webhook/3"}, "part": {"S": "sent"}, "sent": {"B": value}}
     moto_dynamodb.put_item(TableName=table, Item=item)
-    assert DynamoDbSentMessages(table=table, client=moto_dynamodb).find(Partition("webhook", 3)) == {}
+    assert DynamoDbSentMessages(table=table, client=moto_dynamodb).find(Partition("webhook", 3)) == Sent()
+
+
+def test_an_item_of_version_0_1_has_its_sent_messages(moto_dynamodb: Any) -> None:
+    table = new_table(moto_dynamodb, "delivery_ledger")
+    rows = zlib.compress(b'[[41, 1700000000000, "5"]]')
+    item = {"record_id": {"S": "webhook/3"}, "part": {"S": "sent"}, "sent": {"B": rows}}
+    moto_dynamodb.put_item(TableName=table, Item=item)
+    found = DynamoDbSentMessages(table=table, client=moto_dynamodb).find(Partition("webhook", 3))
+    assert found == Sent(settled={RecordPosition(41, 1_700_000_000_000): {0, 2}})
