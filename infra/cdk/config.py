@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import parseaddr
+from importlib.resources import files
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -434,6 +435,15 @@ class ExistingKafka:
         return self.cluster_arn.split("/")[1]
 
 
+# The tables that `masscomm keys` and `masscomm audit` use by their names, from any host.
+_KEPT_TABLES = frozenset({"api_keys", "audit_log"})
+
+
+def tables() -> frozenset[str]:
+    """Return the names of the tables in schemas/dynamodb."""
+    return frozenset(path.name.removesuffix(".json") for path in files("schemas").joinpath("dynamodb").iterdir())
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExistingConfig:
     """Resources of the organisation that the deployment uses and does not create. None: it creates its own."""
@@ -445,8 +455,14 @@ class ExistingConfig:
     key_arn: str | None = None
     # The name of the bucket, in the same account and region, that takes the access logs of S3 and load balancers.
     access_log_bucket: str | None = None
+    # Table of schemas/dynamodb → the name of a restored table that is used in its place (infra/restore.py).
+    tables: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if kept := sorted(_KEPT_TABLES & self.tables.keys()):
+            raise ValueError(f"tables: {kept[0]} keeps its name, by which commands find it; copy the restored items")
+        if unknown := sorted(self.tables.keys() - tables()):
+            raise ValueError(f"tables: schemas/dynamodb has no {unknown[0]}")
         if self.key_arn is not None and not re.fullmatch(
             r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+", self.key_arn
         ):
@@ -651,6 +667,10 @@ class Environment:
     def prefix(self) -> str:
         """Return the prefix of the names of this environment's resources."""
         return f"{self.platform.name_prefix}-{self.name}"
+
+    def table_name(self, table: str) -> str:
+        """Return the name of a table of schemas/dynamodb in this environment."""
+        return self.existing.tables.get(table, f"{self.prefix}-{table}")
 
     @property
     def keeps_data(self) -> bool:
