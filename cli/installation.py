@@ -104,6 +104,19 @@ class Installation:
             },
         )
 
+    @classmethod
+    def of_tables(cls, prefix: str, **aws: Any) -> Self:
+        """Return the installation of a deployed environment for a command that uses only DynamoDB, which any host
+        reaches.
+
+        Args:
+            prefix: The prefix of the names of the environment's resources.
+            aws: Arguments of boto3's client.
+        """
+        names = ("api_keys", "audit_log")
+        tables = {name: f"{prefix}-{name}" for name in names}
+        return cls(kafka_bootstrap="", registry_url="", generation="", tables=tables, aws=aws)
+
     def table(self, name: str) -> str:
         """Return the name of a DynamoDB table in this installation."""
         return self.tables.get(name, name)
@@ -182,10 +195,4 @@ def installation_of_tables(deployed: DeployedOption = None) -> Installation:
     """Return the installation for a command that uses only DynamoDB, which any host reaches."""
     if deployed is None:
         return Installation.here()
-    names = ("api_keys", "audit_log")
-    return Installation(
-        kafka_bootstrap="",
-        registry_url="",
-        generation="",
-        tables={name: f"masscomm-{deployed}-{name}" for name in names},
-    )
+    return Installation.of_tables(f"masscomm-{deployed}")

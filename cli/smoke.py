@@ -1,14 +1,19 @@
-"""The command `masscomm smoke`: it sends through the REST API of an installation and checks what comes of it."""
+"""The command `masscomm smoke`: it sends through the REST API of an installation and checks the results.
 
+With the name of a deployed environment, infra/smoke.py finds the API and makes a key, and runs this command with both.
+"""
+
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
 import typer
 
+from cli.deployed import run_module
 from cli.errors import CommandError
-from cli.options import ClubOption, JsonOption
+from cli.options import ClubOption, EnvironmentsOption, JsonOption
 from cli.sending import WAIT_S, pairs
 from cli.sends import calling
 from cli.terminal import Terminal, print_json
@@ -19,34 +24,85 @@ app = typer.Typer(add_completion=False)
 console = Terminal()
 
 _POLL_S = 1.0
-_CHANNEL: Literal["email"] = "email"
+type _Channel = Literal["push", "email"]
+_SIMULATED: _Channel = "email"
 # The statuses with which a message has left masscomm.
 _SENT = ("sent", "delivered")
 
 
 @app.command()
-@calling
 def smoke(
+    environment: Annotated[
+        str | None, typer.Argument(help="A deployed environment, such as prod: finds its API, makes a key for the run.")
+    ] = None,
     *,
-    api: Client,
     club: ClubOption,
     user: Annotated[
         int | None,
-        typer.Option("--user", help="A user who receives an e-mail, such as one at success@simulator.amazonses.com."),
+        typer.Option("--user", help="A user who receives a message, such as one at success@simulator.amazonses.com."),
+    ] = None,
+    channel: Annotated[
+        list[_Channel] | None,
+        typer.Option("--channel", help="A channel of messages to the user; by default email. May be repeated."),
     ] = None,
     kind: Annotated[str, typer.Option("--type", help="The category of the sends.")] = "news",
     data: Annotated[
         list[str] | None, typer.Option("--data", metavar="KEY=VALUE", help="A value of the template. May be repeated.")
     ] = None,
-    timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="Seconds to wait for each check.")] = WAIT_S,
+    timeout_s: Annotated[
+        float | None, typer.Option("--timeout", min=1, help="Seconds to wait for each check. Default: 120.")
+    ] = None,
     as_json: JsonOption = False,
+    url: Annotated[
+        str | None, typer.Option("--url", help="The API; by default that of the local stack or of the environment.")
+    ] = None,
+    folder: EnvironmentsOption = None,
 ) -> None:
     """Check an installation after a deployment: sends, statuses, counts, alarms. Exit status 1 if a check fails.
 
-    It sends to the simulator recipients, for whom no provider is called, and to the user that --user names.
+    It sends to the simulator recipients, without a call to a provider, and to the user that --user names. The key of
+    a run ends with it; with MASSCOMM_API_KEY no key is made.
     """
+    if environment is None:
+        _check(
+            url=url or os.environ.get("MASSCOMM_API_URL"),
+            club=club,
+            kind=kind,
+            user=user,
+            channels=channel or [_SIMULATED],
+            data=pairs(data or []),
+            timeout_s=timeout_s or WAIT_S,
+            as_json=as_json,
+        )
+        return
+    options: dict[str, Sequence[object]] = {
+        "--url": [url],
+        "--club": [club],
+        "--user": [user],
+        "--channel": channel or [],
+        "--type": [kind],
+        "--data": data or [],
+        "--timeout": [timeout_s],
+    }
+    given = [f"{name}={each}" for name, values in options.items() for each in values if each is not None]
+    raise typer.Exit(run_module("smoke", environment, folder, *given, *(["--json"] if as_json else [])))
+
+
+@calling
+def _check(
+    *,
+    api: Client,
+    club: int,
+    kind: str,
+    user: int | None,
+    channels: Sequence[_Channel],
+    data: dict[str, str],
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Run the checks and print a line for each. Exit with status 1 if one fails."""
     failed = 0
-    for name, problem in _checks(api, club, kind, user, pairs(data or []), timeout_s):
+    for name, problem in _checks(api, club, kind, user, channels, data, timeout_s):
         failed += bool(problem)
         if as_json:
             print_json({"check": name, "ok": not problem, "problem": problem})
@@ -59,14 +115,20 @@ def smoke(
 
 
 def _checks(
-    api: Client, club: int, kind: str, user: int | None, data: dict[str, str], timeout_s: float
+    api: Client,
+    club: int,
+    kind: str,
+    user: int | None,
+    channels: Sequence[_Channel],
+    data: dict[str, str],
+    timeout_s: float,
 ) -> Iterator[tuple[str, str]]:
     """Yield the name of each check with its problem, which is empty if the check succeeds."""
     start = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     before = _requested(api, club, kind, start)
-    sent = api.send(type=kind, club_id=club, to_users=list(RECIPIENTS), channels=[_CHANNEL], data=data)
+    sent = api.send(type=kind, club_id=club, to_users=list(RECIPIENTS), channels=[_SIMULATED], data=data)
     requested = len(RECIPIENTS)
-    wanted = {each: simulate(each, _CHANNEL).status for each in RECIPIENTS}
+    wanted = {each: simulate(each, _SIMULATED).status for each in RECIPIENTS}
     found = _ended(api, sent["send_id"], timeout_s)
     wrong = [
         f"{each} is {status}"
@@ -75,10 +137,12 @@ def _checks(
     ]
     yield f"{len(RESULTS)} simulator recipients have their statuses", ", ".join(wrong)
     if user is not None:
-        real = api.send(type=kind, club_id=club, to_users=[user], channels=[_CHANNEL], data=data)
-        requested += 1
-        status, decision_text = _ended(api, real["send_id"], timeout_s).get(user, ("unknown", "no such recipient"))
-        yield f"an e-mail to user {user} is sent", "" if status in _SENT else f"it is {status}: {decision_text}"
+        for channel in channels:
+            real = api.send(type=kind, club_id=club, to_users=[user], channels=[channel], data=data)
+            requested += 1
+            status, decision_text = _ended(api, real["send_id"], timeout_s).get(user, ("unknown", "no such recipient"))
+            problem = "" if status in _SENT else f"it is {status}: {decision_text}"
+            yield f"a message by {channel} to user {user} is sent", problem
     counted, deadline = 0, time.monotonic() + timeout_s
     while (counted := _requested(api, club, kind, start) - before) < requested and time.monotonic() < deadline:
         time.sleep(_POLL_S)
@@ -88,7 +152,7 @@ def _checks(
     )
     alarms = api.alarms()
     ringing = [row["name"] for row in alarms["rows"] if row["state"] == "alarm"]
-    yield "no alarm rings", ", ".join(ringing)
+    yield "no alarm rings", "the alarms are not evaluated" if not alarms["evaluated"] else ", ".join(ringing)
 
 
 def _ended(api: Client, send_id: str, timeout_s: float) -> dict[int, tuple[str, str]]:
@@ -114,7 +178,6 @@ def _requested(api: Client, club: int, kind: str, start: datetime) -> int:
         end=end.isoformat(),
         club_id=club,
         type=kind,
-        channel=_CHANNEL,
         measure="requested",
     )
     return sum(row.get("count_total", 0) for row in body["rows"])

@@ -11,14 +11,13 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.cdk.concurrency import quota_for
-from infra.cdk.config import EDGE_REGION, Environment, placeholders
+from infra.cdk.config import EDGE_REGION, Environment, placeholders, tables
 from infra.cdk.environments import add_folder_option, environment_of, environments
 from infra.cdk.quotas import CONCURRENCY, LOOKED_UP, Quota
 from infra.provision import MONOLITH_FIELDS
@@ -370,16 +369,12 @@ def _names(account: Account) -> Iterator[Problem]:
     role = f"{environment.global_prefix}-provisioner"
     if _found(account.client("iam").get_role, RoleName=role) is not None:
         yield Problem(found=f"the role {role} exists without its stack", ask="another name for the environment")
-    tables = set(_pages(account.client("dynamodb"), "list_tables", "TableNames"))
-    if kept := tables & {f"{environment.prefix}-{name}" for name in _tables()}:
+    found = set(_pages(account.client("dynamodb"), "list_tables", "TableNames"))
+    if kept := found & {f"{environment.prefix}-{name}" for name in tables()}:
         yield Problem(
             found=f"tables exist without their stack: {', '.join(sorted(kept))}",
             ask="cdk deploy --import-existing-resources, or delete them",
         )
-
-
-def _tables() -> list[str]:
-    return [path.name.removesuffix(".json") for path in files("schemas").joinpath("dynamodb").iterdir()]
 
 
 def _alarm_address(account: Account) -> Iterator[Problem]:

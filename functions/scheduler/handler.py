@@ -70,8 +70,13 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         def remaining_s() -> float:
             return context.get_remaining_time_in_millis() / 1000
 
-        swept = release_due_records.sweep(remaining_s)
-        if return_discarded_batches is not None:
-            return_discarded_batches.sweep(remaining_s)
+        # An error of one sweep does not stop the other one, and is raised after it.
+        try:
+            if return_discarded_batches is not None:
+                # Half of the time remains for due records.
+                kept_s = remaining_s() / 2
+                return_discarded_batches.sweep(lambda: remaining_s() - kept_s)
+        finally:
+            swept = release_due_records.sweep(remaining_s)
         return asdict(swept)
     return driver.run(event, context, reschedule_records)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import parseaddr
+from importlib.resources import files
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Literal
@@ -452,6 +453,15 @@ class ExistingKafka:
         return self.cluster_arn.split("/")[1]
 
 
+# The tables that `masscomm keys` and `masscomm audit` use by their names, from any host.
+_KEPT_TABLES = frozenset({"api_keys", "audit_log"})
+
+
+def tables() -> frozenset[str]:
+    """Return the names of the tables in schemas/dynamodb."""
+    return frozenset(path.name.removesuffix(".json") for path in files("schemas").joinpath("dynamodb").iterdir())
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExistingOpenSearch:
     """A domain in the VPC with fine-grained access control, in which the role `provisioner` is an administrator. Names
@@ -557,8 +567,14 @@ class ExistingConfig:
     key_arn: str | None = None
     # The name of the bucket, in the same account and region, that takes the access logs of S3 and load balancers.
     access_log_bucket: str | None = None
+    # Table of schemas/dynamodb → the name of a restored table that is used in its place (infra/restore.py).
+    tables: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if kept := sorted(_KEPT_TABLES & self.tables.keys()):
+            raise ValueError(f"tables: {kept[0]} keeps its name, by which commands find it; copy the restored items")
+        if unknown := sorted(self.tables.keys() - tables()):
+            raise ValueError(f"tables: schemas/dynamodb has no {unknown[0]}")
         if self.key_arn is not None:
             _checked_arn("kms", _KEY, self.key_arn, "key_arn is the ARN of a key, not of an alias")
         # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
@@ -812,6 +828,10 @@ class Environment:
     def prefix(self) -> str:
         """Return the prefix of the names of this environment's resources."""
         return f"{self.platform.name_prefix}-{self.name}"
+
+    def table_name(self, table: str) -> str:
+        """Return the name of a table of schemas/dynamodb in this environment."""
+        return self.existing.tables.get(table, f"{self.prefix}-{table}")
 
     @property
     def keeps_data(self) -> bool:

@@ -97,7 +97,7 @@ def audit_copy(
     scope: Construct,
     environment: Environment,
     key: kms.IKey,
-    tables: Mapping[str, dynamodb.Table],
+    tables: Mapping[str, dynamodb.ITable],
     buckets: Buckets,
 ) -> AuditCopy | None:
     """Return the copy of the audit log of a protected environment; None for another, whose data may be deleted."""

@@ -113,6 +113,7 @@ class RestApi(Construct):
 
     Attributes:
         api: The REST API.
+        plan: The usage plan of the API keys.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class RestApi(Construct):
         self.api.deployment_stage.node.add_dependency(execution)
         self._methods(routes, authorizer, people=config.people is not None)
         self._errors(config)
-        self._usage_plan(environment)
+        self.plan = self._usage_plan(environment)
         if environment.api.firewall:
             self._firewall(environment)
         else:
@@ -230,7 +231,7 @@ class RestApi(Construct):
                 status_code=None if status is None else str(status.value),
             )
 
-    def _usage_plan(self, environment: Environment) -> None:
+    def _usage_plan(self, environment: Environment) -> apigateway.UsagePlan:
         config = environment.api
         plan = self.api.add_usage_plan(
             "plan",
@@ -244,6 +245,7 @@ class RestApi(Construct):
             plan.add_api_key(
                 apigateway.ApiKey(self, "people", description="requests of people", value=people_key(environment))
             )
+        return plan
 
     def _firewall(self, environment: Environment) -> None:
         def visibility(name: str) -> waf.CfnWebACL.VisibilityConfigProperty:

@@ -29,14 +29,29 @@ class Tables(Construct):
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
         super().__init__(scope, "tables")
-        self.tables = {name: self._table(name, each, environment, key) for name, each in definitions().items()}
+        self.tables: dict[str, dynamodb.ITable] = {
+            name: self._table(name, each, environment, key) for name, each in definitions().items()
+        }
         # DynamoDB limits the tables with indices that are being created: they are created one after the other.
-        indexed = [self.tables[name] for name, each in definitions().items() if each["table"].get(_INDICES)]
+        indexed = [
+            self.tables[name]
+            for name, each in definitions().items()
+            if each["table"].get(_INDICES) and name not in environment.existing.tables
+        ]
         for earlier, later in pairwise(indexed):
             later.node.add_dependency(earlier)
 
-    def _table(self, name: str, definition: Any, environment: Environment, key: kms.IKey) -> dynamodb.Table:
+    def _table(self, name: str, definition: Any, environment: Environment, key: kms.IKey) -> dynamodb.ITable:
         table, attributes = definition["table"], {}
+        if name in environment.existing.tables:
+            # infra/restore.py gives the restored table the settings of the one below.
+            return dynamodb.Table.from_table_attributes(
+                self,
+                name,
+                table_name=environment.table_name(name),
+                encryption_key=key,
+                global_indexes=[each["IndexName"] for each in table.get(_INDICES, ())],
+            )
         for each in table["AttributeDefinitions"]:
             attributes[each["AttributeName"]] = dynamodb.Attribute(
                 name=each["AttributeName"], type=_TYPES[each["AttributeType"]]
@@ -45,7 +60,7 @@ class Tables(Construct):
         made = dynamodb.Table(
             self,
             name,
-            table_name=f"{environment.prefix}-{name}",
+            table_name=environment.table_name(name),
             partition_key=keys["HASH"],
             sort_key=keys.get("RANGE"),
             billing_mode=dynamodb.BillingMode[table["BillingMode"]],

@@ -2,13 +2,16 @@
 
 import json
 
-from aws_cdk import Stack
+from aws_cdk import ArnFormat, CfnOutput, Stack
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.cdk.config import Environment
-from infra.cdk.profiles import API_KEYS
+from infra.cdk.profiles import API_KEYS, AUDIT
+from infra.cdk.resources.findings import explain
 from infra.cdk.resources.handler import Handler
 from infra.cdk.resources.rest_api import RestApi, people_key
 from infra.cdk.stacks.data import DataStack
@@ -67,3 +70,45 @@ class ApiStack(Stack):
         self.rest = RestApi(
             self, environment=environment, key=base.key, routes=routes, authorizer=self.authorizer.function
         )
+        domain = environment.api.domain
+        # infra/smoke.py reads both.
+        CfnOutput(self, "url", value=self.rest.api.url if domain is None else f"https://{domain}")
+        CfnOutput(self, "plan", value=self.rest.plan.usage_plan_id, description="the usage plan of API keys")
+        self._smoke(environment, base.key, table, data.tables[AUDIT])
+
+    def _smoke(self, environment: Environment, key: kms.IKey, keys: dynamodb.ITable, audit: dynamodb.ITable) -> None:
+        """Create a policy for people and pipelines that run `masscomm smoke`; it is attached to their roles.
+
+        Who may store an API key may give itself any scope: the policy is for those who may have every key.
+        """
+        # The calls of infra/smoke.py. API Gateway generates the ids of its keys.
+        # https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonapigatewaymanagement.html
+        paths = {"POST": ("/apikeys", f"/usageplans/{self.rest.plan.usage_plan_id}/keys"), "DELETE": ("/apikeys/*",)}
+        gateway = {
+            action: [
+                self.format_arn(service="apigateway", account="", resource=each, arn_format=ArnFormat.NO_RESOURCE_NAME)
+                for each in found
+            ]
+            for action, found in paths.items()
+        }
+        policy = iam.ManagedPolicy(
+            self,
+            "smoke",
+            managed_policy_name=f"{environment.global_prefix}-smoke",
+            description="makes an API key for a check of the deployment, and revokes it",
+            statements=[
+                iam.PolicyStatement(actions=["cloudformation:DescribeStacks"], resources=[self.stack_id]),
+                *(
+                    iam.PolicyStatement(actions=[f"apigateway:{action}"], resources=arns)
+                    for action, arns in gateway.items()
+                ),
+                iam.PolicyStatement(actions=["dynamodb:PutItem", "dynamodb:UpdateItem"], resources=[keys.table_arn]),
+                iam.PolicyStatement(actions=["dynamodb:PutItem"], resources=[audit.table_arn]),
+                iam.PolicyStatement(
+                    actions=["kms:Decrypt", "kms:DescribeKey"],
+                    resources=[key.key_arn],
+                    conditions={"StringEquals": {"kms:ViaService": f"dynamodb.{self.region}.amazonaws.com"}},
+                ),
+            ],
+        )
+        explain(policy, "ids of API keys are generated", *(f"IAM5[Resource::{each}]" for each in gateway["DELETE"]))
