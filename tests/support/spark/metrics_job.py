@@ -30,7 +30,7 @@ def wait_until[T](condition: str, look: Callable[[], T | None], job: "JobProcess
             pytest.fail(f"the job ended with status {job.process.returncode} before {condition}:\n{log}")
         if time.monotonic() > deadline:
             pytest.fail(f"waited {WAIT_S} s for {condition}:\n{log}")
-        time.sleep(0.1)
+        time.sleep(0.25)
     return found
 
 
