@@ -176,6 +176,7 @@ class Text(StrEnum):
     ENDPOINTS_TOO_MANY = "The club has {maximum} endpoints: delete one."
     # Of events.
     EVENT_TYPE_UNKNOWN = "The event type is unknown."
+    TEST_WITHOUT_SUBSCRIPTION = "The endpoint does not subscribe to this event type."
     EVENT_TYPE_RESERVED = "Types that begin with {reserved} are those of masscomm's own events."
     WEBHOOK_DEAD_LETTER_POSITION = "the id of a dead letter of a webhook, or a time such as 2026-11-21T12:00:00Z"
     WEBHOOK_DEAD_LETTER_IDS = "must be a list of at most {maximum} ids of dead letters"
