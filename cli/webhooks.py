@@ -166,9 +166,17 @@ def authenticate(
 
 @app.command("test")
 @calling
-def send_test(endpoint: EndpointArgument, *, api: Client, as_json: JsonOption = False) -> None:
-    """Send an endpoint the event webhook.test."""
-    answer = api.test_webhook(endpoint)
+def send_test(
+    endpoint: EndpointArgument,
+    *,
+    api: Client,
+    event_type: Annotated[
+        str | None, typer.Option("--type", help="An event type to which it subscribes: its example is sent.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send an endpoint the event webhook.test, or the example of an event type."""
+    answer = api.test_webhook(endpoint) if event_type is None else api.test_webhook_type(endpoint, event_type)
     _print_delivery(answer, "is sent within a minute", as_json=as_json)
 
 

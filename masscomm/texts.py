@@ -176,6 +176,7 @@ class Text(StrEnum):
     ENDPOINTS_TOO_MANY = "The club has {maximum} endpoints: delete one."
     # Of events.
     EVENT_TYPE_UNKNOWN = "The event type is unknown."
+    TEST_WITHOUT_SUBSCRIPTION = "The endpoint does not subscribe to this event type."
     EVENT_TYPE_RESERVED = "Types that begin with {reserved} are those of masscomm's own events."
     WEBHOOK_DEAD_LETTER_POSITION = "the id of a dead letter of a webhook, or a time such as 2026-11-21T12:00:00Z"
     WEBHOOK_DEAD_LETTER_IDS = "must be a list of at most {maximum} ids of dead letters"
@@ -211,7 +212,7 @@ class Text(StrEnum):
     FILTER_FORM = "must be an object of at most {maximum} paths in data, each with a list of values"
     PATHS_LIST = "must be a list of at most {maximum} paths in data, e.g. player.id"
     RULE_RECIPIENTS = "must have one of users_path, audience and unit_attribute"
-    RULE_CLUBS = "must be one club: notifications are made for one, or by credentials of every club for all"
+    RULE_CLUBS = "must be one club: notifications for several are made by credentials of every club"
     RULE_OWN_TYPES = "must not be types of masscomm's own events, as {types}: notifications would make further ones"
     VARIABLES_FORM = "must be an object of at most {maximum} names of variables, each with a path in data"
     ENDPOINT_AND_NOTIFICATION = "must be absent if the subscription has a notification"

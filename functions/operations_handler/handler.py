@@ -90,6 +90,7 @@ def bootstrap() -> UseCases:
     from masscomm.operations.health import KafkaHealth
     from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
     from masscomm.stores.event_ids.dynamodb import DynamoDbEventIds
+    from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
     from masscomm.stores.metrics.postgres import PostgresMetricsStore
     from masscomm.stores.sends.dynamodb import DynamoDbSends
     from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
@@ -109,6 +110,7 @@ def bootstrap() -> UseCases:
     webhooks = WebhooksRoute(
         endpoints=endpoints,
         event_ids=DynamoDbEventIds.from_environment(),
+        event_types=DynamoDbEventTypes.from_environment(),
         log=store,
         dead_letters=given_up,
         waiting=waiting,
@@ -319,6 +321,14 @@ def post_webhook_test(asked: rest.Request, endpoint_id: str) -> Response:
     """Send a webhook endpoint the event webhook.test."""
     key = idempotency.key_of(asked)
     body, replayed = bootstrap().webhooks.test(endpoint_id, asked.text(), asked.clubs, _audit(asked), key)
+    return _executed(body, HTTPStatus.ACCEPTED, replayed=replayed)
+
+
+@api.post("/v1/webhooks/{endpoint_id}/test/{event_type}")
+def post_webhook_test_of_type(asked: rest.Request, endpoint_id: str, event_type: str) -> Response:
+    """Send a webhook endpoint the example of an event type to which it subscribes."""
+    key, route = idempotency.key_of(asked), bootstrap().webhooks
+    body, replayed = route.test(endpoint_id, asked.text(), asked.clubs, _audit(asked), key, event_type=event_type)
     return _executed(body, HTTPStatus.ACCEPTED, replayed=replayed)
 
 

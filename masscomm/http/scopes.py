@@ -117,6 +117,7 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("DELETE", "/v1/webhooks/{endpoint_id}"): Scope.WEBHOOKS,
         ("POST", "/v1/webhooks/{endpoint_id}/rotate"): Scope.WEBHOOKS,
         ("POST", "/v1/webhooks/{endpoint_id}/test"): Scope.WEBHOOKS,
+        ("POST", "/v1/webhooks/{endpoint_id}/test/{event_type}"): Scope.WEBHOOKS,
         ("GET", "/v1/webhooks/{endpoint_id}/deliveries"): Scope.WEBHOOKS,
         ("POST", "/v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend"): Scope.WEBHOOKS,
         ("GET", "/v1/webhooks/{endpoint_id}/dead-letters"): Scope.WEBHOOKS,

@@ -116,6 +116,7 @@ ROUTE_COSTS: Mapping[tuple[str, str], tuple[Cost, ...]] = MappingProxyType(
         ("DELETE", "/v1/webhooks/{endpoint_id}"): (_SMALL,),
         ("POST", "/v1/webhooks/{endpoint_id}/rotate"): (_SMALL,),
         ("POST", "/v1/webhooks/{endpoint_id}/test"): (_SMALL,),
+        ("POST", "/v1/webhooks/{endpoint_id}/test/{event_type}"): (_SMALL,),
         ("GET", "/v1/webhooks/{endpoint_id}/deliveries"): (_SMALL,),
         ("POST", "/v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend"): (_SMALL,),
         ("GET", "/v1/webhooks/{endpoint_id}/dead-letters"): (_SMALL,),

@@ -81,6 +81,7 @@ METHODS = {
     "post_webhook_resend": "resend_webhook",
     "post_webhook_rotate": "rotate_webhook",
     "post_webhook_test": "test_webhook",
+    "post_webhook_test_of_type": "test_webhook_type",
     "put_event_type": "set_event_type",
     "put_preferences": "set_preferences",
     "put_source": "set_source",

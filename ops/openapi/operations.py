@@ -477,6 +477,22 @@ OPERATIONS = {
         example=_NEW_DELIVERY | {"event_type": "webhook.test"},
         problems=_UNKNOWN_ENDPOINT | _DISABLED,
     ),
+    ("POST", "/v1/webhooks/{endpoint_id}/test/{event_type}"): Operation(
+        description=(
+            "The event has the example of the type as data, with the fields that the endpoint receives of it. Tenants, "
+            "units and filters of its subscriptions are ignored."
+        ),
+        parameters=(_REPEATED_OPERATION,),
+        headers=_REPLAYED,
+        response=webhooks.DeliveryBody,
+        status=202,
+        success="The event is sent within a minute",
+        example=_NEW_DELIVERY | {"event_type": "match.finished"},
+        problems={
+            404: "The endpoint or the event type is unknown",
+            409: "The endpoint is disabled, or does not subscribe to the event type",
+        },
+    ),
     ("GET", "/v1/webhooks/{endpoint_id}/deliveries"): Operation(
         description=(
             "Each row has the event, its status and the last attempts, with the status and the duration of each "

@@ -1493,6 +1493,8 @@ MUTANTS = (
     Mutant("events.unit_of_time", "The time of an event is in milliseconds."),
     Mutant("events.unrecorded_messages", "A kill repeats at most the messages that are not recorded."),
     Mutant("events.sent_before_a_kill", "A message that was sent and recorded before a kill is not sent again."),
+    Mutant("tenancy.rules_of_several_clubs", "A rule for several tenants is stored apart from those of each."),
+    Mutant("webhooks.test_of_a_subscribed_type", "An endpoint gets test events of types to which it subscribes."),
     Mutant("events.records_left_out", "The records that a killed sender has recorded and not put are put.", Removed()),
     Mutant("delay_store.put_again", "A prepared record that was released is not put again.", Always()),
     Mutant("events.size_of_data", "The data of an event has at most 64 kB."),

@@ -163,7 +163,7 @@ class SubscriptionsRoute:
         if rule is None:
             endpoint, identity = self._endpoint(fields["endpoint_id"], clubs), conditions
         else:
-            endpoint, identity = _rules_of(conditions["club_ids"]), conditions | {"notification": rule.body}
+            endpoint, identity = _rules_of(conditions["club_ids"], clubs), conditions | {"notification": rule.body}
         id_ = SubscriptionKey.new_id(endpoint, identity)
         subscription = Subscription(id=id_, endpoint=endpoint, notification=rule, **conditions)
         if subscription.combinations > MAX_COMBINATIONS:
@@ -231,13 +231,14 @@ def _clubs(asked: list[int] | None, clubs: Clubs) -> tuple[int, ...] | None:
     return tuple(sorted(set(asked)))
 
 
-def _rules_of(club_ids: tuple[int, ...] | None) -> EndpointKey:
-    """Return the key of the rules of a club, or of every club. Raises Problem with status 400 for several."""
-    if club_ids is None:
-        return rules_of(EVERY_CLUB)
-    if len(club_ids) > 1:
+def _rules_of(club_ids: tuple[int, ...] | None, clubs: Clubs) -> EndpointKey:
+    """Return the key of the rules of a club, or of those for several. Raises Problem with status 400."""
+    if club_ids is not None and len(club_ids) == 1:
+        return rules_of(club_ids[0])
+    # A caller of one of the clubs would see and delete what concerns the others.
+    if not clubs.every:  # guard: tenancy.rules_of_several_clubs
         raise unusable([FieldError("club_ids", Text.RULE_CLUBS.filled())])
-    return rules_of(club_ids[0])
+    return rules_of(EVERY_CLUB)
 
 
 def _wrong(fields: Mapping[str, Any]) -> list[FieldError]:

@@ -4,6 +4,7 @@ GET, POST /v1/webhooks                              list and create endpoints
 GET, PATCH, DELETE /v1/webhooks/{endpoint_id}       read, change, enable, disable and delete one
 POST /v1/webhooks/{endpoint_id}/rotate              a new secret; the previous one also signs for 24 hours
 POST /v1/webhooks/{endpoint_id}/test                send the event webhook.test
+POST /v1/webhooks/{endpoint_id}/test/{event_type}   send the example of an event type to which it subscribes
 GET /v1/webhooks/{endpoint_id}/deliveries           its deliveries by its log, the latest first
 POST /v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend
 
@@ -28,7 +29,7 @@ from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action
 from masscomm.domain.aws_targets import ROLE_PREFIX, AwsTarget, role_account, target_of
-from masscomm.domain.events import is_event_id
+from masscomm.domain.events import is_event_id, is_event_type, patterns_of, with_fields
 from masscomm.domain.ids import event_message_id, own_event_id
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.records import EventOccurred
@@ -52,6 +53,7 @@ from masscomm.domain.webhooks import (
     EventType,
 )
 from masscomm.errors import Retry
+from masscomm.fast_json import encoded
 from masscomm.http import parameters as parse
 from masscomm.http.body import check_empty, read_object, undefined_fields
 from masscomm.http.cursor import encode_cursor, position_in
@@ -65,6 +67,7 @@ from masscomm.observability import logs
 from masscomm.operations.webhook_log import log_key, log_position
 from masscomm.stores.audit_log.port import Audit
 from masscomm.stores.event_ids.port import EventIds, EventKey
+from masscomm.stores.event_types.port import EventTypes
 from masscomm.stores.metrics.port import MetricsStore, WebhookLogQuery, WebhookLogRow
 from masscomm.stores.subscriptions.port import Unpublished
 from masscomm.stores.webhook_dead_letters.port import WebhookDeadLetters, letter_id
@@ -260,6 +263,7 @@ class DeliveriesBody(TypedDict):
 class WebhooksRoute:
     endpoints: WebhookEndpoints
     event_ids: EventIds
+    event_types: EventTypes
     # The log of attempts.
     log: MetricsStore
     dead_letters: WebhookDeadLetters
@@ -460,10 +464,18 @@ class WebhooksRoute:
         return self._with_secret(endpoint, (made.key_id, made.version)), True
 
     def test(
-        self, endpoint_id: str, content: str | None, clubs: Clubs, audit: Audit, key: str | None = None
+        self,
+        endpoint_id: str,
+        content: str | None,
+        clubs: Clubs,
+        audit: Audit,
+        key: str | None = None,
+        *,
+        event_type: str = EventType.TEST,
     ) -> tuple[DeliveryBody, bool]:
-        """Send an endpoint the event webhook.test, within a minute. Return its delivery, and whether an earlier request
-        with the idempotency key has sent it. Raises Problem (400, 404, 409 if the endpoint is disabled) or Retry.
+        """Send an endpoint the event webhook.test, or the example of an event type to which it subscribes, within a
+        minute. Return its delivery, and whether an earlier request with the idempotency key has sent it. Raises Problem
+        (400, 404, 409 if the endpoint is disabled) or Retry.
         """
         check_empty(content)
         endpoint = self._enabled(endpoint_id, clubs)
@@ -471,11 +483,11 @@ class WebhooksRoute:
         # guard: webhooks.tested_once
         name = str(uuid4()) if key is None else key_digest(key)
         event = EventOccurred(
-            event_id=own_event_id(club_id, endpoint_id, f"{EventType.TEST}/{name}"),
-            type=EventType.TEST,
+            event_id=own_event_id(club_id, endpoint_id, f"{EventType.TEST}/{event_type}/{name}"),
+            type=event_type,
             club_id=club_id,
             occurred_at=now_ms,
-            data=json.dumps({"club_id": club_id, "endpoint_id": endpoint_id}, separators=(",", ":")),
+            data=self._test_data(endpoint, event_type),
         )
         if (before := self._kept(club_id, event.event_id)) is not None:
             return _pending(endpoint, before), True
@@ -484,6 +496,25 @@ class WebhooksRoute:
         self.event_ids.keep([event], now_ms // 1000)
         audit(Action.WEBHOOK_TESTED, subject=endpoint_id, clubs=[club_id])
         return _pending(endpoint, event), False
+
+    def _test_data(self, endpoint: Endpoint, event_type: str) -> str:
+        """Return the data of a test event, with the fields that the endpoint receives of its type. Raises Problem (404,
+        409 if it does not subscribe to the type) or Retry.
+        """
+        if event_type == EventType.TEST:
+            return encoded({"club_id": endpoint.key.club_id, "endpoint_id": endpoint.key.id}).decode()
+        described = self.event_types.find([event_type]).get(event_type) if is_event_type(event_type) else None
+        if described is None:
+            raise Problem(404, Text.EVENT_TYPE_UNKNOWN.filled())
+        patterns = set(patterns_of(event_type))
+        subscribed = [
+            each for each in self.publishing.store.of_endpoint(endpoint.key) if not patterns.isdisjoint(each.types)
+        ]
+        if not subscribed:  # guard: webhooks.test_of_a_subscribed_type
+            raise Problem(409, Text.TEST_WITHOUT_SUBSCRIPTION.filled())
+        every = any(not each.fields for each in subscribed)
+        fields = () if every else tuple(dict.fromkeys(path for each in subscribed for path in each.fields))
+        return with_fields(encoded(described.example).decode(), fields)
 
     def list_deliveries(self, endpoint_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> DeliveriesBody:
         """Return a page of the deliveries of an endpoint, as its log has them. Raises Problem (400, 403, 404) or

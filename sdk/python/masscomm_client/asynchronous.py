@@ -229,6 +229,12 @@ class AsyncClient:
         """Send a webhook endpoint the event webhook.test."""
         return await self._execute(once(path_of("webhooks", endpoint_id, "test"), {}, idempotency_key))
 
+    async def test_webhook_type(
+        self, endpoint_id: str, event_type: str, *, idempotency_key: str | None = None
+    ) -> types.DeliveryBody:
+        """Send a webhook endpoint the example of an event type to which it subscribes."""
+        return await self._execute(once(path_of("webhooks", endpoint_id, "test", event_type), {}, idempotency_key))
+
     def webhook_deliveries(
         self, endpoint_id: str, **filters: Unpack[types.WebhookDeliveriesFilters]
     ) -> AsyncIterator[types.DeliveryBody]:

@@ -58,6 +58,7 @@ export const KEYED: Readonly<Record<KeyedPath, true>> = {
   "/v1/webhooks/{endpoint_id}/deliveries/{delivery_id}/resend": true,
   "/v1/webhooks/{endpoint_id}/rotate": true,
   "/v1/webhooks/{endpoint_id}/test": true,
+  "/v1/webhooks/{endpoint_id}/test/{event_type}": true,
 };
 
 /**

@@ -187,6 +187,8 @@ def _webhooks(api: Client, url: str) -> None:
     assert api.change_webhook(id_, description="called")["description"] == "called"
     assert api.webhook(id_)["description"] == "called"
     tested = api.test_webhook(id_)
+    with pytest.raises(ApiError):  # It does not subscribe to the type.
+        api.test_webhook_type(id_, "match.finished")
     # No event was attempted yet.
     assert list(api.webhook_deliveries(id_)) == []
     assert list(api.webhook_log(id_, status=["retried"])) == []

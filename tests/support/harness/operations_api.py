@@ -25,8 +25,10 @@ from masscomm.channels.signing_keys import SigningKeys
 from masscomm.clock import Clock
 from masscomm.directory.disabled_devices import DisabledDevice, InMemoryDisabledDevices
 from masscomm.directory.suppression_list import InMemorySuppressionList, StoredSuppression
+from masscomm.domain.events import EventType
 from masscomm.domain.ids import address_id
 from masscomm.domain.records import EventOccurred
+from masscomm.domain.subscriptions import Subscription, SubscriptionKey
 from masscomm.domain.webhooks import Endpoint, EndpointKey
 from masscomm.kafka import topics
 from masscomm.kafka.avro import KNOWN_SUBJECT, Codec, InMemorySchemaRegistry, own_schema
@@ -41,6 +43,7 @@ from masscomm.stores.api_keys.port import ApiKey
 from masscomm.stores.audit_log.port import AuditLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.event_ids.in_memory import InMemoryEventIds
+from masscomm.stores.event_types.in_memory import InMemoryEventTypes
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.metrics.port import WebhookLogKey, WebhookLogRow
 from masscomm.stores.sends.in_memory import InMemorySends
@@ -142,7 +145,13 @@ def endpoint_id(club_id: int = 1) -> str:
 def webhooks_route(clock: Clock, club_id: int, codec: Codec) -> WebhooksRoute:
     """Return the routes of webhooks, with an endpoint of a club and a delivery that failed."""
     endpoints, event_ids = InMemoryWebhookEndpoints(), InMemoryEventIds()
+    event_types, subscriptions = InMemoryEventTypes(), InMemorySubscriptions()
     key = EndpointKey(club_id, endpoint_id(club_id))
+    event_types.put(EventType(name="match.finished", description="A match has finished"))
+    subscription_id = SubscriptionKey.new_id(key, {})
+    subscriptions.put(
+        Subscription(id=subscription_id, endpoint=key, types=("match.*",), club_ids=(club_id,)), clock.now_ms()
+    )
     endpoints.create(
         Endpoint(key=key, url="https://hooks.example.org/masscomm", created_at_ms=clock.now_ms(), key_id="1")
     )
@@ -154,13 +163,14 @@ def webhooks_route(clock: Clock, club_id: int, codec: Codec) -> WebhooksRoute:
         read=lambda: json.dumps({"current": "1", "1": "a key of at least thirty-two bytes"}), clock=clock
     )
     return WebhooksRoute(
+        event_types=event_types,
         endpoints=endpoints,
         event_ids=event_ids,
         log=InMemoryMetricsStore(webhook_rows=attempts(club_id)),
         dead_letters=InMemoryWebhookDeadLetters(),
         waiting=WaitingMessages(store=InMemoryDelayStore(), codec=codec, clock=clock),
         publishing=PublishSubscriptions(
-            store=InMemorySubscriptions(), endpoints=endpoints, codec=codec, producer=InMemoryProducer(), clock=clock
+            store=subscriptions, endpoints=endpoints, codec=codec, producer=InMemoryProducer(), clock=clock
         ),
         box=SecretBox(InMemoryDataKeys()),
         keys=keys,

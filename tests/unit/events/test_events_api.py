@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from masscomm.decisions.event_matching import SubscriptionIndex
 from masscomm.domain.notification_rules import NotificationRule, Owner
 from masscomm.domain.subscriptions import Subscription, SubscriptionKey
 from masscomm.domain.time_limits import SUBSCRIPTIONS_SWEPT_AFTER_S
 from masscomm.errors import Retry
 from masscomm.http.scopes import ALL_SCOPES, scopes_of_roles
 from masscomm.kafka import topics
+from tests.support.harness.events import occurred
 from tests.support.harness.events_api import EventsApi, endpoint_key, in_memory_api, subscription_id
 
 EVENT: dict[str, Any] = {"event_id": "e1", "type": "match.finished", "club_id": 1, "data": {"goals": [2, 1]}}
@@ -248,6 +250,22 @@ def test_a_rule_is_stored_published_and_listed(api: EventsApi) -> None:
     assert api.request("GET", f"/v1/subscriptions/{body['id']}")[1] == body
     assert api.request("DELETE", f"/v1/subscriptions/{body['id']}")[0] == 200
     assert api.published()[-1] == (body["id"], None)
+
+
+@pytest.mark.kills(guard="tenancy.rules_of_several_clubs")
+def test_a_rule_of_several_clubs_is_one_of_every_club(api: EventsApi) -> None:
+    several = RULE | {"club_ids": [2, 1]}
+    status, problem = api.request("POST", "/v1/subscriptions", several, clubs="1,2")
+    assert (status, problem["errors"][0]["field"]) == (400, "club_ids")
+    status, made = api.request("POST", "/v1/subscriptions", several, clubs="*")
+    assert (status, made["club_ids"]) == (201, [1, 2])
+    path = f"/v1/subscriptions/{made['id']}"
+    assert [api.request("GET", path, clubs=clubs)[0] for clubs in ("*", "1", "1,2")] == [200, 404, 404]
+    (_, record) = api.published()[-1]
+    assert record is not None
+    index = SubscriptionIndex([Subscription.of_record(record)])
+    matched = [bool(index.rules(occurred(type="match.finished", club_id=club))) for club in (1, 2, 3)]
+    assert matched == [True, True, False]
 
 
 @pytest.mark.kills(guard="tenancy.listed_rules")

@@ -14,9 +14,10 @@ from masscomm.aws.sealed_secrets import SecretBox
 from masscomm.chain.publish_subscriptions import PublishSubscriptions
 from masscomm.chain.waiting_messages import WaitingMessages
 from masscomm.clock import FixedClock
+from masscomm.domain.events import EventType
 from masscomm.domain.ids import event_message_id
 from masscomm.domain.records import SubscriptionChanged
-from masscomm.domain.subscriptions import Subscription
+from masscomm.domain.subscriptions import Subscription, SubscriptionKey
 from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S, WEBHOOK_DEAD_LETTERS_KEPT_S, WEBHOOK_SECRET_OVERLAP_S
 from masscomm.domain.webhook_signatures import secret_of
 from masscomm.domain.webhooks import MAX_ENDPOINTS, DeliveryStatus, EndpointKey
@@ -26,6 +27,7 @@ from masscomm.http.tenant import ALL_CLUBS, Clubs
 from masscomm.kafka import topics
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.event_ids.in_memory import InMemoryEventIds
+from masscomm.stores.event_types.in_memory import InMemoryEventTypes
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
 from masscomm.stores.webhook_dead_letters.port import WebhookDeadLetter
@@ -51,10 +53,11 @@ class Setting:
         self.sender = WebhookSender()
         self.sender.clock, self.sender.endpoints = self.clock, self.webhooks.endpoints
         self.subscriptions, self.log = InMemorySubscriptions(), InMemoryMetricsStore()
-        self.event_ids = InMemoryEventIds()
+        self.event_ids, self.event_types = InMemoryEventIds(), InMemoryEventTypes()
         self.route = WebhooksRoute(
             endpoints=self.webhooks.endpoints,
             event_ids=self.event_ids,
+            event_types=self.event_types,
             log=self.log,
             dead_letters=self.sender.given_up,
             waiting=WaitingMessages(store=self.sender.delayed, codec=self.sender.codec, clock=self.clock),
@@ -662,3 +665,33 @@ def test_an_address_that_is_not_public_is_refused(setting: Setting, host: str) -
         setting.create(url=f"https://{host}/hook")
     assert raised.value.status == 400
     assert setting.webhooks.endpoints.stored == {}
+
+
+@pytest.mark.kills(guard="webhooks.test_of_a_subscribed_type")
+@pytest.mark.parametrize(
+    ("fields", "data"), [((), {"goals": [2, 1], "home": "a"}), (("goals",), {"goals": [2, 1]}), (("none",), {})]
+)
+def test_an_example_of_a_subscribed_type_is_sent(setting: Setting, fields: tuple[str, ...], data: Any) -> None:
+    endpoint = setting.create()["endpoint"]["id"]
+    key = EndpointKey.of_id(endpoint)
+    assert key is not None
+    setting.event_types.put(EventType(name="match.finished", description="d", example={"goals": [2, 1], "home": "a"}))
+
+    def send(type_: str) -> Any:
+        return setting.route.test(endpoint, None, SEVEN, setting.audit, "k", event_type=type_)
+
+    with pytest.raises(Problem) as unsubscribed:
+        send("match.finished")
+    subscription = Subscription(
+        id=SubscriptionKey.new_id(key, {}), endpoint=key, types=("match.*",), club_ids=(8,), units=("1",), fields=fields
+    )
+    setting.subscriptions.put(subscription, setting.clock.now_ms())
+    with pytest.raises(Problem) as unknown:
+        send("match.other")
+    assert (unsubscribed.value.status, unknown.value.status) == (409, 404)
+    delivery, is_replayed = send("match.finished")
+    assert (delivery["event_type"], is_replayed) == ("match.finished", False)
+    assert send("match.finished") == (delivery, True)
+    (waiting,) = setting.sender.waiting()
+    (event,) = waiting.events
+    assert (event.type, event.club_id, json.loads(event.data)) == ("match.finished", 7, data)

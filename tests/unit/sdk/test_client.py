@@ -214,6 +214,7 @@ def test_final_status_is_not_repeated(call: Caller, status: int) -> None:
     [
         ("rotate_webhook", ("e",)),
         ("test_webhook", ("e",)),
+        ("test_webhook_type", ("e", "match.finished")),
         ("resend_webhook", ("e", "d")),
         ("replay_dead_letter", ("0@1",)),
         ("discard_dead_letter", ("0@1", "over")),

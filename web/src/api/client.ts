@@ -157,6 +157,7 @@ export const changeWebhook = (endpoint_id: string, body: WebhookChange) => api.r
 export const deleteWebhook = (endpoint_id: string) => api.request("DELETE", "/v1/webhooks/{endpoint_id}", { path: { endpoint_id } });
 export const rotateWebhook = (endpoint_id: string) => api.request("POST", "/v1/webhooks/{endpoint_id}/rotate", { path: { endpoint_id } });
 export const testWebhook = (endpoint_id: string) => api.request("POST", "/v1/webhooks/{endpoint_id}/test", { path: { endpoint_id } });
+export const testWebhookType = (endpoint_id: string, event_type: string) => api.request("POST", "/v1/webhooks/{endpoint_id}/test/{event_type}", { path: { endpoint_id, event_type } });
 
 export const listWebhookDeliveries = (endpoint_id: string, query: Query, signal?: AbortSignal) =>
   listed("/v1/webhooks/{endpoint_id}/deliveries", query, { path: { endpoint_id }, signal });
