@@ -60,7 +60,8 @@ _COMPACT = (
     *_killed("preference_checker", "build", "middle"),
     *_killed("builder", "delivery", "after"),
     *_killed("delivery", "outcome"),
-    Cell(name="delivery killed in the middle of publishing", fault=processes.killed_publishing, ci=True),
+    # With the other tests it runs in several environments: _IN_ENVIRONMENTS.
+    Cell(name="delivery killed in the middle of publishing", fault=processes.killed_publishing),
     Cell(
         name="every function killed in turn",
         fault=processes.every_function_killed,
@@ -404,10 +405,20 @@ _IN_ENVIRONMENTS = (
 )
 
 
-def _column(title: str, column: Callable[[FaultOf], FaultOf], names: Sequence[str]) -> list[Cell]:
-    """Return the cells of these names in another deployment, for which the host of the functions is restarted twice."""
+def _column(
+    title: str, column: Callable[[FaultOf], FaultOf], names: Sequence[str], *, ci: Sequence[str] = ()
+) -> list[Cell]:
+    """Return the cells of these names in another deployment, for which the host of the functions is restarted twice.
+    Only the cells `ci` run with the other tests.
+    """
     return [
-        replace(cell, name=f"{title}: {cell.name}", fault=column(cell.fault), ci=False, timeout_s=2 * cell.timeout_s)
+        replace(
+            cell,
+            name=f"{title}: {cell.name}",
+            fault=column(cell.fault),
+            ci=cell.name in ci,
+            timeout_s=2 * cell.timeout_s,
+        )
         for cell in _COMPACT
         if cell.name in names
     ]
@@ -416,5 +427,5 @@ def _column(title: str, column: Callable[[FaultOf], FaultOf], names: Sequence[st
 CELLS = (
     *_COMPACT,
     *_column("on-demand pollers", processes.on_demand, _ON_DEMAND),
-    *_column("four environments", processes.in_environments, _IN_ENVIRONMENTS),
+    *_column("four environments", processes.in_environments, _IN_ENVIRONMENTS, ci=_IN_ENVIRONMENTS[:1]),
 )
