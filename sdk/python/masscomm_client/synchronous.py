@@ -220,6 +220,12 @@ class Client:
         """Send a webhook endpoint the event webhook.test."""
         return self._execute(once(path_of("webhooks", endpoint_id, "test"), {}, idempotency_key))
 
+    def test_webhook_type(
+        self, endpoint_id: str, event_type: str, *, idempotency_key: str | None = None
+    ) -> types.DeliveryBody:
+        """Send a webhook endpoint the example of an event type to which it subscribes."""
+        return self._execute(once(path_of("webhooks", endpoint_id, "test", event_type), {}, idempotency_key))
+
     def webhook_deliveries(
         self, endpoint_id: str, **filters: Unpack[types.WebhookDeliveriesFilters]
     ) -> Iterator[types.DeliveryBody]:

@@ -883,6 +883,32 @@ abstract class Routes {
     }
 
     /**
+     * Send a webhook endpoint the example of an event type to which it subscribes.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @param eventType the member {@code event_type} of the path or the body
+     * @return the body of the response
+     */
+    public DeliveryBody testWebhookType(String endpointId, String eventType) {
+        return testWebhookType(endpointId, eventType, null);
+    }
+
+    /**
+     * Send a webhook endpoint the example of an event type to which it subscribes.
+     *
+     * @param endpointId the member {@code endpoint_id} of the path or the body
+     * @param eventType the member {@code event_type} of the path or the body
+     * @param idempotencyKey the same for each repetition of the request; null: one is made for the attempts of
+     * this call
+     * @return the body of the response
+     */
+    public DeliveryBody testWebhookType(String endpointId, String eventType, String idempotencyKey) {
+        return execute(
+                new Call("POST", Call.path("webhooks", endpointId, "test", eventType)).once(idempotencyKey),
+                DeliveryBody::new);
+    }
+
+    /**
      * Store a type of events, in the place of an earlier one with its name.
      *
      * @param eventType the member {@code event_type} of the path or the body
