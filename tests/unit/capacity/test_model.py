@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,12 @@ from infra.cdk.examples import ENVIRONMENTS, PROD, SMALL
 from lab.capacity.costs import INTERFACE_ENDPOINTS, a_month, by_the_hour, for_a_million, poller_units, total
 from lab.capacity.figures import Trust
 from lab.capacity.limits import HEADROOM, NODE_VCPUS, first, limits, raised_for
-from lab.capacity.plan import STEPS, Plan, recipients_s
+from lab.capacity.plan import STEPS, Plan, functions, recipients_s
 from lab.capacity.prices import PRICES, at_most, price
-from lab.capacity.quotas import QUOTAS, sns_publish
+from lab.capacity.quotas import QUOTAS, quota, sns_publish
 from lab.capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes, Time, measured
 from lab.capacity.workload import Workload, sizes
-from masscomm.domain.lanes import BROADCASTS
+from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.kafka import topics
 from tests.support.inputs.service_times import PROVIDER_S
 
@@ -207,6 +208,18 @@ def test_the_mappings_of_a_lane_share_poller_units_ten_to_one() -> None:
     assert int(mappings) == 41
     # One is of SQS. 35 mappings of the bulk and small lanes share four units, five of the critical lane share one
     assert poller_units(PROD) == 5
+
+
+def test_one_topic_for_captured_tables_saves_no_unit() -> None:
+    bulk = {
+        name: entry.event_source.topics
+        for name, entry in functions().items()
+        if entry.event_source and entry.lane is Lane.BULK
+    }
+    mappings, unit = sum(map(len, bulk.values())), quota("pollers_a_unit")
+    tables = [topic for topic in bulk["cdc_consumer"] if ".public." in topic]
+    assert len(tables) == 4
+    assert ceil((mappings - len(tables) + 1) / unit) == ceil(mappings / unit)
 
 
 def test_every_figure_names_its_source() -> None:
