@@ -29,6 +29,7 @@ from infra.cdk.profiles import (
     OPERATOR,
     OPERATOR_INDICES,
     PROFILES,
+    REGISTRY_OWNER,
 )
 from masscomm.aws.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws.signature import Credentials
@@ -139,7 +140,7 @@ def provisioning_steps(
 def _registry_user(client: Client, variables: Mapping[str, str]) -> Step:
     database = administrator_url(client, variables["REGISTRY_DATABASE_URL"], variables["REGISTRY_DATABASE_SECRET"])
     known = _secret(client, variables["REGISTRY_USER_SECRET"])
-    user = {"user": known["username"], "password": known["password"]}
+    user = {"user": known["username"], "password": known["password"], "owner": REGISTRY_OWNER}
     return Step.of("registry's user", outdated_registry_user, create_registry_user, database, **user)
 
 

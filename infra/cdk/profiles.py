@@ -131,6 +131,8 @@ BY_CREATION = "by_creation"
 METRICS_READER, METRICS_WRITER = "metrics_reader", "spark_metrics"
 # The registry's database, which has an instance of its own or is in that of the metrics.
 REGISTRY_DATABASE = "registry"
+# The user of that database that owns its tables. Another user of the secret acts as this one.
+REGISTRY_OWNER = "registry"
 # The role that owns the tables of the metrics database; the writer's sessions act as it.
 METRICS_OWNER = "metrics_owner"
 

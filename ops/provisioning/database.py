@@ -192,22 +192,27 @@ def _has_database(database_url: str) -> bool:
         return found.rowcount > 0
 
 
-def outdated_registry_user(database_url: str, *, user: str, password: str) -> list[str]:
-    """Return a line of text if the schema registry's user is missing or has another password, and for each table that
-    does not belong to it yet.
+def outdated_registry_user(database_url: str, *, user: str, password: str, owner: str | None = None) -> list[str]:
+    """Return a line of text if the schema registry's user is missing, has another password or does not act as the
+    owner, and for each table that does not belong to the owner yet.
 
     Args:
         database_url: The URL of the schema registry's database, with an administrator's credentials.
         user: The name of the user.
         password: The password that the user must have.
+        owner: The role that owns the tables; None: the user.
     """
+    owner = owner or user
     if missing := missing_database(database_url):
         return [*missing, f"create the role {user}"]
     with psycopg.connect(database_url) as connection:
         if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [user]).rowcount:
             return [f"create the role {user}"]
-        tables = connection.execute(_OWN_TABLES, [user]).fetchall()
-    found = [f"give the table {table} to {user}" for (table,) in tables]
+        tables = connection.execute(_OWN_TABLES, [owner]).fetchall()
+        acts_as_owner = connection.execute(_HAS_SETTINGS, [user, [f"role={owner}"]]).rowcount > 0
+    found = [f"give the table {table} to {owner}" for (table,) in tables]
+    if user != owner and not acts_as_owner:
+        found.append(f"let {user} act as {owner}")
     try:
         psycopg.connect(make_conninfo(database_url, user=user, password=password)).close()
     except psycopg.OperationalError:
@@ -215,15 +220,18 @@ def outdated_registry_user(database_url: str, *, user: str, password: str) -> li
     return found
 
 
-def create_registry_user(database_url: str, *, user: str, password: str) -> None:
+def create_registry_user(database_url: str, *, user: str, password: str, owner: str | None = None) -> None:
     """Create the user with which the schema registry signs in, or set its password; and its database, if there is none.
     The user creates tables in that database, and owns those that the registry created as an administrator; it has no
     other privilege.
+
+    While a password is rotated, two users are valid: the sessions of the second one act as the first, the owner.
 
     Args:
         database_url: The URL of the schema registry's database, with an administrator's credentials.
         user: The name of the user.
         password: The password of the user. The server receives a SCRAM verifier of it, so that no log has it.
+        owner: The role that owns the tables; None: the user.
 
     Raises:
         psycopg.Error: The transaction failed and changed nothing.
@@ -231,16 +239,25 @@ def create_registry_user(database_url: str, *, user: str, password: str) -> None
     create_database(database_url)
     with psycopg.connect(database_url) as connection:
         connection.execute(_EXCLUSIVE)
-        name = sql.Identifier(user)
-        if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [user]).rowcount:
-            connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(name))
+        owner = owner or user
+        for each in dict.fromkeys((owner, user)):
+            if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [each]).rowcount:
+                connection.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(each)))
         verifier = connection.pgconn.encrypt_password(password.encode(), user.encode(), b"scram-sha-256").decode()
-        connection.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(name, sql.Literal(verifier)))
+        names = {"owner": sql.Identifier(owner), "user": sql.Identifier(user)}
+        login = sql.SQL("ALTER ROLE {user} LOGIN PASSWORD {verifier}").format(**names, verifier=sql.Literal(verifier))
+        connection.execute(login)
         # Only a member of a role may give tables to it.
-        connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(name))
-        connection.execute(sql.SQL("GRANT USAGE, CREATE ON SCHEMA public TO {}").format(name))
-        for (table,) in connection.execute(_OWN_TABLES, [user]).fetchall():  # guard: registry.owns_its_tables
-            connection.execute(sql.SQL("ALTER TABLE {} OWNER TO {}").format(sql.Identifier("public", table), name))
+        connection.execute(sql.SQL("GRANT {owner} TO CURRENT_USER").format(**names))
+        connection.execute(sql.SQL("GRANT USAGE, CREATE ON SCHEMA public TO {owner}").format(**names))
+        for (table,) in connection.execute(_OWN_TABLES, [owner]).fetchall():  # guard: registry.owns_its_tables
+            given = sql.SQL("ALTER TABLE {table} OWNER TO {owner}")
+            connection.execute(given.format(**names, table=sql.Identifier("public", table)))
+        if user != owner:
+            here = sql.Identifier(connection.info.dbname)
+            connection.execute(sql.SQL("GRANT {owner} TO {user}").format(**names))
+            acts = sql.SQL("ALTER ROLE {user} IN DATABASE {here} SET role = {role}")
+            connection.execute(acts.format(**names, here=here, role=sql.Literal(owner)))
 
 
 def job_runs(database_url: str) -> bool:

@@ -18,7 +18,7 @@ from constructs import Construct
 
 from infra.cdk.config import CONFLUENT_API, REGISTRY_WRITES, Environment
 from infra.cdk.images import REGISTRY as IMAGE
-from infra.cdk.profiles import REGISTRY_DATABASE
+from infra.cdk.profiles import REGISTRY_DATABASE, REGISTRY_OWNER
 from infra.cdk.resources.authorities import ONE_AUTHORITY, rds_authority
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.findings import explain
@@ -27,8 +27,6 @@ from infra.cdk.resources.network import HTTPS, REGISTRY, Place
 from infra.cdk.resources.task import container_image
 from masscomm.kafka.topics import chain_topics
 
-# The user of the registry's database, which infra.provision creates.
-_USER = "registry"
 # The number of paths in a rule of a load balancer: a condition may have three values.
 _PATHS = 3
 # The maximum number of connections of a task to its database.
@@ -283,12 +281,12 @@ def database_user(scope: Construct, *, environment: Environment, key: kms.IKey) 
         description="the schema registry's database user",
         encryption_key=key,
         generate_secret_string=secretsmanager.SecretStringGenerator(
-            secret_string_template=json.dumps({"username": _USER}),
+            secret_string_template=json.dumps({"username": REGISTRY_OWNER}),
             generate_string_key="password",
             password_length=48,
             exclude_punctuation=True,
         ),
         removal_policy=removal(environment),
     )
-    explain(secret, "infra.provision sets a new password, and tasks read it when they start", "SMG4")
+    explain(secret, "operators replace it by another user: tasks read the secret when they start", "SMG4")
     return secret

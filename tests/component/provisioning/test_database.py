@@ -317,6 +317,59 @@ def test_a_new_password_of_the_secret_is_set(registrys: str, user: dict[str, str
         psycopg.connect(make_conninfo(registrys, **user))
 
 
+def _drop_second(database: str, user: str) -> None:
+    """Drop a user that owns nothing, because it acts as another one."""
+    with psycopg.connect(database, autocommit=True) as administrator:
+        administrator.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(user)))
+
+
+def test_two_users_are_valid_while_a_password_is_rotated(registrys: str, user: dict[str, str]) -> None:
+    """Tasks of the former user continue until the last one is replaced; each has the tables of both."""
+    create_registry_user(registrys, **user, owner=user["user"])
+    former = make_conninfo(registrys, **user)
+    with psycopg.connect(former, autocommit=True) as session:
+        session.execute(_tables())
+        other = {"user": f"{user['user']}_2", "password": "another"}
+        try:
+            assert outdated_registry_user(registrys, **other, owner=user["user"]) == [
+                f"create the role {other['user']}"
+            ]
+            create_registry_user(registrys, **other, owner=user["user"])
+            assert outdated_registry_user(registrys, **other, owner=user["user"]) == []
+            assert outdated_registry_user(registrys, **user, owner=user["user"]) == []
+            with psycopg.connect(make_conninfo(registrys, **other), autocommit=True) as next_session:
+                next_session.execute("ALTER TABLE acls ADD COLUMN later VARCHAR(8)")
+                next_session.execute("CREATE TABLE latest (id BIGINT)")
+                next_session.execute("INSERT INTO acls VALUES ('a', 'b', 'c', 'd')")
+            session.execute("UPDATE acls SET later = 'e'")
+            session.execute("ALTER TABLE latest ADD COLUMN later VARCHAR(8)")
+            # A new session of the former user, such as that of a task that is started during the change.
+            with psycopg.connect(former) as again:
+                assert again.execute("SELECT later FROM acls").fetchall() == [("e",)]
+        finally:
+            _drop_second(registrys, other["user"])
+
+
+def test_user_of_the_secret_acts_as_the_owner(registrys: str, user: dict[str, str]) -> None:
+    """Also if the owner never signed in, and does later."""
+    other = {"user": f"{user['user']}_2", "password": "another"}
+    try:
+        create_registry_user(registrys, **other, owner=user["user"])
+        with pytest.raises(psycopg.OperationalError):
+            psycopg.connect(make_conninfo(registrys, **user))
+        create_registry_user(registrys, **user, owner=user["user"])
+        psycopg.connect(make_conninfo(registrys, **user)).close()
+        with psycopg.connect(registrys, autocommit=True) as administrator:
+            administrator.execute(sql.SQL("ALTER ROLE {} RESET ALL").format(sql.Identifier(other["user"])))
+            here = sql.Identifier(administrator.info.dbname)
+            reset = sql.SQL("ALTER ROLE {} IN DATABASE {} RESET ALL")
+            administrator.execute(reset.format(sql.Identifier(other["user"]), here))
+        expected = [f"let {other['user']} act as {user['user']}"]
+        assert outdated_registry_user(registrys, **other, owner=user["user"]) == expected
+    finally:
+        _drop_second(registrys, other["user"])
+
+
 def test_no_statement_has_the_registrys_password(
     registrys: str, user: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,7 @@ def test_existing_and_absent_parts_use_no_quota() -> None:
     assert SPARK.used(replace(EXISTING, event_sources="examples/event_sources.yaml")) > SPARK.used(EXISTING)
 
 
-def test_examples_need_more_than_the_defaults_only_where_documented() -> None:
+def test_examples_exceed_documented_defaults_only() -> None:
     """docs/deploying.md names both: "Quotas" before the first deployment."""
     exceeded = {
         (name, quota.name)

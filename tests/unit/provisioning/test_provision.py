@@ -158,7 +158,7 @@ def test_registrys_user_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     (address, user), again = called
     assert again == (address, user)
     assert conninfo_to_dict(address)["host"] == "registry.example"
-    assert user == {"user": "registry", "password": "a"}
+    assert user == {"user": "registry", "password": "a", "owner": "registry"}
     assert {call["SecretId"] for call in client.calls} == {"arn:administrator", "arn:user"}
 
 
