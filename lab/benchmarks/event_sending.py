@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -275,8 +276,12 @@ class Functions:
             clock=self.clock,
         )
 
+        # A record that is given again has another offset, or its messages would not be sent again.
+        offsets = count()
+
         def send(entries: Sequence[dict[str, Any]]) -> None:
-            answered = driver.run(event(*entries), _Invocation(), use_case)
+            given = event(*({**each, "offset": next(offsets)} for each in entries))
+            answered = driver.run(given, _Invocation(), use_case)
             if answered["batchItemFailures"]:
                 raise AssertionError(f"webhook_sender has failed: {answered}")
 
