@@ -32,8 +32,8 @@ from masscomm.stores.api_keys.port import ApiKey
 
 type Client = Callable[[str], Any]
 
-# The scopes of the routes that `masscomm smoke` calls.
-SCOPES = (Scope.SEND, Scope.READ, Scope.USERS_READ, Scope.OPERATE)
+# The scopes of the routes that `masscomm smoke` calls, and of texts for a club (tenant) without templates.
+SCOPES = (Scope.SEND, Scope.SEND_CONTENT, Scope.READ, Scope.USERS_READ, Scope.OPERATE)
 # The end of a key whose run was killed, so that nothing revoked it.
 KEY_S = 3_600
 # How long API Gateway may refuse a new key. A change of a key has its effect after about 10 s:

@@ -98,6 +98,8 @@ def _roles(client: Client) -> Iterator[tuple[str, str]]:
         yield "AWS::IAM::Role", role["RoleName"]
         for name in _all(iam, "list_role_policies", "PolicyNames", RoleName=role["RoleName"]):
             yield "AWS::IAM::Policy", name
+    for policy in _all(iam, "list_policies", "Policies", Scope="Local"):
+        yield "AWS::IAM::ManagedPolicy", policy["Arn"]
 
 
 def _api(client: Client) -> Iterator[tuple[str, str]]:

@@ -74,6 +74,8 @@ class FaultStack:
         # The mode of the pollers, and the environments of each function of the chain.
         self._pollers = Pollers.PROVISIONED
         self._environments: int | None = None
+        # Further variables of the functions, such as the name of a restored table.
+        self.variables: dict[str, str] = {}
         self.code = code
         self.generation = GENERATION
         self._tasks = tasks
@@ -136,6 +138,7 @@ class FaultStack:
             "DENIED_SCHEMA_RETRY_S": str(DENIED_RETRY_S),
             "CDC_GENERATION": self.generation,
             "LOG_LEVEL": "WARNING",
+            **self.variables,
         }
 
     def reconfigure(self, changes: Changes, *, generation: str | None = None) -> None:

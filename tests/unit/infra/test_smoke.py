@@ -110,7 +110,13 @@ def test_check_gets_the_address_and_a_key_that_ends_with_it(account: Account) ->
         digest = digest_of(variables["MASSCOMM_API_KEY"])
         [key] = stored(account)
         assert (key.digest, key.clubs, key.mode) == (digest, "7", "live")
-        assert set(key.scopes.split()) == {Scope.SEND, Scope.READ, Scope.USERS_READ, Scope.OPERATE}
+        assert set(key.scopes.split()) == {
+            Scope.SEND,
+            Scope.SEND_CONTENT,
+            Scope.READ,
+            Scope.USERS_READ,
+            Scope.OPERATE,
+        }
         assert key.expires_at == key.created_at + smoke.KEY_S, "a killed run leaves a key that ends"
         assert account.entries == {"key1": digest}
         return 5
