@@ -186,7 +186,8 @@ def _limit(account: Account, quota: Quota) -> float | None:
 def _bootstrap(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-env.html"""
     identity = account.client("sts").get_caller_identity()["Account"]
-    name = f"cdk-hnb659fds-container-assets-{identity}-{account.environment.region}"
+    qualifier = account.environment.platform.bootstrap_qualifier
+    name = f"cdk-{qualifier}-container-assets-{identity}-{account.environment.region}"
     if _found(account.client("ecr").describe_repositories, repositoryNames=[name]) is None:
         yield Problem(found=f"the repository {name} does not exist", ask="cdk bootstrap")
 
