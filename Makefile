@@ -68,6 +68,7 @@ nightly: setup .devstack/go/bin/crane ## all fault cells, 20,000 hostile records
 	.venv/bin/python -m pytest tests/component/spark_events tests/component/spark_metrics --nightly -v --tb=short
 	$(MASSCOMM) up --demo --own-topics --exit
 	MASSCOMM_POLLERS=on-demand $(MASSCOMM) up --demo --exit
+	MASSCOMM_FUNCTION_ENVIRONMENTS=4 $(MASSCOMM) up --demo --exit
 	$(MAKE) spark-next
 	$(MAKE) job-python
 	$(MAKE) faults
