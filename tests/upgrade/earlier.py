@@ -15,8 +15,8 @@ from local.devstack.service import Service, Task
 from local.devstack.services import all_services
 from tests.support.fault_stack.stack import FaultStack
 
-# The first version with users: later ones read its stored data.
-FIRST_VERSION = "0.1.0"
+# Version 0.1.0, the first one with users: later ones read its stored data. A clone may lack the tag.
+FIRST_VERSION = "5965bc7eafd59b128b9dc46a3843c9d6bb60d31e"
 
 _PROVISION = """
 import json, sys
