@@ -115,8 +115,8 @@ def sender_stores(localstack: StackConfig, monkeypatch: pytest.MonkeyPatch) -> S
     return SenderStores(client)
 
 
-def batch(count: int, *keys: EndpointKey, topic: str = topics.WEBHOOK) -> dict[str, Any]:
-    """Return the aws:kafka event with one record of messages: each event for each endpoint."""
+def batch(count: int, *keys: EndpointKey, topic: str = topics.WEBHOOK, offset: int = 0) -> dict[str, Any]:
+    """Return the aws:kafka event with one record of messages, at an offset: each event for each endpoint."""
     to = keys or (KEY,)
     events = [
         EventOccurred(event_id=f"e{number}", type="match.goal", club_id=7, occurred_at=NOW, data="{}")
@@ -136,7 +136,7 @@ def batch(count: int, *keys: EndpointKey, topic: str = topics.WEBHOOK) -> dict[s
         event_index=[number for number in range(count) for _ in to],
         endpoint_index=[place for _ in range(count) for place in range(len(to))],
     )
-    return event(Chain().encoded(request, topic, headers=[schema_header(WebhookRequested)]))
+    return event(Chain().encoded(request, topic, offset=offset, headers=[schema_header(WebhookRequested)]))
 
 
 def in_a_process(given: dict[str, Any], *, killed_after: int | None = None) -> int | None:
