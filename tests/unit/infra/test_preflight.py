@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 from botocore.model import StructureShape
 
 from infra.cdk.concurrency import quota_for
-from infra.cdk.config import ApiConfig, Environment
+from infra.cdk.config import ApiConfig, Environment, PlatformConfig
 from infra.cdk.examples import DEV, EXISTING, PROD
 from infra.cdk.quotas import LOOKED_UP, QUOTAS
 from infra.preflight import CHECKS, Account, Finding, preflight
@@ -154,6 +154,12 @@ def test_unknown_answer_is_a_finding(call: tuple[str, str], stack: str) -> None:
         name = f"{call[0].replace('-', '_')}__{call[1]}"
         unknown = [each.found for each in found(**(changed | {name: "AccessDeniedException"}))]
         assert any(text.startswith("not known") and call[1] in text for text in unknown), unknown
+
+
+def test_bootstrap_is_found_by_its_qualifier() -> None:
+    ours = replace(READY, platform=PlatformConfig(bootstrap_qualifier="acme"))
+    (problem,) = found(ours, ecr__DescribeRepositories="RepositoryNotFoundException")
+    assert "cdk-acme-container-assets-" in problem.found
 
 
 def _role(name: str) -> Callable[[str], dict[str, Any]]:
