@@ -82,10 +82,10 @@ def test_images_are_copied_once_and_contain_our_code(registry: str, tmp_path: Pa
 def test_a_pinned_image_is_copied_after_its_tag_has_moved(registry: str, tmp_path: Path) -> None:
     address = f"{registry}/registry:1"
 
-    def publish(name: str) -> None:
+    def publish(name: str, to: str = address) -> None:
         with tarfile.open(tmp_path / "layer.tar", "w") as layer:
             layer.addfile(tarfile.TarInfo(name), io.BytesIO())
-        crane("append", "--new_layer", str(tmp_path / "layer.tar"), "--new_tag", address)
+        crane("append", "--new_layer", str(tmp_path / "layer.tar"), "--new_tag", to)
 
     def copy(image: Image) -> tuple[str, str]:
         """Return the line that pins the image, or else nothing, and the digest of the copy."""
@@ -93,6 +93,7 @@ def test_a_pinned_image_is_copied_after_its_tag_has_moved(registry: str, tmp_pat
         copy_images([image], f"{registry}/assets", VARIABLES, lines.append, sources={REGISTRY.source: address})
         return "".join(lines[:-1]), lines[-1].rpartition(" ")[2]
 
+    publish("other", f"{registry}/assets:1")
     publish("first")
     line, first = copy(replace(REGISTRY, version="moves"))
     assert line == f"image_digests: {REGISTRY.source}: {first}"
