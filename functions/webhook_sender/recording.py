@@ -7,7 +7,7 @@ that a kill has left out. A repeated record of results has the same id, under wh
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
@@ -95,20 +95,12 @@ class Recording:
         now_ms = self.clock.now_ms()
         records = [*self.storing.result_records(new), *waiting_records]
         prepared = list(self.pool.map(lambda each: self.storing.store.prepare(each, now_ms), records))
-        settled = [each.message for each in new if each.status is not AttemptResult.RETRIED]
-        changed = dict.fromkeys(_partition(each.item.record) for each in (*settled, *waiting))
-        added = {
-            partition: Sent(
-                settled=_with(self._settled[partition], partition, settled),
-                waiting=_with(self._waiting[partition], partition, waiting),
-                prepared=prepared,
-            )
-            for partition in changed
-        }
+        ended = [each.message for each in new if each.status is not AttemptResult.RETRIED]
+        settled, stored = _with(self._settled, ended), _with(self._waiting, waiting)
+        changed = dict.fromkeys(_partition(each.item.record) for each in (*ended, *waiting))
+        added = {each: Sent(settled=settled[each], waiting=stored[each], prepared=prepared) for each in changed}
         self.sent_messages.record(added, now_ms // 1000)
-        for partition, sent in added.items():
-            self._settled[partition].update({each: set(some) for each, some in sent.settled.items()})
-            self._waiting[partition].update({each: set(some) for each, some in sent.waiting.items()})
+        self._settled, self._waiting = settled, stored
         self._left = {each.id: each for each in prepared}
         for each, _ in zip(
             prepared, self.pool.map(lambda each: self.storing.store.put(each, now_ms), prepared), strict=True
@@ -127,15 +119,14 @@ def _is_in(positions: _Positions, message: Message) -> bool:
     return message.position in positions[_partition(record)].get(_position(record), ())
 
 
-def _with(
-    known: Mapping[RecordPosition, set[int]], partition: Partition, messages: Iterable[Message]
-) -> Mapping[RecordPosition, set[int]]:
-    """Return known positions of a partition with those of messages."""
-    found = {each: set(some) for each, some in known.items()}
+def _with(known: _Positions, messages: Iterable[Message]) -> _Positions:
+    """Return a copy of known positions with those of messages."""
+    found = _no_positions()
+    for partition, records in known.items():
+        found[partition].update({each: set(some) for each, some in records.items()})
     for message in messages:
         record = message.item.record
-        if _partition(record) == partition:
-            found.setdefault(_position(record), set()).add(message.position)
+        found[_partition(record)][_position(record)].add(message.position)
     return found
 
 
