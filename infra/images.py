@@ -25,7 +25,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.cdk.code import image_files
 from infra.cdk.environments import add_folder_option, environment_of
-from infra.cdk.images import APPLICATION, Image, images
+from infra.cdk.images import APPLICATION, Image, images, repository
 from infra.packaging.build import TARGET, install
 from infra.packaging.contents import image_distributions
 
@@ -157,7 +157,7 @@ def main() -> int:
         region = environment.region
         account = session.client("sts", region_name=region).get_caller_identity()["Account"]
         ecr = session.client("ecr", region_name=region)
-        name = f"cdk-{environment.platform.bootstrap_qualifier}-container-assets-{account}-{region}"
+        name = repository(environment, account, region)
         address = ecr.describe_repositories(repositoryNames=[name])["repositories"][0]["repositoryUri"]
         with signed_in(ecr, address.partition("/")[0]) as variables:
             copy_images(images(environment), address, variables, print)

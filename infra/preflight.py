@@ -19,6 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from infra.cdk.concurrency import quota_for
 from infra.cdk.config import EDGE_REGION, Environment, placeholders, tables
 from infra.cdk.environments import add_folder_option, environment_of, environments
+from infra.cdk.images import repository
 from infra.cdk.quotas import CONCURRENCY, LOOKED_UP, Quota
 from infra.provision import MONOLITH_FIELDS
 
@@ -186,8 +187,7 @@ def _limit(account: Account, quota: Quota) -> float | None:
 def _bootstrap(account: Account) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/cdk/v2/guide/bootstrapping-env.html"""
     identity = account.client("sts").get_caller_identity()["Account"]
-    qualifier = account.environment.platform.bootstrap_qualifier
-    name = f"cdk-{qualifier}-container-assets-{identity}-{account.environment.region}"
+    name = repository(account.environment, identity, account.environment.region)
     if _found(account.client("ecr").describe_repositories, repositoryNames=[name]) is None:
         yield Problem(found=f"the repository {name} does not exist", ask="cdk bootstrap")
 

@@ -83,6 +83,11 @@ def pinned(image: Image, environment: Environment) -> Image:
     return replace(image, source=f"{image.source}@{digest}", version=f"{image.version}-{short}")
 
 
+def repository(environment: Environment, account: str, region: str) -> str:
+    """Return the name of the repository that `cdk bootstrap` makes in an account and region."""
+    return f"cdk-{environment.platform.bootstrap_qualifier}-container-assets-{account}-{region}"
+
+
 def images(environment: Environment) -> list[Image]:
     """Return the images of an environment.
 

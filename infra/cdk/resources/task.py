@@ -13,7 +13,7 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from infra.cdk.config import Environment
-from infra.cdk.images import APPLICATION, Image, own_image, pinned
+from infra.cdk.images import APPLICATION, Image, own_image, pinned, repository
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.handler import Handler
 from infra.cdk.resources.logs import log_group
@@ -52,9 +52,9 @@ def task_role(scope: Construct, id: str, *, environment: Environment, name: str,
 def container_image(scope: Construct, environment: Environment, image: Image) -> ecs.ContainerImage:
     """Return an image that `masscomm images` has copied to the repository which `cdk bootstrap` makes."""
     stack = Stack.of(scope)
-    name = f"cdk-{environment.platform.bootstrap_qualifier}-container-assets-{stack.account}-{stack.region}"
-    repository = ecr.Repository.from_repository_name(scope, "images", name)
-    return ecs.ContainerImage.from_ecr_repository(repository, pinned(image, environment).tag)
+    name = repository(environment, stack.account, stack.region)
+    found = ecr.Repository.from_repository_name(scope, "images", name)
+    return ecs.ContainerImage.from_ecr_repository(found, pinned(image, environment).tag)
 
 
 def read_secrets(scope: Construct, *arns: str, key: str | None) -> list[iam.PolicyStatement]:

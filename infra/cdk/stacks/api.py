@@ -79,7 +79,7 @@ class ApiStack(Stack):
     def _smoke(self, environment: Environment, key: kms.IKey, keys: dynamodb.ITable, audit: dynamodb.ITable) -> None:
         """Create a policy for people and pipelines that run `masscomm smoke`; it is attached to their roles.
 
-        Who may store an API key may give itself any scope: the policy is for those who may have every key.
+        A role that stores API keys can give itself any scope: only roles that may have every key get the policy.
         """
         # The calls of infra/smoke.py. API Gateway generates the ids of its keys.
         # https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonapigatewaymanagement.html
