@@ -2,16 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from aws_lambda_powertools import Logger
 
 from functions.cdc_consumer.generation import Generation
-from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, settings_tables
 from masscomm.cdc.change_events import (
-    SNAPSHOT_VERSION,
     Change,
     ChangeDecoder,
     Heartbeat,
@@ -25,9 +22,14 @@ from masscomm.cdc.change_events import (
 from masscomm.chain.batch import Batch, Item, UseCase
 from masscomm.clock import Clock, SystemClock
 from masscomm.directory.bulk_writes import VersionedDocument, answering, write
+from masscomm.directory.changed_documents import (
+    document_of,
+    index_of,
+    opt_out,
+    problem_of_template,
+    with_earlier_values,
+)
 from masscomm.directory.client import OpenSearch
-from masscomm.domain.channels import CHANNELS
-from masscomm.domain.users import Template
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
@@ -99,7 +101,7 @@ class ApplyChanges(UseCase[Fact]):
     def _refuse(self, items: Sequence[Item[Fact]]) -> None:
         """Write the replacements of refused rows, and dead-letter these rows."""
         refused = [(item, item.value) for item in items if isinstance(item.value, RefusedRow)]
-        deleted = [(item, self._document(row)) for item, value in refused for row in value.deleted]
+        deleted = [(item, document_of(row)) for item, value in refused for row in value.deleted]
         unreadable = [(item, row) for item, value in refused for row in value.unreadable]
         written = [(item, row) for item, value in refused for row in value.written]
         try:
@@ -117,39 +119,31 @@ class ApplyChanges(UseCase[Fact]):
     def _opt_outs(self, rows: Sequence[tuple[Item[Fact], RowChanged]]) -> list[tuple[Item[Fact], VersionedDocument]]:
         """Return the opt-outs of users whose settings cannot be read, but not of those with earlier settings. Raises
         Retry.
-
-        The version of an opt-out is that of the missing or deleted document in whose place it is, so that each valid
-        row replaces it.
         """
-        if not rows:
-            return []
-        documents = [(item, self._document(row)) for item, row in rows]
         found = []
-        for (item, document), known in zip(documents, self._stored([each for _, each in documents]), strict=True):
-            if not known["found"]:
-                found.append((item, replace(document, version=0)))
-            elif known["_source"].get("deleted"):
-                found.append((item, replace(document, version=known["_version"])))
+        for (item, row), known in zip(rows, self._stored([row for _, row in rows]), strict=True):
+            stored = (known["_version"], known["_source"]) if known["found"] else None
+            if (document := opt_out(row, stored)) is not None:
+                found.append((item, document))
         return found
 
     def _with_earlier_values(
         self, rows: Sequence[tuple[Item[Fact], RowChanged]]
     ) -> list[tuple[Item[Fact], VersionedDocument]]:
         """Return the documents of rows with the stored values of the columns that they have lost. Raises Retry."""
+        stored = self._stored([row for _, row in rows])
+        return [
+            (item, with_earlier_values(row, known.get("_source", {})))
+            for (item, row), known in zip(rows, stored, strict=True)
+        ]
+
+    def _stored(self, rows: Sequence[RowChanged]) -> list[dict[str, Any]]:
+        """Return OpenSearch's answers about the stored versions of rows. Raises Retry."""
         if not rows:
             return []
-        documents = [self._document(row) for _, row in rows]
-        found = []
-        for (item, row), document, known in zip(rows, documents, self._stored(documents), strict=True):
-            stored = known.get("_source", {})
-            kept = {name: stored[name] for name in row.kept if name in stored}
-            found.append((item, replace(document, source={**document.source, **kept})))
-        return found
-
-    def _stored(self, documents: Sequence[VersionedDocument]) -> list[dict[str, Any]]:
-        """Return OpenSearch's answers about the stored versions of documents. Raises Retry."""
+        places = [{"_index": index_of(row.table, row.generation), "_id": row.id} for row in rows]
         with answering("earlier rows"):
-            answer = self._client.mget(body={"docs": [{"_index": each.index, "_id": each.id} for each in documents]})
+            answer = self._client.mget(body={"docs": places})
         for known in answer["docs"]:
             if "error" in known:
                 raise Retry(f"OpenSearch could not look up earlier rows: {known['error']}")
@@ -162,17 +156,18 @@ class ApplyChanges(UseCase[Fact]):
         """
         versions: dict[tuple[str, str, str], list[tuple[Item[Fact], RowChanged]]] = defaultdict(list)
         for item in items:
-            if (problem := _problem_of_template(item.value)) is not None:
-                # The previous version of the template stays in use.
+            rows = rows_of(item.value)
+            problem = next(filter(None, map(problem_of_template, rows)), None)
+            if problem is not None:
                 item.error = DeadLetter("invalid", problem)  # guard: templates.saved_template
                 continue
-            for row in rows_of(item.value):
+            for row in rows:
                 versions[row.generation, row.table, row.id].append((item, row))
         for changes in versions.values():
             changes.sort(key=lambda change: change[1].version)
         waiting = list(versions.values())
         while waiting:
-            fates = write(self._client, [self._document(changes[-1][1]) for changes in waiting])
+            fates = write(self._client, [document_of(changes[-1][1]) for changes in waiting])
             again = []
             for changes, fate in zip(waiting, fates, strict=True):
                 if isinstance(fate, DeadLetter):
@@ -188,22 +183,6 @@ class ApplyChanges(UseCase[Fact]):
                         item.error = fate
             waiting = again
 
-    def _document(self, row: RowChanged) -> VersionedDocument:
-        # A deleted row keeps a document: because of its version, the index refuses older changes that are redelivered.
-        source = row.columns if row.columns is not None else {"deleted": True, "deleted_at_ms": row.changed_at_ms}
-        if row.applied_version is not None:
-            # Changes that a deleted row had must not apply again.
-            source = {**source, "preference_version": row.applied_version}  # guard: preferences.deleted_row
-        if row.columns is not None and row.version == SNAPSHOT_VERSION and row.table in settings_tables():
-            # A change of preferences belongs to a row. The rows of all snapshots have one version.
-            source = {**row.columns, "snapshot_lsn": row.lsn}
-        if row.columns is not None and row.table == DEVICES:
-            # Delivery reads this time, because it waits for the endpoint of a device whose row is only seconds old.
-            source = {**row.columns, "changed_at_ms": row.changed_at_ms}
-        return VersionedDocument(
-            index=self._generations[row.generation].index(row.table), id=row.id, version=row.version, source=source
-        )
-
     def _write_position(self, generation: Generation, items: Sequence[Item[Fact]]) -> None:
         beats = [(item, item.value) for item in items if isinstance(item.value, Heartbeat)]
         if not beats:
@@ -215,29 +194,3 @@ class ApplyChanges(UseCase[Fact]):
         except Retry as error:
             for item, _ in beats:
                 item.error = error
-
-
-def _problem_of_template(change: Fact) -> str | None:
-    """Return the reason why no message can be rendered from the template in a change; None for any other change."""
-    for row in rows_of(change):
-        # A channel that is not known here may belong to another service.
-        if row.table != TEMPLATES or row.columns is None or row.columns["channel"] not in CHANNELS:
-            continue
-        # Most batches have no template, so the compiler is not imported for them.
-        from masscomm.rendering.preview import problem_of
-
-        columns = row.columns
-        template = Template(
-            template_id=int(row.id),
-            club_id=columns.get("club_id"),
-            type=columns["type"],
-            channel=columns["channel"],
-            locale=columns["locale"],
-            title=columns["title"],
-            body=columns["body"],
-            html=columns.get("html"),
-            url=columns.get("url"),
-        )
-        if (problem := problem_of(template)) is not None:
-            return f"the template {row.id} cannot be rendered: {problem}"
-    return None

@@ -25,9 +25,10 @@ from masscomm.cdc.change_events import Heartbeat
 from masscomm.cdc.progress import CdcProgress, reached
 from masscomm.clock import Clock
 from masscomm.directory.bulk_writes import VersionedDocument, answering, write
+from masscomm.directory.changed_documents import index_of
 from masscomm.directory.client import ConflictError, NotFoundError, OpenSearch
 from masscomm.directory.generations import CREATED_AT, INDEX, created_at, document_id
-from masscomm.domain.time_limits import DATABASE_CLOCK_STEP_MS, GENERATION_LAG_MS
+from masscomm.domain.time_limits import GENERATION_LAG_MS
 from masscomm.errors import Retry
 from masscomm.observability import logs
 
@@ -51,7 +52,7 @@ class Generation:
 
     def index(self, table: str) -> str:
         """Return the name of a table's index in this generation."""
-        return f"{table}-{self.name}"
+        return index_of(table, self.name)
 
     @property
     def _position(self) -> str:
@@ -61,13 +62,9 @@ class Generation:
     def passed(self, beat: Heartbeat) -> None:
         """Store the WAL position of the heartbeat, unless a later one is already stored; require a rebuild if the
         heartbeat is from another write-ahead log. Raises Retry.
-
-        After a failover to a server that lacks the last transactions, or a restored backup, the database assigns
-        positions for a second time. The indices would silently refuse the rows whose versions are below their own.
         """
         known = self._newest or self._stored_position()
-        # guard: directory.other_write_ahead_log
-        if known is not None and beat.lsn < known.lsn and beat.ts_ms > known.ts_ms + DATABASE_CLOCK_STEP_MS:
+        if known is not None and beat.is_of_another_log(known):
             self.require_rebuild(f"the write-ahead log fell from {known.lsn} to {beat.lsn}")
             self._newest = beat
             return

@@ -17,6 +17,7 @@ from typing import Any
 
 from masscomm.cdc.captured_tables import DEVICES, USER_SETTINGS, CapturedTable, captured_tables
 from masscomm.domain.source_tables import SourceError, Value, directory_table, source_name
+from masscomm.domain.time_limits import DATABASE_CLOCK_STEP_MS
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import InvalidJson, UnstorableJson, read_json
 from masscomm.kafka import topics
@@ -135,6 +136,15 @@ class Heartbeat:
     # record, if that is earlier.
     ts_ms: int
 
+    def is_of_another_log(self, known: "Heartbeat") -> bool:
+        """Return whether this heartbeat is from another write-ahead log than an earlier one.
+
+        After a failover to a server that lacks the last transactions, or a restored backup, the database assigns
+        positions for a second time. A store would silently refuse the rows whose versions are below its own.
+        """
+        # guard: directory.other_write_ahead_log
+        return self.lsn < known.lsn and self.ts_ms > known.ts_ms + DATABASE_CLOCK_STEP_MS
+
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotStarted:
@@ -230,7 +240,7 @@ def _table_change(tables: Sequence[str], generation: str, key: bytes | None, val
         return TableTruncated(table=tables[0], lsn=_lsn(source))
     if operation not in ("r", "c", "u", "d"):
         raise DeadLetter("undecodable", f"unknown operation {operation!r:.100}")
-    row_id = _row_id(key)
+    row_id = row_id_in(key)
     rows = tuple(
         RowChanged(
             table=table,
@@ -311,7 +321,8 @@ class _WithoutOwner(DeadLetter):
     """The column with the owner of a row is null (CapturedTable.owner)."""
 
 
-def _row_id(key: bytes | None) -> str:
+def row_id_in(key: bytes | None) -> str:
+    """Return the id of a row in the key of its record. Raises DeadLetter or TypeError if the key is malformed."""
     columns = _object(key, "key")
     if len(columns) != 1:
         raise DeadLetter("undecodable", f"a key of one column was expected, not of {len(columns)}")

@@ -9,22 +9,22 @@ can be one refresh interval (1 s) behind unless `confirm` has just refreshed the
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
-from functools import cache, partial
+from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple, Self
 
 from masscomm import environment
 from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, USERS, captured_tables, settings_tables
-from masscomm.cdc.progress import CdcProgress, KafkaCdcProgress, reached
+from masscomm.cdc.completeness import Completeness
+from masscomm.cdc.progress import CdcProgress, KafkaCdcProgress
 from masscomm.clock import Clock, SystemClock
-from masscomm.directory import device_states, generations
+from masscomm.directory import device_states, documents, generations
 from masscomm.directory.bulk_writes import answering, connect_from_environment
 from masscomm.directory.client import OpenSearch
+from masscomm.directory.documents import Read, Source
 from masscomm.directory.port import TemplateQuery
 from masscomm.domain import preference_changes, suppressions
-from masscomm.domain.platforms import platform_named, platform_of_arn
-from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_WAIT_S
+from masscomm.domain.time_limits import DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
 from masscomm.observability.unreadable_items import read_each
@@ -34,14 +34,6 @@ _KEYS_A_SEARCH = 100
 _EVERY_CLUB: Mapping[str, Any] = {"bool": {"must_not": [{"exists": {"field": "club_id"}}]}}
 # How long OpenSearch keeps a point in time after its last page: longer than the caller takes for a page.
 _SNAPSHOT_KEPT = "2m"
-
-# The types of a user's texts, and these.
-_TEXTS = frozenset((str, type(None)))
-_USER_TEXTS = ("first_name", "last_name", "email", "phone", "locale", "time_zone")
-
-type Source = Mapping[str, Any]
-# A row, its version, and the name of its index, which ends with its snapshot generation.
-type _Read = tuple[Source, int, str]
 
 
 class OpenSearchDirectory:
@@ -73,15 +65,15 @@ class OpenSearchDirectory:
         page_size: int = 2_000,
     ) -> None:
         self._client = client
-        self._progress_of = cache(progress)
         self._clock = clock
         self._wait_s = wait_s
-        self._clock_skew_ms = clock_skew_ms
         self._slice_size = slice_size
         self._page_size = page_size
         # The confirmed snapshot generation, and the position up to which it is complete.
         self._confirmed: tuple[str, DirectoryPosition] | None = None
-        self._candidate: tuple[str, DirectoryPosition] | None = None
+        self._completeness = Completeness(
+            position=self._position_of, progress=cache(progress), clock=clock, clock_skew_ms=clock_skew_ms
+        )
 
     @classmethod
     def from_environment(cls) -> Self:
@@ -99,19 +91,19 @@ class OpenSearchDirectory:
 
     def users(self, user_ids: Sequence[int]) -> dict[int, User]:
         found = self._by_id([(USERS, user_id) for user_id in dict.fromkeys(user_ids)])
-        return _users(((user_id, source) for (_, user_id), (source, *_) in found.items()))
+        return documents.users(((user_id, source) for (_, user_id), (source, *_) in found.items()))
 
     def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
         tables = (*settings_tables(), preference_changes.INDEX)
         wanted = [(table, user_id) for user_id in dict.fromkeys(user_ids) for table in tables]
-        return _merged_settings(self._by_id(wanted, tables=len(tables)))
+        return documents.merged_settings(self._by_id(wanted, tables=len(tables)))
 
     def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, UserSettings]]:
         tables = (USERS, *settings_tables(), preference_changes.INDEX)
         wanted = [(table, user_id) for user_id in dict.fromkeys(user_ids) for table in tables]
         found = self._by_id(wanted, tables=len(tables))
-        users = _users((user_id, source) for (table, user_id), (source, *_) in found.items() if table == USERS)
-        return users, _merged_settings(found)
+        users = documents.users((user_id, source) for (table, user_id), (source, *_) in found.items() if table == USERS)
+        return users, documents.merged_settings(found)
 
     def users_of_club(self, club_id: int, *, after: int = 0) -> Iterator[list[User]]:
         with answering("a refresh"):
@@ -140,9 +132,7 @@ class OpenSearchDirectory:
 
         def device_of(row: _DeviceRow) -> Device:
             document, *_ = states.get((device_states.INDEX, row.device_id), ({}, 0, ""))
-            # A new token has its own endpoint, or none yet.
-            state = device_states.state_for(document, generation=row.generation, token=row.source["token"])
-            return _device(row.device_id, row.source, state)
+            return documents.device(row.device_id, row.source, document, generation=row.generation)
 
         for device in read_each(rows, device_of, store=DEVICES, key=lambda row: {"id": str(row.device_id)}):
             if device.user_id not in found:
@@ -153,8 +143,8 @@ class OpenSearchDirectory:
     def suppressed(self, club_id: int, addresses: Sequence[str], now_ms: int) -> set[str]:
         names = dict.fromkeys(suppressions.id_of(club_id, address) for address in addresses)
         found = self._by_id([(suppressions.INDEX, name) for name in names])
-        documents = {name: source for (_, name), (source, *_) in found.items()}
-        return suppressions.suppressed(club_id, addresses, documents, now_ms)
+        sources = {name: source for (_, name), (source, *_) in found.items()}
+        return suppressions.suppressed(club_id, addresses, sources, now_ms)
 
     def templates(self, keys: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str, str], list[Template]]:
         found: dict[tuple[int, str, str], list[Template]] = {key: [] for key in keys}
@@ -182,20 +172,7 @@ class OpenSearchDirectory:
             return confirmed[1]
         deadline = self._clock.monotonic() + self._wait_s()
         generation = self._answering_generation()  # guard: directory.answering_generation
-        progress = self._progress_of(generation)
-        passed = partial(self._passed, generation, ts_ms)
-        position = self._await(passed, f"change data capture has not passed {ts_ms}", deadline)
-        # The heartbeat record was consumed, but earlier changes may not yet have been produced to the other partitions.
-        self._await(
-            partial(_written, progress, position.lsn), f"Debezium has not written all up to {position.lsn}", deadline
-        )
-        # Only after this wait do the topics contain all changes before the heartbeat, so the end offsets are read now.
-        ends = progress.end_offsets()
-        self._await(
-            lambda: reached(progress.committed_offsets(), ends) or None,
-            f"cdc_consumer has not come to the ends of its topics at {position.lsn}",
-            deadline,
-        )
+        position = self._completeness.prove(generation, ts_ms, deadline=deadline)
         with answering("a refresh"):
             answer = self._client.indices.refresh(index=f"{DEVICES}-{generation},{TEMPLATES}-{generation}")
         if answer.get("_shards", {}).get("failed") != 0:
@@ -205,7 +182,7 @@ class OpenSearchDirectory:
 
     def is_confirmed(self, ts_ms: int) -> bool:
         confirmed = self._confirmed
-        return confirmed is not None and confirmed[1].ts_ms - self._clock_skew_ms >= ts_ms
+        return confirmed is not None and self._completeness.covers(confirmed[1], ts_ms)
 
     def position(self) -> DirectoryPosition | None:
         confirmed = self._confirmed
@@ -240,49 +217,29 @@ class OpenSearchDirectory:
                 self._confirmed = None
                 raise Retry(f"look-ups are answered by {index}, and {confirmed[0]} was confirmed")
 
-    def _passed(self, generation: str, ts_ms: int) -> DirectoryPosition | None:
-        """Return the position of a heartbeat whose database time is after ts_ms; None if there is none yet."""
-        wanted = ts_ms + self._clock_skew_ms
-        # The heartbeat that an earlier, timed-out `confirm` waited for is preferred: it is older than the newest one,
-        # so its changes are complete sooner.
-        candidate = self._candidate
-        if candidate is None or candidate[0] != generation or candidate[1].ts_ms < wanted:
-            found = self._by_id([(generations.INDEX, f"position-{generation}")])
-            positions = (DirectoryPosition(lsn=source["lsn"], ts_ms=source["ts_ms"]) for source, *_ in found.values())
-            candidate = next(((generation, position) for position in positions), None)
-            self._candidate = candidate
-        return candidate[1] if candidate is not None and candidate[1].ts_ms >= wanted else None
+    def _position_of(self, generation: str) -> DirectoryPosition | None:
+        """Return the newest heartbeat that cdc_consumer has stored for a generation; None if there is none yet."""
+        found = self._by_id([(generations.INDEX, f"position-{generation}")])
+        return next((DirectoryPosition(lsn=row["lsn"], ts_ms=row["ts_ms"]) for row, *_ in found.values()), None)
 
-    def _await[T](self, ask: Callable[[], T | None], otherwise: str, deadline: float) -> T:
-        """Poll until `ask` returns a value, because neither Kafka nor OpenSearch sends notifications. Raises Retry
-        at the deadline.
-        """
-        while True:
-            answer = ask()
-            if answer is not None:
-                return answer
-            if self._clock.monotonic() + DIRECTORY_POLL_S > deadline:
-                raise Retry(f"the directory is behind: {otherwise}")
-            self._clock.sleep(DIRECTORY_POLL_S)
-
-    def _by_id[I: (int, str)](self, wanted: Sequence[tuple[str, I]], *, tables: int = 1) -> dict[tuple[str, I], _Read]:
+    def _by_id[I: (int, str)](self, wanted: Sequence[tuple[str, I]], *, tables: int = 1) -> dict[tuple[str, I], Read]:
         """Return (index or alias, id) → (row, version, index) for the documents that exist and are not deleted. Deleted
         settings are included: their version tells which changes through masscomm are older.
 
         The ids are split so that a request has at most `slice_size` ids for each table.
         """
-        found: dict[tuple[str, I], _Read] = {}
+        found: dict[tuple[str, I], Read] = {}
         for some in _slices(wanted, self._slice_size * tables):
             body = {"docs": [{"_index": index, "_id": str(name)} for index, name in some]}
             with answering("a look-up by id"):
                 # Whole documents are fetched; they contain only mapped columns. Filtering their columns takes
                 # OpenSearch ten times as long (measured).
                 answer = self._client.mget(body=body)
-            documents = answer.get("docs") if isinstance(answer, dict) else None
-            if not isinstance(documents, list) or len(documents) != len(some):
+            answers = answer.get("docs") if isinstance(answer, dict) else None
+            if not isinstance(answers, list) or len(answers) != len(some):
                 raise Retry("OpenSearch answered a look-up without a document for each id")
-            self._answered_by(document.get("_index") for document in documents if isinstance(document, dict))
-            for (index, name), document in zip(some, documents, strict=True):
+            self._answered_by(document.get("_index") for document in answers if isinstance(document, dict))
+            for (index, name), document in zip(some, answers, strict=True):
                 read = _read(index, str(name), document)
                 # guard: preferences.version_of_deleted_settings
                 if read is not None and (not read[0].get("deleted") or index in settings_tables()):
@@ -294,7 +251,7 @@ class OpenSearchDirectory:
     ) -> Iterator[Template]:
         """Yield all templates that match a bool query and are not deleted, in the order of their ids."""
         for page in self._pages(TEMPLATES, query, after=after, page_size=page_size):
-            yield from read_each(page, _template, store=TEMPLATES, key=_key_of)
+            yield from read_each(page, _template_in, store=TEMPLATES, key=_key_of)
 
     def _pages(
         self,
@@ -342,12 +299,7 @@ class OpenSearchDirectory:
             body["search_after"] = hits[-1]["sort"]
 
 
-def _written(progress: CdcProgress, lsn: int) -> bool | None:
-    acknowledged = progress.acknowledged_lsn()
-    return True if acknowledged is not None and acknowledged >= lsn else None
-
-
-def _read(index: str, name: str, document: Any) -> _Read | None:
+def _read(index: str, name: str, document: Any) -> Read | None:
     """Return (row, version, index) of a document in a response to a look-up; None if it is missing. Raises Retry if
     the response has an error.
     """
@@ -398,95 +350,8 @@ def _key_of(hit: Mapping[str, Any]) -> dict[str, str]:
     return {"id": str(hit["_id"])}
 
 
-def _users(rows: Iterable[tuple[int, Source]]) -> dict[int, User]:
-    """Return the users by id. One that cannot be read is absent, so that nothing is sent to this user."""
-    users = read_each(rows, lambda row: _user(*row), store=USERS, key=lambda row: {"id": str(row[0])})
-    return {user.user_id: user for user in users}
-
-
 def _user_in(hit: Mapping[str, Any]) -> User:
-    return _user(int(hit["_id"]), hit["_source"])
-
-
-def _user(user_id: int, source: Source) -> User:
-    """Return the user in a row. Raises an error of DAMAGE."""
-    club_id = source["club_id"]
-    if not isinstance(club_id, int) or not _TEXTS.issuperset(map(type, map(source.get, _USER_TEXTS))):
-        raise TypeError(f"a user without a club, or with a value that is no text: {sorted(source)}")
-    return User(
-        user_id=user_id,
-        club_id=club_id,
-        first_name=source.get("first_name") or "",
-        last_name=source.get("last_name") or "",
-        email=source.get("email"),
-        phone=source.get("phone"),
-        locale=source.get("locale") or "en",
-        time_zone=source.get("time_zone") or "UTC",
-        attributes=source.get("attributes") or {},
-    )
-
-
-def _merged_settings(found: Mapping[tuple[str, int], _Read]) -> dict[int, UserSettings]:
-    """Return the settings by user id. Settings from several tables are merged column by column; their version is the
-    newest one. Those of deleted rows are absent. The users' changes through masscomm are applied to them.
-    """
-    merged: dict[int, _Read] = {}
-    present: set[int] = set()
-    changes: dict[int, Source] = {}
-    for (table, user_id), (source, version, index) in found.items():
-        if table == preference_changes.INDEX:
-            changes[user_id] = source
-        elif table != USERS:
-            known, newest, _ = merged.get(user_id, ({}, 0, ""))
-            # The rows of every snapshot have one version, but each snapshot has an LSN of its own.
-            version_of_row = source.get("snapshot_lsn") or version  # guard: preferences.snapshot_of_settings
-            merged[user_id] = _over(known, source) if known else source, max(newest, version_of_row), index
-            if not source.get("deleted"):
-                present.add(user_id)
-    settings = {
-        user_id: _user_settings(user_id, source, version)._replace(
-            is_absent=user_id not in present, generation=index.partition("-")[2]
-        )
-        for user_id, (source, version, index) in merged.items()
-    }
-    for user_id, document in changes.items():
-        changed = preference_changes.with_changes(settings.get(user_id), document, user_id)
-        if changed is not None:
-            settings[user_id] = changed
-    return settings
-
-
-def _over(known: Source, later: Source) -> Source:
-    """Return the columns of two tables of settings. A null of the later one is not a rule, and replaces none."""
-    return {**known, **{name: value for name, value in later.items() if value is not None}}
-
-
-def _user_settings(user_id: int, source: Source, version: int) -> UserSettings:
-    return UserSettings(
-        user_id=user_id,
-        channels=_rules(source.get("channels")),
-        categories=_rules(source.get("categories")),
-        quiet_hours=source.get("quiet_hours"),
-        version=version,
-        preference_version=source.get("preference_version") or 0,
-        changed_at=_ms_of(source.get("updated_at")),
-    )
-
-
-def _rules(value: Any) -> Any:
-    """Return the rules in a column of user settings; none for null. Any other value that is not an object, such as
-    false or [], stays as it is, because it is an opt-out (masscomm.domain.preferences).
-    """
-    return {} if value is None else value  # guard: preferences.rules_without_an_object
-
-
-def _ms_of(text: object) -> int | None:
-    """Return a time of the monolith's row in ms since the epoch; None if it is none, or has no offset."""
-    try:
-        at = datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-    return None if at is None or at.tzinfo is None else round(at.timestamp() * 1_000)
+    return documents.user(int(hit["_id"]), hit["_source"])
 
 
 class _DeviceRow(NamedTuple):
@@ -499,35 +364,5 @@ def _device_row(hit: Mapping[str, Any]) -> _DeviceRow:
     return _DeviceRow(int(hit["_id"]), hit["_index"].removeprefix(f"{DEVICES}-"), hit["_source"])
 
 
-def _device(device_id: int, source: Source, state: Source) -> Device:
-    platform = platform_named(source["platform"]) or source["platform"]  # guard: devices.platform_of_row
-    arn = state.get("endpoint_arn")
-    if arn is not None and platform_of_arn(arn) != platform:  # guard: devices.endpoint_of_platform
-        # A corrected platform has its own endpoint, or none yet.
-        state = {}
-    return Device(
-        device_id=device_id,
-        user_id=source["user_id"],
-        platform=platform,
-        token=source["token"],
-        endpoint_arn=state.get("endpoint_arn"),
-        enabled=bool(state.get("enabled", True)),
-        changed_at_ms=source.get("changed_at_ms"),
-    )
-
-
-def _template(hit: Mapping[str, Any]) -> Template:
-    """Return the template in a hit. Raises an error of DAMAGE."""
-    source = hit["_source"]
-    return Template(
-        template_id=int(hit["_id"]),
-        club_id=source.get("club_id"),
-        type=source["type"],
-        channel=source["channel"],
-        locale=source["locale"],
-        title=source["title"],
-        body=source["body"],
-        html=source.get("html"),
-        url=source.get("url"),
-        version=source.get("version") or 0,
-    )
+def _template_in(hit: Mapping[str, Any]) -> Template:
+    return documents.template(int(hit["_id"]), hit["_source"])

@@ -1,0 +1,83 @@
+"""The rules by which changes of the monolith's rows become versioned documents of the directory. They are the same for
+every store of the directory, so that all of them converge to the same documents (docs/decisions/085-cdc-versions.md).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, settings_tables
+from masscomm.cdc.change_events import SNAPSHOT_VERSION, RowChanged
+from masscomm.directory.bulk_writes import VersionedDocument
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.users import Template
+
+type Source = Mapping[str, Any]
+
+
+def index_of(table: str, generation: str) -> str:
+    """Return the name of a table's index in a snapshot generation."""
+    return f"{table}-{generation}"
+
+
+def document_of(row: RowChanged) -> VersionedDocument:
+    """Return the document of a row. That of a deleted row is a mark."""
+    # A deleted row keeps a document: because of its version, the index refuses older changes that are redelivered.
+    source = row.columns if row.columns is not None else {"deleted": True, "deleted_at_ms": row.changed_at_ms}
+    if row.applied_version is not None:
+        # Changes that a deleted row had must not apply again.
+        source = {**source, "preference_version": row.applied_version}  # guard: preferences.deleted_row
+    if row.columns is not None and row.version == SNAPSHOT_VERSION and row.table in settings_tables():
+        # A change of preferences belongs to a row. The rows of all snapshots have one version.
+        source = {**row.columns, "snapshot_lsn": row.lsn}
+    if row.columns is not None and row.table == DEVICES:
+        # Delivery reads this time, because it waits for the endpoint of a device whose row is only seconds old.
+        source = {**row.columns, "changed_at_ms": row.changed_at_ms}
+    return VersionedDocument(index=index_of(row.table, row.generation), id=row.id, version=row.version, source=source)
+
+
+def opt_out(row: RowChanged, stored: tuple[int, Source] | None) -> VersionedDocument | None:
+    """Return the opt-out of a user whose settings cannot be read; None if there are earlier settings, which stay.
+
+    Its version is that of the missing or deleted document in whose place it is, so that each valid row replaces it.
+
+    Args:
+        stored: The version and the source of the stored document; None: there is none.
+    """
+    if stored is None:
+        return replace(document_of(row), version=0)
+    version, source = stored
+    return replace(document_of(row), version=version) if source.get("deleted") else None
+
+
+def with_earlier_values(row: RowChanged, stored: Source) -> VersionedDocument:
+    """Return the document of a row with the stored values of the columns that it has lost."""
+    document = document_of(row)
+    return replace(document, source={**document.source, **{name: stored[name] for name in row.kept if name in stored}})
+
+
+def problem_of_template(row: RowChanged) -> str | None:
+    """Return the reason why no message can be rendered from the template in a row; None for any other row. The
+    previous version of such a template stays in use.
+    """
+    # A channel that is not known here may belong to another service.
+    if row.table != TEMPLATES or row.columns is None or row.columns["channel"] not in CHANNELS:
+        return None
+    # Most batches have no template, so the compiler is not imported for them.
+    from masscomm.rendering.preview import problem_of
+
+    columns = row.columns
+    template = Template(
+        template_id=int(row.id),
+        club_id=columns.get("club_id"),
+        type=columns["type"],
+        channel=columns["channel"],
+        locale=columns["locale"],
+        title=columns["title"],
+        body=columns["body"],
+        html=columns.get("html"),
+        url=columns.get("url"),
+    )
+    if (problem := problem_of(template)) is not None:
+        return f"the template {row.id} cannot be rendered: {problem}"
+    return None

@@ -1,0 +1,150 @@
+"""Reads the documents of the directory: the sources that cdc_consumer and masscomm's own writers store become users,
+settings, devices and templates. Every adapter of the directory has the same documents.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from masscomm.cdc.captured_tables import USERS
+from masscomm.directory import device_states
+from masscomm.domain import preference_changes
+from masscomm.domain.platforms import platform_named, platform_of_arn
+from masscomm.domain.users import Device, Template, User, UserSettings
+from masscomm.observability.unreadable_items import read_each
+
+# The types of a user's texts, and these.
+_TEXTS = frozenset((str, type(None)))
+_USER_TEXTS = ("first_name", "last_name", "email", "phone", "locale", "time_zone")
+
+type Source = Mapping[str, Any]
+# A row, its version, and the name of its index, which ends with its snapshot generation.
+type Read = tuple[Source, int, str]
+
+
+def users(rows: Iterable[tuple[int, Source]]) -> dict[int, User]:
+    """Return the users by id. One that cannot be read is absent, so that nothing is sent to this user."""
+    found = read_each(rows, lambda row: user(*row), store=USERS, key=lambda row: {"id": str(row[0])})
+    return {each.user_id: each for each in found}
+
+
+def user(user_id: int, source: Source) -> User:
+    """Return the user in a row. Raises an error of DAMAGE."""
+    club_id = source["club_id"]
+    if not isinstance(club_id, int) or not _TEXTS.issuperset(map(type, map(source.get, _USER_TEXTS))):
+        raise TypeError(f"a user without a club, or with a value that is no text: {sorted(source)}")
+    return User(
+        user_id=user_id,
+        club_id=club_id,
+        first_name=source.get("first_name") or "",
+        last_name=source.get("last_name") or "",
+        email=source.get("email"),
+        phone=source.get("phone"),
+        locale=source.get("locale") or "en",
+        time_zone=source.get("time_zone") or "UTC",
+        attributes=source.get("attributes") or {},
+    )
+
+
+def merged_settings(found: Mapping[tuple[str, int], Read]) -> dict[int, UserSettings]:
+    """Return the settings by user id. Settings from several tables are merged column by column; their version is the
+    newest one. Those of deleted rows are absent. The users' changes through masscomm are applied to them.
+    """
+    merged: dict[int, Read] = {}
+    present: set[int] = set()
+    changes: dict[int, Source] = {}
+    for (table, user_id), (source, version, index) in found.items():
+        if table == preference_changes.INDEX:
+            changes[user_id] = source
+        elif table != USERS:
+            known, newest, _ = merged.get(user_id, ({}, 0, ""))
+            # The rows of every snapshot have one version, but each snapshot has an LSN of its own.
+            version_of_row = source.get("snapshot_lsn") or version  # guard: preferences.snapshot_of_settings
+            merged[user_id] = _over(known, source) if known else source, max(newest, version_of_row), index
+            if not source.get("deleted"):
+                present.add(user_id)
+    settings = {
+        user_id: _user_settings(user_id, source, version)._replace(
+            is_absent=user_id not in present, generation=index.partition("-")[2]
+        )
+        for user_id, (source, version, index) in merged.items()
+    }
+    for user_id, document in changes.items():
+        changed = preference_changes.with_changes(settings.get(user_id), document, user_id)
+        if changed is not None:
+            settings[user_id] = changed
+    return settings
+
+
+def _over(known: Source, later: Source) -> Source:
+    """Return the columns of two tables of settings. A null of the later one is not a rule, and replaces none."""
+    return {**known, **{name: value for name, value in later.items() if value is not None}}
+
+
+def _user_settings(user_id: int, source: Source, version: int) -> UserSettings:
+    return UserSettings(
+        user_id=user_id,
+        channels=_rules(source.get("channels")),
+        categories=_rules(source.get("categories")),
+        quiet_hours=source.get("quiet_hours"),
+        version=version,
+        preference_version=source.get("preference_version") or 0,
+        changed_at=_ms_of(source.get("updated_at")),
+    )
+
+
+def _rules(value: Any) -> Any:
+    """Return the rules in a column of user settings; none for null. Any other value that is not an object, such as
+    false or [], stays as it is, because it is an opt-out (masscomm.domain.preferences).
+    """
+    return {} if value is None else value  # guard: preferences.rules_without_an_object
+
+
+def _ms_of(text: object) -> int | None:
+    """Return a time of the monolith's row in ms since the epoch; None if it is none, or has no offset."""
+    try:
+        at = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return None if at is None or at.tzinfo is None else round(at.timestamp() * 1_000)
+
+
+def device(device_id: int, source: Source, states: Source, *, generation: str) -> Device:
+    """Return the device in a row. Raises an error of DAMAGE.
+
+    Args:
+        states: The document with the states of the device; an empty one if it has none.
+        generation: The snapshot generation of the row.
+    """
+    # A new token has its own endpoint, or none yet.
+    state = device_states.state_for(states, generation=generation, token=source["token"])
+    platform = platform_named(source["platform"]) or source["platform"]  # guard: devices.platform_of_row
+    arn = state.get("endpoint_arn")
+    if arn is not None and platform_of_arn(arn) != platform:  # guard: devices.endpoint_of_platform
+        # A corrected platform has its own endpoint, or none yet.
+        state = {}
+    return Device(
+        device_id=device_id,
+        user_id=source["user_id"],
+        platform=platform,
+        token=source["token"],
+        endpoint_arn=state.get("endpoint_arn"),
+        enabled=bool(state.get("enabled", True)),
+        changed_at_ms=source.get("changed_at_ms"),
+    )
+
+
+def template(template_id: int, source: Source) -> Template:
+    """Return the template in a row. Raises an error of DAMAGE."""
+    return Template(
+        template_id=template_id,
+        club_id=source.get("club_id"),
+        type=source["type"],
+        channel=source["channel"],
+        locale=source["locale"],
+        title=source["title"],
+        body=source["body"],
+        html=source.get("html"),
+        url=source.get("url"),
+        version=source.get("version") or 0,
+    )
