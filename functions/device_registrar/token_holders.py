@@ -11,7 +11,7 @@ from typing import Protocol
 
 from masscomm.directory.bulk_writes import ChangedDocument, Conflict, answering, write_changed
 from masscomm.directory.client import OpenSearch
-from masscomm.directory.device_states import INDEX
+from masscomm.directory.device_states import HOLDERS_PREFIX, INDEX
 from masscomm.errors import Retry
 
 _IDS_A_REQUEST = 1_000
@@ -77,7 +77,7 @@ class OpenSearchTokenHolders:
 
 
 def _document_id(token: str) -> str:
-    return f"token:{sha256(token.encode()).hexdigest()}"
+    return f"{HOLDERS_PREFIX}{sha256(token.encode()).hexdigest()}"
 
 
 class InMemoryTokenHolders:

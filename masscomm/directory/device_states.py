@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 INDEX = "device_state"
+# The ids of the documents with the devices that have one token (functions.device_registrar.token_holders).
+HOLDERS_PREFIX = "token:"
 
 type Source = Mapping[str, Any]
 

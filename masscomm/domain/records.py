@@ -548,6 +548,19 @@ class WebhookOutcome(AvroRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DirectoryDocumentChanged(AvroRecord):
+    """A document that masscomm itself stores in the directory. A removed one is a record without a value."""
+
+    index: str
+    id: str
+    # The position of the write in the index; the higher pair is newer.
+    primary_term: int
+    seq_no: int
+    # The document as JSON.
+    document: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class SubscriptionChanged(AvroRecord):
     """A subscription as it is now. A deleted one is a record without a value."""
 

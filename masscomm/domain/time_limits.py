@@ -489,6 +489,9 @@ RULES: Mapping[str, str] = {
     "timeout_s('webhook_retry_sender') < kept_s('webhook.slow')": "and so does one that is attempted again",
     "WEBHOOK_DISABLED_AFTER_S < kept_s('webhook_outcome')": "an outage of the metrics job loses no result",
     "SUBSCRIPTIONS_SWEPT_AFTER_S < kept_s('subscription')": "a deletion is published before its record is removed",
+    "timeout_s('device_registrar') + 2 * every_s('scheduler') < kept_s('directory_document')": (
+        "a document that a crash left out is on the topic before records of its time are removed"
+    ),
     "API_FLUSH_S < SUBSCRIPTIONS_SWEEP_RESERVE_S < timeout_s('events_api') < SUBSCRIPTIONS_SWEPT_AFTER_S": (
         "a sweep ends in time, and publishes no change whose request still runs"
     ),
