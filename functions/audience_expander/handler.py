@@ -9,7 +9,7 @@ from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
-from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.directory.chosen import directory_from_environment
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
@@ -23,7 +23,7 @@ logger = logs.logger("audience_expander")
 def bootstrap() -> tuple[BatchDriver, ExpandAudience]:
     driver = batch_driver("audience_expander", logger, endless=True)
     use_case = ExpandAudience(
-        directory=OpenSearchDirectory.from_environment(),
+        directory=directory_from_environment(),
         sends=DynamoDbSends.from_environment(),
         usage=DynamoDbKeyUsage.from_environment(),
         clock=SystemClock(),

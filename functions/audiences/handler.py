@@ -24,9 +24,9 @@ api = rest_api(logger, retry_after_s=5)
 @cache
 def bootstrap() -> "CountAudience":
     from functions.audiences.count_audience import CountAudience
-    from masscomm.directory.opensearch import OpenSearchDirectory
+    from masscomm.directory.chosen import directory_from_environment
 
-    return CountAudience(directory=OpenSearchDirectory.from_environment())
+    return CountAudience(directory=directory_from_environment())
 
 
 @api.post("/v1/audiences/count")

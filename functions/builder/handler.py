@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
-from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.directory.chosen import directory_from_environment
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
@@ -26,7 +26,7 @@ def bootstrap() -> "tuple[BatchDriver, BuildMessages]":
     from functions.builder.build_messages import BuildMessages
     from masscomm.rendering.templates import TemplateCache
 
-    directory, clock = OpenSearchDirectory.from_environment(), SystemClock()
+    directory, clock = directory_from_environment(), SystemClock()
     driver = batch_driver("builder", logger)
     return driver, BuildMessages(
         directory=directory,

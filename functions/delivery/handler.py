@@ -21,7 +21,7 @@ from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.senders import senders_of
 from masscomm.channels.unsubscribe_links import UnsubscribeLinks
 from masscomm.clock import Clock, SystemClock
-from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.directory.chosen import directory_from_environment
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
 from masscomm.domain.time_limits import OUTAGE_TIMEOUT_S
@@ -47,7 +47,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
 
     sender, clock = environment.required("SES_SENDER"), SystemClock()
     use_case = Deliver(
-        directory=OpenSearchDirectory.from_environment(),
+        directory=directory_from_environment(),
         sends=DynamoDbSends.from_environment(),
         ledger=DynamoDbDeliveryLedger(
             table=os.environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"), owner=str(uuid4()), clock=clock

@@ -14,7 +14,7 @@ from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, batch_driver, retry_schedule
 from masscomm.clock import SystemClock
-from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.directory.chosen import directory_from_environment
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
@@ -29,7 +29,7 @@ logger = logs.logger("preference_checker")
 def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
     driver, clock = batch_driver("preference_checker", logger), SystemClock()
     use_case = CheckPreferences(
-        directory=OpenSearchDirectory.from_environment(),
+        directory=directory_from_environment(),
         clock=clock,
         delay_store=DynamoDbDelayStore.from_environment(),
         retry_schedule=retry_schedule(),

@@ -6,7 +6,8 @@ one's own; without it, the stack has the tables of an example. MASSCOMM_SOURCE i
 tables, in the place of schemas/source.yaml. MASSCOMM_EVENT_SOURCES is the file of the organisation's own topics;
 without it, no job reads any. MASSCOMM_POLLERS is the mode of the event source mappings, provisioned (by default) or
 on-demand. MASSCOMM_FUNCTION_ENVIRONMENTS is the number of environments of each function of the chain, for which each
-topic then has an event source mapping of its own, as in AWS.
+topic then has an event source mapping of its own, as in AWS. MASSCOMM_DIRECTORY is where they look up users, settings,
+devices and templates: opensearch (by default) or state.
 """
 
 import json
@@ -23,6 +24,7 @@ from cli.folders import ROOT as ROOT
 from cli.folders import state_folder
 from local.emulators.event_source import Pollers
 from local.emulators.local import LOOPBACK
+from masscomm.directory.chosen import OPENSEARCH, STATE
 from masscomm.domain.source_tables import SOURCE_VARIABLE, source_file
 from masscomm.integers import integer
 from ops.provisioning import GENERATION as GENERATION
@@ -67,6 +69,7 @@ class Ports:
     dynamodb: int = 4567
     gateway: int = 8080
     runtime_api: int = 9001
+    directory_state: int = 9402
 
     @classmethod
     def chosen(cls, environment: Mapping[str, str], overrides: Mapping[str, int] | None = None) -> Self:
@@ -138,6 +141,14 @@ def _pollers(known: Mapping[str, str]) -> Pollers:
     return Pollers(text)
 
 
+def _directory(known: Mapping[str, str]) -> str:
+    """Return the directory in MASSCOMM_DIRECTORY, by default OpenSearch. Raises ConfigError for another text."""
+    text = known.get("MASSCOMM_DIRECTORY") or OPENSEARCH
+    if text not in (OPENSEARCH, STATE):
+        raise ConfigError(f"MASSCOMM_DIRECTORY={text} is no directory. Choose {OPENSEARCH} or {STATE}.")
+    return text
+
+
 def _environments(known: Mapping[str, str]) -> int | None:
     """Return the number in MASSCOMM_FUNCTION_ENVIRONMENTS; None if it is not set. Raises ConfigError if it is none
     from 1 to 100.
@@ -171,6 +182,8 @@ class StackConfig:
     # The environments of each function of the chain, each topic with a mapping of its own (local.emulators.serverless).
     # None: one mapping a function, and the concurrency of functions.yaml, which need less memory.
     environments: int | None = None
+    # Where the functions look up users, settings, devices and templates (masscomm.directory.chosen).
+    directory: str = OPENSEARCH
 
     @classmethod
     def from_environment(
@@ -193,6 +206,7 @@ class StackConfig:
             ),
             _pollers(known),
             _environments(known),
+            _directory(known),
         )
 
     @classmethod
@@ -219,6 +233,7 @@ class StackConfig:
             "event_sources": None if self.event_sources is None else str(self.event_sources),
             "pollers": self.pollers.value,
             "environments": self.environments,
+            "directory": self.directory,
         }
 
     @classmethod
@@ -236,6 +251,7 @@ class StackConfig:
             event_sources=None if event_sources is None else Path(str(event_sources)),
             pollers=Pollers(str(values.get("pollers", Pollers.PROVISIONED))),
             environments=None if (number := values.get("environments")) is None else int(str(number)),
+            directory=str(values.get("directory", OPENSEARCH)),
         )
 
     # --- folders ---
@@ -278,6 +294,15 @@ class StackConfig:
     @property
     def opensearch_url(self) -> str:
         return f"http://{LOOPBACK}:{self.ports.opensearch}"
+
+    @property
+    def directory_state_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports.directory_state}"
+
+    @property
+    def directory_state_token(self) -> str:
+        """Return the token of the directory's state. It is generated and stored as the password is."""
+        return self._secret(self.run_dir / "directory-state-token", prefix="state_")
 
     @property
     def aws_url(self) -> str:

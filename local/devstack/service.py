@@ -16,6 +16,7 @@ from local.devstack.config import ROOT, ConfigError, StackConfig
 from local.devstack.setup import CLASSES, JARS, WORK, SetupError, digest, find_jdk
 from local.emulators.event_source import Pollers
 from local.emulators.local import LOOPBACK, REGION
+from masscomm.directory.chosen import OPENSEARCH
 from masscomm.domain.source_tables import SOURCE_VARIABLE
 from masscomm.stores.discarded_batches.s3 import BUCKET_SETTING
 from ops.provisioning.steps import Step
@@ -255,5 +256,14 @@ def function_environment(config: StackConfig) -> dict[str, str]:
         "CDC_CONSUMER_GROUP": "masscomm.cdc_consumer",
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO"),
         **({} if config.pollers is Pollers.PROVISIONED else {BUCKET_SETTING: DISCARDED_BATCHES_BUCKET}),
+        **(
+            {}
+            if config.directory == OPENSEARCH
+            else {
+                "MASSCOMM_DIRECTORY": config.directory,
+                "DIRECTORY_STATE_URL": config.directory_state_url,
+                "DIRECTORY_STATE_TOKEN": config.directory_state_token,
+            }
+        ),
         **({} if config.source is None else {SOURCE_VARIABLE: str(config.source)}),
     }

@@ -12,7 +12,7 @@ to a position in the WAL (docs/decisions/010-cdc-completeness.md):
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from masscomm import environment
@@ -71,6 +71,7 @@ class KafkaCdcProgress:
     Args:
         group: The consumer group of cdc_consumer. `{topic}` stands for the topic's name if each topic has a group.
         offsets_topic: The topic in which Kafka Connect stores source offsets.
+        further_topics: Topics whose end offsets count, too.
         timeout_s: The time limit of a query in seconds.
     """
 
@@ -81,6 +82,7 @@ class KafkaCdcProgress:
         generation: str,
         group: str,
         offsets_topic: str,
+        further_topics: Sequence[str] = (),
         timeout_s: float = CDC_PROGRESS_REQUEST_S,
         **overrides: Any,
     ) -> None:
@@ -89,7 +91,7 @@ class KafkaCdcProgress:
             "broker.address.family": "v4",
         } | overrides
         self._server = topics.cdc_prefix(generation)
-        self._tables = table_topics(generation)
+        self._tables = (*table_topics(generation), *further_topics)
         self._group = group
         self._offsets_topic = offsets_topic
         self._timeout_s = timeout_s

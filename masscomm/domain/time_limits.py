@@ -120,6 +120,14 @@ GENERATION_LAG_MS = 15_000
 # higher position is from another write-ahead log.
 DATABASE_CLOCK_STEP_MS = 300_000
 TEMPLATES_CACHED_S = 5.0
+# The time limit of a request to directory_state. It refuses look-ups if no feeder has read from Kafka for the second
+# time, and ends the snapshot of an audience's users that nobody has read for the third.
+DIRECTORY_STATE_REQUEST_S = 5.0
+DIRECTORY_STATE_FED_S = 10.0
+DIRECTORY_STATE_SNAPSHOT_S = 120.0
+# The age up to which a store of directory_state is continued. An older one may miss deletes that the compacted topics
+# no longer have.
+DIRECTORY_STATE_AGE_MS = 12 * _HOUR_S * 1_000
 
 # --- schema ids that the registry denies ------------------------------------------------------------------------------
 # The registry's answer that it has no schema with an id is cached for this time, so that the records of a batch cause

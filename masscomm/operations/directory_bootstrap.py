@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 @cache
 def directory() -> "Directory":
     """Return the directory. Raises Stop if a variable is missing."""
-    from masscomm.directory.opensearch import OpenSearchDirectory
+    from masscomm.directory.chosen import directory_from_environment
 
-    return OpenSearchDirectory.from_environment()
+    return directory_from_environment()
 
 
 @cache

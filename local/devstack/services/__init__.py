@@ -4,6 +4,7 @@ from local.devstack.config import StackConfig
 from local.devstack.service import Service
 from local.devstack.services import (
     connect,
+    directory_state,
     example_monolith,
     kafka,
     lambda_host,
@@ -14,6 +15,7 @@ from local.devstack.services import (
     spark,
     spark_events,
 )
+from masscomm.directory.chosen import STATE
 
 MODULES = (kafka, postgres, opensearch, registry, localstack, connect, spark, lambda_host)
 
@@ -23,6 +25,8 @@ def all_services(config: StackConfig) -> dict[str, Service]:
     made = [module.service(config) for module in MODULES]
     if config.event_sources is not None:
         made.append(spark_events.service(config, config.event_sources))
+    if config.directory == STATE:
+        made.append(directory_state.service(config))
     # A consumer of changed preferences knows the tables of one example. A database of one's own needs its own.
     if config.monolith_url is None:
         made.append(example_monolith.service(config))

@@ -65,7 +65,7 @@ class TestOpenSearchDirectory(DirectoryContract):
         assert tables.progress.asked == asked
 
     def test_confirm_makes_devices_and_templates_searchable(self, tables: OpenSearchTables) -> None:
-        document = tables._document(DEVICE, tables._columns(DEVICE))
+        document = tables.documents.document(DEVICE, tables.documents.columns(DEVICE))
         tables.client.indices.put_settings(
             index=f"devices-{tables.generation}", body={"index": {"refresh_interval": "-1"}}
         )

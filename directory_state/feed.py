@@ -1,0 +1,299 @@
+"""Feeds the store from Kafka: the changelogs of the monolith's tables and of masscomm's own documents.
+
+The store has the offsets up to which it contains each partition, in the same transaction as the documents, so that a
+feeder needs no consumer group. Each feeder has a share of the partitions.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools import Logger
+
+from directory_state.generations import Notice, state_of, store_state
+from directory_state.store import FED_AT, Store, UnstorableKey, Writer, source_of, version_of
+from masscomm.cdc.captured_tables import captured_tables
+from masscomm.cdc.change_events import (
+    ChangeDecoder,
+    Heartbeat,
+    Irrelevant,
+    RefusedRow,
+    RowChanged,
+    SnapshotCompleted,
+    SnapshotStarted,
+    TableTruncated,
+    row_id_in,
+    rows_of,
+)
+from masscomm.directory import own_documents
+from masscomm.directory.bulk_writes import VersionedDocument
+from masscomm.directory.changed_documents import (
+    document_of,
+    index_of,
+    opt_out,
+    problem_of_template,
+    with_earlier_values,
+)
+from masscomm.directory.own_documents import DocumentKey, OwnDocument
+from masscomm.domain.lanes import Lane
+from masscomm.errors import DeadLetter, Retry
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.event import KafkaRecord
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+# The most records of one transaction, and how long the feeder waits for the first one.
+_RECORDS = 500
+_WAIT_S = 0.1
+_REQUEST_S = 10
+# More sequence numbers than an index of OpenSearch can have in one primary term.
+_SEQUENCE_NUMBERS = 2**44
+
+
+def fed_topics(generations: Sequence[str]) -> list[str]:
+    """Return the names of all topics that the store is fed from."""
+    captured = topics.resolve(topics.ALL_OF_CDC, lane=Lane.BULK, generation=",".join(generations))
+    return [*captured, topics.DIRECTORY_DOCUMENT]
+
+
+@dataclass
+class Applier:
+    """Applies records to the store."""
+
+    generations: Sequence[str]
+    codec: Codec
+    logger: Logger
+
+    def __post_init__(self) -> None:
+        self._decoder = ChangeDecoder(*self.generations)
+        # Topic → its captured tables and its generation.
+        self._tables: dict[str, list[tuple[str, str]]] = {}
+        for generation in self.generations:
+            for table in captured_tables():
+                place = (table, generation)
+                self._tables.setdefault(topics.cdc_topic(table, generation), []).append(place)
+        # The key of the last delete of each partition. Debezium produces its tombstone right after it.
+        self._deleted: dict[tuple[str, int], bytes | None] = {}
+
+    def apply(self, writer: Writer, record: KafkaRecord) -> None:
+        """Apply one record. A record that cannot be read changes nothing: cdc_consumer dead-letters it."""
+        try:
+            self._apply(writer, record)
+        except (DeadLetter, UnstorableKey) as error:
+            self.logger.warning("a record is not applied", position=record.source_position, error=str(error))
+
+    def _apply(self, writer: Writer, record: KafkaRecord) -> None:
+        if record.topic == topics.DIRECTORY_DOCUMENT:
+            self._own(writer, record)
+            return
+        if record.value is None:
+            self._tombstone(writer, record)
+            return
+        try:
+            change = self._decoder.decode(record)
+        except RefusedRow as refused:
+            self._refused(writer, refused)
+            raise
+        rows = rows_of(change)
+        if (problem := next(filter(None, map(problem_of_template, rows)), None)) is not None:
+            raise DeadLetter("invalid", problem)
+        for row in rows:
+            writer.put(document_of(row))
+        if rows and all(row.columns is None for row in rows):
+            self._deleted[record.topic, record.partition] = record.key
+        match change:
+            case Heartbeat() | SnapshotStarted() | SnapshotCompleted() | TableTruncated():
+                self._notice(writer, topics.generation_of(record.topic), change)
+            case Irrelevant():
+                pass
+
+    def began(self, writer: Writer, topic: str, offset: int) -> None:
+        """Note the first offset of a partition of a new store. A table whose earlier records are gone, because its
+        topic was not always compacted, cannot be copied from it.
+        """
+        if offset and topic in self._tables:  # guard: directory_state.whole_topic
+            generation = topics.generation_of(topic)
+            reason = f"the records of {topic} before the offset {offset} are gone"
+            store_state(writer, generation, replace(state_of(writer, generation), rebuild_reason=reason))
+            self.logger.error("the directory needs a new generation", generation=generation, reason=reason)
+
+    def _own(self, writer: Writer, record: KafkaRecord) -> None:
+        """Apply a record about one of masscomm's own documents."""
+        match own_documents.decoded(record.key, record.value, self.codec):
+            case DocumentKey(index=index, id=id_):
+                writer.remove(index, id_)
+            case OwnDocument(key=key, version=version, source=source):
+                number = version.primary_term * _SEQUENCE_NUMBERS + version.seq_no
+                writer.put(VersionedDocument(index=key.index, id=key.id, version=number, source=source))
+
+    def _refused(self, writer: Writer, refused: RefusedRow) -> None:
+        for row in refused.deleted:
+            writer.put(document_of(row))
+        for row in refused.unreadable:
+            known = self._stored(writer, row)
+            document = opt_out(row, None if known is None else (version_of(known), source_of(known)))
+            if document is not None:
+                writer.put(document)
+        for row in refused.written:
+            known = self._stored(writer, row)
+            writer.put(with_earlier_values(row, {} if known is None else source_of(known)))
+
+    def _tombstone(self, writer: Writer, record: KafkaRecord) -> None:
+        """Mark a row as deleted whose delete has been compacted away before the feeder read it.
+
+        As a rule the delete has just been applied, with its version. If it has not, the row's version is unknown, and
+        the mark has that of the stored row, so that a row that is inserted again replaces it.
+        """
+        if self._deleted.pop((record.topic, record.partition), None) == record.key:
+            return
+        for table, generation in self._tables.get(record.topic, ()):
+            index, row_id = index_of(table, generation), row_id_in(record.key)
+            (stored,) = writer.values(index, [int(row_id)])
+            if stored is None or source_of(stored).get("deleted"):
+                continue
+            mark = {"deleted": True, "deleted_at_ms": max(record.timestamp_ms, 0)}
+            # guard: directory_state.missed_delete
+            writer.put(VersionedDocument(index=index, id=row_id, version=version_of(stored), source=mark))
+
+    def _stored(self, writer: Writer, row: RowChanged) -> bytes | None:
+        (found,) = writer.values(index_of(row.table, row.generation), [int(row.id)])
+        return found
+
+    def _notice(self, writer: Writer, generation: str, notice: Notice) -> None:
+        before = state_of(writer, generation)
+        after = before.after(notice)
+        if after != before:
+            store_state(writer, generation, after)
+        if after.rebuild_reason is not None and before.rebuild_reason is None:
+            self.logger.error(
+                "the directory needs a new generation", generation=generation, reason=after.rebuild_reason
+            )
+
+
+class Feeder:
+    """Reads a share of the partitions.
+
+    Args:
+        settings: The settings of the Kafka client.
+        codec: Decodes the records of masscomm's own documents.
+        share: (i, n): this is the i-th of n feeders, from 0.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Mapping[str, Any],
+        *,
+        generations: Sequence[str],
+        share: tuple[int, int],
+        codec: Codec,
+        logger: Logger,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._store = store
+        self._settings = dict(settings)
+        self._topics = fed_topics(generations)
+        self._share = share
+        self._applier = Applier(generations, codec, logger)
+        self._now_ms = now_ms
+        self._consumer: Consumer | None = None
+
+    def run(self, ended: Callable[[], bool]) -> None:
+        """Feed the store until `ended` returns True. Raises Retry if Kafka does not answer, or not without a gap."""
+        self._consumer = self._open()
+        try:
+            while not ended():
+                self.step()
+        finally:
+            self._consumer.close()
+
+    def step(self, wait_s: float = _WAIT_S) -> int:
+        """Apply the records that Kafka has within a time; return their number."""
+        if self._consumer is None:
+            self._consumer = self._open()
+        messages = self._consumer.consume(_RECORDS, wait_s)
+        with self._store.writing() as writer:
+            ends: dict[tuple[str, int], int] = {}
+            for message in messages:
+                topic, partition, offset = _place_of(message)
+                self._applier.apply(writer, _record(message, topic, partition, offset))
+                ends[topic, partition] = offset + 1
+            for (topic, partition), offset in ends.items():
+                writer.set_offset(topic, partition, offset)
+            writer.set_meta(f"{FED_AT}/{self._share[0]}", self._now_ms())
+        return len(messages)
+
+    def _open(self) -> "Consumer":
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer(
+            self._settings
+            | {
+                # A client must name a group; this one never joins it or commits.
+                "group.id": topics.CDC_PROGRESS_GROUP,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                # Offsets outside of a topic are a gap (see _first).
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 100,
+            }
+        )
+        known = consumer.list_topics(timeout=_REQUEST_S).topics
+        places = []
+        for topic in self._topics:
+            if topic not in known or known[topic].error is not None or not known[topic].partitions:
+                consumer.close()
+                raise Retry(f"the directory is not ready: there is no topic {topic}")
+            places += [(topic, partition) for partition in known[topic].partitions]
+        index, count = self._share
+        mine = [place for number, place in enumerate(sorted(places)) if number % count == index]
+        with self._store.writing() as writer:
+            assigned = [TopicPartition(*place, self._first(consumer, writer, *place)) for place in mine]
+        consumer.assign(assigned)
+        return consumer
+
+    def _first(self, consumer: "Consumer", writer: Writer, topic: str, partition: int) -> int:
+        """Return the offset from which a partition is read."""
+        from confluent_kafka import TopicPartition
+
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_REQUEST_S, cached=False)
+        applied = writer.offset(topic, partition)
+        if applied is None:
+            self._applier.began(writer, topic, low)
+            return low
+        if not low <= applied <= high:  # guard: directory_state.gap
+            raise GapError(f"{topic}-{partition} has the offsets {low} to {high}, and {applied} is the next one")
+        return applied
+
+
+class GapError(Exception):
+    """Records that the store has not applied are no longer in their topic: the store must be rebuilt."""
+
+
+def _place_of(message: "Message") -> tuple[str, int, int]:
+    from confluent_kafka import KafkaError
+
+    error = message.error()
+    if error is not None:
+        if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
+            raise GapError(str(error))
+        raise Retry(f"Kafka does not hand over records: {error}")
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    if topic is None or partition is None or offset is None:
+        raise Retry("Kafka handed over a record without its position")
+    return topic, partition, offset
+
+
+def _record(message: "Message", topic: str, partition: int, offset: int) -> KafkaRecord:
+    key, value = message.key(), message.value()
+    return KafkaRecord(
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        timestamp_ms=message.timestamp()[1],
+        key=key if key is None or isinstance(key, bytes) else key.encode(),
+        value=value if value is None or isinstance(value, bytes) else value.encode(),
+    )

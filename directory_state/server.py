@@ -1,0 +1,376 @@
+"""Answers look-ups from the store over HTTP, in JSON.
+
+    POST /v1/look-up
+        {"tables": {table: [id, …]}, "devices_of": [user, …], "templates_of": [[club, category, channel], …]}
+        → {"generation", "tables": {table: [row | null, …]}, "devices_of": [[[id, row, states | null], …], …],
+        "templates_of": [[[id, row], …], …]}, each list in the order of the request
+    POST /v1/users
+        {"club_id", "after", "limit", "snapshot"} → {"generation", "snapshot", "rows": [[id, row], …]}
+        A page of the users of a club, as they were at the moment of the first page.
+    POST /v1/templates
+        {"club_ids" | null, "types", "channels", "after", "limit"} → {"generation", "rows": [[id, row], …]}
+    POST /v1/confirm
+        {"ts_ms", "wait_s"} → {"generation", "lsn", "ts_ms"}
+    GET /v1/health
+        → {"generation"}
+
+A row is `[version, source]`. The server answers 503 with a reason while it is behind: until it has read the topics up
+to the ends that they had when it started, and while no feeder reads from Kafka. A caller must not take that for an
+absence.
+"""
+
+import asyncio
+import hmac
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import uuid4
+
+from aiohttp import web
+from aws_lambda_powertools import Logger
+
+from directory_state.generations import answering, state_of, store_state
+from directory_state.store import FED_AT, Reader, Store, UnstorableKey, source_of
+from masscomm import fast_json
+from masscomm.cdc.captured_tables import TEMPLATES, captured_tables
+from masscomm.cdc.completeness import Completeness
+from masscomm.cdc.progress import CdcProgress, Offsets, reached
+from masscomm.clock import Clock
+from masscomm.directory import device_states
+from masscomm.directory.changed_documents import index_of
+from masscomm.directory.own_documents import INDICES
+from masscomm.domain.time_limits import (
+    DIRECTORY_STATE_FED_S,
+    DIRECTORY_STATE_SNAPSHOT_S,
+    DIRECTORY_WAIT_S,
+    GENERATION_LAG_MS,
+)
+from masscomm.domain.users import DirectoryPosition
+from masscomm.errors import Retry
+
+# The size limit of a request: the ids of a batch.
+_REQUEST_BYTES = 4_000_000
+# The most snapshots of users that are read at a time. LMDB keeps what a snapshot can still read.
+_SNAPSHOTS = 32
+_LONG = 2**63
+
+
+class Refused(Exception):
+    """The request is malformed."""
+
+
+@dataclass
+class _Snapshot:
+    reader: Reader
+    generation: str
+    used_at: float
+
+
+class StoreProgress:
+    """The progress of change data capture, with the offsets that the store has applied as the committed ones."""
+
+    def __init__(self, kafka: CdcProgress, store: Store) -> None:
+        self._kafka = kafka
+        self._store = store
+        self._topics: Offsets = {}
+
+    def acknowledged_lsn(self) -> int | None:
+        return self._kafka.acknowledged_lsn()
+
+    def end_offsets(self) -> Offsets:
+        self._topics = self._kafka.end_offsets()
+        return self._topics
+
+    def committed_offsets(self) -> Offsets:
+        with self._store.reading() as reader:
+            return {
+                topic: {partition: reader.offset(topic, partition) or 0 for partition in partitions}
+                for topic, partitions in self._topics.items()
+            }
+
+
+@dataclass(kw_only=True)
+class Answers:
+    """What the server answers with: the store, and the proofs of its completeness.
+
+    Args:
+        generations: The captured generations, the oldest first.
+        progress: Returns the progress of change data capture in Kafka for a generation.
+        feeders: The number of feeders.
+        clock_skew_ms: As in masscomm.cdc.completeness.
+    """
+
+    store: Store
+    generations: Sequence[str]
+    progress: Callable[[str], CdcProgress]
+    feeders: int
+    clock: Clock
+    logger: Logger
+    clock_skew_ms: int = 250
+    # The generations for which the topics have been read up to their ends since the start.
+    _caught_up: set[str] = field(default_factory=set, init=False)
+    _targets: dict[str, Offsets] = field(default_factory=dict, init=False)
+    _confirmed: tuple[str, DirectoryPosition] | None = field(default=None, init=False)
+    # One thread at a time proves something.
+    _proving: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        self._progress = {each: StoreProgress(self.progress(each), self.store) for each in self.generations}
+        self._completeness = Completeness(
+            position=self._position,
+            progress=self._progress.__getitem__,
+            clock=self.clock,
+            clock_skew_ms=self.clock_skew_ms,
+        )
+
+    def _position(self, generation: str) -> DirectoryPosition | None:
+        with self.store.reading() as reader:
+            return state_of(reader, generation).position
+
+    def advance(self) -> None:
+        """Take the steps towards readiness that are possible now. Raises Retry if Kafka does not answer."""
+        with self._proving:
+            for place, generation in enumerate(self.generations):
+                with self.store.reading() as reader:
+                    state = state_of(reader, generation)
+                if state.rebuild_reason is not None or state.snapshot_completed_at is None:
+                    continue
+                if generation not in self._caught_up:
+                    self._catch_up(generation)
+                if place and not state.is_recent and generation in self._caught_up:
+                    self._follow(generation)
+
+    def _catch_up(self, generation: str) -> None:
+        progress = self._progress[generation]
+        if generation not in self._targets:
+            # Until Connect has stored a source offset after the snapshot, rows of it may be missing in the topics.
+            if progress.acknowledged_lsn() is None:
+                return
+            self._targets[generation] = progress.end_offsets()
+        if reached(progress.committed_offsets(), self._targets[generation]):  # guard: directory_state.caught_up
+            self._caught_up.add(generation)
+            self.logger.info("the directory's state has caught up", generation=generation)
+
+    def _follow(self, generation: str) -> None:
+        """Mark a generation that replaces another one once it is as recent."""
+        now_ms = self.clock.now_ms()
+        try:
+            self._completeness.prove(
+                generation, now_ms - GENERATION_LAG_MS, deadline=self.clock.monotonic() + DIRECTORY_WAIT_S
+            )
+        except Retry:
+            return
+        with self.store.writing() as writer:
+            store_state(writer, generation, replace(state_of(writer, generation), is_recent=True))
+
+    def generation(self, reader: Reader) -> str:
+        """Return the generation that answers. Raises Retry if the store is not ready, or not fed."""
+        generation, reason = answering(reader, self.generations)
+        if generation is None:
+            raise Retry(f"the directory is not ready: {reason}")
+        if generation not in self._caught_up:
+            raise Retry("the directory is not ready: its topics have not been read since the start")
+        now_ms = self.clock.now_ms()
+        for index in range(self.feeders):
+            fed_at = reader.meta(f"{FED_AT}/{index}")
+            if fed_at is None or now_ms - fed_at > DIRECTORY_STATE_FED_S * 1_000:  # guard: directory_state.fed
+                raise Retry(f"the directory is behind: feeder {index} has not read from Kafka since {fed_at}")
+        return generation
+
+    def confirm(self, ts_ms: int, wait_s: float) -> tuple[str, DirectoryPosition]:
+        """Return the answering generation and a position up to which it is complete, and which covers ts_ms. Raises
+        Retry if it is behind.
+        """
+        deadline = self.clock.monotonic() + wait_s
+        with self._proving:
+            with self.store.reading() as reader:
+                generation = self.generation(reader)
+            known = self._confirmed
+            if known is None or known[0] != generation or not self._completeness.covers(known[1], ts_ms):
+                known = generation, self._completeness.prove(generation, ts_ms, deadline=deadline)
+                self._confirmed = known
+            return known
+
+
+class Server:
+    """The routes.
+
+    Args:
+        token: The token that callers present.
+    """
+
+    def __init__(self, answers: Answers, *, token: str) -> None:
+        self._answers = answers
+        self._store = answers.store
+        self._token = token.encode()
+        self._snapshots: dict[str, _Snapshot] = {}
+
+    def application(self) -> web.Application:
+        """Return the application. It ends the snapshots that nobody reads."""
+        application = web.Application(client_max_size=_REQUEST_BYTES)
+        application.add_routes(
+            [
+                web.post("/v1/look-up", self._answering(self._look_up)),
+                web.post("/v1/users", self._answering(self._users)),
+                web.post("/v1/templates", self._answering(self._templates)),
+                web.post("/v1/confirm", self._answering(self._confirm)),
+                web.get("/v1/health", self._answering(self._health)),
+            ]
+        )
+        application.cleanup_ctx.append(self._background)
+        return application
+
+    async def _background(self, _: web.Application) -> Any:
+        task = asyncio.create_task(self._maintain())
+        yield
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        for snapshot in self._snapshots.values():
+            snapshot.reader.close()
+
+    async def _maintain(self) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(self._answers.advance)
+            except Retry as error:
+                self._answers.logger.warning("the directory's state does not advance", error=str(error))
+            oldest = time.monotonic() - DIRECTORY_STATE_SNAPSHOT_S
+            for name in [name for name, each in self._snapshots.items() if each.used_at < oldest]:
+                self._snapshots.pop(name).reader.close()
+            await asyncio.sleep(0.2)
+
+    def _answering(
+        self, answer: Callable[[Mapping[str, Any]], Awaitable[bytes]]
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            presented = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
+            if not hmac.compare_digest(presented, self._token):  # guard: directory_state.token
+                return _problem(401, "a valid token is required")
+            try:
+                content = await request.read()
+                body = fast_json.parsed(content) if content else {}
+                if not isinstance(body, dict):
+                    return _problem(400, "the request is not a JSON object")
+                return web.Response(body=await answer(body), content_type="application/json")
+            except (Refused, UnstorableKey, ValueError, KeyError, TypeError, AttributeError) as error:
+                return _problem(400, str(error))
+            except Retry as error:
+                return _problem(503, str(error))
+
+        return handle
+
+    async def _look_up(self, body: Mapping[str, Any]) -> bytes:
+        tables, users, kinds = body.get("tables", {}), body.get("devices_of", ()), body.get("templates_of", ())
+        with self._store.reading() as reader:
+            generation = self._answers.generation(reader)
+            parts = [
+                b"%s:[%s]" % (fast_json.encoded(table), b",".join(_or_null(self._rows(reader, generation, table, ids))))
+                for table, ids in tables.items()
+            ]
+            devices = [self._devices(reader, generation, _long(user_id)) for user_id in users]
+            templates = [
+                _pairs(reader.templates_of(generation, club_id, category, channel))
+                for club_id, category, channel in kinds
+            ]
+        return b'{"generation":%s,"tables":{%s},"devices_of":[%s],"templates_of":[%s]}' % (
+            fast_json.encoded(generation),
+            b",".join(parts),
+            b",".join(devices),
+            b",".join(templates),
+        )
+
+    def _rows(self, reader: Reader, generation: str, table: str, ids: Sequence[Any]) -> list[bytes | None]:
+        if table in captured_tables():
+            return reader.values(index_of(table, generation), [_long(each) for each in ids])
+        if table not in INDICES:
+            raise Refused(f"there is no table {table!r:.100}")
+        return reader.values(table, [str(each) for each in ids])
+
+    def _devices(self, reader: Reader, generation: str, user_id: int) -> bytes:
+        rows = reader.devices_of(generation, user_id)
+        states = reader.values(device_states.INDEX, [str(device_id) for device_id, _ in rows])
+        return b"[%s]" % b",".join(
+            b"[%d,%s,%s]" % (device_id, row, state or b"null")
+            for (device_id, row), state in zip(rows, states, strict=True)
+        )
+
+    async def _users(self, body: Mapping[str, Any]) -> bytes:
+        club_id, after, limit = _long(body["club_id"]), _long(body["after"]), _limit(body)
+        name = body.get("snapshot")
+        with self._store.reading() as reader:
+            answering_now = self._answers.generation(reader)
+        if name is None:
+            if len(self._snapshots) >= _SNAPSHOTS:
+                raise Retry("too many audiences are read at a time")
+            name = str(uuid4())
+            self._snapshots[name] = _Snapshot(self._store.snapshot(), answering_now, time.monotonic())
+        snapshot = self._snapshots.get(name)
+        if snapshot is None:
+            raise Retry("the moment of the first page can no longer be read")
+        snapshot.used_at = time.monotonic()
+        rows = snapshot.reader.users_of_club(snapshot.generation, club_id, after=after, limit=limit)
+        if len(rows) < limit:
+            self._snapshots.pop(name).reader.close()
+        return b'{"generation":%s,"snapshot":%s,"rows":%s}' % (
+            fast_json.encoded(snapshot.generation),
+            fast_json.encoded(name),
+            _pairs(rows),
+        )
+
+    async def _templates(self, body: Mapping[str, Any]) -> bytes:
+        clubs, types, channels = body.get("club_ids"), body.get("types", ()), body.get("channels", ())
+        limit = _limit(body)
+        found: list[tuple[int, bytes]] = []
+        with self._store.reading() as reader:
+            generation = self._answers.generation(reader)
+            for template_id, row in reader.rows(index_of(TEMPLATES, generation), after=_long(body["after"])):
+                source = source_of(row)
+                club_id = source.get("club_id")
+                if (
+                    not source.get("deleted")
+                    and (clubs is None or club_id is None or club_id in clubs)  # guard: tenancy.listed_templates
+                    and (not types or source["type"] in types)
+                    and (not channels or source["channel"] in channels)
+                ):
+                    found.append((template_id, row))
+                if len(found) == limit:
+                    break
+        return b'{"generation":%s,"rows":%s}' % (fast_json.encoded(generation), _pairs(found))
+
+    async def _confirm(self, body: Mapping[str, Any]) -> bytes:
+        ts_ms, wait_s = _long(body["ts_ms"]), float(body["wait_s"])
+        if not 0 <= wait_s <= DIRECTORY_WAIT_S:
+            raise Refused(f"wait_s is at most {DIRECTORY_WAIT_S}")
+        generation, position = await asyncio.to_thread(self._answers.confirm, ts_ms, wait_s)
+        return fast_json.encoded({"generation": generation, "lsn": position.lsn, "ts_ms": position.ts_ms})
+
+    async def _health(self, _: Mapping[str, Any]) -> bytes:
+        with self._store.reading() as reader:
+            return fast_json.encoded({"generation": self._answers.generation(reader)})
+
+
+def _or_null(rows: Sequence[bytes | None]) -> list[bytes]:
+    return [b"null" if row is None else row for row in rows]
+
+
+def _pairs(rows: Sequence[tuple[int, bytes]]) -> bytes:
+    return b"[%s]" % b",".join(b"[%d,%s]" % row for row in rows)
+
+
+def _long(value: Any) -> int:
+    if type(value) is not int or not -_LONG <= value < _LONG:
+        raise Refused(f"a whole number is required, not {value!r:.100}")
+    return value
+
+
+def _limit(body: Mapping[str, Any]) -> int:
+    limit = _long(body["limit"])
+    if not 1 <= limit <= 10_000:
+        raise Refused("limit is from 1 to 10000")
+    return limit
+
+
+def _problem(status: int, reason: str) -> web.Response:
+    return web.Response(status=status, body=fast_json.encoded({"reason": reason}), content_type="application/json")

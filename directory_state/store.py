@@ -1,0 +1,372 @@
+"""The documents of the directory in LMDB, a memory-mapped B+ tree that one process writes at a time and any number of
+processes read, each from the snapshot at which its transaction began.
+
+Each document is kept as the bytes that are answered: `[version,source]`, in JSON. An index of OpenSearch is a database
+here. Three more databases find documents by other values: the users of a club, the devices of a user, and the templates
+of a category and channel. One transaction writes documents with the offsets up to which the topics have been applied,
+so that a process that is killed continues where the documents end.
+
+The file is not flushed to the disk, because it can be rebuilt from the topics. It survives the death of a process, but
+not that of the machine: `prepare` empties a store that was written before the machine's last start.
+"""
+
+import hashlib
+import shutil
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import lmdb
+
+from masscomm import fast_json
+from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, USERS, captured_tables
+from masscomm.directory.bulk_writes import VersionedDocument
+from masscomm.directory.changed_documents import index_of
+from masscomm.domain.source_tables import source_file
+from masscomm.domain.time_limits import DIRECTORY_STATE_AGE_MS
+
+# The form of the stored values. A store of another form is emptied.
+_FORM = 1
+# The most that the file may contain. It is address space, not memory.
+_MAP_BYTES = 2**40
+_MAX_DATABASES = 128
+# The database of all other values.
+_META = "meta"
+# The name under which the store has the times at which feeders have last read from Kafka.
+FED_AT = "fed_at"
+# LMDB's limit for a key, as py-lmdb is compiled.
+_KEY_BYTES = 511
+
+# The databases that find documents by other values end with these.
+_OF_CLUB, _OF_USER, _OF_KIND = ".of_club", ".of_user", ".of_kind"
+
+
+class UnstorableKey(ValueError):
+    """The id of a document is longer than a key of the store may be."""
+
+
+def _number(value: int) -> bytes:
+    """Return eight bytes that are ordered as the signed numbers are."""
+    return struct.pack(">Q", value + 2**63)
+
+
+def number_in(key: bytes) -> int:
+    """Return the number in a key."""
+    (value,) = struct.unpack(">Q", key)
+    return int(value) - 2**63
+
+
+def _kind(category: Any, channel: Any, club_id: Any) -> bytes:
+    return hashlib.sha256(fast_json.encoded([category, channel, club_id])).digest()
+
+
+def version_of(value: bytes) -> int:
+    """Return the version in a stored value."""
+    return int(value[1 : value.index(b",")])
+
+
+def source_of(value: bytes) -> dict[str, Any]:
+    """Return the source in a stored value."""
+    _, source = fast_json.parsed(value)
+    return dict(source)
+
+
+class Store:
+    """One LMDB file. A process opens it once.
+
+    Args:
+        folder: The folder of the file.
+        writes: Whether this process writes.
+    """
+
+    def __init__(self, folder: Path, *, writes: bool) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._env = lmdb.open(
+            str(folder),
+            map_size=_MAP_BYTES,
+            max_dbs=_MAX_DATABASES,
+            readonly=not writes,
+            sync=False,
+            metasync=False,
+            max_spare_txns=4,
+        )
+        self._databases: dict[str, Any] = {}
+
+    def close(self) -> None:
+        self._env.close()
+
+    @contextmanager
+    def reading(self) -> "Iterator[Reader]":
+        """Read the documents as they are at this moment."""
+        self._open_databases()
+        with self._env.begin() as transaction:
+            yield Reader(self._databases, transaction)
+
+    def snapshot(self) -> "Reader":
+        """Return a reader of the documents as they are at this moment, to be closed by its caller."""
+        self._open_databases()
+        return Reader(self._databases, self._env.begin())
+
+    @contextmanager
+    def writing(self) -> "Iterator[Writer]":
+        """Write in one transaction, which is dropped after an error. A second writer waits for its end."""
+        self._open_databases()
+        with self._env.begin(write=True) as transaction:
+            # The databases that the transaction makes exist once it has ended.
+            yield Writer(dict(self._databases), transaction, self._env)
+
+    def _open_databases(self) -> None:
+        """Open the databases that a transaction has made since the last call. A transaction cannot use a database that
+        was opened later.
+        """
+        if self._env.stat()["entries"] == len(self._databases):
+            return
+        with self._env.begin() as transaction, transaction.cursor() as cursor:
+            names = [key.decode() for key in cursor.iternext(values=False)]
+        self._databases = {name: self._databases.get(name) or _opened(self._env, name) for name in names}
+
+
+def _opened(env: lmdb.Environment, name: str, transaction: Any = None) -> Any:
+    """Open a database; only a transaction that writes makes it."""
+    # Those that find documents have several values for a key, in their order.
+    several = name.endswith((_OF_CLUB, _OF_USER, _OF_KIND))
+    created = transaction is not None
+    return env.open_db(name.encode(), txn=transaction, create=created, dupsort=several, dupfixed=several)
+
+
+class Reader:
+    """The documents at one moment."""
+
+    def __init__(self, databases: Mapping[str, Any], transaction: Any) -> None:
+        self._databases = databases
+        self._transaction = transaction
+
+    def close(self) -> None:
+        self._transaction.abort()
+
+    def meta(self, name: str) -> Any:
+        """Return a value that `set_meta` has stored; None if there is none."""
+        database = self._databases.get(_META)
+        found = None if database is None else self._transaction.get(name.encode(), db=database)
+        return None if found is None else fast_json.parsed(found)
+
+    def offset(self, topic: str, partition: int) -> int | None:
+        """Return the offset of the next record of a partition; None: no record has been applied."""
+        found = self.meta(f"offset/{topic}/{partition}")
+        return None if found is None else int(found)
+
+    def values(self, index: str, ids: Iterable[int | str]) -> list[bytes | None]:
+        """Return the stored values of documents, in the order of the ids; None for one that does not exist."""
+        database = self._databases.get(index)
+        keys = [self._key(each) for each in ids]
+        if database is None:
+            return [None] * len(keys)
+        get = self._transaction.get
+        return [get(key, db=database) for key in keys]
+
+    def devices_of(self, generation: str, user_id: int) -> list[tuple[int, bytes]]:
+        """Return the active devices of a user, as (id, stored value) in the order of the ids."""
+        return self._several(index_of(DEVICES, generation), _OF_USER, _number(user_id))
+
+    def templates_of(
+        self, generation: str, club_id: int | None, category: str, channel: str
+    ) -> list[tuple[int, bytes]]:
+        """Return the templates of exactly this club, category and channel, as (id, stored value) in the order of the
+        ids. None: those for every club.
+        """
+        return self._several(index_of(TEMPLATES, generation), _OF_KIND, _kind(category, channel, club_id))
+
+    def users_of_club(self, generation: str, club_id: int, *, after: int, limit: int) -> list[tuple[int, bytes]]:
+        """Return the users of a club whose ids are above `after`, as (id, stored value) in the order of the ids."""
+        return self._several(index_of(USERS, generation), _OF_CLUB, _number(club_id), after=after, limit=limit)
+
+    def rows(self, index: str, *, after: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the documents of a captured table whose ids are above `after`, in the order of the ids."""
+        database = self._databases.get(index)
+        if database is None:
+            return
+        with self._transaction.cursor(db=database) as cursor:
+            found = cursor.set_range(_number(after))
+            for key, value in cursor if found else ():
+                if number_in(key) > after:
+                    yield number_in(key), value
+
+    def _several(
+        self, index: str, by: str, key: bytes, *, after: int | None = None, limit: int | None = None
+    ) -> list[tuple[int, bytes]]:
+        documents, ids = self._databases.get(index), self._databases.get(f"{index}{by}")
+        if documents is None or ids is None:
+            return []
+        found: list[tuple[int, bytes]] = []
+        with self._transaction.cursor(db=ids) as cursor:
+            if after is None:
+                exists = cursor.set_key(key)
+            else:
+                exists = cursor.set_range_dup(key, _number(after))
+                if exists and number_in(cursor.value()) == after:
+                    exists = cursor.next_dup()
+            for value in cursor.iternext_dup() if exists else ():
+                document = self._transaction.get(value, db=documents)
+                if document is not None:
+                    found.append((number_in(value), document))
+                if limit is not None and len(found) == limit:
+                    break
+        return found
+
+    @staticmethod
+    def _key(id_: int | str) -> bytes:
+        key = _number(id_) if isinstance(id_, int) else id_.encode()
+        if not 1 <= len(key) <= _KEY_BYTES:
+            raise UnstorableKey(f"the id of a document has {len(key)} bytes")
+        return key
+
+
+class Writer(Reader):
+    """One transaction of a writer."""
+
+    def __init__(self, databases: dict[str, Any], transaction: Any, env: Any) -> None:
+        super().__init__(databases, transaction)
+        self._made = databases
+        self._env = env
+
+    def _database(self, name: str) -> Any:
+        """Return a database, which is made if it does not exist."""
+        found = self._made.get(name)
+        if found is None:
+            found = self._made[name] = _opened(self._env, name, self._transaction)
+        return found
+
+    def set_meta(self, name: str, value: Any) -> None:
+        """Store a value of JSON."""
+        database = self._database(_META)
+        self._transaction.put(name.encode(), fast_json.encoded(value), db=database)
+
+    def set_offset(self, topic: str, partition: int, offset: int) -> None:
+        self.set_meta(f"offset/{topic}/{partition}", offset)
+
+    def put(self, document: VersionedDocument) -> bool:
+        """Store a document unless the stored one has a higher version; return whether it was stored.
+
+        The id of a document of a captured table is a number. Raises UnstorableKey.
+        """
+        table, _, generation = document.index.partition("-")
+        is_captured = bool(generation) and table in captured_tables()
+        key = self._key(int(document.id) if is_captured else document.id)
+        database = self._database(document.index)
+        known = self._transaction.get(key, db=database)
+        if known is not None and version_of(known) > document.version:
+            return False
+        value = b"[%d,%b]" % (document.version, fast_json.encoded(document.source))
+        if known == value:
+            return True
+        self._transaction.put(key, value, db=database)
+        if is_captured:
+            before = None if known is None else source_of(known)
+            self._find_by(document.index, table, key, before, document.source)
+        return True
+
+    def remove(self, index: str, id_: str) -> None:
+        """Remove one of masscomm's own documents, and forget its version."""
+        self._transaction.delete(self._key(id_), db=self._database(index))
+
+    def drop_generations(self, *, kept: Sequence[str]) -> None:
+        """Remove all documents of other generations. No other process may have the store open."""
+        for name in list(self._made):
+            table, _, rest = name.partition("-")
+            if table in captured_tables() and rest.partition(".")[0] not in kept:
+                self._transaction.drop(self._made.pop(name))
+
+    def _find_by(self, index: str, table: str, key: bytes, before: Any, after: Any) -> None:
+        """Update the database that finds documents of this table by another value."""
+        match table:
+            case "users":
+                by, place = _OF_CLUB, _club_of
+            case "devices":
+                by, place = _OF_USER, _user_of
+            case "notification_templates":
+                by, place = _OF_KIND, _kind_of
+            case _:
+                return
+        old, new = place(before), place(after)
+        if old == new:
+            return
+        database = self._database(f"{index}{by}")
+        if old is not None:
+            self._transaction.delete(old, key, db=database)
+        if new is not None:
+            self._transaction.put(new, key, db=database)
+
+
+def _club_of(source: Any) -> bytes | None:
+    if source is None or source.get("deleted") or not isinstance(source.get("club_id"), int):
+        return None
+    return _number(source["club_id"])
+
+
+def _user_of(source: Any) -> bytes | None:
+    if source is None or source.get("deleted") or source.get("active") is not True:
+        return None
+    return _number(source["user_id"])
+
+
+def _kind_of(source: Any) -> bytes | None:
+    if source is None or source.get("deleted"):
+        return None
+    return _kind(source.get("type"), source.get("channel"), source.get("club_id"))
+
+
+def _boot() -> str:
+    """Return the id of the machine's last start; where the system has none, one that is never the same."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return str(uuid4())
+
+
+def empty(folder: Path) -> None:
+    """Delete the store."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def prepare(folder: Path, *, generations: Sequence[str], topic_ids: Mapping[str, str], now_ms: int) -> None:
+    """Make the store, or empty one that cannot be continued: of another form, of other tables or topics, written before
+    the machine's last start, or not fed for so long that the topics may have lost deletes.
+
+    Args:
+        generations: The captured generations. The documents of all others are removed.
+        topic_ids: Kafka's ids of the topics that the store is fed from.
+        now_ms: The time in ms since the epoch.
+    """
+    wanted = {"form": _FORM, "boot": _boot(), "tables": _tables_digest()}
+    if folder.exists() and not _continues(folder, wanted, topic_ids, now_ms):
+        empty(folder)
+    store = Store(folder, writes=True)
+    with store.writing() as writer:
+        writer.drop_generations(kept=generations)
+        writer.set_meta("store", wanted)
+        writer.set_meta("topics", topic_ids)
+    store.close()
+
+
+def _continues(folder: Path, wanted: Mapping[str, Any], topic_ids: Mapping[str, str], now_ms: int) -> bool:
+    try:
+        store = Store(folder, writes=True)
+    except lmdb.Error:
+        return False
+    with store.reading() as reader:
+        known, topics, fed_at = reader.meta("store"), reader.meta("topics") or {}, reader.meta(f"{FED_AT}/0")
+    store.close()
+    return (
+        known == wanted
+        and all(topic_ids.get(topic, id_) == id_ for topic, id_ in topics.items())  # guard: directory_state.topic_ids
+        and (fed_at is None or now_ms - fed_at < DIRECTORY_STATE_AGE_MS)  # guard: directory_state.age
+    )
+
+
+def _tables_digest() -> str:
+    """Return a digest of what decides how rows become documents."""
+    content = source_file().read_bytes() + repr(captured_tables()).encode()
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,234 @@
+"""The directory over directory_state: a service that has the documents in memory, fed from compacted topics.
+
+Every answer is from one snapshot generation, and names it. A generation that replaces the confirmed one invalidates the
+proof of `confirm`. The service refuses look-ups while it is behind, so that no answer here is an absence by mistake.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+from masscomm import environment, fast_json
+from masscomm.aws.http_answer import AnswerLost, NotSent
+from masscomm.aws.pooled_http import PooledHttp
+from masscomm.cdc.captured_tables import USERS, settings_tables
+from masscomm.directory import documents
+from masscomm.directory.port import TemplateQuery
+from masscomm.domain import preference_changes, suppressions
+from masscomm.domain.time_limits import DIRECTORY_STATE_REQUEST_S, DIRECTORY_WAIT_S
+from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
+from masscomm.errors import Retry, Stop
+from masscomm.observability.unreadable_items import read_each
+
+_UNAUTHORISED = 401
+_BAD_REQUEST = 400
+
+
+class StateDirectory:
+    """Implements masscomm.directory.port.Directory with directory_state.
+
+    Args:
+        urls: The addresses of the service's tasks, each of which has all documents. Another one is asked if one does
+            not answer, or is behind.
+        token: The token that the service requires.
+        wait_s: Returns the seconds that `confirm` may wait before it raises Retry.
+        clock_skew_ms: As that of OpenSearchDirectory; the service's own must be the same.
+        slice_size: The number of ids in one request.
+        page_size: The number of users in one page.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        token: str,
+        wait_s: Callable[[], float] = lambda: DIRECTORY_WAIT_S,
+        clock_skew_ms: int = 250,
+        slice_size: int = 500,
+        page_size: int = 2_000,
+    ) -> None:
+        self._tasks = [
+            PooledHttp(
+                url,
+                connect_s=DIRECTORY_STATE_REQUEST_S,
+                read_s=DIRECTORY_STATE_REQUEST_S + DIRECTORY_WAIT_S,
+                total_s=DIRECTORY_STATE_REQUEST_S + DIRECTORY_WAIT_S,
+                connections=4,
+            )
+            for url in urls
+        ]
+        self._headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
+        self._wait_s = wait_s
+        self._clock_skew_ms = clock_skew_ms
+        self._slice_size = slice_size
+        self._page_size = page_size
+        self._confirmed: tuple[str, DirectoryPosition] | None = None
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Return the directory for DIRECTORY_STATE_URL (addresses separated by commas) and DIRECTORY_STATE_TOKEN. It
+        connects at the first look-up.
+
+        Raises:
+            Stop: A variable is missing.
+        """
+        return cls(
+            [url.strip() for url in environment.required("DIRECTORY_STATE_URL").split(",")],
+            token=environment.required("DIRECTORY_STATE_TOKEN"),
+            clock_skew_ms=environment.whole_number("CDC_CLOCK_SKEW_MS", 250),
+        )
+
+    def users(self, user_ids: Sequence[int]) -> dict[int, User]:
+        return documents.users(
+            (user_id, source)
+            for (_, user_id), (source, *_) in self._by_id((USERS,), list(dict.fromkeys(user_ids))).items()
+            if not source.get("deleted")
+        )
+
+    def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
+        tables = (*settings_tables(), preference_changes.INDEX)
+        return documents.merged_settings(self._by_id(tables, list(dict.fromkeys(user_ids))))
+
+    def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, UserSettings]]:
+        tables = (USERS, *settings_tables(), preference_changes.INDEX)
+        found = self._by_id(tables, list(dict.fromkeys(user_ids)))
+        users = documents.users(
+            (user_id, source)
+            for (table, user_id), (source, *_) in found.items()
+            if table == USERS and not source.get("deleted")
+        )
+        return users, documents.merged_settings(found)
+
+    def users_of_club(self, club_id: int, *, after: int = 0) -> Iterator[list[User]]:
+        request = {"club_id": club_id, "after": after, "limit": self._page_size}
+        task, answer = self._ask("users", request)
+        while True:
+            rows = answer["rows"]
+            if rows:
+                yield list(read_each(rows, lambda row: documents.user(row[0], row[1][1]), store=USERS, key=_key_of))
+            if len(rows) < self._page_size:
+                return
+            # Only this task has the moment of the first page.
+            answer = self._ask_task(task, "users", {**request, "snapshot": answer["snapshot"], "after": rows[-1][0]})
+
+    def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
+        found: dict[int, list[Device]] = {user_id: [] for user_id in user_ids}
+        for ids in _slices(list(found), self._slice_size):
+            answer = self._answer("look-up", {"devices_of": ids})
+            generation = answer["generation"]
+
+            def device_of(row: Any, generation: str = generation) -> Device:
+                device_id, (_, source), states = row
+                return documents.device(device_id, source, {} if states is None else states[1], generation=generation)
+
+            for user_id, rows in zip(ids, answer["devices_of"], strict=True):
+                found[user_id] += read_each(rows, device_of, store="devices", key=_key_of)
+        return found
+
+    def suppressed(self, club_id: int, addresses: Sequence[str], now_ms: int) -> set[str]:
+        names = list(dict.fromkeys(suppressions.id_of(club_id, address) for address in addresses))
+        found = self._by_id((suppressions.INDEX,), names)
+        sources = {name: source for (_, name), (source, *_) in found.items()}
+        return suppressions.suppressed(club_id, addresses, sources, now_ms)
+
+    def templates(self, keys: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str, str], list[Template]]:
+        found: dict[tuple[int, str, str], list[Template]] = {key: [] for key in keys}
+        # The templates for every club are asked for once.
+        asked = list(dict.fromkeys(each for key in found for each in (key, (None, *key[1:]))))
+        rows: dict[Any, list[Any]] = {}
+        for some in _slices(asked, self._slice_size):
+            rows |= zip(some, self._answer("look-up", {"templates_of": some})["templates_of"], strict=True)
+        for key, templates in found.items():
+            both = sorted([*rows[key], *rows[None, *key[1:]]])
+            templates += read_each(both, _template, store="notification_templates", key=_key_of)
+        return found
+
+    def list_templates(self, query: TemplateQuery) -> list[Template]:
+        request = {
+            "club_ids": None if query.club_ids is None else list(query.club_ids),
+            "types": list(query.types),
+            "channels": list(query.channels),
+            "after": query.after,
+            "limit": query.limit,
+        }
+        rows = self._answer("templates", request)["rows"]
+        return list(read_each(rows, _template, store="notification_templates", key=_key_of))
+
+    def confirm(self, ts_ms: int) -> DirectoryPosition:
+        if (confirmed := self._confirmed) is not None and self.is_confirmed(ts_ms):
+            return confirmed[1]
+        answer = self._answer("confirm", {"ts_ms": ts_ms, "wait_s": min(self._wait_s(), DIRECTORY_WAIT_S)})
+        position = DirectoryPosition(lsn=answer["lsn"], ts_ms=answer["ts_ms"])
+        self._confirmed = answer["generation"], position
+        return position
+
+    def is_confirmed(self, ts_ms: int) -> bool:
+        confirmed = self._confirmed
+        return confirmed is not None and confirmed[1].ts_ms - self._clock_skew_ms >= ts_ms
+
+    def position(self) -> DirectoryPosition | None:
+        confirmed = self._confirmed
+        return None if confirmed is None else confirmed[1]
+
+    def _by_id[I: (int, str)](self, tables: Sequence[str], ids: Sequence[I]) -> dict[tuple[str, I], documents.Read]:
+        """Return (table, id) → (row, version, index) for the documents that exist, those of deleted rows included."""
+        found: dict[tuple[str, I], documents.Read] = {}
+        for some in _slices(ids, self._slice_size):
+            answer = self._answer("look-up", {"tables": dict.fromkeys(tables, some)})
+            generation = answer["generation"]
+            for table in tables:
+                index = f"{table}-{generation}"
+                for id_, row in zip(some, answer["tables"][table], strict=True):
+                    if row is not None:
+                        found[table, id_] = row[1], row[0], index
+        return found
+
+    def _answer(self, path: str, body: Mapping[str, Any]) -> Any:
+        _, answer = self._ask(path, body)
+        return answer
+
+    def _ask(self, path: str, body: Mapping[str, Any]) -> tuple[PooledHttp, Any]:
+        """Return the answer of the first task that has one, and this task. Raises Retry or Stop."""
+        refusals = []
+        for task in list(self._tasks):
+            try:
+                return task, self._ask_task(task, path, body)
+            except Retry as error:
+                refusals.append(str(error))
+                # The next request begins with another task.
+                self._tasks = [each for each in self._tasks if each is not task] + [task]
+        raise Retry("; ".join(refusals))
+
+    def _ask_task(self, task: PooledHttp, path: str, body: Mapping[str, Any]) -> Any:
+        try:
+            status, content = task.request("POST", f"/v1/{path}", self._headers, fast_json.encoded(body))
+            answer = fast_json.parsed(content)
+        except (NotSent, AnswerLost, ValueError) as error:
+            raise Retry(f"directory_state did not answer: {error}") from error
+        reason = answer.get("reason") if isinstance(answer, dict) else None
+        if status == _UNAUTHORISED:
+            raise Stop(f"directory_state refuses the token: {reason}")
+        if status == _BAD_REQUEST:
+            raise Stop(f"directory_state refuses a request: {reason}")
+        if status != 200 or not isinstance(answer, dict):
+            raise Retry(str(reason or f"directory_state answered {status}"))
+        self._answered_by(answer["generation"])
+        return answer
+
+    def _answered_by(self, generation: str) -> None:
+        """Raises Retry if an answer is from another generation than the confirmed one."""
+        if self._confirmed is not None and generation != self._confirmed[0]:  # guard: directory_state.one_generation
+            confirmed, self._confirmed = self._confirmed, None
+            raise Retry(f"look-ups are answered by {generation}, and {confirmed[0]} was confirmed")
+
+
+def _template(row: Any) -> Template:
+    template_id, (_, source) = row
+    return documents.template(template_id, source)
+
+
+def _key_of(row: Any) -> dict[str, str]:
+    return {"id": str(row[0])}
+
+
+def _slices[T](items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

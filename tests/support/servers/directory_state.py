@@ -1,0 +1,118 @@
+"""The service directory_state on a free port, and the directory's tables in its store."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from directory_state.generations import GenerationState, store_state
+from directory_state.server import Answers, Server
+from directory_state.store import FED_AT, Store, Writer, prepare
+from masscomm.cdc.progress import InMemoryCdcProgress
+from masscomm.clock import SystemClock
+from masscomm.directory.bulk_writes import VersionedDocument
+from masscomm.directory.state import StateDirectory
+from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
+from masscomm.domain.suppressions import Suppression
+from masscomm.observability import logs
+from tests.support.contracts.directory import Row, Tables
+from tests.support.servers.directory_documents import DirectoryDocuments
+
+TOKEN = "t" * 32
+GENERATION = "g1"
+# A time that is later than every `fed_at` that a test lets pass.
+_ALWAYS = 2**53
+
+
+class StateTables(Tables):
+    """Writes documents in the format of cdc_consumer and device_registrar to the store of a running server."""
+
+    def __init__(self, folder: Path) -> None:
+        prepare(folder, generations=[GENERATION], topic_ids={}, now_ms=0)
+        self.store = Store(folder, writes=True)
+        self.progress = InMemoryCdcProgress()
+        self.progress.lsn = 1
+        self.documents = DirectoryDocuments(GENERATION)
+        self.answers = Answers(
+            store=self.store,
+            generations=[GENERATION],
+            progress=lambda _: self.progress,
+            feeders=1,
+            clock=SystemClock(),
+            logger=logs.logger("directory_state"),
+            clock_skew_ms=0,
+        )
+        with self.store.writing() as writer:
+            store_state(writer, GENERATION, GenerationState(snapshot_id="s", snapshot_completed_at=1))
+            writer.set_meta(f"{FED_AT}/0", _ALWAYS)
+        self.answers.advance()
+
+    def put(self, *rows: Row) -> None:
+        self.write(self.documents.of(*rows))
+
+    def remove(self, *rows: Row) -> None:
+        self.write(self.documents.removed(*rows))
+
+    def suppress(self, *several: Suppression) -> None:
+        self.write([VersionedDocument(index=SUPPRESSIONS, id=s.id, version=1, source=s.source) for s in several])
+
+    def not_ready(self) -> None:
+        self._set_state(rebuild_reason="a test")
+
+    def caught_up_to(self, ts_ms: int) -> None:
+        self.progress.lsn = self.documents.version = self.documents.version + 1
+        self._set_state(lsn=self.documents.version, ts_ms=ts_ms)
+
+    def _set_state(self, **changes: Any) -> None:
+        with self.store.writing() as writer:
+            store_state(writer, GENERATION, GenerationState(snapshot_id="s", snapshot_completed_at=1, **changes))
+
+    def write(self, documents: list[VersionedDocument]) -> None:
+        with self.store.writing() as writer:
+            _put(writer, documents)
+
+
+def _put(writer: Writer, documents: list[VersionedDocument]) -> None:
+    for document in documents:
+        assert writer.put(document)
+
+
+@contextmanager
+def served(answers: Answers) -> Iterator[str]:
+    """Run the server in a thread; yield its address."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    runner = web.AppRunner(Server(answers, token=TOKEN).application())
+
+    async def start() -> int:
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port: int = runner.addresses[0][1]
+        return port
+
+    try:
+        port = asyncio.run_coroutine_threadsafe(start(), loop).result(30)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(30)
+        loop.close()
+
+
+@contextmanager
+def state_tables(folder: Path) -> Iterator[StateTables]:
+    """Yield tables with their directory, over a server that runs meanwhile."""
+    tables = StateTables(folder)
+    with served(tables.answers) as url:
+        tables.directory = StateDirectory(
+            [url], token=TOKEN, wait_s=lambda: 0.2, clock_skew_ms=0, slice_size=250, page_size=3
+        )
+        yield tables
+    tables.store.close()

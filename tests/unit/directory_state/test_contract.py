@@ -1,0 +1,65 @@
+"""The directory over directory_state fulfils the contract, over HTTP and LMDB."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from directory_state.store import FED_AT
+from masscomm.directory.state import StateDirectory
+from masscomm.domain.time_limits import DIRECTORY_STATE_FED_S
+from masscomm.errors import Retry, Stop
+from tests.support.contracts.directory import DEVICE, USER, DirectoryContract
+from tests.support.servers.directory_state import TOKEN, StateTables, served, state_tables
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Iterator[StateTables]:
+    with state_tables(tmp_path / "state") as found:
+        yield found
+
+
+class TestStateDirectory(DirectoryContract):
+    def test_look_ups_are_refused_while_nothing_is_fed(self, tables: StateTables) -> None:
+        tables.put(USER)
+        clock = tables.answers.clock
+        with tables.store.writing() as writer:
+            writer.set_meta(f"{FED_AT}/0", clock.now_ms() - round(DIRECTORY_STATE_FED_S * 1_000) - 1)
+        with pytest.raises(Retry, match="has not read from Kafka"):
+            tables.directory.users([1])
+
+    def test_another_task_answers_for_one_that_does_not(self, tables: StateTables) -> None:
+        tables.put(USER)
+        with served(tables.answers) as url:
+            directory = StateDirectory(["http://127.0.0.1:9", url], token=TOKEN)
+            assert directory.users([1]) == {1: USER}
+            assert directory.users([1]) == {1: USER}
+
+    def test_no_task_is_a_retry(self) -> None:
+        gone = StateDirectory(["http://127.0.0.1:9"], token=TOKEN)
+        with pytest.raises(Retry, match="did not answer"):
+            gone.users([1])
+
+    def test_wrong_token_stops(self, tables: StateTables) -> None:
+        with served(tables.answers) as url, pytest.raises(Stop, match="refuses the token"):
+            StateDirectory([url], token="w" * 32).users([1])
+
+    def test_an_inactive_device_is_not_returned(self, tables: StateTables) -> None:
+        tables.put(DEVICE)
+        (document,) = tables.documents.of(DEVICE._replace(endpoint_arn=None))
+        tables.write([replace(document, source={**document.source, "active": False})])
+        assert tables.directory.devices([1]) == {1: []}
+
+    def test_a_device_moves_to_its_new_user(self, tables: StateTables) -> None:
+        tables.put(DEVICE)
+        tables.put(moved := DEVICE._replace(user_id=2))
+        assert tables.directory.devices([1, 2]) == {1: [], 2: [moved]}
+
+    def test_pages_after_the_end_of_their_snapshot_are_a_retry(self, tables: StateTables) -> None:
+        tables.put(*(USER._replace(user_id=number) for number in range(1, 6)))
+        with served(tables.answers) as url:
+            pages = StateDirectory([url], token=TOKEN, page_size=2).users_of_club(7)
+            next(pages)
+        with pytest.raises(Retry):
+            next(pages)

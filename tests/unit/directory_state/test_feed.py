@@ -1,0 +1,211 @@
+"""The store converges to the monolith's tables, from whole and from compacted topics."""
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from directory_state.feed import Applier
+from directory_state.generations import answering, state_of
+from directory_state.store import Store, prepare, source_of
+from masscomm.domain.time_limits import DATABASE_CLOCK_STEP_MS, DIRECTORY_STATE_AGE_MS
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
+from masscomm.kafka.event import KafkaRecord
+from masscomm.observability import logs
+from tests.support.harness.cdc_consumer import Consumer
+from tests.support.inputs.debezium_records import heartbeat, notification, record, row, truncate
+from tests.support.inputs.table_histories import History, histories
+
+
+class Feed:
+    """A store, and what applies records to it."""
+
+    def __init__(self, folder: Path) -> None:
+        prepare(folder, generations=["g1", "g2"], topic_ids={}, now_ms=0)
+        self.store = Store(folder, writes=True)
+        self.applier = Applier(["g1", "g2"], Codec(InMemorySchemaRegistry()), logs.logger("directory_state"))
+
+    def apply(self, *records: KafkaRecord) -> None:
+        with self.store.writing() as writer:
+            for each in records:
+                self.applier.apply(writer, each)
+
+    def restart(self) -> None:
+        self.applier = Applier(["g1", "g2"], Codec(InMemorySchemaRegistry()), logs.logger("directory_state"))
+
+    def rows(self, index: str = "users-g1") -> dict[str, Any]:
+        """Return the sources of the documents that are not deleted, by id."""
+        with self.store.reading() as reader:
+            found = {str(number): source_of(value) for number, value in reader.rows(index, after=-(2**63))}
+        return {number: source for number, source in found.items() if not source.get("deleted")}
+
+    def answering(self) -> tuple[str | None, str]:
+        with self.store.reading() as reader:
+            return answering(reader, ["g1", "g2"])
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Iterator[Feed]:
+    made = Feed(tmp_path / "state")
+    yield made
+    made.store.close()
+
+
+def user(number: int, name: str = "a") -> dict[str, Any]:
+    return {"id": number, "club_id": 1, "first_name": name, "time_zone": None}
+
+
+def tombstone(number: int) -> KafkaRecord:
+    return record("users", {"id": number}, None)
+
+
+@pytest.mark.guarantee("directory.converges")
+@given(history=histories(), seed=st.integers())
+@settings(max_examples=60, deadline=None)
+def test_any_order_of_changes_converges_as_in_opensearch(history: History, seed: int) -> None:
+    consumer = Consumer()
+    with TemporaryDirectory() as folder:
+        feed = Feed(Path(folder, "state"))
+        for batch in history.deliveries(random.Random(seed)):  # noqa: S311
+            feed.apply(*batch)
+            assert consumer.run(*batch) == []
+        assert {number: each["first_name"] for number, each in feed.rows().items()} == history.table
+        assert feed.rows() == consumer.cluster.rows("users-g1")
+        feed.store.close()
+
+
+def with_tombstones(records: Sequence[KafkaRecord]) -> list[KafkaRecord]:
+    """Return the records of a topic as Debezium produces them: a tombstone follows each delete."""
+    found = []
+    for each in records:
+        found.append(each)
+        if each.value is not None and b'"op": "d"' in each.value:
+            found.append(each._replace(value=None))
+    return found
+
+
+def compacted(records: Sequence[KafkaRecord], chance: random.Random) -> list[KafkaRecord]:
+    """Return what compaction can have left of the records: of each key the last one, and any of the others."""
+    last = {each.key: place for place, each in enumerate(records)}
+    return [each for place, each in enumerate(records) if last[each.key] == place or chance.random() < 0.3]
+
+
+@pytest.mark.kills(guard="directory_state.missed_delete")
+@pytest.mark.guarantee("directory.converges")
+@given(history=histories(), seed=st.integers())
+@settings(max_examples=60, deadline=None)
+def test_compacted_topic_converges_after_any_absence(history: History, seed: int) -> None:
+    """A feeder has read a part of a topic, which is compacted before it reads the rest."""
+    chance = random.Random(seed)  # noqa: S311
+    # A row of the transaction that is open during the snapshot comes before the rows that follow it.
+    records = with_tombstones(history.records)
+    read = chance.randint(0, len(records))
+    with TemporaryDirectory() as folder:
+        feed = Feed(Path(folder, "state"))
+        feed.apply(*records[:read])
+        feed.restart()
+        feed.apply(*compacted(records[read:], chance))
+        assert {number: each["first_name"] for number, each in feed.rows().items()} == history.table
+        feed.store.close()
+
+
+def test_tombstone_of_a_repeated_delete_hides_no_new_row(feed: Feed) -> None:
+    feed.apply(row("users", "c", 10, user(1)), row("users", "d", 20, None, user(1)), tombstone(1))
+    feed.apply(row("users", "c", 30, user(1, "new")))
+    feed.apply(row("users", "d", 20, None, user(1)), tombstone(1))
+    assert feed.rows()["1"]["first_name"] == "new"
+
+
+@pytest.mark.parametrize(
+    ("last", "reason"),
+    [
+        (truncate("users", 70), "truncated"),
+        (notification("STARTED", "b"), "snapshot b after a"),
+        (heartbeat(5, str(1_700_000_000 + DATABASE_CLOCK_STEP_MS)), "write-ahead log fell"),
+    ],
+)
+def test_rows_that_cannot_be_right_are_not_answered(feed: Feed, last: KafkaRecord, reason: str) -> None:
+    assert feed.answering()[0] is None
+    feed.apply(notification("STARTED"), heartbeat(50, "1700000000"), notification("COMPLETED"))
+    assert feed.answering() == ("g1", "")
+    feed.apply(last)
+    assert feed.answering()[0] is None
+    assert reason in feed.answering()[1]
+
+
+def test_repeated_notices_change_nothing(feed: Feed) -> None:
+    notices = (notification("STARTED"), heartbeat(50, "1700000000"), notification("COMPLETED"))
+    feed.apply(*notices, heartbeat(60, "1700000001"))
+    with feed.store.reading() as reader:
+        before = state_of(reader, "g1")
+    feed.apply(*notices)
+    with feed.store.reading() as reader:
+        assert state_of(reader, "g1") == before
+
+
+def test_new_generation_answers_once_it_is_recent(feed: Feed) -> None:
+    feed.apply(notification("STARTED"), notification("COMPLETED"))
+    feed.apply(notification("STARTED", "b", "g2"), notification("COMPLETED", "b", "g2"))
+    assert feed.answering() == ("g1", "")
+
+
+@pytest.mark.kills(guard="directory_state.whole_topic")
+def test_topic_without_its_beginning_needs_a_new_generation(feed: Feed) -> None:
+    feed.apply(notification("STARTED"), notification("COMPLETED"))
+    with feed.store.writing() as writer:
+        feed.applier.began(writer, "cdc.g1.message", 5)
+        feed.applier.began(writer, "cdc.g1.users", 0)
+    assert feed.answering() == ("g1", "")
+    with feed.store.writing() as writer:
+        feed.applier.began(writer, "cdc.g1.public.users", 5)
+        feed.applier.began(writer, "cdc.g1.users", 5)
+    assert "are gone" in feed.answering()[1]
+
+
+def test_unreadable_record_changes_nothing(feed: Feed) -> None:
+    feed.apply(row("users", "c", 10, user(1)))
+    feed.apply(row("users", "u", 20, {"id": 1, "club_id": "no number"}), record("users", {"id": 1}, {"op": "?"}))
+    assert feed.rows()["1"]["first_name"] == "a"
+
+
+@pytest.mark.kills(guard="directory_state.topic_ids")
+@pytest.mark.kills(guard="directory_state.age")
+@pytest.mark.parametrize(
+    ("topic_ids", "now_ms", "kept"),
+    [
+        ({"a": "1"}, 5_000, True),
+        ({"a": "1", "b": "1"}, 5_000, True),
+        ({"a": "2"}, 5_000, False),
+        ({"a": "1"}, 1_000 + DIRECTORY_STATE_AGE_MS, False),
+    ],
+)
+def test_store_that_cannot_be_continued_is_emptied(
+    tmp_path: Path, topic_ids: dict[str, str], now_ms: int, kept: bool
+) -> None:
+    folder = tmp_path / "state"
+    prepare(folder, generations=["g1"], topic_ids={"a": "1"}, now_ms=0)
+    store = Store(folder, writes=True)
+    with store.writing() as writer:
+        writer.set_offset("a", 0, 7)
+        writer.set_meta("fed_at/0", 1_000)
+    store.close()
+    prepare(folder, generations=["g1"], topic_ids=topic_ids, now_ms=now_ms)
+    store = Store(folder, writes=True)
+    with store.reading() as reader:
+        assert reader.offset("a", 0) == (7 if kept else None)
+    store.close()
+
+
+def test_documents_of_former_generations_are_removed(tmp_path: Path) -> None:
+    feed = Feed(tmp_path / "state")
+    feed.apply(row("users", "c", 10, user(1)), row("users", "c", 10, user(1), generation="g2"))
+    feed.store.close()
+    prepare(tmp_path / "state", generations=["g2"], topic_ids={}, now_ms=0)
+    feed.store = Store(tmp_path / "state", writes=True)
+    assert (list(feed.rows("users-g1")), list(feed.rows("users-g2"))) == ([], ["1"])
+    feed.store.close()
