@@ -1,0 +1,177 @@
+"""Starts the feeders and the server, and ends with the first of them that ends.
+
+Environment:
+    KAFKA_BOOTSTRAP_SERVERS, KAFKA_AUTHENTICATION, SCHEMA_REGISTRY_URL, CDC_GENERATION, CONNECT_OFFSETS_TOPIC: as those
+        of the functions.
+    DIRECTORY_STATE_FOLDER: The folder of the store.
+    DIRECTORY_STATE_TOKEN: The token that callers present, of at least 32 characters.
+    DIRECTORY_STATE_ADDRESS: The host and port on which the server listens.
+    DIRECTORY_STATE_CERTIFICATE, DIRECTORY_STATE_KEY: The files of the server's certificate and key. Without them it
+        listens on a loopback address only.
+    DIRECTORY_STATE_FEEDERS: The number of feeders, 1 by default.
+"""
+
+import ipaddress
+import multiprocessing
+import os
+import signal
+import ssl
+import sys
+import threading
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from directory_state.feed import Feeder, GapError, fed_topics
+from directory_state.server import Answers, Server
+from directory_state.store import Store, empty, prepare
+from masscomm import environment
+from masscomm.aws.authentication import kafka_client_config
+from masscomm.cdc.progress import KafkaCdcProgress
+from masscomm.clock import SystemClock
+from masscomm.errors import Retry, Stop
+from masscomm.kafka import topics
+from masscomm.kafka.admin import KafkaAdmin
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.topic_ids import topic_ids
+from masscomm.observability import logs
+
+_SHORTEST_TOKEN = 32
+# The status of a feeder whose store must be emptied.
+_GAP = 3
+
+
+def _settings() -> dict[str, Any]:
+    return {
+        "bootstrap.servers": environment.required("KAFKA_BOOTSTRAP_SERVERS"),
+        "broker.address.family": "v4",
+        **kafka_client_config(),
+    }
+
+
+def _folder() -> Path:
+    return Path(environment.required("DIRECTORY_STATE_FOLDER"))
+
+
+def _generations() -> tuple[str, ...]:
+    return topics.generations(environment.required("CDC_GENERATION"))
+
+
+def _feed(index: int, count: int) -> None:
+    logger = logs.logger("directory_state")
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    store = Store(_folder(), writes=True)
+    feeder = Feeder(
+        store,
+        _settings(),
+        generations=_generations(),
+        codec=Codec(HttpSchemaRegistry.from_environment()),
+        share=(index, count),
+        logger=logger,
+    )
+    parent = os.getppid()
+    try:
+        feeder.run(lambda: ended.is_set() or os.getppid() != parent)
+    except GapError as error:
+        logger.warning("the store has a gap, and is rebuilt from the topics", error=str(error))
+        sys.exit(_GAP)
+    except Retry as error:
+        logger.warning("the feeder ends", error=str(error))
+        sys.exit(1)
+    finally:
+        store.close()
+
+
+def _serve(feeders: int) -> None:
+    logger = logs.logger("directory_state")
+    token = environment.required("DIRECTORY_STATE_TOKEN")
+    if len(token) < _SHORTEST_TOKEN:
+        raise Stop(f"DIRECTORY_STATE_TOKEN has less than {_SHORTEST_TOKEN} characters")
+    host, _, port = environment.required("DIRECTORY_STATE_ADDRESS").rpartition(":")
+    tls = _tls(host)
+    answers = Answers(
+        store=Store(_folder(), writes=True),
+        generations=_generations(),
+        progress=_progress,
+        feeders=feeders,
+        clock=SystemClock(),
+        logger=logger,
+        clock_skew_ms=environment.whole_number("CDC_CLOCK_SKEW_MS", 250),
+    )
+    web.run_app(
+        Server(answers, token=token).application(),
+        host=host,
+        port=int(port),
+        ssl_context=tls,
+        access_log=None,
+        print=None,
+    )
+
+
+def _progress(generation: str) -> KafkaCdcProgress:
+    return KafkaCdcProgress(
+        environment.required("KAFKA_BOOTSTRAP_SERVERS"),
+        generation=generation,
+        # The store has the applied offsets; no group has any.
+        group=topics.CDC_PROGRESS_GROUP,
+        offsets_topic=os.environ.get("CONNECT_OFFSETS_TOPIC") or "connect.offsets",
+        further_topics=(topics.DIRECTORY_DOCUMENT,),
+        **kafka_client_config(),
+    )
+
+
+def _tls(host: str) -> ssl.SSLContext | None:
+    """Return the server's TLS context. Raises Stop if it would listen to others in plain text."""
+    certificate, key = (os.environ.get(f"DIRECTORY_STATE_{name}") for name in ("CERTIFICATE", "KEY"))
+    if certificate and key:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate, key)
+        return context
+    if not ipaddress.ip_address(host).is_loopback:  # guard: directory_state.plain_text
+        raise Stop("without DIRECTORY_STATE_CERTIFICATE and DIRECTORY_STATE_KEY, the server listens on loopback only")
+    return None
+
+
+def _topic_ids() -> dict[str, str]:
+    """Return Kafka's ids of the topics. Raises Retry if Kafka does not describe them."""
+    admin = KafkaAdmin(_settings())
+    try:
+        return topic_ids(admin, fed_topics(_generations()))
+    finally:
+        admin.close()
+
+
+def _run() -> int:
+    """Run the processes until one of them ends or this one is told to end; return the status of the first one."""
+    feeders = environment.whole_number("DIRECTORY_STATE_FEEDERS", 1, lowest=1)
+    prepare(_folder(), generations=_generations(), topic_ids=_topic_ids(), now_ms=SystemClock().now_ms())
+    context = multiprocessing.get_context("spawn")
+    processes = [
+        context.Process(target=_feed, args=(index, feeders), name=f"feeder {index}") for index in range(feeders)
+    ]
+    processes.append(context.Process(target=_serve, args=(feeders,), name="server"))
+    ended, told = os.pipe()
+    signal.signal(signal.SIGTERM, lambda *_: os.write(told, b"."))
+    signal.signal(signal.SIGINT, lambda *_: os.write(told, b"."))
+    for process in processes:
+        process.start()
+    wait([ended, *(process.sentinel for process in processes)])
+    statuses = [process.exitcode for process in processes]
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join()
+    return next((status for status in statuses if status is not None), 0)
+
+
+def main() -> int:
+    """Run until the processes end; return the status of this one."""
+    status = _run()
+    while status == _GAP:
+        empty(_folder())
+        status = _run()
+    return status

@@ -1,0 +1,90 @@
+"""The service on the real broker: it is fed, continues after a kill, and refuses look-ups until it has caught up."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local.devstack.config import StackConfig
+from masscomm.errors import Retry
+from masscomm.kafka.event import KafkaRecord
+from tests.support.inputs.debezium_records import heartbeat, notification, row
+from tests.support.servers.directory_state_process import Changelogs, StateProcess, free_port
+from tests.support.until import until
+
+USERS = 400
+# The database's time of the heartbeats, in seconds since the epoch.
+FIRST_S, SECOND_S = 1_700_000_000, 1_700_000_100
+
+
+def user(number: int, name: str) -> dict[str, Any]:
+    return {"id": number, "club_id": 7, "first_name": name, "time_zone": None}
+
+
+def snapshot() -> Iterator[KafkaRecord]:
+    yield notification("STARTED")
+    for number in range(USERS):
+        yield row("users", "r", 10, user(number, "first"))
+    yield notification("COMPLETED")
+    yield heartbeat(20, str(FIRST_S))
+
+
+@pytest.fixture
+def changelogs(kafka: StackConfig) -> Changelogs:
+    return Changelogs(kafka.kafka_bootstrap)
+
+
+@pytest.fixture
+def service(
+    kafka: StackConfig, registry: StackConfig, changelogs: Changelogs, tmp_path: Path
+) -> Iterator[StateProcess]:
+    made = StateProcess(registry, changelogs, tmp_path / "state", port=free_port(), feeders=2)
+    yield made
+    made.stop()
+
+
+def names(service: StateProcess) -> set[str]:
+    found = service.directory().users(range(USERS))
+    assert len(found) == USERS
+    return {user.first_name for user in found.values()}
+
+
+def is_confirmed(service: StateProcess, ts_ms: int) -> bool:
+    with suppress(Retry):
+        service.directory().confirm(ts_ms)
+        return True
+    return False
+
+
+def test_killed_service_continues_without_a_gap(changelogs: Changelogs, service: StateProcess) -> None:
+    changelogs.produce(snapshot())
+    service.start()
+    directory = service.directory(wait_s=lambda: 0.2)
+    # Until Connect has stored an offset, rows of the snapshot may be on their way to Kafka.
+    with pytest.raises(Retry, match="not ready"):
+        directory.users([1])
+    changelogs.acknowledge(20)
+    until("the snapshot can be looked up", lambda: is_confirmed(service, FIRST_S * 1_000))
+    assert names(service) == {"first"}
+    service.kill()
+    changelogs.produce(row("users", "u", 30 + number, user(number, "second")) for number in range(USERS))
+    changelogs.produce([heartbeat(1_000, str(SECOND_S))])
+    changelogs.acknowledge(1_000)
+    service.start()
+    until("the changes can be looked up", lambda: is_confirmed(service, SECOND_S * 1_000))
+    assert names(service) == {"second"}
+
+
+def test_service_ends_with_a_killed_feeder(changelogs: Changelogs, service: StateProcess) -> None:
+    changelogs.produce(snapshot())
+    changelogs.acknowledge(20)
+    service.start()
+    until("the snapshot can be looked up", lambda: is_confirmed(service, FIRST_S * 1_000))
+    _, feeder, *_ = service.processes()
+    feeder.kill()
+    assert service.wait() != 0
+    service.start()
+    until("the snapshot can be looked up again", lambda: is_confirmed(service, FIRST_S * 1_000))
+    assert names(service) == {"first"}

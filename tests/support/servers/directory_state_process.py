@@ -1,0 +1,134 @@
+"""The service directory_state as a process, on topics of a generation of its own on a real broker."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psutil
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from local.devstack.config import ROOT, StackConfig, is_free
+from local.devstack.provision import create_topics
+from local.devstack.service import base_environment, listens
+from masscomm.directory.state import StateDirectory
+from masscomm.kafka import topics
+from masscomm.kafka.event import KafkaRecord
+from tests.support.servers.directory_state import TOKEN
+from tests.support.until import until
+
+
+class Changelogs:
+    """The topics of a snapshot generation, with the offsets that Kafka Connect would store."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.generation = f"t{uuid4().hex[:8]}"
+        self.offsets_topic = f"offsets.{self.generation}"
+        self._bootstrap = bootstrap
+        own = [topic for topic in topics.chain_topics() if topic.name == topics.DIRECTORY_DOCUMENT]
+        create_topics(bootstrap, [*topics.cdc_topics(self.generation), *own])
+        with AdminClient({"bootstrap.servers": bootstrap}) as admin:
+            admin.create_topics([NewTopic(self.offsets_topic, 1, 1)])[self.offsets_topic].result(20)
+
+    def produce(self, records: Iterable[KafkaRecord]) -> None:
+        """Produce records of the generation g1 to the topics of this one, by their keys."""
+        with_generation: dict[str, str] = {}
+        producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 0})
+        for number, record in enumerate(records):
+            name = with_generation.get(record.topic)
+            if name is None:
+                name = with_generation[record.topic] = record.topic.replace("cdc.g1.", f"cdc.{self.generation}.", 1)
+            producer.produce(name, record.value, key=record.key)
+            if number % 1_000 == 0:
+                producer.poll(0)
+        assert producer.flush(60) == 0
+
+    def acknowledge(self, lsn: int) -> None:
+        """Store a source offset, as Kafka Connect does once Kafka has acknowledged all changes up to it."""
+        producer = Producer({"bootstrap.servers": self._bootstrap})
+        key = json.dumps([f"monolith-{self.generation}", {"server": topics.cdc_prefix(self.generation)}])
+        producer.produce(self.offsets_topic, json.dumps({"lsn": lsn}).encode(), key=key.encode())
+        assert producer.flush(60) == 0
+
+
+class StateProcess:
+    """The service, which can be killed and started again on the same folder.
+
+    Args:
+        port: A free port of the loopback address.
+    """
+
+    def __init__(
+        self, config: StackConfig, changelogs: Changelogs, folder: Path, *, port: int, feeders: int = 1
+    ) -> None:
+        self.folder = folder
+        self.port = port
+        self._log = folder.with_suffix(".log")
+        self._environment = {
+            **base_environment(),
+            "KAFKA_BOOTSTRAP_SERVERS": config.kafka_bootstrap,
+            "SCHEMA_REGISTRY_URL": config.registry_url,
+            "CDC_GENERATION": changelogs.generation,
+            "CONNECT_OFFSETS_TOPIC": changelogs.offsets_topic,
+            "CDC_CLOCK_SKEW_MS": "0",
+            "DIRECTORY_STATE_FOLDER": str(folder),
+            "DIRECTORY_STATE_ADDRESS": f"127.0.0.1:{port}",
+            "DIRECTORY_STATE_TOKEN": TOKEN,
+            "DIRECTORY_STATE_FEEDERS": str(feeders),
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "directory_state"],
+                cwd=ROOT,
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        until("the server listens", lambda: self._is_alive() and listens(self.port))
+
+    def _is_alive(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, self._log.read_text()[-3_000:]
+        return True
+
+    def processes(self) -> list[psutil.Process]:
+        """Return the service's processes: the first one, the feeders in their order, and the server."""
+        assert self._process is not None
+        first = psutil.Process(self._process.pid)
+        workers = [each for each in first.children() if "spawn_main" in " ".join(each.cmdline())]
+        return [first, *sorted(workers, key=lambda each: each.pid)]
+
+    def kill(self) -> None:
+        """Kill all processes at once."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(30)
+
+    def wait(self) -> int:
+        """Wait for the end of the service; return its status."""
+        assert self._process is not None
+        return self._process.wait(60)
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(30)
+
+    def directory(self, **options: Any) -> StateDirectory:
+        return StateDirectory([f"http://127.0.0.1:{self.port}"], token=TOKEN, clock_skew_ms=0, **options)
+
+
+def free_port() -> int:
+    """Return a port that is free now, below the range of outgoing connections."""
+    return next(port for port in range(21_000 + os.getpid() % 1_000 * 5, 31_000) if is_free(port))
