@@ -16,6 +16,7 @@ from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
 from masscomm.directory.bulk_writes import connect_from_environment
+from masscomm.directory.document_publisher import OpenSearchDocumentPublisher
 from masscomm.directory.generations import OpenSearchCreationTimes
 from masscomm.kafka import topics
 from masscomm.lambda_context import LambdaContext
@@ -35,16 +36,18 @@ def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
     # With two attempts, a single lost connection does not cause a redelivery of the batch.
     limits = Limits(connections=workers, connect_s=2, read_s=5, attempts=2)
     client = connect_from_environment()
+    driver = batch_driver("device_registrar", logger, endless=True)
     use_case = RegisterDevices(
         generations=topics.generations(environment.required("CDC_GENERATION")),
         created=OpenSearchCreationTimes(client),
         states=OpenSearchDeviceStates(client),
         holders=OpenSearchTokenHolders(client),
         endpoints=SnsEndpoints(applications, sdk.client("sns", limits)),
+        publisher=OpenSearchDocumentPublisher(client, driver.codec, driver.producer),
         clock=SystemClock(),
         workers=workers,
     )
-    return batch_driver("device_registrar", logger, endless=True), use_case
+    return driver, use_case
 
 
 @observed(logger, ahead=ON_KAFKA)

@@ -1,7 +1,7 @@
 """Registers the monolith's devices with the push provider, and stores the results in the index device_state.
 
 newest row of each device and generation → its stored states → concurrent calls to the provider → the new states and
-the owners of their tokens, in bulk writes (functions.device_registrar.token_owners)
+the owners of their tokens, in bulk writes → the states as records (functions.device_registrar.token_owners)
 
 statuses of endpoints (topic device_status), from delivery or operators → the states of these endpoints, after the rows
 
@@ -38,6 +38,7 @@ from masscomm.cdc.change_events import (
 from masscomm.chain.batch import Batch, Item, UseCase
 from masscomm.clock import Clock
 from masscomm.directory.disabled_devices import DisabledReason
+from masscomm.directory.document_publisher import DocumentPublisher
 from masscomm.directory.generations import CreationTimes
 from masscomm.domain.platforms import platform_named, platform_of_arn
 from masscomm.domain.records import DeviceStatusChanged
@@ -91,6 +92,7 @@ class RegisterDevices(UseCase[Fact]):
         states: DeviceStates,
         holders: TokenHolders,
         endpoints: Endpoints,
+        publisher: DocumentPublisher,
         clock: Clock,
         workers: int,
     ) -> None:
@@ -101,7 +103,7 @@ class RegisterDevices(UseCase[Fact]):
         self._endpoints = endpoints
         self._clock = clock
         self._workers = workers
-        self._owners = TokenOwners(states=states, holders=holders, order=self._order, clock=clock)
+        self._owners = TokenOwners(states=states, holders=holders, publisher=publisher, order=self._order, clock=clock)
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Fact:
         if record.topic == topics.DEVICE_STATUS:

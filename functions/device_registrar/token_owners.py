@@ -13,7 +13,9 @@ from functions.device_registrar.device_states import DeviceState, DeviceStates, 
 from functions.device_registrar.token_holders import TokenHolders
 from masscomm.clock import Clock
 from masscomm.directory.bulk_writes import Conflict
+from masscomm.directory.device_states import INDEX
 from masscomm.directory.disabled_devices import DisabledReason
+from masscomm.directory.document_publisher import DocumentPublisher
 
 # A token with more holders, such as "null" in the rows of an app with a fault, keeps those that took it last. The
 # others stay token_moved until their own rows change.
@@ -59,15 +61,24 @@ def _rank(taken: Taken, order: Mapping[str, int]) -> tuple[int, int, int]:
 
 
 class TokenOwners:
-    """Stores the states of devices, and marks those whose token has moved to another user.
+    """Stores and publishes the states of devices, and marks those whose token has moved to another user.
 
     Args:
         order: Returns the place of snapshot generations in the order of their creation.
     """
 
-    def __init__(self, *, states: DeviceStates, holders: TokenHolders, order: Order, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        states: DeviceStates,
+        holders: TokenHolders,
+        publisher: DocumentPublisher,
+        order: Order,
+        clock: Clock,
+    ) -> None:
         self._states = states
         self._holders = holders
+        self._publisher = publisher
         self._order = order
         self._clock = clock
 
@@ -79,7 +90,8 @@ class TokenOwners:
         A pass reads the holders of the tokens and their states, and writes what differs from the rule, each on the
         condition that it is as it was read. The last pass finds no difference: an environment that has written
         something ends only after it has read everything again, so no interleaving leaves a wrong mark. A crash leaves
-        the records to another invocation.
+        the records to another invocation. The states of all these devices are published at the end, because an earlier
+        invocation may have stored some and not published them.
 
         Args:
             after: The new states by device.
@@ -88,6 +100,9 @@ class TokenOwners:
 
         Returns:
             The error of each device, or None. Conflict: its record has to be redelivered.
+
+        Raises:
+            Retry: OpenSearch or Kafka is down.
         """
         pending = dict(after)
         fates: dict[str, Exception | None] = dict.fromkeys(tokens)
@@ -112,6 +127,7 @@ class TokenOwners:
             marked = {name: self._marked(states, by_token) for name, states in present.items()}
             changed = {name: states for name, states in marked.items() if name in pending or states != present[name]}
             if not changed_holders and not changed:  # guard: devices.owners_read_again
+                self._publisher.publish(INDEX, everybody.union(tokens))  # guard: devices.published
                 return fates
             if any(self._holders.write(changed_holders).values()):
                 continue

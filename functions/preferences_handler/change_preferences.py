@@ -1,14 +1,15 @@
 """Reads and changes the preferences of one user.
 
-A change is stored in the directory first, where it applies at once, and then produced for the monolith. If a function
-ends between the two, a sweep produces the change. A record has every change that the monolith may not have applied, so
-that a lost record loses no change.
+A change is stored in the directory first, where it applies at once, then published for copies of the directory, then
+produced for the monolith. If a function ends before that, sweeps publish and produce the change. A record has every
+change that the monolith may not have applied, so that a lost record loses no change.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from masscomm.clock import Clock
+from masscomm.directory.document_publisher import DocumentPublisher
 from masscomm.directory.port import Directory
 from masscomm.directory.preference_changes import PreferenceChangeStore, StoredChanges
 from masscomm.domain.preference_changes import INDEX, PreferenceChanges, QuietHoursWish, Wish
@@ -46,6 +47,7 @@ class ChangePreferences:
 
     directory: Directory
     changes: PreferenceChangeStore
+    publisher: DocumentPublisher
     codec: Codec
     producer: Producer
     clock: Clock
@@ -84,9 +86,11 @@ class ChangePreferences:
                 wishes, settings.get(user_id), self.clock.now_ms(), source=source, principal=principal
             )
             if self.changes.write(changed, after=stored):
+                self.publisher.publish(INDEX, [str(user_id)])  # guard: preferences.published
                 for error in self._produce([changed]).values():
                     raise Retry(f"changed preferences could not be produced: {error}") from error
                 self._record_produced(changed)
+                self.directory.await_changes(user_id, changed.version)  # guard: preferences.applied
                 return self.find(user_id, clubs)
         raise Retry(f"the preferences of user {user_id} are changed by other requests at the same time")
 

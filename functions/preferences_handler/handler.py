@@ -36,15 +36,19 @@ def bootstrap() -> "ChangePreferences":
     from functions.preferences_handler.change_preferences import ChangePreferences
     from masscomm.directory.bulk_writes import connect_from_environment
     from masscomm.directory.chosen import directory_from_environment
+    from masscomm.directory.document_publisher import OpenSearchDocumentPublisher
     from masscomm.directory.preference_changes import OpenSearchPreferenceChanges
     from masscomm.kafka.avro import Codec, HttpSchemaRegistry
     from masscomm.kafka.producer import KafkaProducer
 
+    client, codec = connect_from_environment(), Codec(HttpSchemaRegistry.from_environment())
+    producer = KafkaProducer.from_environment()
     return ChangePreferences(
         directory=directory_from_environment(),
-        changes=OpenSearchPreferenceChanges(connect_from_environment()),
-        codec=Codec(HttpSchemaRegistry.from_environment()),
-        producer=KafkaProducer.from_environment(),
+        changes=OpenSearchPreferenceChanges(client),
+        publisher=OpenSearchDocumentPublisher(client, codec, producer),
+        codec=codec,
+        producer=producer,
         clock=SystemClock(),
     )
 

@@ -13,6 +13,7 @@ from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import batch_driver
 from masscomm.clock import SystemClock
 from masscomm.directory.bulk_writes import connect_from_environment
+from masscomm.directory.document_publisher import OpenSearchDocumentPublisher
 from masscomm.domain.suppressions import Periods
 from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S
 from masscomm.lambda_context import LambdaContext
@@ -26,8 +27,10 @@ logger = logs.logger("receipts")
 @cache
 def bootstrap() -> tuple[BatchDriver, IngestReceipts, ProcessReceipts]:
     driver, clock = batch_driver("receipts", logger, endless=True), SystemClock()
+    directory = connect_from_environment()
     process = ProcessReceipts(
-        messages=OpenSearchSentMessages(connect_from_environment()),
+        messages=OpenSearchSentMessages(directory),
+        publisher=OpenSearchDocumentPublisher(directory, driver.codec, driver.producer),
         delay_store=DynamoDbDelayStore.from_environment(),
         clock=clock,
         logger=logger,

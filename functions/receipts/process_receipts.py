@@ -17,6 +17,7 @@ from masscomm.chain.batch import Batch, Item
 from masscomm.chain.delayer import Delayer
 from masscomm.chain.outcome_emitter import emit_outcome
 from masscomm.clock import Clock
+from masscomm.directory.document_publisher import DocumentPublisher
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import address_id, derived_id
 from masscomm.domain.outcomes import RecipientOutcome, outcome_fields
@@ -29,6 +30,7 @@ from masscomm.domain.records import (
     ReceiptReceived,
 )
 from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
 from masscomm.domain.suppressions import Periods, Suppression
 from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S, SENT_MESSAGES_KEPT_S, SENT_MESSAGES_PURGE_S
 from masscomm.errors import DeadLetter
@@ -76,6 +78,7 @@ class ProcessReceipts:
         self,
         *,
         messages: SentMessages,
+        publisher: DocumentPublisher,
         delay_store: DelayStore,
         clock: Clock,
         logger: Logger,
@@ -83,6 +86,7 @@ class ProcessReceipts:
         periods: Periods | None = None,
     ) -> None:
         self._messages = messages
+        self._publisher = publisher
         self._delayer = Delayer(store=delay_store, clock=clock)
         self._clock = clock
         self._logger = logger
@@ -171,6 +175,7 @@ class ProcessReceipts:
         if found:
             for (item, _), error in zip(found, self._messages.suppress([each for _, each in found]), strict=True):
                 item.error = item.error or error
+            self._publisher.publish(SUPPRESSIONS, {each.id for _, each in found})  # guard: receipts.published
 
     def _suppression(self, receipt: Receipt, message: SentMessage, address: str) -> Suppression:
         reason, at_ms = _suppression_reason(receipt), self._at_ms(receipt)

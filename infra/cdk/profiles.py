@@ -55,27 +55,30 @@ _CHANGES = (
     f"GET _alias/{','.join(captured_tables())}",
     "POST _aliases",
 )
-# The requests to OpenSearch of functions/device_registrar/device_states.py and masscomm/directory/generations.py.
+# The requests to OpenSearch of functions/device_registrar/device_states.py, masscomm/directory/generations.py and
+# masscomm/directory/document_publisher.py.
 _DEVICE_STATES = (
     "POST _bulk",
     "POST device_state/_mget",
     "POST directory_state/_mget",
 )
-# The requests to OpenSearch of functions/receipts/sent_messages.py.
+# The requests to OpenSearch of functions/receipts/sent_messages.py and masscomm/directory/document_publisher.py.
 _MESSAGES = (
     "POST _bulk",
     "POST provider_messages/_search",
     "POST provider_messages/_mget",
     "POST provider_messages/_refresh",
     "POST provider_messages/_delete_by_query",
+    "POST suppressions/_mget",
     "POST suppressions/_delete_by_query",
     "POST device_state/_search",
     "POST users/_mget",
 )
-# The requests to OpenSearch of masscomm/directory/preference_changes.py.
+# The requests to OpenSearch of masscomm/directory/preference_changes.py and masscomm/directory/document_publisher.py.
 _PREFERENCES = (
     "POST _bulk",
     "POST _mget",
+    "POST preference_changes/_mget",
     "POST preference_changes/_search",
     "POST devices/_search",
 )

@@ -141,6 +141,11 @@ class InMemoryDirectory:
         ]
         return found[: query.limit]
 
+    def await_changes(self, user_id: int, version: int) -> None:
+        self._called("await_changes")
+        if self.preference_changes.get(user_id, {}).get("version", -1) < version:
+            raise Retry("look-ups do not see the changed preferences yet")
+
     def confirm(self, ts_ms: int) -> DirectoryPosition:
         if self._confirmed is not None and self.is_confirmed(ts_ms):
             return self._confirmed

@@ -167,6 +167,9 @@ class OpenSearchDirectory:
         found = self._templates({"filter": filters}, after=query.after, page_size=query.limit)
         return list(islice(found, query.limit))
 
+    def await_changes(self, user_id: int, version: int) -> None:
+        """Return at once: a look-up by id sees every acknowledged write."""
+
     def confirm(self, ts_ms: int) -> DirectoryPosition:
         if (confirmed := self._confirmed) is not None and self.is_confirmed(ts_ms):
             return confirmed[1]

@@ -71,6 +71,12 @@ class Directory(Protocol):
         """Return one page of templates, in the order of their ids."""
         ...
 
+    def await_changes(self, user_id: int, version: int) -> None:
+        """Return once look-ups see a user's changes through masscomm, of this version or a later one
+        (masscomm.domain.preference_changes). Raises Retry if they do not see them in time.
+        """
+        ...
+
     def confirm(self, ts_ms: int) -> DirectoryPosition:
         """Return once every row that the monolith's database committed up to ts_ms can be looked up.
 

@@ -4,6 +4,7 @@ Every answer is from one snapshot generation, and names it. A generation that re
 proof of `confirm`. The service refuses look-ups while it is behind, so that no answer here is an absence by mistake.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ from masscomm.cdc.captured_tables import USERS, settings_tables
 from masscomm.directory import documents
 from masscomm.directory.port import TemplateQuery
 from masscomm.domain import preference_changes, suppressions
-from masscomm.domain.time_limits import DIRECTORY_STATE_REQUEST_S, DIRECTORY_WAIT_S
+from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_STATE_REQUEST_S, DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
 from masscomm.observability.unreadable_items import read_each
@@ -152,6 +153,29 @@ class StateDirectory:
         }
         rows = self._answer("templates", request)["rows"]
         return list(read_each(rows, _template, store="notification_templates", key=_key_of))
+
+    def await_changes(self, user_id: int, version: int) -> None:
+        deadline = time.monotonic() + DIRECTORY_WAIT_S
+        answered = 0
+        for task in list(self._tasks):
+            while (seen := self._sees_changes(task, user_id, version)) is False:
+                if time.monotonic() + DIRECTORY_POLL_S > deadline:
+                    raise Retry("look-ups do not see the changed preferences yet")
+                time.sleep(DIRECTORY_POLL_S)
+            answered += seen is not None
+        if not answered:
+            raise Retry("directory_state did not answer")
+
+    def _sees_changes(self, task: PooledHttp, user_id: int, version: int) -> bool | None:
+        """Return whether a task has applied a user's changes; None if it does not answer, because it reads them before
+        it answers again.
+        """
+        table = preference_changes.INDEX
+        try:
+            (row,) = self._ask_task(task, "look-up", {"tables": {table: [user_id]}})["tables"][table]
+        except Retry:
+            return None
+        return row is not None and row[1]["version"] >= version
 
     def confirm(self, ts_ms: int) -> DirectoryPosition:
         if (confirmed := self._confirmed) is not None and self.is_confirmed(ts_ms):

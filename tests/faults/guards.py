@@ -419,6 +419,10 @@ MUTANTS = (
         "An environment that has changed an owner reads everything again.",
         Becomes("not pending"),
     ),
+    Mutant("devices.published", "A row is done when the topic has the state of its device.", Removed()),
+    Mutant("receipts.published", "A receipt is done when the topic has its suppression.", Removed()),
+    Mutant("preferences.published", "A change is answered when the topic has it.", Removed()),
+    Mutant("own_documents.acknowledged", "A document is published when Kafka has acknowledged it."),
     Mutant(
         "devices.tokens_of_a_redelivered_row",
         "A redelivered row changes the owner of the token that it has lost.",

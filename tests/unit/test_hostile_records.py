@@ -31,6 +31,7 @@ from masscomm.chain.batch import UseCase
 from masscomm.chain.subscription_topic import SubscriptionTopic
 from masscomm.clock import FixedClock
 from masscomm.directory.client import OpenSearch
+from masscomm.directory.document_publisher import InMemoryDocumentPublisher
 from masscomm.directory.generations import InMemoryCreationTimes
 from masscomm.domain.records import WebhookRequested
 from masscomm.http.body import read_object
@@ -94,6 +95,7 @@ def _device_registrar() -> tuple[Chain, UseCase[Any]]:
         states=InMemoryDeviceStates(),
         holders=InMemoryTokenHolders(),
         endpoints=InMemoryEndpoints(),
+        publisher=InMemoryDocumentPublisher(),
         clock=chain.clock,
         workers=1,
     )
@@ -102,7 +104,11 @@ def _device_registrar() -> tuple[Chain, UseCase[Any]]:
 def _receipts() -> tuple[Chain, UseCase[Any]]:
     chain = Chain()
     return chain, ProcessReceipts(
-        messages=InMemorySentMessages(), delay_store=InMemoryDelayStore(), clock=chain.clock, logger=Logger()
+        messages=InMemorySentMessages(),
+        publisher=InMemoryDocumentPublisher(),
+        delay_store=InMemoryDelayStore(),
+        clock=chain.clock,
+        logger=Logger(),
     )
 
 

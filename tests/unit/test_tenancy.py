@@ -19,6 +19,7 @@ from functions.send_handler import handler as send_handler
 from functions.send_handler import previews
 from functions.sends_api import handler as sends_api
 from masscomm.clock import FixedClock
+from masscomm.directory.document_publisher import InMemoryDocumentPublisher
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
@@ -136,7 +137,7 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     monkeypatch.setattr(previews, "dry_runs", lambda: forecasts)
     people = InMemoryDirectory()
     people.put(User(user_id=7, club_id=CLUB))
-    preferences = change_preferences(chain, people)
+    preferences = change_preferences(chain, people, InMemoryDocumentPublisher())
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
     events = events_use_cases(chain, clock, InMemoryAuditLog(), CLUB)
     monkeypatch.setattr(events_api, "bootstrap", lambda: events)

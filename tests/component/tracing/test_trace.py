@@ -19,6 +19,7 @@ from functions.receipts.sent_messages import InMemorySentMessages
 from local.devstack.config import StackConfig
 from local.devstack.provision import create_topics, register_schemas
 from masscomm.clock import FixedClock
+from masscomm.directory.document_publisher import InMemoryDocumentPublisher
 from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.ids import notification_id
 from masscomm.domain.outcomes import RecipientOutcome, outcome
@@ -90,7 +91,11 @@ def _receipt(sent_outcome: NotificationOutcome) -> tuple[NotificationOutcome, He
     """Return the outcome of SNS' report of a delivery, and its headers."""
     chain = Chain()
     follow = ProcessReceipts(
-        messages=InMemorySentMessages(), delay_store=InMemoryDelayStore(), clock=chain.clock, logger=Logger()
+        messages=InMemorySentMessages(),
+        publisher=InMemoryDocumentPublisher(),
+        delay_store=InMemoryDelayStore(),
+        clock=chain.clock,
+        logger=Logger(),
     )
     pushed: dict[str, Any] = deepcopy(receipt_events.PUSHED)
     pushed["notification"]["messageId"] = "message-1"

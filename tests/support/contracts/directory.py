@@ -7,6 +7,7 @@ import pytest
 
 from functions.device_registrar.endpoints import endpoint_arn
 from masscomm.directory.port import Directory, TemplateQuery
+from masscomm.domain.preference_changes import PreferenceChanges, Wish
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Suppression
 from masscomm.domain.users import Device, Template, User, UserSettings
@@ -37,6 +38,10 @@ class Tables(ABC):
     @abstractmethod
     def suppress(self, *several: Suppression) -> None:
         """Put addresses on the suppression list."""
+
+    @abstractmethod
+    def change(self, changes: PreferenceChanges) -> None:
+        """Store a user's changes through masscomm."""
 
     @abstractmethod
     def not_ready(self) -> None:
@@ -120,6 +125,15 @@ class DirectoryContract:
         assert all(each.is_absent and each.channels == {} for each in settings.values())
         assert tables.directory.devices([1]) == {1: []}
         assert tables.directory.templates([(7, "news", "push")]) == {(7, "news", "push"): []}
+
+    def test_changes_through_masscomm_are_awaited_and_seen(self, tables: Tables) -> None:
+        tables.put(USER, SETTINGS)
+        wish = Wish(category="news", channel="push", wanted=False)
+        (settings,) = tables.directory.user_settings([1]).values()
+        changes = PreferenceChanges(user_id=1, club_id=7).after([wish], settings, NOW, source="api")
+        tables.change(changes)
+        tables.directory.await_changes(1, changes.version)
+        assert tables.directory.user_settings([1])[1].categories == {"news": {"push": False}}
 
     def test_suppression_applies_to_each_spelling_of_an_address(self, tables: Tables) -> None:
         tables.suppress(suppression("Ada@Club.example"), suppression("eve@bücher.example"))

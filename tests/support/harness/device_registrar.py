@@ -7,6 +7,7 @@ from functions.device_registrar.register_devices import RegisterDevices
 from functions.device_registrar.token_holders import InMemoryTokenHolders, TokenHolders
 from masscomm.chain.batch import BatchDriver
 from masscomm.clock import FixedClock
+from masscomm.directory.document_publisher import DocumentPublisher, InMemoryDocumentPublisher
 from masscomm.directory.generations import CreationTimes, InMemoryCreationTimes
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
 from masscomm.kafka.event import KafkaRecord
@@ -28,6 +29,7 @@ class Registrar:
         self.states: InMemoryDeviceStates = before.states if before else InMemoryDeviceStates()
         self.holders: InMemoryTokenHolders = before.holders if before else InMemoryTokenHolders()
         self.endpoints: InMemoryEndpoints = before.endpoints if before else InMemoryEndpoints()
+        self.publisher = InMemoryDocumentPublisher()
         self.producer = InMemoryProducer()
         self.context = Context()
         self.created: InMemoryCreationTimes = before.created if before else InMemoryCreationTimes(g1=1, g2=2)
@@ -37,6 +39,7 @@ class Registrar:
             states=self.states,
             holders=self.holders,
             endpoints=self.endpoints,
+            publisher=self.publisher,
             clock=FixedClock(5),
             workers=4,
         )
@@ -68,7 +71,11 @@ class Registrar:
 
 
 def environment_of(
-    states: DeviceStates, holders: TokenHolders, endpoints: Endpoints, created: CreationTimes
+    states: DeviceStates,
+    holders: TokenHolders,
+    endpoints: Endpoints,
+    created: CreationTimes,
+    publisher: DocumentPublisher | None = None,
 ) -> Callable[[Sequence[KafkaRecord]], None]:
     """Return an environment that captures g1 and g2, to which a batch is redelivered until it is done."""
     use_case = RegisterDevices(
@@ -77,6 +84,7 @@ def environment_of(
         states=states,
         holders=holders,
         endpoints=endpoints,
+        publisher=publisher or InMemoryDocumentPublisher(),
         clock=FixedClock(5),
         workers=1,
     )

@@ -7,6 +7,7 @@ import pytest
 
 from functions.preferences_handler import handler as module
 from functions.preferences_handler.change_preferences import ChangePreferences
+from masscomm.directory.document_publisher import InMemoryDocumentPublisher
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.directory.preference_changes import InMemoryPreferenceChanges
 from masscomm.domain.records import PreferenceChanged
@@ -25,10 +26,11 @@ ADA = User(user_id=USER, club_id=7, email="ada@example.org")
 type Answered = tuple[int, dict[str, Any]]
 
 
-def use_case(chain: Chain, directory: InMemoryDirectory) -> ChangePreferences:
+def use_case(chain: Chain, directory: InMemoryDirectory, publisher: InMemoryDocumentPublisher) -> ChangePreferences:
     return ChangePreferences(
         directory=directory,
         changes=InMemoryPreferenceChanges(directory.preference_changes),
+        publisher=publisher,
         codec=chain.codec,
         producer=chain.producer,
         clock=chain.clock,
@@ -40,7 +42,8 @@ class PreferencesApi(Chain):
         super().__init__()
         self.directory = InMemoryDirectory()
         self.directory.put(ADA)
-        self.use_case = use_case(self, self.directory)
+        self.publisher = InMemoryDocumentPublisher()
+        self.use_case = use_case(self, self.directory, self.publisher)
         self.usage = InMemoryKeyUsage()
         limiter = RateLimiter(usage=self.usage, clock=self.clock)
         monkeypatch.setattr(module, "bootstrap", lambda: self.use_case)

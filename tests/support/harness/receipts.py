@@ -8,6 +8,7 @@ from aws_lambda_powertools import Logger
 from functions.receipts.ingest_receipts import IngestReceipts
 from functions.receipts.process_receipts import ProcessReceipts
 from functions.receipts.sent_messages import InMemorySentMessages
+from masscomm.directory.document_publisher import InMemoryDocumentPublisher
 from masscomm.domain.records import DeviceStatusChanged
 from masscomm.domain.suppressions import Periods
 from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S
@@ -26,9 +27,11 @@ class Receipts(Chain):
     ) -> None:
         super().__init__()
         self.messages = InMemorySentMessages()
+        self.publisher = InMemoryDocumentPublisher()
         self.delay_store = InMemoryDelayStore()
         self.process = ProcessReceipts(
             messages=self.messages,
+            publisher=self.publisher,
             delay_store=self.delay_store,
             clock=self.clock,
             logger=Logger(),

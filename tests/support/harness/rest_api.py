@@ -29,6 +29,7 @@ from local.emulators.sign_in import SignIn
 from masscomm.channels.signing_keys import SigningKeys
 from masscomm.channels.unsubscribe_links import UnsubscribeLinks
 from masscomm.clock import FixedClock, SystemClock
+from masscomm.directory.document_publisher import InMemoryDocumentPublisher
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.audit import Action, audit_entry
 from masscomm.domain.grains import Grain
@@ -123,7 +124,7 @@ def build(
     monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
     forecasts = dry_runs(chain.clock, directory)
     monkeypatch.setattr(previews, "dry_runs", lambda: forecasts)
-    preferences = change_preferences(chain, directory)
+    preferences = change_preferences(chain, directory, InMemoryDocumentPublisher())
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
     keys = SigningKeys(read=lambda: SIGNING_KEYS, clock=clock)
     links = UnsubscribeLinks(url="https://example.org", keys=keys, clock=clock)

@@ -16,6 +16,8 @@ from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.clock import SystemClock
 from masscomm.directory.bulk_writes import VersionedDocument
 from masscomm.directory.state import StateDirectory
+from masscomm.domain.preference_changes import INDEX as PREFERENCE_CHANGES
+from masscomm.domain.preference_changes import PreferenceChanges
 from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
 from masscomm.domain.suppressions import Suppression
 from masscomm.observability import logs
@@ -59,6 +61,12 @@ class StateTables(Tables):
 
     def suppress(self, *several: Suppression) -> None:
         self.write([VersionedDocument(index=SUPPRESSIONS, id=s.id, version=1, source=s.source) for s in several])
+
+    def change(self, changes: PreferenceChanges) -> None:
+        document = VersionedDocument(
+            index=PREFERENCE_CHANGES, id=str(changes.user_id), version=changes.version, source=changes.document
+        )
+        self.write([document])
 
     def not_ready(self) -> None:
         self._set_state(rebuild_reason="a test")

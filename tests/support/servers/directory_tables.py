@@ -6,6 +6,8 @@ from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.directory.preference_changes import OpenSearchPreferenceChanges
+from masscomm.domain.preference_changes import PreferenceChanges
 from masscomm.domain.suppressions import Suppression
 from tests.support.contracts.directory import Row, Tables
 from tests.support.servers.directory_documents import DirectoryDocuments
@@ -38,6 +40,9 @@ class OpenSearchTables(Tables):
 
     def suppress(self, *several: Suppression) -> None:
         assert OpenSearchSentMessages(self.client).suppress(several) == [None] * len(several)
+
+    def change(self, changes: PreferenceChanges) -> None:
+        assert OpenSearchPreferenceChanges(self.client).write(changes, after=None)
 
     def not_ready(self) -> None:
         actions = [{"remove": {"index": f"{table}-{self.generation}", "alias": table}} for table in captured_tables()]

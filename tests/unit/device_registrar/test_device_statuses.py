@@ -8,6 +8,7 @@ from functions.device_registrar.device_states import DeviceState, InMemoryDevice
 from functions.device_registrar.endpoints import InMemoryEndpoints, endpoint_arn
 from functions.device_registrar.register_devices import RegisterDevices
 from functions.device_registrar.token_holders import InMemoryTokenHolders
+from masscomm.directory.document_publisher import InMemoryDocumentPublisher
 from masscomm.directory.generations import InMemoryCreationTimes
 from masscomm.domain.records import DeviceStatusChanged
 from masscomm.errors import Retry
@@ -31,6 +32,7 @@ class Registrar(Chain):
             states=self.states,
             holders=InMemoryTokenHolders(),
             endpoints=self.endpoints,
+            publisher=InMemoryDocumentPublisher(),
             clock=self.clock,
             workers=4,
         )

@@ -50,6 +50,36 @@ def test_redelivered_row_causes_no_provider_call() -> None:
     assert registrar.states.states["1"].row_version == 60
 
 
+@pytest.mark.kills(guard="devices.published")
+def test_row_is_done_when_its_state_is_published() -> None:
+    registrar = Registrar()
+    registrar.publisher.failing = Retry("Kafka is down")
+    change = row("devices", "c", 50, device(1, "a"))
+    assert registrar.run(change) == [change.offset]
+    registrar.publisher.failing = None
+    assert registrar.run(change) == []
+    assert registrar.publisher.published == [("device_state", "1")]
+
+
+def test_redelivered_row_publishes_the_mark_of_a_former_owner() -> None:
+    """The first invocation has marked the other device, and could not publish the mark."""
+    registrar = Registrar()
+    registrar.run(row("devices", "c", 50, device(1, "a")))
+    registrar.publisher.published.clear()
+    taken = row("devices", "c", 60, device(2, "a") | {"user_id": 2})
+    registrar.publisher.failing = Retry("Kafka is down")
+    assert registrar.run(taken) == [taken.offset]
+    registrar.publisher.failing = None
+    assert registrar.run(taken) == []
+    assert registrar.publisher.published == [("device_state", "1"), ("device_state", "2")]
+
+
+def test_row_without_a_token_is_published() -> None:
+    registrar = Registrar()
+    registrar.run(row("devices", "c", 50, device(1, "")))
+    assert registrar.publisher.published == [("device_state", "1")]
+
+
 def test_older_row_changes_nothing() -> None:
     registrar = Registrar()
     registrar.run(row("devices", "u", 60, device(1, "new")))

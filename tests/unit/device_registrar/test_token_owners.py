@@ -1,6 +1,6 @@
 """A token belongs to the row that took it last, over all users, in every order of rows, environments and snapshots."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -323,6 +323,28 @@ class Schedule:
                 environments[number].begin()
 
 
+class _Topic:
+    """The states of devices as a consumer of the topic has them: of two states, the later one."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, StatesOfDevice] = {}
+
+    def produce(self, states: Mapping[str, StatesOfDevice]) -> None:
+        for name, each in states.items():
+            known = self.states.get(name)
+            if known is None or (known.read_from or (0, 0)) <= (each.read_from or (0, 0)):
+                self.states[name] = each
+
+
+class _Publisher:
+    def __init__(self, states: InMemoryDeviceStates, topic: _Topic) -> None:
+        self._states = states
+        self._topic = topic
+
+    def publish(self, index: str, ids: Collection[str]) -> None:
+        self._topic.produce(self._states.read(sorted(ids)))
+
+
 @pytest.mark.guarantee("push.token_owner_in_every_order")
 @given(
     history=histories(),
@@ -334,22 +356,29 @@ class Schedule:
 def test_owners_follow_the_rule_in_every_interleaving(
     history: History, places: list[int], steps: list[int], kills: int, batch: int
 ) -> None:
-    """Each environment has its changes in their order; the changes of one device may be in several environments."""
+    """Each environment has its changes in their order; the changes of one device may be in several environments. At the
+    end, the topic has each state as it is stored.
+    """
     programs: list[list[Change]] = [[], [], []]
     for change, place in zip(history.changes, places, strict=False):
         programs[place].append(change)
     states, holders, endpoints = InMemoryDeviceStates(), InMemoryTokenHolders(), InMemoryEndpoints()
+    topic = _Topic()
 
     def work(program: Sequence[Change]) -> Callable[[Environment], None]:
         def invoked(environment: Environment) -> None:
             created = InMemoryCreationTimes(g1=1, g2=2)
-            invoke = environment_of(environment.steps(states), environment.steps(holders), endpoints, created)
+            publisher = _Publisher(environment.steps(states), environment.steps(topic))
+            invoke = environment_of(
+                environment.steps(states), environment.steps(holders), endpoints, created, publisher
+            )
             for start in range(0, len(program), batch):
                 invoke([change.record() for change in program[start : start + batch]])
 
         return invoked
 
     Schedule(iter(steps), kills).run([work(program) for program in programs])
+    assert topic.states == states.stored
     found: Mapping[tuple[str | None, int], tuple[bool, str | None]] = {
         (generation, int(name)): (state.enabled, state.reason)
         for name, stored in states.stored.items()

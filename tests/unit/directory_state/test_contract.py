@@ -36,6 +36,13 @@ class TestStateDirectory(DirectoryContract):
             assert directory.users([1]) == {1: USER}
             assert directory.users([1]) == {1: USER}
 
+    def test_changes_that_are_not_applied_are_a_retry(
+        self, tables: StateTables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("masscomm.directory.state.DIRECTORY_WAIT_S", 0.0)
+        with pytest.raises(Retry, match="do not see"):
+            tables.directory.await_changes(1, 5)
+
     def test_no_task_is_a_retry(self) -> None:
         gone = StateDirectory(["http://127.0.0.1:9"], token=TOKEN)
         with pytest.raises(Retry, match="did not answer"):

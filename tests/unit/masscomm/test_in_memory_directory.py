@@ -1,6 +1,7 @@
 import pytest
 
 from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.preference_changes import PreferenceChanges
 from masscomm.domain.suppressions import Suppression
 from masscomm.domain.users import DirectoryPosition
 from tests.support.contracts.directory import DirectoryContract, Row, Tables
@@ -18,6 +19,9 @@ class InMemoryTables(Tables):
 
     def suppress(self, *several: Suppression) -> None:
         self.directory.suppress(*several)
+
+    def change(self, changes: PreferenceChanges) -> None:
+        self.directory.preference_changes[changes.user_id] = changes.document
 
     def not_ready(self) -> None:
         self.directory.ready = False

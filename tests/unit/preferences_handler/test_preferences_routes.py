@@ -175,6 +175,15 @@ def test_concurrent_changes_are_both_kept(api: PreferencesApi, monkeypatch: pyte
     assert [each.version for each in api.records()[-1].changes] == [NOW, NOW + 1]
 
 
+@pytest.mark.kills(guard="preferences.published")
+def test_change_is_published_before_the_response(api: PreferencesApi) -> None:
+    api.publisher.failing = Retry("Kafka is down")
+    assert api.put(categories={"news": False})[0] == 503
+    api.publisher.failing = None
+    assert api.put(categories={"news": False})[0] == 200
+    assert api.publisher.published == [("preference_changes", str(USER))]
+
+
 def test_change_that_was_not_produced_is_produced_by_the_sweep(api: PreferencesApi) -> None:
     api.producer.fail = lambda _topic, _value: Retry("down")
     assert api.put(categories={"news": False})[0] == 503

@@ -215,6 +215,18 @@ def test_a_dead_address_is_suppressed_for_its_club(document: dict[str, Any], rea
     assert found.expires_ms == found.at_ms + days * 86_400_000
 
 
+@pytest.mark.kills(guard="receipts.published")
+def test_suppression_is_published_before_it_is_done() -> None:
+    receipts = Receipts()
+    receipts.sent_messages(["m"], channel="email")
+    receipts.messages.emails[101] = receipt_events.ADDRESS
+    receipts.publisher.failing = Retry("Kafka is down")
+    assert receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED))) != []
+    receipts.publisher.failing = None
+    assert receipts.reprocess() == []
+    assert receipts.publisher.published == [("suppressions", id_of(7, receipt_events.ADDRESS))]
+
+
 def test_bounce_does_not_shorten_a_complaints_suppression() -> None:
     receipts = Receipts()
     receipts.sent_messages(["m"], channel="email")
