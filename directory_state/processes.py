@@ -4,7 +4,7 @@ Environment:
     KAFKA_BOOTSTRAP_SERVERS, KAFKA_AUTHENTICATION, SCHEMA_REGISTRY_URL, CDC_GENERATION, CONNECT_OFFSETS_TOPIC: as those
         of the functions.
     DIRECTORY_STATE_FOLDER: The folder of the store.
-    DIRECTORY_STATE_TOKEN: The token that callers present, of at least 32 characters.
+    DIRECTORY_STATE_TOKEN: The token that callers present, of at least 24 characters.
     DIRECTORY_STATE_ADDRESS: The host and port on which the server listens.
     DIRECTORY_STATE_CERTIFICATE, DIRECTORY_STATE_KEY: The files of the server's certificate and key. Without them it
         listens on a loopback address only.
@@ -38,7 +38,7 @@ from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.topic_ids import topic_ids
 from masscomm.observability import logs
 
-_SHORTEST_TOKEN = 32
+_SHORTEST_TOKEN = 24
 # The status of a feeder whose store must be emptied.
 _GAP = 3
 
@@ -159,13 +159,17 @@ def _run() -> int:
     signal.signal(signal.SIGINT, lambda *_: os.write(told, b"."))
     for process in processes:
         process.start()
-    wait([ended, *(process.sentinel for process in processes)])
-    statuses = [process.exitcode for process in processes]
+    first = wait([ended, *(process.sentinel for process in processes)])
+    status = 0
+    for process in processes:
+        if process.sentinel in first:
+            process.join()
+            status = status or process.exitcode or 1
     for process in processes:
         process.terminate()
     for process in processes:
         process.join()
-    return next((status for status in statuses if status is not None), 0)
+    return status
 
 
 def main() -> int:

@@ -21,7 +21,10 @@ from masscomm.cdc.progress import KafkaCdcProgress
 from masscomm.channels.email import mail_domain_in_ascii
 from masscomm.clock import SystemClock
 from masscomm.directory.bulk_writes import connect
+from masscomm.directory.chosen import STATE
 from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.directory.port import Directory
+from masscomm.directory.state import StateDirectory
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import notification_id
 from masscomm.errors import Retry
@@ -74,7 +77,9 @@ class Inbox:
     user_ids: Sequence[int] | None
 
     @cached_property
-    def _directory(self) -> OpenSearchDirectory:
+    def _directory(self) -> Directory:
+        if self.config.directory == STATE:
+            return StateDirectory([self.config.directory_state_url], token=self.config.directory_state_token)
         return OpenSearchDirectory(
             connect(self.config.opensearch_url), progress=KafkaCdcProgress.from_environment, clock=SystemClock()
         )
