@@ -420,6 +420,12 @@ RULES: Mapping[str, str] = {
     "MARK_POLL_S < MARK_SHOWN_S < timeout_s('operations_handler')": "a mark is awaited within the invocation",
     "ENDPOINT_CALL_S < timeout_s('device_registrar')": "a call ends within the invocation",
     "OPENSEARCH_REQUEST_S < timeout_s('cdc_consumer')": "a request ends within the invocation",
+    "DIRECTORY_STATE_REQUEST_S <= OPENSEARCH_REQUEST_S": "the state of the directory answers in the time of OpenSearch",
+    "CDC_PROGRESS_REQUEST_S < DIRECTORY_STATE_FED_S <= GENERATION_LAG_MS / 1000": (
+        "a feeder that waits for Kafka is not taken for a dead one, and a dead one not for long"
+    ),
+    "CHAIN_TIMEOUT_S < DIRECTORY_STATE_SNAPSHOT_S": "a page of an audience is processed before its snapshot ends",
+    "DIRECTORY_STATE_AGE_MS / 1000 < kept_s('cdc')": "a store that is continued has missed no delete",
     "REGISTRY_REQUEST_S + OPENSEARCH_REQUEST_S + DIRECTORY_WAIT_S < CHAIN_TIMEOUT_S - FLUSH_RESERVE_S": (
         "a batch of unknown schema and absent rows is answered in one invocation"
     ),
