@@ -31,7 +31,7 @@ class Changelogs:
     def __init__(self, bootstrap: str) -> None:
         self.generation = f"t{uuid4().hex[:8]}"
         self.offsets_topic = f"offsets.{self.generation}"
-        self._bootstrap = bootstrap
+        self._producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 0})
         own = [topic for topic in topics.chain_topics() if topic.name == topics.DIRECTORY_DOCUMENT]
         create_topics(bootstrap, [*topics.cdc_topics(self.generation), *own])
         with AdminClient({"bootstrap.servers": bootstrap}) as admin:
@@ -39,12 +39,12 @@ class Changelogs:
 
     def produce(self, records: Iterable[KafkaRecord]) -> None:
         """Produce records of the generation g1 to the topics of this one, by their keys."""
-        with_generation: dict[str, str] = {}
-        producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 0})
+        names: dict[str, str] = {}
+        producer = self._producer
         for number, record in enumerate(records):
-            name = with_generation.get(record.topic)
+            name = names.get(record.topic)
             if name is None:
-                name = with_generation[record.topic] = record.topic.replace("cdc.g1.", f"cdc.{self.generation}.", 1)
+                name = names[record.topic] = record.topic.replace("cdc.g1.", f"cdc.{self.generation}.", 1)
             producer.produce(name, record.value, key=record.key)
             if number % 1_000 == 0:
                 producer.poll(0)
@@ -52,10 +52,9 @@ class Changelogs:
 
     def acknowledge(self, lsn: int) -> None:
         """Store a source offset, as Kafka Connect does once Kafka has acknowledged all changes up to it."""
-        producer = Producer({"bootstrap.servers": self._bootstrap})
         key = json.dumps([f"monolith-{self.generation}", {"server": topics.cdc_prefix(self.generation)}])
-        producer.produce(self.offsets_topic, json.dumps({"lsn": lsn}).encode(), key=key.encode())
-        assert producer.flush(60) == 0
+        self._producer.produce(self.offsets_topic, json.dumps({"lsn": lsn}).encode(), key=key.encode())
+        assert self._producer.flush(60) == 0
 
 
 class StateProcess:

@@ -1,0 +1,271 @@
+"""Measure the directory's state in memory beside OpenSearch: `python -m lab.benchmarks.state [--users 50000]`.
+
+The benchmark needs `make setup`; it starts and stops its own broker, registry and OpenSearch. Users with settings and
+two devices are produced to the topics of a snapshot, as Debezium does. Measured are
+
+- feeding: changes a second from the filled topics into the store, with one feeder and with two, until the service
+  has caught up; the feeders' processor time a change; bytes of the store a user
+- look-ups: users, settings and changed preferences of 500 users through the adapters of both directories, in turns:
+  wall time and the processor time of the servers
+- freshness: from a change's production until a look-up sees it, while changes are produced at each rate
+"""
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from lab.benchmarks.processor_time import of_process
+from local.devstack.config import GENERATION, StackConfig
+from local.devstack.provision import create_indices
+from local.devstack.stack import Stack
+from masscomm.cdc.captured_tables import captured_tables
+from masscomm.cdc.change_events import ChangeDecoder, rows_of
+from masscomm.cdc.progress import InMemoryCdcProgress
+from masscomm.clock import SystemClock
+from masscomm.directory.bulk_writes import connect, write
+from masscomm.directory.changed_documents import document_of
+from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.directory.port import Directory
+from masscomm.errors import Retry
+from masscomm.kafka.event import KafkaRecord
+from tests.support.inputs.debezium_records import heartbeat, notification, row
+from tests.support.servers.directory_state_process import Changelogs, StateProcess, free_port
+from tests.support.until import until
+
+BATCH = 500
+ROUNDS, LOOK_UPS = 7, 40
+RATES = (100, 1_000, 5_000)
+FRESH_S = 8.0
+# The database's time of the snapshot, in seconds since the epoch.
+AT_S = 1_700_000_000
+_STAMP = "2026-01-01T00:00:00.000000Z"
+
+console = Console()
+
+
+def snapshot(users: int) -> Iterator[KafkaRecord]:
+    """Yield the records of a snapshot: four rows a user."""
+    yield notification("STARTED")
+    for number in range(users):
+        yield user_row("r", 10, number)
+        yield row("user_settings", "r", 10, _settings(number), key="user_id")
+        for device in (2 * number, 2 * number + 1):
+            yield row("devices", "r", 10, _device(device, number))
+    yield notification("COMPLETED")
+    yield heartbeat(20, str(AT_S))
+
+
+def user_row(op: str, lsn: int, number: int, name: str = "Ada") -> KafkaRecord:
+    columns = {
+        "id": number,
+        "club_id": number % 300,
+        "first_name": name,
+        "last_name": "Lovelace",
+        "email": f"user{number}@club.example",
+        "phone": "+4915112345678",
+        "locale": "de",
+        "time_zone": "Europe/Berlin",
+        "created_at": _STAMP,
+        "updated_at": _STAMP,
+    }
+    return row("users", op, lsn, columns)
+
+
+def _settings(number: int) -> dict[str, Any]:
+    return {
+        "user_id": number,
+        "club_id": number % 300,
+        "channels": json.dumps({"push": True, "email": number % 3 > 0}),
+        "categories": json.dumps({"news": {"push": False}, "offers": True}),
+        "quiet_hours": json.dumps({"start": "22:00", "end": "07:00"}),
+        "preference_version": None,
+        "updated_at": _STAMP,
+    }
+
+
+def _device(device: int, number: int) -> dict[str, Any]:
+    return {
+        "id": device,
+        "user_id": number,
+        "platform": "ios" if device % 2 else "android",
+        "token": f"{device:0140d}",
+        "active": True,
+        "updated_at": _STAMP,
+    }
+
+
+class Bench:
+    """Servers, and topics with a snapshot."""
+
+    def __init__(self, config: StackConfig, folder: Path, users: int) -> None:
+        self.config = config
+        self.folder = folder
+        self.users = users
+        self.changelogs = Changelogs(config.kafka_bootstrap)
+        self.changelogs.produce(snapshot(users))
+        self.changelogs.acknowledge(20)
+        self._lsn = 100
+
+    def feed(self, feeders: int) -> StateProcess:
+        """Feed an empty store until the service has caught up; print the rate. Return the service."""
+        service = StateProcess(
+            self.config, self.changelogs, self.folder / f"state{feeders}", port=free_port(), feeders=feeders
+        )
+        begun = time.monotonic()
+        service.start()
+        started = time.monotonic()
+        directory = service.directory()
+        until("the service has caught up", lambda: _answers(lambda: directory.users([1])), 600, every_s=0.05)
+        elapsed = time.monotonic() - started
+        changes = 4 * self.users
+        spent = sum(of_process(process) for process in service.processes()[1 : 1 + feeders])
+        size = Path(service.folder, "data.mdb").stat().st_blocks * 512
+        console.print(
+            f"{feeders} feeders: {changes / elapsed:,.0f} changes/s ({changes:,} in {elapsed:.1f} s, after "
+            f"{started - begun:.1f} s of start), {spent / changes * 1e6:.0f} µs of the feeders' processors a change, "
+            f"{size / self.users:,.0f} bytes a user"
+        )
+        return service
+
+    def restart(self, service: StateProcess) -> None:
+        """Kill the service, and print the time until it answers again."""
+        service.kill()
+        begun = time.monotonic()
+        service.start()
+        directory = service.directory()
+        until("the service answers again", lambda: _answers(lambda: directory.users([1])), 600, every_s=0.02)
+        console.print(f"restart with its store: {time.monotonic() - begun:.1f} s")
+
+    def opensearch(self) -> OpenSearchDirectory:
+        """Write the same documents to OpenSearch, and return the directory over it."""
+        create_indices(self.config.opensearch_url, GENERATION)
+        client = connect(self.config.opensearch_url)
+        decoder = ChangeDecoder(GENERATION)
+        documents = []
+        for record in snapshot(self.users):
+            documents += [document_of(each) for each in rows_of(decoder.decode(record))]
+            if len(documents) >= 5_000:
+                assert not any(write(client, documents))
+                documents = []
+        assert not any(write(client, documents))
+        actions = [{"add": {"index": f"{table}-{GENERATION}", "alias": table}} for table in captured_tables()]
+        client.indices.update_aliases(body={"actions": actions})
+        client.indices.refresh()
+        return OpenSearchDirectory(client, progress=lambda _: InMemoryCdcProgress(), clock=SystemClock())
+
+    def compare(self, directories: Sequence[tuple[str, Directory, Sequence[psutil.Process]]]) -> None:
+        """Look up batches of 500 users in each directory, in turns; print the medians."""
+        chance = random.Random(1)
+        found: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name, *_ in directories}
+        for _ in range(ROUNDS):
+            for name, directory, servers in directories:
+                before, me = sum(map(of_process, servers)), time.process_time()
+                times = []
+                for _ in range(LOOK_UPS):
+                    ids = chance.sample(range(self.users), BATCH)
+                    at = time.perf_counter()
+                    users, settings = directory.users_and_settings(ids)
+                    times.append((time.perf_counter() - at) * 1e3)
+                    assert len(users) == len(settings) == BATCH
+                spent = (sum(map(of_process, servers)) - before) / LOOK_UPS * 1e3
+                mine = (time.process_time() - me) / LOOK_UPS * 1e3
+                found[name].append((statistics.median(times), max(times), spent, mine))
+        table = Table(
+            "a look-up of 500 users", "p50 ms", "longest ms", "servers' processor ms", "client's processor ms"
+        )
+        for name, rounds in found.items():
+            medians = [statistics.median(column) for column in zip(*rounds, strict=True)]
+            table.add_row(name, *(f"{median:.2f}" for median in medians))
+        console.print(table)
+
+    def freshness(self, directory: Directory, rate: int) -> None:
+        """Produce changes at a rate; print how long single ones take until a look-up sees them."""
+        ended, chance = threading.Event(), random.Random(2)
+
+        def load() -> None:
+            begun, produced = time.monotonic(), 0
+            while not ended.is_set():
+                due = int((time.monotonic() - begun) * rate) - produced
+                if due > 0:
+                    self._lsn += due
+                    self.changelogs.produce(
+                        user_row("u", self._lsn - each, chance.randrange(1, self.users)) for each in range(due)
+                    )
+                    produced += due
+                ended.wait(0.02)
+
+        thread = threading.Thread(target=load)
+        thread.start()
+        times: list[float] = []
+        deadline = time.monotonic() + FRESH_S
+        try:
+            while time.monotonic() < deadline:
+                name = f"n{len(times)}"
+                at = time.perf_counter()
+                self._lsn += 1_000_000
+                self.changelogs.produce([user_row("u", self._lsn, 0, name)])
+                until("the change is seen", partial(_is_named, directory, name), every_s=0.001)
+                times.append((time.perf_counter() - at) * 1e3)
+        finally:
+            ended.set()
+            thread.join()
+        times.sort()
+        console.print(
+            f"fresh at {rate:,} changes/s: p50 {statistics.median(times):.0f} ms, "
+            f"p99 {times[min(len(times) - 1, int(len(times) * 0.99))]:.0f} ms ({len(times)} changes)"
+        )
+
+
+def _is_named(directory: Directory, name: str) -> bool:
+    return directory.users([0])[0].first_name == name
+
+
+def _answers(look_up: Callable[[], object]) -> bool:
+    try:
+        look_up()
+    except Retry:
+        return False
+    return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--users", type=int, default=50_000)
+    arguments = parser.parse_args()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        config = StackConfig.on_free_ports(folder / "stack")
+        running = stack.enter_context(Stack(config, services=["kafka", "registry", "opensearch"], discard=True))
+        bench = Bench(config, folder, arguments.users)
+        one = bench.feed(1)
+        stack.callback(one.stop)
+        one.stop()
+        two = bench.feed(2)
+        stack.callback(two.stop)
+        bench.restart(two)
+        opensearch = bench.opensearch()
+        bench.compare(
+            [
+                ("OpenSearch", opensearch, [psutil.Process(running.pid("opensearch"))]),
+                ("directory_state", two.directory(), two.processes()[-1:]),
+            ]
+        )
+        for rate in RATES:
+            bench.freshness(two.directory(), rate)
+
+
+if __name__ == "__main__":
+    main()
