@@ -1,11 +1,13 @@
 """Commands that work on a deployed environment: modules of `infra`, which the command line does not import."""
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from cli.errors import CommandError
 from cli.folders import ROOT
 
 # The variable that a task in the VPC has: the name of its environment.
@@ -16,6 +18,20 @@ def run_module(module: str, environment: str, folder: Path | None, *options: str
     """Run `python -m infra.MODULE ENVIRONMENT OPTIONS` on the environments of a folder; return its exit status."""
     configured = [] if folder is None else ["--environments", str(folder)]
     return _run(module, environment, *configured, *options)
+
+
+def resources_of(environment: str) -> Mapping[str, str]:
+    """Return the `prefix` of the names of an environment's resources, and its `region`.
+
+    Raises:
+        CommandError: There is no such environment.
+    """
+    command = [sys.executable, "-m", "infra.cdk.environments", environment]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise CommandError(done.stderr.strip())
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
 
 
 def provision(*options: str) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from cli.client_log import KAFKA_LOGGER
-from cli.deployed import is_task, run_task
+from cli.deployed import is_task, resources_of, run_task
 from masscomm import environment
 from masscomm.aws.authentication import kafka_client_config
 from masscomm.directory.bulk_writes import connect, connect_from_environment
@@ -192,7 +192,12 @@ def installation(deployed: DeployedOption = None) -> Installation:
 
 
 def installation_of_tables(deployed: DeployedOption = None) -> Installation:
-    """Return the installation for a command that uses only DynamoDB, which any host reaches."""
+    """Return the installation for a command that uses only DynamoDB, which any host reaches.
+
+    Raises:
+        CommandError: There is no such environment.
+    """
     if deployed is None:
         return Installation.here()
-    return Installation.of_tables(f"masscomm-{deployed}")
+    resources = resources_of(deployed)
+    return Installation.of_tables(resources["prefix"], region_name=resources["region"])

@@ -5,7 +5,8 @@ With the name of a deployed environment, infra/smoke.py finds the API and makes 
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
@@ -64,16 +65,15 @@ def smoke(
     a run ends with it; with MASSCOMM_API_KEY no key is made.
     """
     if environment is None:
-        _check(
-            url=url or os.environ.get("MASSCOMM_API_URL"),
+        checks = _Checks(
             club=club,
             kind=kind,
             user=user,
             channels=channel or [_SIMULATED],
             data=pairs(data or []),
             timeout_s=timeout_s or WAIT_S,
-            as_json=as_json,
         )
+        _check(url=url or os.environ.get("MASSCOMM_API_URL"), checks=checks, as_json=as_json)
         return
     options: dict[str, Sequence[object]] = {
         "--url": [url],
@@ -88,21 +88,60 @@ def smoke(
     raise typer.Exit(run_module("smoke", environment, folder, *given, *(["--json"] if as_json else [])))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Checks:
+    """The checks of an installation. The fields are the options of the command."""
+
+    club: int
+    kind: str
+    user: int | None
+    channels: Sequence[_Channel]
+    data: dict[str, str]
+    timeout_s: float
+
+    def run(self, api: Client) -> Iterator[tuple[str, str]]:
+        """Yield the name of each check with its problem, which is empty if the check succeeds."""
+        start = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+        before = _requested(api, self.club, self.kind, start)
+        found = self._send(api, RECIPIENTS, _SIMULATED)
+        requested = len(RECIPIENTS)
+        wrong = [
+            f"{each} is {status}"
+            for each in RECIPIENTS
+            if (status := found.get(each, ("unknown", ""))[0]) != simulate(each, _SIMULATED).status
+        ]
+        yield f"{len(RESULTS)} simulator recipients have their statuses", ", ".join(wrong)
+        if self.user is not None:
+            for channel in self.channels:
+                requested += 1
+                ends = self._send(api, [self.user], channel)
+                status, decision_text = ends.get(self.user, ("unknown", "no such recipient"))
+                problem = "" if status in _SENT else f"it is {status}: {decision_text}"
+                yield f"a message by {channel} to user {self.user} is sent", problem
+        counted, deadline = 0, time.monotonic() + self.timeout_s
+        while (
+            counted := _requested(api, self.club, self.kind, start) - before
+        ) < requested and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        yield (
+            f"the metrics count {requested} requested notifications",
+            "" if counted >= requested else f"{counted} after {self.timeout_s:.0f} s",
+        )
+        alarms = api.alarms()
+        ringing = [row["name"] for row in alarms["rows"] if row["state"] == "alarm"]
+        yield "no alarm rings", "the alarms are not evaluated" if not alarms["evaluated"] else ", ".join(ringing)
+
+    def _send(self, api: Client, users: Iterable[int], channel: _Channel) -> dict[int, tuple[str, str]]:
+        """Send to users, and return the status of each at the end of the send. Raises CommandError."""
+        sent = api.send(type=self.kind, club_id=self.club, to_users=list(users), channels=[channel], data=self.data)
+        return _ended(api, sent["send_id"], self.timeout_s)
+
+
 @calling
-def _check(
-    *,
-    api: Client,
-    club: int,
-    kind: str,
-    user: int | None,
-    channels: Sequence[_Channel],
-    data: dict[str, str],
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+def _check(*, api: Client, checks: _Checks, as_json: bool) -> None:
     """Run the checks and print a line for each. Exit with status 1 if one fails."""
     failed = 0
-    for name, problem in _checks(api, club, kind, user, channels, data, timeout_s):
+    for name, problem in checks.run(api):
         failed += bool(problem)
         if as_json:
             print_json({"check": name, "ok": not problem, "problem": problem})
@@ -112,47 +151,6 @@ def _check(
             console.done(name)
     if failed:
         raise typer.Exit(1)
-
-
-def _checks(
-    api: Client,
-    club: int,
-    kind: str,
-    user: int | None,
-    channels: Sequence[_Channel],
-    data: dict[str, str],
-    timeout_s: float,
-) -> Iterator[tuple[str, str]]:
-    """Yield the name of each check with its problem, which is empty if the check succeeds."""
-    start = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    before = _requested(api, club, kind, start)
-    sent = api.send(type=kind, club_id=club, to_users=list(RECIPIENTS), channels=[_SIMULATED], data=data)
-    requested = len(RECIPIENTS)
-    wanted = {each: simulate(each, _SIMULATED).status for each in RECIPIENTS}
-    found = _ended(api, sent["send_id"], timeout_s)
-    wrong = [
-        f"{each} is {status}"
-        for each, expected in wanted.items()
-        if (status := found.get(each, ("unknown", ""))[0]) != expected
-    ]
-    yield f"{len(RESULTS)} simulator recipients have their statuses", ", ".join(wrong)
-    if user is not None:
-        for channel in channels:
-            real = api.send(type=kind, club_id=club, to_users=[user], channels=[channel], data=data)
-            requested += 1
-            status, decision_text = _ended(api, real["send_id"], timeout_s).get(user, ("unknown", "no such recipient"))
-            problem = "" if status in _SENT else f"it is {status}: {decision_text}"
-            yield f"a message by {channel} to user {user} is sent", problem
-    counted, deadline = 0, time.monotonic() + timeout_s
-    while (counted := _requested(api, club, kind, start) - before) < requested and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
-    yield (
-        f"the metrics count {requested} requested notifications",
-        "" if counted >= requested else f"{counted} after {timeout_s:.0f} s",
-    )
-    alarms = api.alarms()
-    ringing = [row["name"] for row in alarms["rows"] if row["state"] == "alarm"]
-    yield "no alarm rings", "the alarms are not evaluated" if not alarms["evaluated"] else ", ".join(ringing)
 
 
 def _ended(api: Client, send_id: str, timeout_s: float) -> dict[int, tuple[str, str]]:

@@ -2,7 +2,8 @@
 
     python -m infra.cdk.environments > docs/environment.schema.json
 
-writes the JSON schema of such a file.
+writes the JSON schema of such a file. With the name of an environment, it prints the prefix of the names of its
+resources, and its region.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import inspect
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -171,5 +173,22 @@ def _comments(kind: type) -> dict[str, str]:
     return found
 
 
+def main() -> int:
+    """Run the command and return its exit status: 1 if there is no such environment."""
+    parser = argparse.ArgumentParser(prog="python -m infra.cdk.environments")
+    parser.add_argument("environment", nargs="?")
+    chosen = parser.parse_args()
+    if chosen.environment is None:
+        print(json.dumps(schema(), indent=2))  # noqa: T201
+        return 0
+    try:
+        environment = environment_of(chosen.environment)
+    except ValueError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 1
+    print(json.dumps({"prefix": environment.prefix, "region": environment.region}))  # noqa: T201
+    return 0
+
+
 if __name__ == "__main__":
-    print(json.dumps(schema(), indent=2))  # noqa: T201
+    sys.exit(main())

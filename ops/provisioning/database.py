@@ -253,7 +253,7 @@ def create_registry_user(database_url: str, *, user: str, password: str, owner: 
         for (table,) in connection.execute(_OWN_TABLES, [owner]).fetchall():  # guard: registry.owns_its_tables
             given = sql.SQL("ALTER TABLE {table} OWNER TO {owner}")
             connection.execute(given.format(**names, table=sql.Identifier("public", table)))
-        if user != owner:
+        if user != owner:  # guard: registry.second_user
             here = sql.Identifier(connection.info.dbname)
             connection.execute(sql.SQL("GRANT {owner} TO {user}").format(**names))
             acts = sql.SQL("ALTER ROLE {user} IN DATABASE {here} SET role = {role}")

@@ -44,7 +44,7 @@ def replaced(bench: Bench, _: Send) -> None:
     old = bench.stack.generation
     bench.population.remove_invalid_devices()
     broken, new = _next(old, 1), _next(old, 2)
-    generations = _Generations(bench)
+    generations = Generations(bench)
     try:
         _breaks_off(bench, generations, old, broken)
         _takes_over(bench, generations, old, new)
@@ -56,7 +56,7 @@ def replaced(bench: Bench, _: Send) -> None:
         raise
 
 
-def _breaks_off(bench: Bench, generations: "_Generations", old: str, broken: str) -> None:
+def _breaks_off(bench: Bench, generations: "Generations", old: str, broken: str) -> None:
     """Connect is killed in the middle of a snapshot; meanwhile the old generation is updated and serves look-ups."""
     users = bench.population.grow(60)
     bench.stack.sns.answer(Rule(code="slow", delay_s=0.1))
@@ -83,7 +83,7 @@ def _breaks_off(bench: Bench, generations: "_Generations", old: str, broken: str
     generations.remove(broken)
 
 
-def _takes_over(bench: Bench, generations: "_Generations", old: str, new: str) -> None:
+def _takes_over(bench: Bench, generations: "Generations", old: str, new: str) -> None:
     """The old generation's slot is lost: only the new snapshot has the changes since then."""
     known = bench.population.grow(60)
     generations.drop_connector(old)
@@ -116,7 +116,7 @@ def _takes_over(bench: Bench, generations: "_Generations", old: str, new: str) -
     bench.population.await_directory(())
 
 
-class _Generations:
+class Generations:
     """The operator's steps, and the state of the generations in OpenSearch."""
 
     def __init__(self, bench: Bench) -> None:

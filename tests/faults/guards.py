@@ -1327,6 +1327,9 @@ MUTANTS = (
         Replaced("listed = name"),
     ),
     Mutant(
+        "registry.second_user", "While its password is rotated, two users of the schema registry are valid.", Never()
+    ),
+    Mutant(
         "registry.owns_its_tables",
         "The schema registry's user owns the tables that an administrator has created for it.",
         Removed(),

@@ -1,9 +1,12 @@
-"""Stores that went back in time: the steps of docs/internals/restoring.md on one machine.
+"""Stores that went back in time, and a cluster that is lost: the steps of docs/internals/restoring.md on one machine.
 
 Each test checks its sends as a cell of the fault matrix does: no recipient is missed or reached twice, and the metrics
 are exact.
 """
 
+import dataclasses
+import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,12 +16,17 @@ import psycopg
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
+from local.devstack.config import GENERATION, ROOT
+from local.devstack.provision import create_topics
 from local.devstack.recompute import run_recompute
 from local.devstack.services.postgres import binaries
+from masscomm.kafka.topics import chain_topics
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delayed_records.port import TABLE
+from tests.faults.generations import Generations
 from tests.support.fault_stack.bench import CHAIN, Bench, Sent, sources
 from tests.support.fault_stack.cell import Cell
+from tests.support.fault_stack.population import CATEGORIES, CLUB
 from tests.support.fault_stack.stack import FaultStack
 from tests.support.servers import dynamodb_table
 from tests.support.until import until
@@ -26,10 +34,12 @@ from tests.support.until import until
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+PAGE = ROOT / "docs" / "internals" / "restoring.md"
 PEOPLE = 600
 TIMEOUT_S = 180.0
-# When the second send is due, after the store is replaced.
+# When the sends that wait are due, after the store or the cluster is replaced.
 LATER_S = 60.0
+NEW_ARCHIVE = "masscomm2"
 
 
 @pytest.fixture(scope="module")
@@ -139,5 +149,56 @@ def _postgres(bench: Bench, program: str, *arguments: str) -> None:
     subprocess.run([str(binaries() / program), *arguments], check=True, capture_output=True, timeout=TIMEOUT_S)
 
 
+# --- the Kafka cluster; the last test, because the bench's earlier sends are gone with it ---
+
+
+def test_lost_cluster_loses_unread_records_only(bench: Bench) -> None:
+    """Earlier counts stay, waiting sends are delivered, and a send that no function has read is repeated by its id."""
+    run(bench, "before the loss", _deliver_some)
+    [before] = bench.sends
+    status = bench.api.status(before.send_id)
+    run(bench, "the Kafka cluster is lost", _lose_the_cluster)
+    assert bench.api.status(before.send_id) == status
+
+
+def _deliver_some(bench: Bench) -> None:
+    _delivered(bench, bench.shared[:100])
+
+
+def _lose_the_cluster(bench: Bench) -> None:
+    config, stack = bench.stack.config, bench.stack.stack
+    counted = bench.counts()["requested"]
+    waiting = bench.emit(bench.shared[100:200], send_at=time.time_ns() // 1_000_000 + int(LATER_S * 1_000))
+    until("its request is counted", lambda: bench.counts()["requested"] == counted + len(waiting.fates), TIMEOUT_S)
+    until("it waits", lambda: waiting.send_id in _waiting(_delay_store(bench)))
+    for name in ("lambda_host", "spark"):
+        stack.kill(name)
+    unread = bench.emit(bench.shared[200:300])
+    for name in ("connect", "kafka"):
+        stack.kill(name)
+    shutil.rmtree(config.data("kafka"))
+    config.data("kafka").mkdir()
+    for name in ("kafka", "connect"):
+        stack.restart(name)
+    create_topics(config.kafka_bootstrap, chain_topics())
+    _forget_positions(bench)
+    bench.open_again()
+    Generations(bench).replace("g2", ends=(GENERATION,))
+    spark = stack.known["spark"]
+    environment = {**spark.environment, "SPARK_ARCHIVE_DATABASE": NEW_ARCHIVE}
+    stack.known["spark"] = dataclasses.replace(spark, environment=environment)
+    stack.restart("spark")
+    # The producer repeats the send.
+    bench.emitter.send(CATEGORIES["push"], CLUB, list(unread.fates), send_id=unread.send_id)
+    bench.emit(bench.shared[300:400])
+
+
 def _dynamodb(bench: Bench) -> "DynamoDBClient":
     return dynamodb_table.dynamodb(bench.stack.config)
+
+
+def _forget_positions(bench: Bench) -> None:
+    """Execute the statements of the page."""
+    [statements] = re.findall(r"^```sql\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    with psycopg.connect(bench.stack.config.database_url("metrics")) as connection:
+        connection.execute(statements)

@@ -323,6 +323,7 @@ def _drop_second(database: str, user: str) -> None:
         administrator.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(user)))
 
 
+@pytest.mark.kills(guard="registry.second_user")
 def test_two_users_are_valid_while_a_password_is_rotated(registrys: str, user: dict[str, str]) -> None:
     """Tasks of the former user continue until the last one is replaced; each has the tables of both."""
     create_registry_user(registrys, **user, owner=user["user"])

@@ -137,6 +137,16 @@ class Bench:
                 for each in (bench.api, bench.outcomes, bench.letters, bench.admin):
                     each.close()
 
+    def open_again(self) -> None:
+        """Replace the clients that know offsets, after the topics were created anew; earlier outcomes are forgotten."""
+        registry, bootstrap = self.stack.config.registry_url, self.stack.config.kafka_bootstrap
+        for each in (self.outcomes, self.letters, self.admin):
+            each.close()
+        self.outcomes = OutcomeTail(bootstrap, registry)
+        self.letters = DeadLetterTail(bootstrap)
+        self.admin = KafkaAdmin({"bootstrap.servers": bootstrap, "logger": KAFKA_LOGGER})
+        self._letters_before = 0
+
     # --- a cell ---
 
     def run(self, cell: Cell) -> Result:
@@ -145,7 +155,7 @@ class Bench:
         users = list(self._users(cell.load))
         self.refused_users = frozenset(users[index] for index in cell.expectation.refused_users)
         result = Result(cell=cell.name)
-        before = self._counts()
+        before = self.counts()
         began = time.monotonic()
         try:
             cell.fault(self, lambda: self._send(cell.load, users))
@@ -384,7 +394,7 @@ class Bench:
                 return False
         return True
 
-    def _counts(self) -> Counter[str]:
+    def counts(self) -> Counter[str]:
         """Return the totals by measure of the metrics by minute, over every club that cells send to."""
         found = Counter[str]()
         for (_, club_id, category, _, measure), count in self.api.counts(self.since_ms).items():
@@ -508,7 +518,7 @@ class Bench:
         def equal() -> bool:
             nonlocal grown
             try:
-                counts = self._counts()
+                counts = self.counts()
             except (httpx.HTTPError, ApiError):
                 return False
             grown = {name: counts[name] - before[name] for name in _COUNTED}

@@ -2,15 +2,19 @@
 
 import getpass
 import inspect
+from pathlib import Path
 
 import pytest
 import typer
+import yaml
 from typer.testing import CliRunner
 
 from cli import dead_letters as commands
 from cli import deployed
+from cli.errors import CommandError
 from cli.installation import installation, installation_of_tables, operator_name
 from cli.options import given
+from infra.cdk.environments import EXAMPLES
 from masscomm.errors import Stop
 
 NEEDED = ("KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "CDC_GENERATION")
@@ -55,6 +59,18 @@ def test_keys_are_managed_without_a_task(monkeypatch: pytest.MonkeyPatch) -> Non
     """A task would write a new key into its log."""
     monkeypatch.setattr(deployed, "run_module", lambda *_: pytest.fail("a task was started"))
     assert installation_of_tables("prod").table("api_keys") == "masscomm-prod-api_keys"
+
+
+def test_keys_have_the_prefix_and_the_region_of_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    configured = yaml.safe_load((EXAMPLES / "small.yaml").read_text())
+    configured |= {"region": "eu-west-1", "platform": {"name_prefix": "acme"}}
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(configured))
+    monkeypatch.setenv("MASSCOMM_ENVIRONMENTS", str(tmp_path))
+    found = installation_of_tables("small")
+    assert (found.table("api_keys"), found.table("audit_log")) == ("acme-small-api_keys", "acme-small-audit_log")
+    assert found.aws == {"region_name": "eu-west-1"}
+    with pytest.raises(CommandError, match="no environment 'prod'"):
+        installation_of_tables("prod")
 
 
 def test_audit_log_names_the_caller_that_started_the_task(monkeypatch: pytest.MonkeyPatch) -> None:

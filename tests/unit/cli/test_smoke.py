@@ -45,7 +45,8 @@ class Installation:
 
 
 def problems(api: Any, user: int | None = 42) -> list[str]:
-    return [problem for _, problem in smoke._checks(api, 7, "news", user, ["email", "push"], {}, 0.0)]
+    checks = smoke._Checks(club=7, kind="news", user=user, channels=["email", "push"], data={}, timeout_s=0.0)
+    return [problem for _, problem in checks.run(api)]
 
 
 def test_working_installation_has_no_problem() -> None:
