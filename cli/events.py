@@ -138,7 +138,11 @@ def list_subscriptions(
         clubs = "every tenant" if row["club_ids"] is None else f"tenants {', '.join(map(str, row['club_ids']))}"
         units = ", ".join(row["units"]) or "every unit"
         rule = [] if row["notification"] is None else [json.dumps(row["notification"])]
-        console.entry(row["id"], ", ".join(row["types"]), f"{clubs}; {units}", *_filter(row["filter"]), *rule)
+        refused = [
+            f"refused {each['events']}, last at {each['last_at']}: {each['reason']} {each['detail']}".rstrip()
+            for each in row["refused"]
+        ]
+        console.entry(row["id"], ", ".join(row["types"]), f"{clubs}; {units}", *_filter(row["filter"]), *rule, *refused)
 
 
 @subscriptions.command("add")

@@ -21,12 +21,13 @@ logger = logs.logger("event_matcher")
 @cache
 def bootstrap() -> "tuple[BatchDriver, MatchEvents]":
     from functions.event_matcher.match_events import MatchEvents
-    from functions.event_matcher.notify import Notify, RuleOwners
+    from functions.event_matcher.notify import Notify, RefusalStore, RuleOwners
     from masscomm.chain.subscription_topic import SubscriptionTopic
     from masscomm.stores.api_keys.dynamodb import ApiKeys
     from masscomm.stores.event_types.checks import KnownTypes
     from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
     from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
+    from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
 
     driver, clock = batch_driver("event_matcher", logger, endless=True), SystemClock()
     return driver, MatchEvents(
@@ -35,6 +36,7 @@ def bootstrap() -> "tuple[BatchDriver, MatchEvents]":
         notify=Notify(
             owners=RuleOwners(keys=ApiKeys.from_environment(), clock=clock),
             usage=DynamoDbKeyUsage.from_environment(),
+            refusals=RefusalStore(subscriptions=DynamoDbSubscriptions.from_environment(), clock=clock),
             clock=clock,
         ),
         clock=clock,

@@ -25,6 +25,7 @@ from masscomm.domain.ids import chunk_id, webhook_record_id
 from masscomm.domain.lanes import Lane
 from masscomm.domain.notification_events import events_of
 from masscomm.domain.records import EventOccurred, NotificationOutcome, WebhookRequested
+from masscomm.domain.subscriptions import SubscriptionKey
 from masscomm.domain.webhooks import OWN_EVENT_TYPES, EndpointKey, NotificationEventType, bucket_of
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import InvalidJson, read_json
@@ -145,8 +146,12 @@ class MatchEvents:
                     if (send := send_to_contact(event, value.data)) is not None:
                         send_id = str(send.send_id)
                         batch.produce(item, topics.in_lane(topics.SEND_API, Lane.BULK), chunk_id(send_id, 0), send)
-                    rules = [(each.id, each.notification) for each in index.rules(event) if each.notification]
-                    notified += (Match(item, event, value.data, *rule) for rule in rules)
+                    rules = index.rules(event)
+                    notified += (
+                        Match(item, event, value.data, SubscriptionKey(each.endpoint, each.id), each.notification)
+                        for each in rules
+                        if each.notification is not None
+                    )
                     metrics.add(EVENTS_WITHOUT_ENDPOINT, not found and not rules)
         for group, messages in groups.items():
             for part in parts_of(messages):

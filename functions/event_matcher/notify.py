@@ -1,7 +1,8 @@
 """Turns events into sends, by the rules that match them.
 
 A rule sends with the permissions of its owner at that time, and within its limit of recipients a day. An event whose
-rule may not send, or that names no recipients, is counted and logged: its other destinations are not affected.
+rule may not send, or that names no recipients, is counted, logged and shown with the rule: its other destinations
+are not affected.
 """
 
 import json
@@ -10,17 +11,19 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 from masscomm.chain.batch import Batch, Item
 from masscomm.clock import Clock
+from masscomm.domain.categories import is_listed
 from masscomm.domain.ids import chunk_id, event_send_id, joint_send_id
 from masscomm.domain.key_limits import COUNTED_UNDER, RECIPIENTS, Use, Window
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE
-from masscomm.domain.notification_rules import NotificationRule, Owner, RuleRefused
+from masscomm.domain.notification_rules import NotificationRule, Owner, RefusedEvents, RuleRefusal, RuleRefused
 from masscomm.domain.records import AudienceRequested, EventOccurred, SendRequested
+from masscomm.domain.subscriptions import SubscriptionKey
 from masscomm.domain.time_limits import RULE_OWNERS_CACHED_S
 from masscomm.errors import Retry
 from masscomm.http.rate_limits import KeyUsage, maximum_of
@@ -31,9 +34,12 @@ from masscomm.kafka import topics
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import EVENT_SENDS, EVENT_SENDS_REFUSED
 from masscomm.stores.api_keys.port import LIVE, KeyStore
+from masscomm.stores.subscriptions.port import Subscriptions
 
 logger = logs.logger("event_matcher")
 
+# The rules whose refused events a batch stores: one request each, while the events of others wait.
+MAX_RULES_STORED = 10
 # The principals that are API keys.
 _KEY_ID = re.compile(r"[0-9a-f]{16}")
 
@@ -45,8 +51,7 @@ class Match[T](NamedTuple):
     event: EventOccurred
     # The value of the event's data.
     data: Any
-    # The id of the subscription, and its rule.
-    id: str
+    subscription: SubscriptionKey
     rule: NotificationRule
 
 
@@ -55,8 +60,7 @@ class _Send[T]:
     """The send that a rule makes of an event."""
 
     item: Item[T]
-    # The id of the rule's subscription.
-    rule: str
+    subscription: SubscriptionKey
     record: SendRequested
     audience: Mapping[str, Any] | None
     # The principal whose limit counts the recipients, and the limit; None: nothing is counted.
@@ -91,17 +95,49 @@ class RuleOwners:
         return context
 
 
+type _Refused = Counter[tuple[SubscriptionKey, RuleRefusal, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefusalStore:
+    """Stores the refused events with their rules. Those that it cannot store now are in memory until the next batch."""
+
+    subscriptions: Subscriptions
+    clock: Clock
+    _waiting: dict[SubscriptionKey, dict[RuleRefusal, RefusedEvents]] = field(default_factory=dict)
+
+    def add(self, rule: SubscriptionKey, reason: RuleRefusal, detail: str, count: int) -> None:
+        """Add refused events of a rule."""
+        of_rule = self._waiting.setdefault(rule, {})
+        earlier = of_rule[reason].events if reason in of_rule else 0
+        of_rule[reason] = RefusedEvents(reason, earlier + count, self.clock.now_ms(), detail)
+
+    def store(self) -> None:
+        """Store what waits, of up to MAX_RULES_STORED rules. Raises Stop."""
+        rules = list(islice(self._waiting, MAX_RULES_STORED))  # guard: rules.bounded_refusals
+        for rule in rules:
+            of_rule = self._waiting.pop(rule)
+            try:
+                self.subscriptions.refuse(rule, list(of_rule.values()))
+            except Retry as error:
+                # guard: rules.refusals_of_outages
+                self._waiting[rule] = of_rule
+                logger.warning("refused events are not stored", subscription_id=rule.id, error=str(error))
+                return
+
+
 @dataclass(frozen=True, kw_only=True)
 class Notify:
     """Produces the sends of rules. Each function environment has one instance."""
 
     owners: RuleOwners
     usage: KeyUsage
+    refusals: RefusalStore
     clock: Clock
 
     def produce[T](self, batch: Batch[T], matches: Sequence[Match[T]]) -> None:
         """Produce the sends of a batch. An error fails the event."""
-        refused: Counter[tuple[str, str]] = Counter()
+        refused: _Refused = Counter()
         # (principal, limit) → the sends that are counted together, by their ids.
         limited: defaultdict[tuple[str, int], dict[str, _Send[T]]] = defaultdict(dict)
         for match in matches:
@@ -109,22 +145,26 @@ class Notify:
         for (principal, maximum), sends in limited.items():
             window = Window.at(self.clock.now_ms() // 1000, key_id=principal, kind=RECIPIENTS, maximum=maximum)
             self._produce_counted(batch, window, list(sends.values()), refused)
-        for (rule, reason), count in refused.items():
+        for (rule, reason, detail), count in refused.items():
             metrics.add(EVENT_SENDS_REFUSED, count)
-            logger.warning("events become no notification", subscription_id=rule, reason=reason, events=count)
+            logger.warning(
+                "events become no notification", subscription_id=rule.id, reason=reason, detail=detail, events=count
+            )
+            self.refusals.add(rule, reason, detail, count)
+        self.refusals.store()
 
     def _add[T](
         self,
         batch: Batch[T],
         match: Match[T],
         limited: Mapping[tuple[str, int], dict[str, _Send[T]]],
-        refused: Counter[tuple[str, str]],
+        refused: _Refused,
     ) -> None:
         """Produce the send of a match, or add it to those that are counted first."""
         try:
             send = self._send(match)
-        except RuleRefused as reason:
-            refused[match.id, str(reason)] += 1
+        except RuleRefused as why:
+            refused[match.subscription, why.reason, why.detail] += 1
             return
         # The recipients of an audience are counted when they are known.
         if send.recipients_a_day is None or send.audience is not None:
@@ -143,7 +183,7 @@ class Notify:
             club_id=event.club_id,
             timestamp=match.item.record.timestamp_ms,
             to_users=rule.users(match.data) if audience is None else [],
-            send_id=event_send_id(event.club_id, event.event_id, match.id),
+            send_id=event_send_id(event.club_id, event.event_id, match.subscription.id),
             channels=list(rule.channels),
             template=rule.template,
             data=rule.variables(match.data),
@@ -153,7 +193,7 @@ class Notify:
         )
         return _Send(
             item=match.item,
-            rule=match.id,
+            subscription=match.subscription,
             record=record,
             audience=audience,
             counted_under=context.get(COUNTED_UNDER) or rule.owner.principal,
@@ -161,7 +201,7 @@ class Notify:
         )
 
     def _produce_counted[T](
-        self, batch: Batch[T], window: Window, sends: Sequence[_Send[T]], refused: Counter[tuple[str, str]]
+        self, batch: Batch[T], window: Window, sends: Sequence[_Send[T]], refused: _Refused
     ) -> None:
         """Produce the sends of an owner that are within its limit, and count the others as refused."""
         try:
@@ -173,7 +213,7 @@ class Notify:
         for send in sends[:permitted]:
             batch.attempt(send.item, partial(self._produce, batch, send))
         for send in sends[permitted:]:
-            refused[send.rule, f"the owner has no more of its {window.maximum} recipients a day"] += 1
+            refused[send.subscription, RuleRefusal.RECIPIENTS_A_DAY, str(window.maximum)] += 1
 
     def _count[T](self, window: Window, sends: Sequence[_Send[T]]) -> int:
         """Count the recipients of an owner's sends, and return how many of the sends are within its limit. The sends
@@ -216,9 +256,11 @@ class Notify:
 def _check_permitted(rule: NotificationRule, context: Mapping[str, str], club_id: int) -> None:
     """Check that the owner of a rule may send to a club now. Raises RuleRefused."""
     if club_id not in clubs_of(context):  # guard: rules.clubs_of_the_owner
-        raise RuleRefused("the owner has ended, or has no access to the club")
+        raise RuleRefused(RuleRefusal.OWNER)
     if context.get("mode", LIVE) != LIVE:
-        raise RuleRefused("the owner is a test key")
+        raise RuleRefused(RuleRefusal.TEST_KEY)
     missing = scopes_of_rule(rule) - scopes_of(context)
     if missing:  # guard: rules.scopes_of_the_owner
-        raise RuleRefused(f"the owner lacks the scope {min(missing)}")
+        raise RuleRefused(RuleRefusal.SCOPE, min(missing))
+    if not is_listed(rule.type):  # guard: rules.unknown_category
+        raise RuleRefused(RuleRefusal.CATEGORY)

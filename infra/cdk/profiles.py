@@ -158,6 +158,8 @@ class Profile:
     tables: tuple[str, ...] = ()
     # The tables of schemas/dynamodb that the function only reads.
     tables_read: tuple[str, ...] = ()
+    # The tables of schemas/dynamodb whose items the function only updates.
+    tables_updated: tuple[str, ...] = ()
     # The indices of tables of schemas/dynamodb that the function queries: table and index.
     table_indices: tuple[tuple[str, str], ...] = ()
     # The topics that the function reads in all lanes (kinds of sends), in addition to those of its event source
@@ -193,6 +195,10 @@ class Profile:
     operates: bool = False
     # The user of the metrics database with which the function signs in; None if it does not use the database.
     database: str | None = None
+
+    @property
+    def every_table(self) -> tuple[str, ...]:
+        return (*self.tables, *self.tables_read, *self.tables_updated)
 
 
 # The functions with the package of webhook_sender.
@@ -344,7 +350,11 @@ PROFILES = {
         webhook_secrets=("Decrypt",),
     ),
     "event_matcher": Profile(
-        warmth=Warmth.SNAPSTART, tables=(USAGE,), tables_read=(EVENT_TYPES, API_KEYS), reads=(SUBSCRIPTION,)
+        warmth=Warmth.SNAPSTART,
+        tables=(USAGE,),
+        tables_read=(EVENT_TYPES, API_KEYS),
+        tables_updated=(SUBSCRIPTIONS,),
+        reads=(SUBSCRIPTION,),
     ),
     "webhook_sender": _SENDER,
     "webhook_batch_sender": _SENDER,

@@ -23,7 +23,7 @@ from threading import Event, Thread
 from typing import Any, NamedTuple
 
 from functions.event_matcher.match_events import MatchEvents
-from functions.event_matcher.notify import Notify, RuleOwners
+from functions.event_matcher.notify import Notify, RefusalStore, RuleOwners
 from functions.webhook_sender.credentials import EndpointCredentials
 from functions.webhook_sender.gateway import WebhookGateway
 from functions.webhook_sender.ordering import Orders
@@ -51,6 +51,7 @@ from masscomm.stores.event_types.in_memory import InMemoryEventTypes
 from masscomm.stores.key_queues.in_memory import InMemoryKeyQueues
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.sent_messages.in_memory import InMemorySentMessages
+from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
 from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from masscomm.stores.webhook_endpoints.results import EndpointResults
@@ -221,7 +222,10 @@ class Functions:
             subscriptions=_Index(subscriptions),
             types=KnownTypes(store=types, clock=self.clock),
             notify=Notify(
-                owners=RuleOwners(keys=InMemoryApiKeys(), clock=self.clock), usage=InMemoryKeyUsage(), clock=self.clock
+                owners=RuleOwners(keys=InMemoryApiKeys(), clock=self.clock),
+                usage=InMemoryKeyUsage(),
+                refusals=RefusalStore(subscriptions=InMemorySubscriptions(), clock=self.clock),
+                clock=self.clock,
             ),
             clock=self.clock,
         )

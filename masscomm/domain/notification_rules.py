@@ -7,7 +7,8 @@ becomes a send, whose id is derived from the event and the rule: a repeated even
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from masscomm.domain.events import value_at
 from masscomm.domain.limits import CHUNK_SIZE, FIELDS_OF_SEND, LARGEST_ID
@@ -29,8 +30,51 @@ _MEMBERS = {
 }
 
 
+class RuleRefusal(StrEnum):
+    """Why an event becomes no send."""
+
+    # The owner has ended, or has no access to the event's club.
+    OWNER = "owner"
+    # The owner is a test key.
+    TEST_KEY = "test_key"
+    # The owner lacks a scope.
+    SCOPE = "scope"
+    # The installation has no such category.
+    CATEGORY = "category"
+    # The owner's recipients of the day are used up.
+    RECIPIENTS_A_DAY = "recipients_a_day"
+    # There are no user ids at users_path.
+    NO_RECIPIENTS = "no_recipients"
+    # There are more than CHUNK_SIZE user ids at users_path.
+    TOO_MANY_RECIPIENTS = "too_many_recipients"
+    # The event has no unit, and the recipients are its users.
+    NO_UNIT = "no_unit"
+    # The variables exceed the limit of a send.
+    VARIABLES_TOO_LARGE = "variables_too_large"
+
+
+class RefusedEvents(NamedTuple):
+    """The events that a rule refused for one reason."""
+
+    reason: RuleRefusal
+    events: int
+    # The time of the last one, in milliseconds since the epoch.
+    last_at_ms: int
+    # Of the last one: the scope that is missing, or the limit; never a value of the event.
+    detail: str = ""
+
+
 class RuleRefused(Exception):
-    """An event becomes no send. The message is the reason, without a value of the event."""
+    """An event becomes no send.
+
+    Attributes:
+        reason: The reason.
+        detail: As that of RefusedEvents.
+    """
+
+    def __init__(self, reason: RuleRefusal, detail: str = "") -> None:
+        super().__init__(f"{reason} {detail}".rstrip())
+        self.reason, self.detail = reason, detail
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +148,7 @@ class NotificationRule:
         texts = {name: text for name, text in found.items() if text is not None}
         size = sum(len(name.encode()) + len(text.encode()) for name, text in texts.items())
         if size > FIELDS_OF_SEND["data"].max_bytes:
-            raise RuleRefused("the variables are too large")
+            raise RuleRefused(RuleRefusal.VARIABLES_TOO_LARGE)
         return texts
 
     def users(self, data: Any) -> list[int]:
@@ -113,10 +157,10 @@ class NotificationRule:
         users = found if isinstance(found, list) else [found]
         # guard: rules.recipients_in_data
         if not users or not all(type(each) is int and 1 <= each <= LARGEST_ID for each in users):
-            raise RuleRefused("there are no user ids at users_path")
+            raise RuleRefused(RuleRefusal.NO_RECIPIENTS)
         distinct = list(dict.fromkeys(users))
         if len(distinct) > CHUNK_SIZE:
-            raise RuleRefused(f"there are more than {CHUNK_SIZE} users at users_path")
+            raise RuleRefused(RuleRefusal.TOO_MANY_RECIPIENTS)
         return distinct
 
     def audience_for(self, event: EventOccurred) -> Mapping[str, Any] | None:
@@ -124,7 +168,7 @@ class NotificationRule:
         if self.unit_attribute is None:
             return self.audience
         if event.unit is None:  # guard: rules.event_without_unit
-            raise RuleRefused("the event has no unit")
+            raise RuleRefused(RuleRefusal.NO_UNIT)
         return audience_of_unit(self.unit_attribute, event.unit)
 
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from masscomm.domain.events import is_path, is_pattern, is_unit
-from masscomm.domain.notification_rules import NotificationRule
+from masscomm.domain.notification_rules import NotificationRule, RefusedEvents
 from masscomm.domain.records import SubscriptionChanged
 from masscomm.domain.webhooks import Endpoint, EndpointKey, EventType
 from masscomm.integers import integer_or
@@ -99,6 +99,8 @@ class Subscription:
     notification: NotificationRule | None = None
     # The time before which no event matches, in milliseconds since the epoch.
     since_ms: int = 0
+    # Of a rule, as the store has it: the events that became no send, the latest first. Its records have none.
+    refused: tuple[RefusedEvents, ...] = ()
 
     @property
     def combinations(self) -> int:

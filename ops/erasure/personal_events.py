@@ -10,13 +10,10 @@ from typing import Any
 
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.domain.events import EventType, value_at
-from masscomm.domain.webhooks import EndpointKey, NotificationEventType
-from masscomm.domain.webhooks import EventType as OwnType
+from masscomm.domain.own_events import OWN_EVENTS
+from masscomm.domain.webhooks import EndpointKey
 from masscomm.stores.webhook_dead_letters.dynamodb import DynamoDbWebhookDeadLetters
 from ops.erasure.person import Person
-
-# The paths of masscomm's own events.
-_OWN_PATHS = {str(OwnType.DISABLED): "contact_user_id", **dict.fromkeys(map(str, NotificationEventType), "user_id")}
 
 
 @dataclass(frozen=True)
@@ -26,8 +23,8 @@ class PersonalEvents:
 
     @classmethod
     def of_types(cls, types: Iterable[EventType]) -> "PersonalEvents":
-        declared = {each.name: each.user_path for each in types if each.user_path is not None}
-        return cls({**_OWN_PATHS, **declared})
+        every = (*OWN_EVENTS.values(), *types)
+        return cls({each.name: each.user_path for each in every if each.user_path is not None})
 
     def concern(self, person: Person, event: Mapping[str, Any]) -> bool:
         """Return whether an event, with the members of its record, concerns the person. Raises ValueError."""

@@ -27,7 +27,7 @@ _SUBSCRIPTION: dict[str, Any] = {
     "filter": {"kind": ["league", "cup"]},
     "fields": ["kind", "goals"],
 }
-_TO_ENDPOINT: dict[str, Any] = {**_SUBSCRIPTION, "notification": None, "owner": None}
+_TO_ENDPOINT: dict[str, Any] = {**_SUBSCRIPTION, "notification": None, "owner": None, "refused": []}
 _RULE: dict[str, Any] = {
     "types": ["match.finished"],
     "club_ids": [1],

@@ -1449,6 +1449,18 @@ MUTANTS = (
     Mutant("rules.own_types", "A rule names none of masscomm's own event types."),
     Mutant("rules.clubs_of_the_owner", "A rule sends to the clubs of its owner only."),
     Mutant("rules.scopes_of_the_owner", "A rule sends with the scopes of its owner only."),
+    Mutant("rules.unknown_category", "A rule of a category that is removed sends nothing."),
+    Mutant(
+        "rules.bounded_refusals",
+        "A batch stores the refused events of a bounded number of rules.",
+        Becomes("list(self._waiting)"),
+    ),
+    Mutant("rules.refusals_of_outages", "Refused events that cannot be stored now are stored later.", Removed()),
+    Mutant(
+        "rules.refused_by_deleted",
+        "The refused events of a deleted rule are not stored.",
+        Becomes('"attribute_exists(id) OR attribute_not_exists(id)"'),
+    ),
     Mutant("rules.revoked_owner", "The rules of a key that has ended send nothing.", Becomes("key is not None")),
     Mutant(
         "rules.limit_of_the_owner", "Rules send within the limit of their owner.", Returns("Use(counted=True, used=0)")

@@ -1,4 +1,5 @@
-"""The types of events, which are data: each has a description, an example and optionally a JSON Schema.
+"""The types of events, which are data: each has a description, an example and optionally a JSON Schema. Those of
+masscomm's own events cannot be changed.
 
 GET /v1/event-types                        all types
 GET, PUT, DELETE /v1/event-types/{name}    read, store and delete one
@@ -11,6 +12,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from masscomm.domain.audit import Action
 from masscomm.domain.events import OWN_TYPES, EventType, is_event_type, is_own_type
+from masscomm.domain.own_events import OWN_EVENTS
 from masscomm.http.body import read_object, undefined_fields
 from masscomm.http.parameters import Reader
 from masscomm.http.problem import FieldError, Problem, unusable
@@ -67,7 +69,8 @@ class EventTypesRoute:
     def every(self, parameters: Mapping[str, list[str]]) -> EventTypesBody:
         """Return all types. Raises Problem with status 400 for any parameter, or Retry."""
         Reader(parameters).check()
-        return {"rows": [_body(each) for each in self.store.every()]}
+        rows = sorted([*OWN_EVENTS.values(), *self.store.every()], key=lambda each: each.name)
+        return {"rows": [_body(each) for each in rows]}
 
     def show(self, name: str, parameters: Mapping[str, list[str]]) -> EventTypeBody:
         """Return a type. Raises Problem (400 for any parameter, 404) or Retry."""
@@ -91,6 +94,8 @@ class EventTypesRoute:
         return {"name": name, "status": "deleted"}
 
     def _known(self, name: str) -> EventType:
+        if (own := OWN_EVENTS.get(name)) is not None:
+            return own
         found = self.store.find([name]) if is_event_type(name) else {}
         if name not in found:
             raise Problem(404, Text.EVENT_TYPE_UNKNOWN.filled())

@@ -70,6 +70,17 @@ class SubscriptionFields(TypedDict):
     """Each event becomes a send, with the permissions and limits of the caller at that time."""
 
 
+class RefusedEventsBody(TypedDict):
+    """The events of a rule that became no send, for one reason."""
+
+    reason: str
+    detail: str
+    """Of the last event: the scope that is missing, or the limit."""
+    events: int
+    """Their number. An event whose processing is repeated may count again."""
+    last_at: str
+
+
 class SubscriptionBody(TypedDict):
     """A subscription."""
 
@@ -86,6 +97,8 @@ class SubscriptionBody(TypedDict):
     notification: NotificationFields | None
     owner: str | None
     """The API key or person whose permissions and limits apply to the notifications."""
+    refused: list[RefusedEventsBody]
+    """The events that became no send since the rule was created, the latest reason first."""
 
 
 class SubscriptionsBody(TypedDict):
@@ -298,4 +311,13 @@ def _body(subscription: Subscription, clubs: Clubs) -> SubscriptionBody:
         "fields": list(subscription.fields),
         "notification": None if rule is None else cast(NotificationFields, rule.body),
         "owner": None if rule is None else rule.owner.principal,
+        "refused": [
+            {
+                "reason": each.reason,
+                "detail": each.detail,
+                "events": each.events,
+                "last_at": parse.time_of_ms(each.last_at_ms),
+            }
+            for each in subscription.refused
+        ],
     }

@@ -32,8 +32,9 @@ from masscomm.domain.aws_targets import ROLE_PREFIX, AwsTarget, role_account, ta
 from masscomm.domain.events import is_event_id, is_event_type, patterns_of, with_fields
 from masscomm.domain.ids import event_message_id, own_event_id
 from masscomm.domain.limits import LARGEST_ID
+from masscomm.domain.own_events import OWN_EVENTS
 from masscomm.domain.records import EventOccurred
-from masscomm.domain.subscriptions import SubscriptionKey
+from masscomm.domain.subscriptions import SubscriptionKey, implicit_subscription
 from masscomm.domain.time_limits import EVENT_LEAST_WAIT_S, EVENT_MOST_WAIT_S, WEBHOOK_DEAD_LETTERS_KEPT_S
 from masscomm.domain.webhook_authentication import Authentication, AuthenticationType, sealing_context, server_of
 from masscomm.domain.webhook_signatures import secret_of
@@ -503,13 +504,15 @@ class WebhooksRoute:
         """
         if event_type == EventType.TEST:
             return encoded({"club_id": endpoint.key.club_id, "endpoint_id": endpoint.key.id}).decode()
-        described = self.event_types.find([event_type]).get(event_type) if is_event_type(event_type) else None
+        described = OWN_EVENTS.get(event_type)
+        if described is None and is_event_type(event_type):
+            described = self.event_types.find([event_type]).get(event_type)
         if described is None:
             raise Problem(404, Text.EVENT_TYPE_UNKNOWN.filled())
         patterns = set(patterns_of(event_type))
-        subscribed = [
-            each for each in self.publishing.store.of_endpoint(endpoint.key) if not patterns.isdisjoint(each.types)
-        ]
+        implicit = implicit_subscription(endpoint)
+        subscriptions = [*self.publishing.store.of_endpoint(endpoint.key), *([implicit] if implicit else ())]
+        subscribed = [each for each in subscriptions if not patterns.isdisjoint(each.types)]
         if not subscribed:  # guard: webhooks.test_of_a_subscribed_type
             raise Problem(409, Text.TEST_WITHOUT_SUBSCRIPTION.filled())
         every = any(not each.fields for each in subscribed)

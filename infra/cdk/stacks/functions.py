@@ -201,9 +201,7 @@ class FunctionsStack(Stack):
             variables["CONSUMER_GROUPS"] = consumer_group(GROUP, "{topic}")
             variables["ALARM_PREFIX"] = f"{environment.prefix}-"
         # The stores in masscomm read the table names from these variables.
-        variables |= {
-            f"{name.upper()}_TABLE": data.tables[name].table_name for name in (*profile.tables, *profile.tables_read)
-        }
+        variables |= {f"{name.upper()}_TABLE": data.tables[name].table_name for name in profile.every_table}
         if profile.email or profile.unsubscribe_links:
             # The page of an unsubscribe link names the sender.
             variables["SES_SENDER"] = environment.sender

@@ -167,7 +167,7 @@ def _directory(
 
 
 def _tables(profile: Profile, data: DataStack | ExternalDataStack) -> list[iam.PolicyStatement]:
-    used = (*profile.tables, *profile.tables_read)
+    used = profile.every_table
     if not used:
         return []
     key = data.tables[used[0]].encryption_key
@@ -181,6 +181,8 @@ def _tables(profile: Profile, data: DataStack | ExternalDataStack) -> list[iam.P
             arns[tuple(definition["operations"])].append(data.tables[name].table_arn)
         elif name in profile.tables_read:
             arns[tuple(sorted(_TABLE_READS.intersection(definition["operations"])))].append(data.tables[name].table_arn)
+        elif name in profile.tables_updated:
+            arns["UpdateItem",].append(data.tables[name].table_arn)
     return [
         *(
             iam.PolicyStatement(actions=[f"dynamodb:{operation}" for operation in operations], resources=resources)

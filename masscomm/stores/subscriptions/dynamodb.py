@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -9,6 +10,7 @@ from masscomm.aws.dynamodb import ConditionFailed, answering, query_items, write
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.known_fields import known_fields
+from masscomm.domain.notification_rules import RefusedEvents, RuleRefusal
 from masscomm.domain.records import SubscriptionChanged
 from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS, Subscription, SubscriptionKey, subscriber_of
 from masscomm.domain.webhooks import EndpointKey
@@ -52,6 +54,30 @@ class DynamoDbSubscriptions(TableAdapter):
         except ConditionFailed:
             return None
         return mark
+
+    def refuse(self, key: SubscriptionKey, refused: Sequence[RefusedEvents]) -> None:
+        # An attribute for each reason: concurrent requests need no earlier value.
+        names: dict[str, str] = {}
+        values: dict[str, Any] = {}
+        adds, sets = [], []
+        for number, each in enumerate(refused):
+            names |= {f"#count{number}": f"refused_{each.reason}", f"#last{number}": f"last_{each.reason}"}
+            last = json.dumps({"at_ms": each.last_at_ms, "detail": each.detail})
+            values |= {f":count{number}": {"N": str(each.events)}, f":last{number}": {"S": last}}
+            adds.append(f"#count{number} :count{number}")
+            sets.append(f"#last{number} = :last{number}")
+        try:
+            with answering(_WHAT):
+                self._client.update_item(
+                    TableName=self._table,
+                    Key=_key(key),
+                    ConditionExpression="attribute_exists(id)",  # guard: rules.refused_by_deleted
+                    UpdateExpression=f"ADD {', '.join(adds)} SET {', '.join(sets)}",
+                    ExpressionAttributeNames=names,
+                    ExpressionAttributeValues=values,
+                )
+        except ConditionFailed:
+            return  # The rule is deleted.
 
     def mark(self, keys: Iterable[SubscriptionKey], at_ms: int) -> Sequence[Unpublished]:
         marks = [_mark(key, at_ms) for key in keys]
@@ -110,6 +136,16 @@ def _subscription(item: Mapping[str, Any]) -> Subscription:
     """Return the subscription in an item. Raises Retry if the item is malformed."""
     try:
         fields = known_fields(SubscriptionChanged, json.loads(item["record"]["S"]))
-        return Subscription.of_record(SubscriptionChanged(**fields))
+        return replace(Subscription.of_record(SubscriptionChanged(**fields)), refused=_refused(item))
     except (KeyError, ValueError, TypeError) as error:
         raise Retry(f"the item of a subscription is malformed: {error!r}") from error
+
+
+def _refused(item: Mapping[str, Any]) -> tuple[RefusedEvents, ...]:
+    """Return the refused events in an item, the latest first. Those of later versions' reasons are ignored."""
+    found = []
+    for reason in RuleRefusal:
+        if (count := item.get(f"refused_{reason}")) is not None:
+            last = json.loads(item[f"last_{reason}"]["S"])
+            found.append(RefusedEvents(reason, int(count["N"]), last["at_ms"], last["detail"]))
+    return tuple(sorted(found, key=lambda each: each.last_at_ms, reverse=True))

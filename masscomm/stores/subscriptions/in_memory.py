@@ -1,8 +1,10 @@
 """Subscriptions in memory, for unit tests."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from uuid import uuid4
 
+from masscomm.domain.notification_rules import RefusedEvents
 from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS, Subscription, SubscriptionKey
 from masscomm.domain.webhooks import EndpointKey
 from masscomm.stores.in_memory import InMemoryStore
@@ -34,6 +36,17 @@ class InMemorySubscriptions(InMemoryStore):
     def delete(self, key: SubscriptionKey, at_ms: int) -> Unpublished | None:
         with self._lock:
             return None if self.stored.pop(key, None) is None else self._marked(key, at_ms)
+
+    def refuse(self, key: SubscriptionKey, refused: Sequence[RefusedEvents]) -> None:
+        with self._lock:
+            if (found := self.stored.get(key)) is None:
+                return
+            counts = {each.reason: each for each in found.refused}
+            for each in refused:
+                earlier = counts.get(each.reason)
+                counts[each.reason] = each if earlier is None else each._replace(events=earlier.events + each.events)
+            latest = sorted(counts.values(), key=lambda each: each.last_at_ms, reverse=True)
+            self.stored[key] = replace(found, refused=tuple(latest))
 
     def mark(self, keys: Iterable[SubscriptionKey], at_ms: int) -> Sequence[Unpublished]:
         with self._lock:

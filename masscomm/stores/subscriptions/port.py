@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from masscomm.domain.notification_rules import RefusedEvents
 from masscomm.domain.subscriptions import Subscription, SubscriptionKey
 from masscomm.domain.webhooks import EndpointKey
 
@@ -28,7 +29,7 @@ class Subscriptions(Protocol):
 
     def put(self, subscription: Subscription, at_ms: int) -> Unpublished:
         """Store a new subscription, or the next revision of one, with the mark that it is not published. Raises
-        TooManySubscriptions for a new one.
+        TooManySubscriptions for a new one. Its refused events are counted from now on.
         """
         ...
 
@@ -42,6 +43,10 @@ class Subscriptions(Protocol):
 
     def delete(self, key: SubscriptionKey, at_ms: int) -> Unpublished | None:
         """Delete a subscription, and mark that this is not published. Return None if there was none."""
+        ...
+
+    def refuse(self, key: SubscriptionKey, refused: Sequence[RefusedEvents]) -> None:
+        """Count refused events of a rule, at least one, with distinct reasons. Do nothing if it is deleted."""
         ...
 
     def mark(self, keys: Iterable[SubscriptionKey], at_ms: int) -> Sequence[Unpublished]:

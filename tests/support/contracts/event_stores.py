@@ -1,12 +1,13 @@
 """The tests that every store of event types, sources, subscriptions and ids of events must pass, in memory and real."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from masscomm.domain.events import EventType
 from masscomm.domain.ids import event_message_id
-from masscomm.domain.notification_rules import NotificationRule, Owner
+from masscomm.domain.notification_rules import NotificationRule, Owner, RefusedEvents, RuleRefusal
 from masscomm.domain.records import EventOccurred
 from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS, Subscription, SubscriptionKey, rules_of
 from masscomm.domain.time_limits import BATCH_MARKS_KEPT_S, OWN_EVENTS_KEPT_S
@@ -110,6 +111,28 @@ class SubscriptionsContract:
         assert list(subscriptions.of_endpoint(rules)) == [rule]
         assert list(subscriptions.unpublished()) == [mark]
         assert SubscriptionKey.of_id(rule.id) == mark.key == SubscriptionKey(rules, rule.id)
+
+    @pytest.mark.kills(guard="rules.refused_by_deleted")
+    def test_refused_events_are_counted_by_reason(self, subscriptions: Subscriptions) -> None:
+        def refused() -> Sequence[RefusedEvents]:
+            found = subscriptions.find(KEY)
+            assert found is not None
+            assert list(subscriptions.of_endpoint(ENDPOINT)) == [found]
+            return found.refused
+
+        subscriptions.put(subscription(), AT_MS)
+        no_scope = RefusedEvents(RuleRefusal.SCOPE, 2, AT_MS + 1, "send")
+        no_unit = RefusedEvents(RuleRefusal.NO_UNIT, 1, AT_MS + 2)
+        subscriptions.refuse(KEY, [no_scope, no_unit])
+        assert refused() == (no_unit, no_scope)
+        later = RefusedEvents(RuleRefusal.SCOPE, 3, AT_MS + 3, "send:content")
+        subscriptions.refuse(KEY, [later])
+        assert refused() == (later._replace(events=5), no_unit)
+        subscriptions.put(subscription(), AT_MS)
+        assert refused() == ()
+        subscriptions.delete(KEY, AT_MS)
+        subscriptions.refuse(KEY, [no_unit])
+        assert subscriptions.find(KEY) is None
 
     def test_a_change_is_unpublished_until_it_is_published(self, subscriptions: Subscriptions) -> None:
         first = subscriptions.put(subscription(), AT_MS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from functions.event_matcher.match_events import MatchEvents
-from functions.event_matcher.notify import Notify, RuleOwners
+from functions.event_matcher.notify import Notify, RefusalStore, RuleOwners
 from functions.webhook_sender.credentials import EndpointCredentials
 from functions.webhook_sender.gateway import WebhookGateway
 from functions.webhook_sender.ordering import Orders
@@ -41,6 +41,7 @@ from masscomm.stores.event_types.in_memory import InMemoryEventTypes
 from masscomm.stores.key_queues.in_memory import InMemoryKeyQueues
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.sent_messages.in_memory import InMemorySentMessages
+from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
 from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
 from masscomm.stores.webhook_endpoints.in_memory import InMemoryWebhookEndpoints
 from masscomm.stores.webhook_endpoints.results import EndpointResults
@@ -125,18 +126,24 @@ class EventMatcher(Chain):
         super().__init__()
         self.types = InMemoryEventTypes()
         self.types.put(EventType(name=GOAL, description="A goal"))
-        self.subscriptions = InMemorySubscriptionSource()
+        self.subscriptions, self.stored = InMemorySubscriptionSource(), InMemorySubscriptions()
         self.keys, self.usage = InMemoryApiKeys(), InMemoryKeyUsage()
         self.use_case = MatchEvents(
             subscriptions=self.subscriptions,
             types=KnownTypes(store=self.types, clock=self.clock),
-            notify=Notify(owners=RuleOwners(keys=self.keys, clock=self.clock), usage=self.usage, clock=self.clock),
+            notify=Notify(
+                owners=RuleOwners(keys=self.keys, clock=self.clock),
+                usage=self.usage,
+                refusals=RefusalStore(subscriptions=self.stored, clock=self.clock),
+                clock=self.clock,
+            ),
             clock=self.clock,
         )
 
     def subscribe(self, *subscriptions: Subscription) -> None:
         for each in subscriptions:
             self.subscriptions.index.put(each)
+            self.stored.put(each, NOW)
 
     def match(self, *events: EventOccurred, first: int = 0, partition: int = 0) -> list[int]:
         """Process events at consecutive offsets. Return the offsets to be redelivered."""

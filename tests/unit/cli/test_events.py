@@ -29,6 +29,7 @@ SUBSCRIPTION = {
     "units": [],
     "filter": {"kind": ["league"]},
     "notification": None,
+    "refused": [],
     "owner": None,
 }
 
@@ -140,7 +141,10 @@ def test_users_are_notified_by_a_rule(server: AnsweringServer) -> None:
     assert "Users are notified: sub_1" in _run(
         "subscriptions", "add", "--type", "*", "--notify", json.dumps(notification)
     )
-    answers(server, {"rows": [rule]})
-    assert "users_path" in _run("subscriptions", "list", "--club", "7")
+    refused = {"reason": "scope", "detail": "send", "events": 2, "last_at": "2026-01-01T00:00:00.000Z"}
+    answers(server, {"rows": [rule | {"refused": [refused]}]})
+    listed = _run("subscriptions", "list", "--club", "7")
+    assert "users_path" in listed
+    assert "refused 2, last at 2026-01-01T00:00:00.000Z: scope send" in listed
     body = {"types": ["*"], "notification": notification}
     assert server.asked == [("POST", "/v1/subscriptions", body), ("GET", "/v1/subscriptions?club_id=7", None)]

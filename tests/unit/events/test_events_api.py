@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from masscomm.decisions.event_matching import SubscriptionIndex
-from masscomm.domain.notification_rules import NotificationRule, Owner
+from masscomm.domain.notification_rules import NotificationRule, Owner, RefusedEvents, RuleRefusal
 from masscomm.domain.subscriptions import Subscription, SubscriptionKey
 from masscomm.domain.time_limits import SUBSCRIPTIONS_SWEPT_AFTER_S
 from masscomm.errors import Retry
@@ -248,6 +248,11 @@ def test_a_rule_is_stored_published_and_listed(api: EventsApi) -> None:
     )
     assert len(api.request("GET", "/v1/subscriptions")[1]["rows"]) == 2
     assert api.request("GET", f"/v1/subscriptions/{body['id']}")[1] == body
+    key = SubscriptionKey.of_id(body["id"])
+    assert key is not None
+    api.cases.subscriptions.store.refuse(key, [RefusedEvents(RuleRefusal.SCOPE, 2, 1_700_000_000_000, "send")])
+    refused = [{"reason": "scope", "detail": "send", "events": 2, "last_at": "2023-11-14T22:13:20Z"}]
+    assert api.request("GET", f"/v1/subscriptions/{body['id']}")[1] == body | {"refused": refused}
     assert api.request("DELETE", f"/v1/subscriptions/{body['id']}")[0] == 200
     assert api.published()[-1] == (body["id"], None)
 

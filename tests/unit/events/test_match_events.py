@@ -9,6 +9,7 @@ import pytest
 from functions.event_matcher.match_events import MAX_BYTES, MAX_MESSAGES, RANGE_SIZE
 from masscomm.domain.events import EventType
 from masscomm.domain.ids import notification_id
+from masscomm.domain.own_events import OWN_EVENTS
 from masscomm.domain.records import NotificationOutcome, Result, WebhookRequested
 from masscomm.domain.statuses import Status
 from masscomm.domain.subscriptions import Subscription
@@ -229,11 +230,14 @@ def test_events_of_notifications_are_those_of_final_statuses() -> None:
     matcher.subscribe(_to_notifications())
     statuses = [str(each) for each in Status]
     matcher.run(matcher.use_case, matcher.encoded(_outcome(statuses), topics.OUTCOME))
-    types = [event.type for request in matcher.requests() for event in request.events]
-    assert sorted(types) == [
+    events = [event for request in matcher.requests() for event in request.events]
+    assert sorted(event.type for event in events) == [
         *("notification.bounced", "notification.delivered", "notification.failed"),
         *("notification.sent", "notification.suppressed"),
     ]
+    for event in events:
+        data, example = json.loads(event.data), OWN_EVENTS[event.type].example
+        assert (data.keys(), data["status"]) == (example.keys(), example["status"])
 
 
 def test_a_filter_applies_to_each_recipient() -> None:

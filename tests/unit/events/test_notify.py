@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from functions.event_matcher.notify import MAX_RULES_STORED
 from masscomm.domain.limits import CHOSEN_SEND_ID_PATTERN, CHUNK_SIZE
+from masscomm.domain.notification_rules import RefusedEvents, RuleRefusal
 from masscomm.domain.records import AudienceRequested, EventOccurred, SendRequested
+from masscomm.domain.subscriptions import SubscriptionKey, rules_of
 from masscomm.domain.time_limits import RULE_OWNERS_CACHED_S
 from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry
@@ -19,6 +22,13 @@ from tests.support.harness.whole_chain import ThreeSteps
 
 def fans(*users: Any, event_id: str = "e1", **fields: Any) -> EventOccurred:
     return occurred(event_id, data=json.dumps({"fans": list(users), "minute": 90, "by": {"name": "Ada"}}), **fields)
+
+
+def refused(matcher: EventMatcher, rule_id: str = "sub_1") -> list[tuple[str, int, str]]:
+    """Return (reason, number of events, detail) of the refusals that the rule shows."""
+    found = matcher.stored.find(SubscriptionKey(rules_of(7), rule_id))
+    assert found is not None
+    return [(each.reason, each.events, each.detail) for each in found.refused]
 
 
 @pytest.fixture
@@ -82,26 +92,68 @@ def test_own_events_make_no_send(matcher: EventMatcher) -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "reason"),
+    ("owner", "reason", "detail"),
     [
-        pytest.param({"clubs": "8"}, "no access", marks=pytest.mark.kills(guard="rules.clubs_of_the_owner")),
-        pytest.param({"scopes": "read"}, "scope send", marks=pytest.mark.kills(guard="rules.scopes_of_the_owner")),
-        ({"scopes": "send"}, "scope send:content"),
-        pytest.param({"expires_at": NOW // 1000}, "has ended", marks=pytest.mark.kills(guard="rules.revoked_owner")),
-        ({"mode": "test"}, "test key"),
-        ({"owner": "f" * 16}, "has ended"),
+        pytest.param({"clubs": "8"}, "owner", "", marks=pytest.mark.kills(guard="rules.clubs_of_the_owner")),
+        pytest.param({"scopes": "read"}, "scope", "send", marks=pytest.mark.kills(guard="rules.scopes_of_the_owner")),
+        ({"scopes": "send"}, "scope", "send:content"),
+        pytest.param({"expires_at": NOW // 1000}, "owner", "", marks=pytest.mark.kills(guard="rules.revoked_owner")),
+        ({"mode": "test"}, "test_key", ""),
+        ({"owner": "f" * 16}, "owner", ""),
     ],
 )
 def test_an_owner_that_may_not_send_sends_nothing(
-    owner: dict[str, Any], reason: str, capsys: pytest.CaptureFixture[str]
+    owner: dict[str, Any], reason: str, detail: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     matcher = EventMatcher()
     matcher.own(**owner)
     matcher.subscribe(rule(data={"title": "by.name", "body": "minute"}), subscribed(2))
     assert matcher.match(fans(3)) == []
     assert matcher.sends() == []
-    assert reason in capsys.readouterr().out
+    assert refused(matcher) == [(reason, 1, detail)]
+    assert f'"reason":"{reason}"' in capsys.readouterr().out
     assert len(matcher.messages()) == 1
+
+
+@pytest.mark.kills(guard="rules.unknown_category")
+def test_a_rule_of_a_removed_category_sends_nothing(matcher: EventMatcher) -> None:
+    matcher.subscribe(rule(type="unheard"))
+    assert matcher.match(fans(3)) == []
+    assert matcher.sends() == []
+    assert refused(matcher) == [("category", 1, "")]
+
+
+@pytest.mark.kills(guard="rules.refusals_of_outages")
+def test_refusals_are_stored_after_an_outage(matcher: EventMatcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other destinations of their events do not wait for it."""
+    matcher.subscribe(rule(), rule(2, type="unheard"), subscribed(3))
+
+    def fail(*_: Any) -> None:
+        raise Retry("down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(matcher.stored, "refuse", fail)
+        assert matcher.match(fans(), fans(3, event_id="e2"), fans("x", event_id="e3")) == []
+    assert (refused(matcher), len(matcher.messages())) == ([], 3)
+    matcher.clock.advance(5)
+    assert matcher.match(fans(event_id="e4"), first=3) == []
+    assert refused(matcher) == [("no_recipients", 3, "")]
+    assert refused(matcher, "sub_2") == [("category", 4, "")]
+    found = matcher.stored.find(SubscriptionKey(rules_of(7), "sub_1"))
+    assert found is not None
+    assert found.refused == (RefusedEvents(RuleRefusal.NO_RECIPIENTS, 3, NOW + 5_000),)
+
+
+@pytest.mark.kills(guard="rules.bounded_refusals")
+def test_a_batch_stores_the_refusals_of_some_rules(matcher: EventMatcher) -> None:
+    """The others follow with the next batches: events of other rules do not wait for a request for each."""
+    numbers = range(MAX_RULES_STORED + 1)
+    matcher.subscribe(*(rule(number, type="unheard") for number in numbers))
+    stored = []
+    for first, event in enumerate((fans(1), occurred("e2", club_id=8))):
+        matcher.match(event, first=first)
+        stored.append(sum(bool(refused(matcher, f"sub_{number}")) for number in numbers))
+    assert stored == [MAX_RULES_STORED, MAX_RULES_STORED + 1]
 
 
 def test_a_revoked_key_sends_nothing_a_minute_later(matcher: EventMatcher) -> None:
@@ -116,24 +168,24 @@ def test_a_revoked_key_sends_nothing_a_minute_later(matcher: EventMatcher) -> No
 @pytest.mark.parametrize(
     ("data", "fields", "reason"),
     [
-        pytest.param({}, {}, "no user ids at users_path", marks=pytest.mark.kills(guard="rules.recipients_in_data")),
-        ({"fans": []}, {}, "no user ids"),
-        ({"fans": ["3"]}, {}, "no user ids"),
-        ({"fans": [True]}, {}, "no user ids"),
-        ({"fans": list(range(1, CHUNK_SIZE + 2))}, {}, "more than"),
-        ({"fans": 3, "a": "x" * 60_000}, {"data": {"a": "a", "b": "a"}}, "too large"),
+        pytest.param({}, {}, "no_recipients", marks=pytest.mark.kills(guard="rules.recipients_in_data")),
+        ({"fans": []}, {}, "no_recipients"),
+        ({"fans": ["3"]}, {}, "no_recipients"),
+        ({"fans": [True]}, {}, "no_recipients"),
+        ({"fans": list(range(1, CHUNK_SIZE + 2))}, {}, "too_many_recipients"),
+        ({"fans": 3, "a": "x" * 60_000}, {"data": {"a": "a", "b": "a"}}, "variables_too_large"),
         pytest.param(
-            {}, {"unit_attribute": "team"}, "no unit", marks=pytest.mark.kills(guard="rules.event_without_unit")
+            {}, {"unit_attribute": "team"}, "no_unit", marks=pytest.mark.kills(guard="rules.event_without_unit")
         ),
     ],
 )
 def test_an_event_without_usable_values_makes_no_send(
-    matcher: EventMatcher, data: Any, fields: dict[str, Any], reason: str, capsys: pytest.CaptureFixture[str]
+    matcher: EventMatcher, data: Any, fields: dict[str, Any], reason: str
 ) -> None:
     matcher.subscribe(rule(**fields))
     assert matcher.match(occurred(data=json.dumps(data)), fans(4, event_id="e2", unit="100")) == []
     assert "e1" not in {each.reference for each in matcher.sends()}
-    assert reason in capsys.readouterr().out
+    assert refused(matcher) == [(reason, 1, "")]
 
 
 @pytest.mark.kills(guard="rules.limit_of_the_owner")
@@ -144,6 +196,7 @@ def test_sends_end_with_the_recipients_of_a_day(matcher: EventMatcher) -> None:
     assert matcher.match(*events) == []
     assert matcher.match(*events) == []
     assert {each.reference for each in matcher.sends()} == {"e1", "e2"}
+    assert refused(matcher) == [("recipients_a_day", 4, "5")]
     matcher.clock.advance(86_400)
     matcher.match(fans(7, event_id="e4"))
     assert matcher.sends()[-1].reference == "e4"

@@ -10,6 +10,7 @@ import pytest
 from functions.webhook_sender.storing import Storing
 from masscomm.channels.guarded_http import NoAnswer
 from masscomm.domain.ids import event_message_id
+from masscomm.domain.own_events import OWN_EVENTS
 from masscomm.domain.time_limits import (
     ENDPOINTS_CACHED_S,
     EVENT_ATTEMPT_S,
@@ -245,6 +246,7 @@ def test_a_disabled_endpoint_is_announced_once(contact: int | None) -> None:
     data = json.loads(first.data)
     assert (data["endpoint_id"], data["reason"]) == (KEY.id, "The endpoint answered 410 Gone.")
     assert data.get("contact_user_id") == contact
+    assert contact is None or data.keys() == OWN_EVENTS[first.type].example.keys()
     matcher = EventMatcher()
     matcher.subscribe(subscribed(1, key(7, "b"), types=("webhook.*",)))
     assert matcher.match(first) == []

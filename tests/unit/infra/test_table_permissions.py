@@ -120,7 +120,7 @@ def test_each_function_may_use_the_tables_of_its_profile(environment: Synthesise
     for function, profile in PROFILES.items():
         own = f"{function.replace('_', '')}role"
         found = {name for policy, name, allowed in granted if policy.id.startswith(own) and allowed}
-        assert found == {*profile.tables, *profile.tables_read, *_marks(environment, function)}, function
+        assert found == {*profile.every_table, *_marks(environment, function)}, function
 
 
 def _marks(environment: SynthesisedEnvironment, function: str) -> set[str]:

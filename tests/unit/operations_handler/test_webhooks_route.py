@@ -16,6 +16,7 @@ from masscomm.chain.waiting_messages import WaitingMessages
 from masscomm.clock import FixedClock
 from masscomm.domain.events import EventType
 from masscomm.domain.ids import event_message_id
+from masscomm.domain.own_events import OWN_EVENTS
 from masscomm.domain.records import SubscriptionChanged
 from masscomm.domain.subscriptions import Subscription, SubscriptionKey
 from masscomm.domain.time_limits import IDEMPOTENCY_KEPT_S, WEBHOOK_DEAD_LETTERS_KEPT_S, WEBHOOK_SECRET_OVERLAP_S
@@ -695,3 +696,16 @@ def test_an_example_of_a_subscribed_type_is_sent(setting: Setting, fields: tuple
     (waiting,) = setting.sender.waiting()
     (event,) = waiting.events
     assert (event.type, event.club_id, json.loads(event.data)) == ("match.finished", 7, data)
+
+
+@pytest.mark.parametrize(
+    ("fields", "event_type"), [({}, "send.completed"), ({"event_types": ["send.failed"]}, "send.failed")]
+)
+def test_an_own_event_of_an_endpoint_is_sent_as_a_test(setting: Setting, fields: Any, event_type: str) -> None:
+    endpoint = setting.create(**fields)["endpoint"]["id"]
+    with pytest.raises(Problem) as unsubscribed:
+        setting.route.test(endpoint, None, SEVEN, setting.audit, "k", event_type="notification.sent")
+    assert unsubscribed.value.status == 409
+    setting.route.test(endpoint, None, SEVEN, setting.audit, "k", event_type=event_type)
+    (event,) = setting.sender.waiting()[0].events
+    assert json.loads(event.data) == OWN_EVENTS[event_type].example

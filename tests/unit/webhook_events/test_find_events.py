@@ -9,6 +9,7 @@ import pytest
 
 from functions.webhook_events.find_events import FindEvents
 from functions.webhook_events.send_counts import Changes, CountedSend
+from masscomm.domain.own_events import OWN_EVENTS
 from masscomm.domain.send_states import SendCounts
 from masscomm.domain.sends import Expansion, Send, SendControl, SendKey, Source
 from masscomm.domain.subscriptions import Subscription
@@ -278,6 +279,33 @@ def test_a_cancelled_send_that_is_not_counted_is_cancelling(setting: Setting) ->
     setting.put(control=SendControl(send=SEND, cancelled_at_ms=1, revision=1))
     setting.sweep()
     assert [event["data"]["status"] for event in setting.events()] == ["cancelling"]
+
+
+@pytest.mark.parametrize(
+    ("event_type", "values", "control", "by_status"),
+    [
+        ("send.accepted", {}, {}, None),
+        ("send.expanded", {"is_to_audience": True, "expansion": expanded()}, {}, None),
+        ("send.paused", {}, {"paused_at_ms": NOW_MS, "revision": 1}, {"sent": 1}),
+        ("send.resumed", {}, {"resumed_at_ms": NOW_MS, "revision": 2}, {"sent": 1}),
+        ("send.completed", {}, {}, {"sent": 3, "failed": 1}),
+        ("send.cancelled", {}, {"cancelled_at_ms": NOW_MS, "revision": 1}, {"sent": 1, "cancelled": 3}),
+        ("send.failed", {"is_to_audience": True, "expansion": expanded(0, error="x")}, {}, None),
+    ],
+)
+def test_an_example_is_like_the_produced_event(
+    setting: Setting, event_type: str, values: Any, control: Any, by_status: Any
+) -> None:
+    setting.put(reference="order-4711", control=SendControl(send=SEND, **control), **values)
+    if by_status is not None:
+        setting.count(counted(**by_status))
+    setting.sweep()
+    (data,) = (event["data"] for event in setting.events() if event["type"] == event_type)
+    example = OWN_EVENTS[event_type].example
+    known = ("status", "sequence", "reference", "mode", "type", "links")
+    assert data.keys() == example.keys()
+    assert {name: data[name] for name in known} == {name: example[name] for name in known}
+    assert by_status is None or data["totals"] == example["totals"]
 
 
 @pytest.mark.parametrize(
