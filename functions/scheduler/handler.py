@@ -1,5 +1,5 @@
-"""The scheduler function: every minute it releases due records and returns discarded batches; it reschedules records of
-the topic on-failure.
+"""The scheduler function: every minute it releases due records, returns discarded batches and publishes the directory's
+own documents; it reschedules records of the topic on-failure.
 """
 
 import os
@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 from uuid import uuid4
 
+from functions.scheduler.publish_documents import PublishDocuments
 from functions.scheduler.release_due_records import ReleaseDueRecords
 from functions.scheduler.reschedule_records import MAX_CRASHES, RescheduleRecords
 from functions.scheduler.return_discarded_batches import ReturnDiscardedBatches
@@ -15,7 +16,10 @@ from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import batch_driver, retry_schedule
 from masscomm.clock import SystemClock
-from masscomm.domain.time_limits import CHAIN_TIMEOUT_S, DENIED_SCHEMA_RETRY_S
+from masscomm.directory.bulk_writes import connect_from_environment
+from masscomm.directory.document_publisher import OpenSearchDocumentPublisher
+from masscomm.directory.own_document_index import OpenSearchOwnDocumentIndices
+from masscomm.domain.time_limits import CHAIN_TIMEOUT_S, DENIED_SCHEMA_RETRY_S, DOCUMENTS_SWEEP_S
 from masscomm.kafka.source_records import KafkaSourceRecords
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
@@ -61,6 +65,20 @@ def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords, Retu
     return driver, reschedule_records, release_due_records, return_discarded_batches
 
 
+@cache
+def publish_documents() -> PublishDocuments:
+    driver, *_ = bootstrap()
+    client = connect_from_environment()
+    return PublishDocuments(
+        indices=OpenSearchOwnDocumentIndices(client),
+        publisher=OpenSearchDocumentPublisher(client, driver.codec, driver.producer),
+        codec=driver.codec,
+        producer=driver.producer,
+        clock=SystemClock(),
+        logger=logger,
+    )
+
+
 @observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Process a scheduled event of EventBridge, or an aws:kafka event with records of on-failure."""
@@ -70,13 +88,17 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         def remaining_s() -> float:
             return context.get_remaining_time_in_millis() / 1000
 
-        # An error of one sweep does not stop the other one, and is raised after it.
+        # An error of one sweep does not stop the others, and is raised after them.
         try:
-            if return_discarded_batches is not None:
-                # Half of the time remains for due records.
-                kept_s = remaining_s() / 2
-                return_discarded_batches.sweep(lambda: remaining_s() - kept_s)
+            try:
+                if return_discarded_batches is not None:
+                    # Half of the time remains for due records.
+                    kept_s = remaining_s() / 2
+                    return_discarded_batches.sweep(lambda: remaining_s() - kept_s)
+            finally:
+                swept = release_due_records.sweep(lambda: remaining_s() - DOCUMENTS_SWEEP_S)
         finally:
-            swept = release_due_records.sweep(remaining_s)
+            kept_for_others_s = max(0.0, remaining_s() - DOCUMENTS_SWEEP_S)
+            publish_documents().sweep(lambda: remaining_s() - kept_for_others_s)
         return asdict(swept)
     return driver.run(event, context, reschedule_records)

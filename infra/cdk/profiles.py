@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Literal
 
 from masscomm.cdc.captured_tables import captured_tables, personal_tables
+from masscomm.directory.own_documents import INDICES as OWN_INDICES
 from masscomm.kafka.topics import BUILD, DELIVERY, RECHECK, SEND_API, SEND_MONOLITH, SUBSCRIPTION
 
 
@@ -81,6 +82,22 @@ _PREFERENCES = (
     "POST preference_changes/_mget",
     "POST preference_changes/_search",
     "POST devices/_search",
+)
+# The requests to OpenSearch of masscomm/directory/own_document_index.py and masscomm/directory/document_publisher.py.
+_OWN_DOCUMENTS = (
+    "POST _bulk",
+    *(
+        call.format(index=index)
+        for index in OWN_INDICES
+        for call in (
+            "GET {index}/_stats/docs",
+            "POST {index}/_refresh",
+            "POST {index}/_search",
+            "POST {index}/_mget",
+            "GET directory_state/_doc/published-{index}",
+            "PUT directory_state/_doc/published-{index}",
+        )
+    ),
 )
 # The requests to OpenSearch of masscomm/directory/suppression_list.py.
 _SUPPRESSIONS = (
@@ -262,6 +279,9 @@ PROFILES = {
     ),
     "scheduler": Profile(
         warmth=Warmth.NOTHING,
+        indices=(*OWN_INDICES, "directory_state"),
+        written=("suppressions", "preference_changes", "directory_state"),
+        requests=_OWN_DOCUMENTS,
         tables=(WAITING,),
         tables_read=(LEDGER, SENDS),
         table_indices=((WAITING, BY_SEND),),

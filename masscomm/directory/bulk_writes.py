@@ -116,6 +116,21 @@ class ChangedDocument:
         return {"index": {**place, "if_seq_no": self.after[0], "if_primary_term": self.after[1]}}
 
 
+@dataclass(frozen=True, kw_only=True)
+class RemovedDocument:
+    index: str
+    id: str
+    # The sequence number and primary term of the document that was read.
+    after: tuple[int, int]
+
+    @property
+    def action(self) -> dict[str, Any]:
+        """Return the action of a bulk request that removes the document."""
+        seq_no, primary_term = self.after
+        place = {"_index": self.index, "_id": self.id}
+        return {"delete": {**place, "if_seq_no": seq_no, "if_primary_term": primary_term}}
+
+
 def write(client: OpenSearch, documents: Sequence[VersionedDocument]) -> list[Exception | None]:
     """Write documents in bulk, each only if the index contains no newer version of it.
 
@@ -145,6 +160,18 @@ def write_changed(client: OpenSearch, documents: Sequence[ChangedDocument]) -> l
         Stop: OpenSearch denies access.
     """
     return [fate for lines in _requests(documents) for fate in _bulk(client, lines)]
+
+
+def remove_unchanged(client: OpenSearch, documents: Sequence[RemovedDocument]) -> list[Exception | None]:
+    """Remove documents in bulk, each only if the stored document is still the one that was read.
+
+    Returns:
+        One result for each document, in their order, as those of `write_changed`.
+
+    Raises:
+        Stop: OpenSearch denies access.
+    """
+    return _bulk(client, [b"%s\n" % fast_json.encoded(document.action) for document in documents])
 
 
 def _bulk(client: OpenSearch, lines: list[bytes]) -> list[Exception | None]:

@@ -19,7 +19,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.topics import DIRECTORY_DOCUMENT
 
 SCHEMA = "DirectoryDocumentChanged"
-INDICES = (device_states.INDEX, suppressions.INDEX, preference_changes.INDEX)
+INDICES = (suppressions.INDEX, preference_changes.INDEX, device_states.INDEX)
 
 
 def is_published(index: str, id_: str) -> bool:

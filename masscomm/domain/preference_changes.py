@@ -16,6 +16,8 @@ from masscomm.domain.users import UserSettings
 
 # The index, whose documents have the user's id as their id.
 INDEX = "preference_changes"
+# The `source` of the document that replaces the changes of an erased user, until a sweep removes it.
+ERASURE = "erasure"
 # User settings without an applied change that can be read: they opt out of everything.
 _UNREADABLE: Any = "unreadable"
 

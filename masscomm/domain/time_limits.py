@@ -202,6 +202,14 @@ WEBHOOK_EVENTS_FOUND_S = 29 * _DAY_S
 # How often webhook_events publishes the implicit subscription of each endpoint again.
 SUBSCRIPTIONS_RENEWED_S = _DAY_S
 
+# --- own documents of the directory -----------------------------------------------------------------------------------
+# The age of a write at which the sweep publishes its document: no function that has written it still runs, so no record
+# of an earlier write follows that of the sweep.
+DOCUMENTS_SETTLED_S = 90.0
+# The time of the scheduler's sweeps in which it publishes documents, and the part that is left at the start of a page.
+DOCUMENTS_SWEEP_S = 15.0
+DOCUMENTS_SWEEP_RESERVE_S = 2.0
+
 # --- events -----------------------------------------------------------------------------------------------------------
 # How long the REST API recognises the id of an event that it has accepted.
 EVENT_IDS_KEPT_S = _DAY_S
@@ -503,8 +511,14 @@ RULES: Mapping[str, str] = {
     "timeout_s('webhook_retry_sender') < kept_s('webhook.slow')": "and so does one that is attempted again",
     "WEBHOOK_DISABLED_AFTER_S < kept_s('webhook_outcome')": "an outage of the metrics job loses no result",
     "SUBSCRIPTIONS_SWEPT_AFTER_S < kept_s('subscription')": "a deletion is published before its record is removed",
-    "timeout_s('device_registrar') + 2 * every_s('scheduler') < kept_s('directory_document')": (
+    "max(timeout_s('device_registrar'), timeout_s('receipts'), timeout_s('preferences_handler')) "
+    "< DOCUMENTS_SETTLED_S": ("no function that has written a document still publishes it when the sweep does"),
+    "DOCUMENTS_SETTLED_S < 2 * every_s('scheduler')": "a document that a crash left out is on the topic in minutes",
+    "DOCUMENTS_SETTLED_S + 2 * every_s('scheduler') < kept_s('directory_document')": (
         "a document that a crash left out is on the topic before records of its time are removed"
+    ),
+    "2 * DOCUMENTS_SWEEP_RESERVE_S < DOCUMENTS_SWEEP_S <= timeout_s('scheduler') / 4": (
+        "each index gets a page in each sweep, and due records the greater part of the time"
     ),
     "API_FLUSH_S < SUBSCRIPTIONS_SWEEP_RESERVE_S < timeout_s('events_api') < SUBSCRIPTIONS_SWEPT_AFTER_S": (
         "a sweep ends in time, and publishes no change whose request still runs"

@@ -20,7 +20,9 @@ from ops.provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 _CLUSTER = ["cluster_composite_ops"]
 # urllib3, which opensearch-py uses, adds these headers after a request has been signed.
 _NOTHING_UNSIGNED = dict.fromkeys(("user-agent", "accept-encoding"), SKIP_HEADER)
-_READ = ["read", "indices:admin/refresh*", "indices:admin/aliases/get"]
+# The statistics of an index have the number of its last write.
+# https://docs.opensearch.org/latest/security/access-control/permissions/
+_READ = ["read", "indices:admin/refresh*", "indices:admin/aliases/get", "indices:monitor/stats"]
 _WRITE = [*_READ, "write", "indices:admin/aliases"]
 
 

@@ -424,6 +424,13 @@ MUTANTS = (
     Mutant("preferences.published", "A change is answered when the topic has it.", Removed()),
     Mutant("own_documents.acknowledged", "A document is published when Kafka has acknowledged it."),
     Mutant(
+        "own_documents.another_history", "An index that was restored is published again.", Becomes("progress is None")
+    ),
+    Mutant("own_documents.settled", "No record of an earlier write follows that of the sweep."),
+    Mutant("own_documents.lower_versions", "A restored document replaces a record of a later write."),
+    Mutant("own_documents.removed_record_first", "The topic has no document that the index has lost.", Removed()),
+    Mutant("own_documents.changed_meanwhile", "A document that is written during its removal stays.", Removed()),
+    Mutant(
         "devices.tokens_of_a_redelivered_row",
         "A redelivered row changes the owner of the token that it has lost.",
         Becomes("set()"),

@@ -1,4 +1,4 @@
-"""The two sweeps of a scheduled invocation do not depend on each other."""
+"""The sweeps of a scheduled invocation do not depend on each other."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,30 +36,34 @@ class Context:
         return 60_000
 
 
-def invoke(monkeypatch: pytest.MonkeyPatch, batches: Sweep | None, due: Sweep) -> Any:
+def invoke(monkeypatch: pytest.MonkeyPatch, batches: Sweep | None, due: Sweep, documents: Sweep | None = None) -> Any:
     monkeypatch.setattr(scheduler, "bootstrap", lambda: (None, None, due, batches))
+    monkeypatch.setattr(scheduler, "publish_documents", lambda: documents or Sweep())
     return scheduler.handler({"source": "aws.events"}, Context())
 
 
-def test_discarded_batches_have_half_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    batches, due = Sweep(), Sweep()
-    assert invoke(monkeypatch, batches, due)["released"] == 3
-    assert (batches.seconds, due.seconds) == ([30.0], [60.0])
+def test_each_sweep_leaves_time_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches, due, documents = Sweep(), Sweep(), Sweep()
+    assert invoke(monkeypatch, batches, due, documents)["released"] == 3
+    assert (batches.seconds, due.seconds, documents.seconds) == ([30.0], [45.0], [15.0])
 
 
 def test_records_are_released_without_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     assert invoke(monkeypatch, None, Sweep())["released"] == 3
 
 
-@pytest.mark.parametrize("broken", ["the bucket", "the delay store"])
-def test_error_of_one_sweep_does_not_stop_the_other(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
-    batches, due = (Sweep(Retry(each) if each == broken else None) for each in ("the bucket", "the delay store"))
+@pytest.mark.parametrize("broken", ["the bucket", "the delay store", "the directory"])
+def test_error_of_one_sweep_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    stores = ("the bucket", "the delay store", "the directory")
+    batches, due, documents = (Sweep(Retry(each) if each == broken else None) for each in stores)
     with pytest.raises(Retry, match=broken):
-        invoke(monkeypatch, batches, due)
-    assert len(batches.seconds) == len(due.seconds) == 1
+        invoke(monkeypatch, batches, due, documents)
+    assert len(batches.seconds) == len(due.seconds) == len(documents.seconds) == 1
 
 
-def test_errors_of_both_sweeps_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Retry, match="the delay store") as raised:
-        invoke(monkeypatch, Sweep(Retry("the bucket")), Sweep(Retry("the delay store")))
-    assert str(raised.value.__context__) == "the bucket"
+def test_errors_of_all_sweeps_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = (Sweep(Retry(each)) for each in ("the bucket", "the delay store", "the directory"))
+    with pytest.raises(Retry, match="the directory") as raised:
+        invoke(monkeypatch, *broken)
+    second = raised.value.__context__
+    assert (str(second), str(second and second.__context__)) == ("the delay store", "the bucket")
