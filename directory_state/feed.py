@@ -155,8 +155,8 @@ class Applier:
             if stored is None or source_of(stored).get("deleted"):
                 continue
             mark = {"deleted": True, "deleted_at_ms": max(record.timestamp_ms, 0)}
-            # guard: directory_state.missed_delete
-            writer.put(VersionedDocument(index=index, id=row_id, version=version_of(stored), source=mark))
+            document = VersionedDocument(index=index, id=row_id, version=version_of(stored), source=mark)
+            writer.put(document)  # guard: directory_state.missed_delete
 
     def _stored(self, writer: Writer, row: RowChanged) -> bytes | None:
         (found,) = writer.values(index_of(row.table, row.generation), [int(row.id)])

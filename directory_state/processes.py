@@ -92,7 +92,7 @@ def _serve(feeders: int) -> None:
     if len(token) < _SHORTEST_TOKEN:
         raise Stop(f"DIRECTORY_STATE_TOKEN has less than {_SHORTEST_TOKEN} characters")
     host, _, port = environment.required("DIRECTORY_STATE_ADDRESS").rpartition(":")
-    tls = _tls(host)
+    tls = tls_context(host)
     answers = Answers(
         store=Store(_folder(), writes=True),
         generations=_generations(),
@@ -124,7 +124,7 @@ def _progress(generation: str) -> KafkaCdcProgress:
     )
 
 
-def _tls(host: str) -> ssl.SSLContext | None:
+def tls_context(host: str) -> ssl.SSLContext | None:
     """Return the server's TLS context. Raises Stop if it would listen to others in plain text."""
     certificate, key = (os.environ.get(f"DIRECTORY_STATE_{name}") for name in ("CERTIFICATE", "KEY"))
     if certificate and key:

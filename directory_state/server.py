@@ -25,6 +25,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -117,10 +118,10 @@ class Answers:
     _proving: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def __post_init__(self) -> None:
-        self._progress = {each: StoreProgress(self.progress(each), self.store) for each in self.generations}
+        self._progress = cache(lambda generation: StoreProgress(self.progress(generation), self.store))
         self._completeness = Completeness(
             position=self._position,
-            progress=self._progress.__getitem__,
+            progress=self._progress,
             clock=self.clock,
             clock_skew_ms=self.clock_skew_ms,
         )
@@ -143,7 +144,7 @@ class Answers:
                     self._follow(generation)
 
     def _catch_up(self, generation: str) -> None:
-        progress = self._progress[generation]
+        progress = self._progress(generation)
         if generation not in self._targets:
             # Until Connect has stored a source offset after the snapshot, rows of it may be missing in the topics.
             if progress.acknowledged_lsn() is None:

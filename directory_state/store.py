@@ -359,11 +359,11 @@ def _continues(folder: Path, wanted: Mapping[str, Any], topic_ids: Mapping[str, 
     with store.reading() as reader:
         known, topics, fed_at = reader.meta("store"), reader.meta("topics") or {}, reader.meta(f"{FED_AT}/0")
     store.close()
-    return (
-        known == wanted
-        and all(topic_ids.get(topic, id_) == id_ for topic, id_ in topics.items())  # guard: directory_state.topic_ids
-        and (fed_at is None or now_ms - fed_at < DIRECTORY_STATE_AGE_MS)  # guard: directory_state.age
-    )
+    if any(topic_ids.get(topic, id_) != id_ for topic, id_ in topics.items()):  # guard: directory_state.topic_ids
+        return False
+    if fed_at is not None and now_ms - fed_at >= DIRECTORY_STATE_AGE_MS:  # guard: directory_state.age
+        return False
+    return bool(known == wanted)
 
 
 def _tables_digest() -> str:

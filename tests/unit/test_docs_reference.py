@@ -199,6 +199,7 @@ PRODUCT = (
     "masscomm",
     "functions",
     "cli",
+    "directory_state",
     "ops/erasure",
     "spark_events",
     "spark_metrics",

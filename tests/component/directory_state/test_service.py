@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
+from directory_state.feed import Feeder, GapError
+from directory_state.store import Store, prepare
 from local.devstack.config import StackConfig
 from masscomm.errors import Retry
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
 from masscomm.kafka.event import KafkaRecord
+from masscomm.observability import logs
 from tests.support.inputs.debezium_records import heartbeat, notification, row
 from tests.support.servers.directory_state_process import Changelogs, StateProcess, free_port
 from tests.support.until import until
@@ -88,3 +93,23 @@ def test_service_ends_with_a_killed_feeder(changelogs: Changelogs, service: Stat
     service.start()
     until("the snapshot can be looked up again", lambda: is_confirmed(service, FIRST_S * 1_000))
     assert names(service) == {"first"}
+
+
+@pytest.mark.kills(guard="directory_state.gap")
+def test_gap_ends_the_feeder(kafka: StackConfig, changelogs: Changelogs, tmp_path: Path) -> None:
+    """Records that the store has not applied may be gone: the service then reads the topics from their beginning."""
+    prepare(tmp_path / "state", generations=[changelogs.generation], topic_ids={}, now_ms=0)
+    store = Store(tmp_path / "state", writes=True)
+    with store.writing() as writer:
+        writer.set_offset(topics.cdc_topic("users", changelogs.generation), 0, 10**6)
+    feeder = Feeder(
+        store,
+        {"bootstrap.servers": kafka.kafka_bootstrap},
+        generations=[changelogs.generation],
+        codec=Codec(InMemorySchemaRegistry()),
+        share=(0, 1),
+        logger=logs.logger("directory_state"),
+    )
+    with pytest.raises(GapError):
+        feeder.step()
+    store.close()

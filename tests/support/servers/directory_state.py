@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,13 @@ _ALWAYS = 2**53
 class StateTables(Tables):
     """Writes documents in the format of cdc_consumer and device_registrar to the store of a running server."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ends: Mapping[str, Mapping[int, int]] | None = None) -> None:
+        """Make the tables in a new store. `ends` has the ends of topics that the store has not applied."""
         prepare(folder, generations=[GENERATION], topic_ids={}, now_ms=0)
         self.store = Store(folder, writes=True)
         self.progress = InMemoryCdcProgress()
         self.progress.lsn = 1
+        self.progress.ends = {topic: dict(partitions) for topic, partitions in (ends or {}).items()}
         self.documents = DirectoryDocuments(GENERATION)
         self.answers = Answers(
             store=self.store,
@@ -49,9 +51,8 @@ class StateTables(Tables):
             clock_skew_ms=0,
         )
         with self.store.writing() as writer:
-            store_state(writer, GENERATION, GenerationState(snapshot_id="s", snapshot_completed_at=1))
             writer.set_meta(f"{FED_AT}/0", _ALWAYS)
-        self.answers.advance()
+        self.write_state(GENERATION)
 
     def put(self, *rows: Row) -> None:
         self.write(self.documents.of(*rows))
@@ -74,6 +75,12 @@ class StateTables(Tables):
     def caught_up_to(self, ts_ms: int) -> None:
         self.progress.lsn = self.documents.version = self.documents.version + 1
         self._set_state(lsn=self.documents.version, ts_ms=ts_ms)
+
+    def write_state(self, generation: str) -> None:
+        """Let a generation with a complete snapshot answer, if the store has come to the ends of its topics."""
+        with self.store.writing() as writer:
+            store_state(writer, generation, GenerationState(snapshot_id="s", snapshot_completed_at=1))
+        self.answers.advance()
 
     def _set_state(self, **changes: Any) -> None:
         with self.store.writing() as writer:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from directory_state.processes import tls_context
 from directory_state.store import FED_AT
 from masscomm.directory.state import StateDirectory
 from masscomm.domain.time_limits import DIRECTORY_STATE_FED_S
 from masscomm.errors import Retry, Stop
 from tests.support.contracts.directory import DEVICE, USER, DirectoryContract
 from tests.support.servers.directory_state import TOKEN, StateTables, served, state_tables
+from tests.support.until import until
 
 
 @pytest.fixture
@@ -21,6 +23,7 @@ def tables(tmp_path: Path) -> Iterator[StateTables]:
 
 
 class TestStateDirectory(DirectoryContract):
+    @pytest.mark.kills(guard="directory_state.fed")
     def test_look_ups_are_refused_while_nothing_is_fed(self, tables: StateTables) -> None:
         tables.put(USER)
         clock = tables.answers.clock
@@ -36,6 +39,29 @@ class TestStateDirectory(DirectoryContract):
             assert directory.users([1]) == {1: USER}
             assert directory.users([1]) == {1: USER}
 
+    @pytest.mark.kills(guard="directory_state.one_generation")
+    def test_answer_of_another_generation_is_a_retry(self, tables: StateTables, tmp_path: Path) -> None:
+        tables.put(USER)
+        tables.caught_up_to(1_000)
+        tables.directory.confirm(1_000)
+        tables.answers.generations = ("other",)
+        tables.write_state("other")
+        with pytest.raises(Retry, match="g1 was confirmed"):
+            tables.directory.users([1])
+        assert tables.directory.position() is None
+
+    @pytest.mark.kills(guard="directory_state.caught_up")
+    def test_look_ups_wait_until_the_topics_have_been_read(self, tmp_path: Path) -> None:
+        tables = StateTables(tmp_path / "behind", ends={"cdc.g1.users": {0: 1}})
+        with served(tables.answers) as url:
+            directory = StateDirectory([url], token=TOKEN)
+            with pytest.raises(Retry, match="have not been read"):
+                directory.users([1])
+            with tables.store.writing() as writer:
+                writer.set_offset("cdc.g1.users", 0, 1)
+            until("the topics have been read", lambda: _answers(directory))
+        tables.store.close()
+
     def test_changes_that_are_not_applied_are_a_retry(
         self, tables: StateTables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -48,6 +74,7 @@ class TestStateDirectory(DirectoryContract):
         with pytest.raises(Retry, match="did not answer"):
             gone.users([1])
 
+    @pytest.mark.kills(guard="directory_state.token")
     def test_wrong_token_stops(self, tables: StateTables) -> None:
         with served(tables.answers) as url, pytest.raises(Stop, match="refuses the token"):
             StateDirectory([url], token="w" * 32).users([1])
@@ -70,3 +97,18 @@ class TestStateDirectory(DirectoryContract):
             next(pages)
         with pytest.raises(Retry):
             next(pages)
+
+
+def _answers(directory: StateDirectory) -> bool:
+    try:
+        directory.users([1])
+    except Retry:
+        return False
+    return True
+
+
+@pytest.mark.kills(guard="directory_state.plain_text")
+def test_plain_text_is_for_loopback_only() -> None:
+    assert tls_context("127.0.0.1") is None
+    with pytest.raises(Stop, match="loopback only"):
+        tls_context("10.0.0.1")

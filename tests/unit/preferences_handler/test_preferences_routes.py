@@ -1,11 +1,13 @@
 """GET and PUT /v1/users/{user_id}/preferences: a change applies at once and is produced for the monolith."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from functions.preferences_handler import handler as module
+from masscomm.directory.preference_changes import InMemoryPreferenceChanges
 from masscomm.domain.preference_changes import PreferenceChanges, Wish
 from masscomm.domain.records import PreferenceChange, QuietHoursChange
 from masscomm.domain.users import User, UserSettings
@@ -173,6 +175,17 @@ def test_concurrent_changes_are_both_kept(api: PreferencesApi, monkeypatch: pyte
     assert status == 200
     assert body["categories"] == {"news": False, "newsletter": False}
     assert [each.version for each in api.records()[-1].changes] == [NOW, NOW + 1]
+
+
+@pytest.mark.kills(guard="preferences.applied")
+def test_change_that_look_ups_do_not_see_is_no_success(api: PreferencesApi) -> None:
+    seen = api.use_case
+    api.use_case = replace(seen, changes=InMemoryPreferenceChanges())
+    status, _ = api.put(channels={"push": False})
+    assert status == 503
+    api.use_case = seen
+    status, _ = api.put(channels={"push": False})
+    assert status == 200
 
 
 @pytest.mark.kills(guard="preferences.published")
