@@ -68,6 +68,12 @@ class Events:
         ids = {(each.event["data"]["number"], each.headers["webhook-id"]) for each in self.receiver.received}
         assert len(ids) == len(numbers), "an event has several ids"
 
+    def await_settled(self, *numbers: int) -> None:
+        """Wait for these events, and until the door's queue has no repetition of one."""
+        self.await_events(*numbers)
+        _await_empty_queue(self.bench)
+        self.await_events(*numbers)
+
     def attempts(self) -> Counter[str]:
         """Return the counted attempts by status."""
         now = datetime.now(UTC)
@@ -123,9 +129,7 @@ def receiver_killed(moment: Moment) -> FaultOf:
                 bench.kill("webhook_receiver")
                 assert made.post(1).status_code == httpx.codes.ACCEPTED
                 held.discard()
-            made.await_events(0, 1)
-            _await_empty_queue(bench)
-            made.await_events(0, 1)
+            made.await_settled(0, 1)
             assert made.counts().total() <= 3, made.counts()
 
     return fault
@@ -212,9 +216,7 @@ def queue_away(bench: Bench, _: Send) -> None:
             assert made.post(0).status_code == httpx.codes.SERVICE_UNAVAILABLE
             lost.await_hits()
         assert made.post(0).status_code == httpx.codes.ACCEPTED
-        made.await_events(0)
-        _await_empty_queue(bench)
-        made.await_events(0)
+        made.await_settled(0)
         assert made.counts() == {0: 1}
 
 
@@ -224,9 +226,7 @@ def message_redelivered(bench: Bench, _: Send) -> None:
         with bench.stack.queue.fault(Cut(), when=_sqs("DeleteMessageBatch"), times=1) as lost:
             assert made.post(0).status_code == httpx.codes.ACCEPTED
             lost.await_hits()
-            made.await_events(0)
-        _await_empty_queue(bench)
-        made.await_events(0)
+            made.await_settled(0)
         assert made.counts() == {0: 1}
 
 
@@ -238,9 +238,7 @@ def kafka_away(bench: Bench, _: Send) -> None:
                 assert made.post(number).status_code == httpx.codes.ACCEPTED
             cut.await_hits(2)
             assert made.receiver.received == []
-        made.await_events(0, 1, 2)
-        _await_empty_queue(bench)
-        made.await_events(0, 1, 2)
+        made.await_settled(0, 1, 2)
 
 
 def registry_away(bench: Bench, _: Send) -> None:
