@@ -51,7 +51,7 @@ class PublishDocuments:
             # Each index gets its share of the time, however many documents another one has.
             kept_s = remaining_s() * (1 - 1 / (len(INDICES) - number))
             try:
-                self._sweep(index, lambda kept_s=kept_s: remaining_s() - kept_s)
+                self._sweep(index, _all_but(kept_s, remaining_s))
             except Retry as error:
                 errors.append(error)
         if errors:
@@ -107,6 +107,10 @@ class PublishDocuments:
             self.logger.info("ended documents are removed", index=index, documents=len(page) - len(kept))
             if kept:
                 return
+
+
+def _all_but(kept_s: float, remaining_s: Callable[[], float]) -> Callable[[], float]:
+    return lambda: remaining_s() - kept_s
 
 
 def _records(page: Sequence[OwnDocument], *, is_later_history: bool) -> Iterator[OwnDocument | DocumentKey]:

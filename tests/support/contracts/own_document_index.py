@@ -15,7 +15,8 @@ from tests.support.harness.chain import NOW
 class Made(Protocol):
     """Indices of suppressions and changed preferences without a document."""
 
-    indices: OwnDocumentIndices
+    @property
+    def indices(self) -> OwnDocumentIndices: ...
 
     def put(self, key: DocumentKey, source: Mapping[str, Any], *, after: Version | None = None) -> Version | None:
         """Store a document if the stored one has the version `after`. Return its version; None: it was not stored."""
