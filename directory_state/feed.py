@@ -203,17 +203,17 @@ class Feeder:
 
     def run(self, ended: Callable[[], bool]) -> None:
         """Feed the store until `ended` returns True. Raises Retry if Kafka does not answer, or not without a gap."""
-        self._consumer = self._open()
         try:
             while not ended():
                 self.step()
         finally:
-            self._consumer.close()
+            if self._consumer is not None:
+                self._consumer.close()
 
     def step(self, wait_s: float = _WAIT_S) -> int:
         """Apply the records that Kafka has within a time; return their number."""
         if self._consumer is None:
-            self._consumer = self._open()
+            self._consumer = self._opened()
         messages = self._consumer.consume(_RECORDS, wait_s)
         with self._store.writing() as writer:
             ends: dict[tuple[str, int], int] = {}
@@ -226,8 +226,9 @@ class Feeder:
             writer.set_meta(f"{FED_AT}/{self._share[0]}", self._now_ms())
         return len(messages)
 
-    def _open(self) -> "Consumer":
-        from confluent_kafka import Consumer, TopicPartition
+    def _opened(self) -> "Consumer":
+        """Return a consumer that reads on where the store ends. Raises Retry or GapError."""
+        from confluent_kafka import Consumer, KafkaException
 
         consumer = Consumer(
             self._settings
@@ -241,11 +242,23 @@ class Feeder:
                 "fetch.wait.max.ms": 100,
             }
         )
+        try:
+            self._assign(consumer)
+        except KafkaException as error:
+            consumer.close()
+            raise Retry(f"Kafka does not answer: {error}") from error
+        except BaseException:
+            consumer.close()
+            raise
+        return consumer
+
+    def _assign(self, consumer: "Consumer") -> None:
+        from confluent_kafka import TopicPartition
+
         known = consumer.list_topics(timeout=_REQUEST_S).topics
         places = []
         for topic in self._topics:
             if topic not in known or known[topic].error is not None or not known[topic].partitions:
-                consumer.close()
                 raise Retry(f"the directory is not ready: there is no topic {topic}")
             places += [(topic, partition) for partition in known[topic].partitions]
         index, count = self._share
@@ -253,7 +266,6 @@ class Feeder:
         with self._store.writing() as writer:
             assigned = [TopicPartition(*place, self._first(consumer, writer, *place)) for place in mine]
         consumer.assign(assigned)
-        return consumer
 
     def _first(self, consumer: "Consumer", writer: Writer, topic: str, partition: int) -> int:
         """Return the offset from which a partition is read."""

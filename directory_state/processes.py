@@ -126,7 +126,7 @@ def _progress(generation: str) -> KafkaCdcProgress:
 
 def tls_context(host: str) -> ssl.SSLContext | None:
     """Return the server's TLS context. Raises Stop if it would listen to others in plain text."""
-    certificate, key = (os.environ.get(f"DIRECTORY_STATE_{name}") for name in ("CERTIFICATE", "KEY"))
+    certificate, key = os.environ.get("DIRECTORY_STATE_CERTIFICATE"), os.environ.get("DIRECTORY_STATE_KEY")
     if certificate and key:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(certificate, key)

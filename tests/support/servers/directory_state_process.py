@@ -18,7 +18,9 @@ from confluent_kafka.cimpl import NewTopic
 from local.devstack.config import ROOT, StackConfig, is_free
 from local.devstack.provision import create_topics
 from local.devstack.service import base_environment, listens
+from masscomm.cdc.progress import KafkaCdcProgress
 from masscomm.directory.state import StateDirectory
+from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.event import KafkaRecord
 from tests.support.servers.directory_state import TOKEN
@@ -31,11 +33,26 @@ class Changelogs:
     def __init__(self, bootstrap: str) -> None:
         self.generation = f"t{uuid4().hex[:8]}"
         self.offsets_topic = f"offsets.{self.generation}"
+        self._bootstrap = bootstrap
         self._producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 0})
         own = [topic for topic in topics.chain_topics() if topic.name == topics.DIRECTORY_DOCUMENT]
         create_topics(bootstrap, [*topics.cdc_topics(self.generation), *own])
         with AdminClient({"bootstrap.servers": bootstrap}) as admin:
             admin.create_topics([NewTopic(self.offsets_topic, 1, 1)])[self.offsets_topic].result(20)
+
+        until("the broker has leaders for the topics", self._has_leaders)
+
+    def _has_leaders(self) -> bool:
+        progress = KafkaCdcProgress(
+            self._bootstrap, generation=self.generation, group="none", offsets_topic=self.offsets_topic
+        )
+        try:
+            progress.end_offsets()
+        except Retry:
+            return False
+        finally:
+            progress.close()
+        return True
 
     def produce(self, records: Iterable[KafkaRecord]) -> None:
         """Produce records of the generation g1 to the topics of this one, by their keys."""
