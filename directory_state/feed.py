@@ -149,8 +149,12 @@ class Applier:
         """
         if self._deleted.pop((record.topic, record.partition), None) == record.key:
             return
+        try:
+            row_id = row_id_in(record.key)
+        except TypeError as error:
+            raise DeadLetter("undecodable", f"a tombstone without the key of a row: {error}") from error
         for table, generation in self._tables.get(record.topic, ()):
-            index, row_id = index_of(table, generation), row_id_in(record.key)
+            index = index_of(table, generation)
             (stored,) = writer.values(index, [int(row_id)])
             if stored is None or source_of(stored).get("deleted"):
                 continue

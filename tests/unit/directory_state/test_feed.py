@@ -170,6 +170,8 @@ def test_topic_without_its_beginning_needs_a_new_generation(feed: Feed) -> None:
 def test_unreadable_record_changes_nothing(feed: Feed) -> None:
     feed.apply(row("users", "c", 10, user(1)))
     feed.apply(row("users", "u", 20, {"id": 1, "club_id": "no number"}), record("users", {"id": 1}, {"op": "?"}))
+    for key in (None, {"mark": True}, {"id": "1"}, [1], {"id": 1, "other": 2}):
+        feed.apply(record("users", key, None))
     assert feed.rows()["1"]["first_name"] == "a"
 
 
