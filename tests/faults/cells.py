@@ -403,6 +403,16 @@ _IN_ENVIRONMENTS = (
     "a record crashes its function at each attempt",
     "OpenSearch down for longer than all attempts",
 )
+# Those that are also injected while look-ups are answered from memory.
+_WITH_STATE = (
+    "delivery killed in the middle of publishing",
+    "every function killed in turn",
+)
+# The cells of this column only.
+_OF_STATE = (
+    Cell(name="OpenSearch away until the send has ended", fault=servers.opensearch_away, load=MANY),
+    Cell(name="the directory's state killed", fault=processes.server_killed("directory_state"), load=MANY),
+)
 
 
 def _column(
@@ -419,7 +429,7 @@ def _column(
             ci=cell.name in ci,
             timeout_s=2 * cell.timeout_s,
         )
-        for cell in _COMPACT
+        for cell in (*_COMPACT, *_OF_STATE)
         if cell.name in names
     ]
 
@@ -427,5 +437,11 @@ def _column(
 CELLS = (
     *_COMPACT,
     *_column("on-demand pollers", processes.on_demand, _ON_DEMAND),
+    *_column(
+        "from memory",
+        processes.with_state,
+        (*_WITH_STATE, *(cell.name for cell in _OF_STATE)),
+        ci=[_OF_STATE[0].name],
+    ),
     *_column("four environments", processes.in_environments, _IN_ENVIRONMENTS, ci=_IN_ENVIRONMENTS[:1]),
 )

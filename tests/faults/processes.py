@@ -9,6 +9,7 @@ from confluent_kafka import Message
 from local.devstack.demo.records import TopicReader
 from local.emulators.event_source import Pollers
 from local.emulators.sns_stand_in import Rule
+from masscomm.directory.chosen import STATE
 from masscomm.domain.lanes import Lane
 from masscomm.kafka import topics
 from tests.faults.moments import (
@@ -128,6 +129,16 @@ def on_demand(fault: FaultOf) -> FaultOf:
 def in_environments(fault: FaultOf) -> FaultOf:
     """Inject a fault while each function of the chain has several environments, and each topic a mapping of its own."""
     return _deployed(fault, environments=ENVIRONMENTS)
+
+
+def with_state(fault: FaultOf) -> FaultOf:
+    """Inject a fault while the functions look up in the directory's state in memory."""
+
+    def once_fed(bench: Bench, send: Send) -> None:
+        until("the state has each endpoint", lambda: bench.population.is_in(bench.state_directory()))
+        fault(bench, send)
+
+    return _deployed(once_fed, directory=STATE)
 
 
 def _deployed(fault: FaultOf, **how: Any) -> FaultOf:

@@ -71,6 +71,13 @@ def opensearch_answers(status: int) -> FaultOf:
     return fault
 
 
+def opensearch_away(bench: Bench, send: Send) -> None:
+    """OpenSearch answers no look-up until each recipient's notification has ended."""
+    with bench.stack.opensearch.fault(Cut(), when=_LOOK_UPS):
+        send()
+        until("each recipient has ended", lambda: all(map(bench.ended, bench.sends)), bench.timeout_s, every_s=0.1)
+
+
 def opensearch_times_out(bench: Bench, send: Send) -> None:
     """OpenSearch responds to one look-up after the client's time-out."""
     with bench.stack.opensearch.fault(Delay(11), when=_LOOK_UPS, times=1) as late:

@@ -33,6 +33,7 @@ from local.devstack.demo import provider
 from local.devstack.demo.api import Api, SendStatus
 from local.devstack.demo.oracle import Ask, expect
 from local.devstack.demo.records import DeadLettered, DeadLetterTail, OutcomeTail, RecordsError, TopicReader
+from masscomm.directory.state import StateDirectory
 from masscomm.domain.ids import notification_id
 from masscomm.domain.statuses import TERMINAL, Status
 from masscomm.errors import Retry
@@ -310,6 +311,11 @@ class Bench:
         return sum(self.ends(*names).values())
 
     # --- the end ---
+
+    def state_directory(self) -> StateDirectory:
+        """Return the directory's state in memory."""
+        config = self.stack.config
+        return StateDirectory([config.directory_state_url], token=config.directory_state_token)
 
     def settle(self, timeout_s: float | None = None) -> None:
         """Wait until all recipients have a terminal status and all topics are consumed. Raises WaitTimeoutError."""

@@ -16,6 +16,8 @@ from local.devstack.demo.directory import Directory
 from local.devstack.demo.oracle import World
 from local.devstack.service import function_environment
 from local.emulators.sns_stand_in import endpoint_arn
+from masscomm.directory.state import StateDirectory
+from masscomm.errors import Retry
 from tests.support.servers.opensearch_client import TestClient
 from tests.support.until import until
 
@@ -74,6 +76,17 @@ class Population:
     endpoints: dict[int, list[str]] = field(default_factory=dict)
     generation: str = GENERATION
     _next: int = FIRST_USER
+
+    def is_in(self, directory: StateDirectory) -> bool:
+        """Return whether a directory has the endpoints of all users."""
+        try:
+            found = directory.devices(list(self.endpoints))
+        except Retry:
+            return False
+        return all(
+            sorted(arns) == sorted(device.endpoint_arn or "" for device in found[user] if device.enabled)
+            for user, arns in self.endpoints.items()
+        )
 
     def grow(self, users: int, club_id: int = CLUB) -> range:
         """Add users, and wait until the directory has them and their devices have endpoints. Return their ids."""

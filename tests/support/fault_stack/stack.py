@@ -32,6 +32,7 @@ from local.devstack.sns_process import SnsStandIn
 from local.devstack.stack import Stack
 from local.emulators.event_source import Pollers
 from local.emulators.local import LOOPBACK, REGION
+from masscomm.directory.chosen import OPENSEARCH, STATE
 from tests.support.fault_stack.proxy import HttpProxy, KafkaProxy, Loop, TcpProxy
 
 # Short delays of mappings and scheduler; with those of production every cell would take minutes.
@@ -74,6 +75,8 @@ class FaultStack:
         # The mode of the pollers, and the environments of each function of the chain.
         self._pollers = Pollers.PROVISIONED
         self._environments: int | None = None
+        # Where the functions look up.
+        self._directory = OPENSEARCH
         # Further variables of the functions, such as the name of a restored table.
         self.variables: dict[str, str] = {}
         self.code = code
@@ -119,7 +122,9 @@ class FaultStack:
             own.dynamodb: self.dynamodb,
             own.postgres: self.metrics,
         }
-        environment = function_environment(dataclasses.replace(self.config, pollers=self._pollers))
+        environment = function_environment(
+            dataclasses.replace(self.config, pollers=self._pollers, directory=self._directory)
+        )
         for port, proxy in through.items():
             environment = {
                 name: value.replace(f"{LOOPBACK}:{port}", f"{LOOPBACK}:{proxy.port}")
@@ -161,16 +166,24 @@ class FaultStack:
             self.reconfigure({})
 
     @contextmanager
-    def deployed(self, *, pollers: Pollers = Pollers.PROVISIONED, environments: int | None = None) -> Iterator[None]:
-        """Run the event source mappings in this mode, and the chain with these environments, until the block ends."""
+    def deployed(
+        self,
+        *,
+        pollers: Pollers = Pollers.PROVISIONED,
+        environments: int | None = None,
+        directory: str = OPENSEARCH,
+    ) -> Iterator[None]:
+        """Run the event source mappings in this mode, and the chain with these environments and this directory, until
+        the block ends.
+        """
         local_client(self.config.aws_url, "s3").create_bucket(Bucket=DISCARDED_BATCHES_BUCKET)
-        before = self._pollers, self._environments
-        self._pollers, self._environments = pollers, environments
+        before = self._pollers, self._environments, self._directory
+        self._pollers, self._environments, self._directory = pollers, environments, directory
         self.reconfigure({})
         try:
             yield
         finally:
-            self._pollers, self._environments = before
+            self._pollers, self._environments, self._directory = before
             self.reconfigure({})
 
     def use(self, code: Path) -> None:
@@ -197,7 +210,8 @@ class FaultStack:
             client.create_platform_application(Name=name, Platform=platform, Attributes={})
 
     def _services(self, config: StackConfig) -> dict[str, Service]:
-        services = all_services(config)
+        # The directory's state is fed all the time, as in an installation that can change its directory.
+        services = all_services(dataclasses.replace(config, directory=STATE))
         services["kafka"] = self._broker(services["kafka"])
         services["spark"] = self._job(services["spark"])
         services["lambda_host"] = self._host(services["lambda_host"])
