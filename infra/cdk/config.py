@@ -14,6 +14,7 @@ from infra.cdk.clients import ClientConfig, ConsumerConfig, ProducerConfig
 from masscomm.channels.unsubscribe_links import checked_mailbox
 from masscomm.domain.categories import optional_categories
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.lanes import BROADCASTS
 from masscomm.domain.time_limits import ARCHIVE_KEPT_DAYS, RECIPIENT_LOG_KEPT_DAYS
 from masscomm.errors import Stop
 from masscomm.http.scopes import ROLE_LIMITS, Role
@@ -636,6 +637,9 @@ class Environment:
     # The maximum number of event pollers of one event source mapping. None: mappings are in on-demand mode, which costs
     # nothing while idle, and retries a batch whole (masscomm/chain/whole_batches.py).
     pollers: int | None = 4
+    # The number of broadcast queues (topics of the bulk lane) with event source mappings; as many tenants broadcast
+    # side by side. Each further one has three mappings. Lower it only while the queues that it removes are empty.
+    broadcast_queues: int = len(BROADCASTS)
     # Whether one NAT gateway takes the place of the endpoints of AWS services. Each party with a connection to AWS then
     # reaches port 443 of the whole Internet.
     nat: bool = False
@@ -720,6 +724,8 @@ class Environment:
         # https://docs.aws.amazon.com/msk/latest/developerguide/aws-access-mult-vpc.html
         if self.kafka.multi_vpc and self.kafka.instance_type == "kafka.t3.small":
             yield "kafka.multi_vpc needs brokers larger than kafka.t3.small"
+        if not 1 <= self.broadcast_queues <= len(BROADCASTS):
+            yield f"broadcast_queues is from 1 to {len(BROADCASTS)}, the queues of schemas/topics.yaml"
         if self.log_days not in LOG_DAYS:
             yield f"log_days is one of {', '.join(map(str, LOG_DAYS))}"
         if not re.fullmatch(r"[!-?A-~]+@[!-?A-~]+", self.sender_address):
