@@ -171,6 +171,9 @@ class SparkConfig:
     retention: tuple[str, ...] = ()
     # How many days the archive's records are kept, from which metrics can be counted again.
     archive_days: int = ARCHIVE_KEPT_DAYS
+    # The number of archives. Raise it after the loss of the Kafka cluster: records of another cluster have equal
+    # positions. The job writes to the last one.
+    archive: int = 1
     # The hour (UTC) of the first of the daily runs: retention; an hour later maintenance, and two hours after it
     # recompute. Environments of one account and region have different hours.
     daily_runs_hour: int = 1
@@ -736,6 +739,8 @@ class Environment:
         if not 0 <= self.trace_ratio <= 1 or not 0 <= self.receipts_percent <= 100:
             yield "trace_ratio is from 0 to 1, receipts_percent from 0 to 100"
         # recompute counts the day before: it starts on the day of the first run.
+        if self.spark.archive < 1:
+            yield "spark.archive is at least 1"
         if not 0 <= self.spark.daily_runs_hour <= 20:
             yield "spark.daily_runs_hour is from 0 to 20"
         if self.protected and self.unsubscribe_url is None and self.unsubscribe_mailbox is None:

@@ -20,6 +20,7 @@ from infra.cdk.stacks.grants import _provider
         ({"opensearch": OpenSearchConfig(dedicated_masters=1)}, "dedicated_masters is 0 or 3"),
         ({"kafka": KafkaConfig(min_insync_replicas=3)}, "min_insync_replicas < replication_factor"),
         ({"kafka": KafkaConfig(replication_factor=4)}, "replication_factor <= brokers"),
+        ({"spark": replace(PROD.spark, archive=0)}, "spark.archive is at least 1"),
         ({"broadcast_queues": 0}, "broadcast_queues is from 1 to 4"),
         ({"broadcast_queues": 5}, "broadcast_queues is from 1 to 4"),
         ({"log_days": 31}, "log_days is one of 14, 30, 90, 365"),
