@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from masscomm.domain.lanes import Lane
+from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.errors import Stop
 from masscomm.integers import integer
 
@@ -70,3 +70,11 @@ def lane() -> Lane:
         return Lane(text)
     except ValueError:
         raise Stop(f"the environment variable MASSCOMM_LANE is not a lane: {text!r}") from None
+
+
+def broadcast_queues() -> tuple[Lane, ...]:
+    """Return the broadcast queues whose topics have consumers, by default all. Raises Stop for more than there are."""
+    count = whole_number("BROADCAST_QUEUES", len(BROADCASTS), lowest=1)
+    if count > len(BROADCASTS):
+        raise Stop(f"the environment variable BROADCAST_QUEUES is more than {len(BROADCASTS)}: {count}")
+    return BROADCASTS[:count]

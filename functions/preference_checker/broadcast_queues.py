@@ -9,13 +9,13 @@ All environments use one store. The assignment affects latency, never correctnes
 store is down, a tenant stays in its queue or shares one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Protocol
 
 from masscomm.clock import Clock
-from masscomm.domain.lanes import BROADCASTS, Lane, shared_queue
+from masscomm.domain.lanes import BROADCASTS, Lane, consumed_lane, shared_queue
 from masscomm.domain.time_limits import (
     QUEUE_CACHED_S,
     QUEUE_CLOCK_SKEW_MS,
@@ -71,29 +71,35 @@ class QueueLeaseStore(Protocol):
 
 
 def assign_queue(
-    leases: Mapping[Lane, QueueLease], club_id: int, now_ms: int
+    leases: Mapping[Lane, QueueLease], club_id: int, now_ms: int, queues: Sequence[Lane]
 ) -> tuple[Lane, Mapping[Lane, QueueLease] | None]:
-    """Return the queue for a tenant, and the leases to store; None if the stored leases do not change."""
+    """Return one of the queues for a tenant, and the leases to store; None if the stored leases do not change."""
     last = {
         lane: lease.renewed_ms if lease is not None and lease.renewed_ms <= now_ms + QUEUE_CLOCK_SKEW_MS else 0
-        for lane in BROADCASTS
+        for lane in queues
         for lease in [leases.get(lane)]
     }
-    queue = next((lane for lane in BROADCASTS if lane in leases and leases[lane].club_id == club_id), None)
+    queue = next((lane for lane in queues if lane in leases and leases[lane].club_id == club_id), None)
     if queue is None:
-        queue = min(BROADCASTS, key=lambda lane: last[lane])
+        queue = min(queues, key=lambda lane: last[lane])
         if last[queue] > now_ms - QUEUE_LEASE_MS:
-            return shared_queue(club_id), None
+            return consumed_lane(shared_queue(club_id), queues), None
     elif last[queue] > now_ms - QUEUE_RENEW_MS:
         return queue, None
     return queue, {**leases, queue: QueueLease(club_id=club_id, renewed_ms=now_ms)}
 
 
 class BroadcastQueues:
-    """Assigns queues to tenants. Each function environment has one instance."""
+    """Assigns queues to tenants. Each function environment has one instance.
 
-    def __init__(self, store: QueueLeaseStore) -> None:
+    Args:
+        store: The store of the leases.
+        queues: The queues whose topics have consumers.
+    """
+
+    def __init__(self, store: QueueLeaseStore, queues: Sequence[Lane] = BROADCASTS) -> None:
         self._store = store
+        self._queues = queues
         # By tenant: the queue, and the time until which it is cached.
         self._cached: dict[int, tuple[Lane, float]] = {}
         self._paused_until = 0.0
@@ -103,7 +109,8 @@ class BroadcastQueues:
         cached, until = self._cached.get(club_id, (None, 0.0))
         if cached is not None and clock.monotonic() < until:
             return cached
-        queue = self._from_store(club_id, clock) or cached or shared_queue(club_id)  # guard: broadcast.queue_lease
+        queue = self._from_store(club_id, clock) or cached  # guard: broadcast.queue_lease
+        queue = queue or consumed_lane(shared_queue(club_id), self._queues)
         if len(self._cached) >= _MOST_TENANTS:
             self._cached.clear()
         self._cached[club_id] = queue, clock.monotonic() + QUEUE_CACHED_S
@@ -119,7 +126,7 @@ class BroadcastQueues:
         try:
             for _ in range(_ATTEMPTS):
                 now_ms, found = clock.now_ms(), self._store.read()
-                queue, changed = assign_queue(found.by_lane, club_id, now_ms)
+                queue, changed = assign_queue(found.by_lane, club_id, now_ms, self._queues)
                 if changed is None or self._store.replace(found.version, changed, now_ms):
                     return queue
                 if clock.monotonic() - began > QUEUE_SLOW_S:

@@ -40,7 +40,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
                 per_s=environment.number("SMALL_SENDS_PER_S", PER_S),
                 burst=environment.number("SMALL_SENDS_BURST", BURST),
             ),
-            queues=BroadcastQueues(DynamoDbQueueLeaseStore.from_environment()),
+            queues=BroadcastQueues(DynamoDbQueueLeaseStore.from_environment(), environment.broadcast_queues()),
         ),
     )
     return driver, use_case

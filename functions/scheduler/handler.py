@@ -43,6 +43,7 @@ def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords, Retu
         clock=clock,
         logger=logger,
         codec=driver.codec,
+        queues=environment.broadcast_queues(),
     )
     reschedule_records = RescheduleRecords(
         store=store,

@@ -15,6 +15,7 @@ from aws_lambda_powertools import Logger
 
 from masscomm.clock import Clock
 from masscomm.domain.delays import DELAY_REASON_HEADER, PAUSED, RESUMED_AT_HEADER, SEND_AT
+from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.time_limits import CONTROL_SWEPT_S, SWEEP_FLUSH_S, SWEEP_RESERVE_S
 from masscomm.errors import MasscommError, Retry
 from masscomm.kafka import topics
@@ -63,8 +64,11 @@ class SweepResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseDueRecords:
-    """The use case that releases due records. Each function environment has one instance. `codec` decodes the ids
-    for log lines.
+    """The use case that releases due records. Each function environment has one instance.
+
+    Attributes:
+        codec: Decodes the ids for log lines.
+        queues: The broadcast queues whose topics have consumers. A record may have waited while there were more.
     """
 
     store: DelayStore
@@ -73,6 +77,7 @@ class ReleaseDueRecords:
     clock: Clock
     logger: Logger
     codec: Codec | None = None
+    queues: Sequence[Lane] = BROADCASTS
     pool: Executor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS))
 
     def sweep(self, remaining_s: Callable[[], float]) -> SweepResult:
@@ -219,7 +224,8 @@ class ReleaseDueRecords:
             if item.delay_reason == PAUSED:
                 headers.append((RESUMED_AT_HEADER, str(self.clock.now_ms()).encode()))
             key = item.id if item.record_key is None else item.record_key
-            self.producer.produce(item.topic, key.encode(), value, headers, report_for(item, span))
+            topic = topics.consumed(item.topic, self.queues)
+            self.producer.produce(topic, key.encode(), value, headers, report_for(item, span))
         self.producer.flush(SWEEP_FLUSH_S)
         return released_records
 

@@ -14,6 +14,7 @@ from infra.cdk.clients import ClientConfig, ConsumerConfig, ProducerConfig
 from masscomm.channels.unsubscribe_links import checked_mailbox
 from masscomm.domain.categories import optional_categories
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.lanes import BROADCASTS
 from masscomm.domain.time_limits import ARCHIVE_KEPT_DAYS, RECIPIENT_LOG_KEPT_DAYS
 from masscomm.errors import Stop
 from masscomm.http.scopes import ROLE_LIMITS, Role
@@ -170,6 +171,9 @@ class SparkConfig:
     retention: tuple[str, ...] = ()
     # How many days the archive's records are kept, from which metrics can be counted again.
     archive_days: int = ARCHIVE_KEPT_DAYS
+    # The number of archives. Raise it after the loss of the Kafka cluster: records of another cluster have equal
+    # positions. The job writes to the last one.
+    archive: int = 1
     # The hour (UTC) of the first of the daily runs: retention; an hour later maintenance, and two hours after it
     # recompute. Environments of one account and region have different hours.
     daily_runs_hour: int = 1
@@ -636,6 +640,9 @@ class Environment:
     # The maximum number of event pollers of one event source mapping. None: mappings are in on-demand mode, which costs
     # nothing while idle, and retries a batch whole (masscomm/chain/whole_batches.py).
     pollers: int | None = 4
+    # The number of broadcast queues (topics of the bulk lane) with event source mappings; as many tenants broadcast
+    # side by side. Each further one has three mappings. Lower it only while the queues that it removes are empty.
+    broadcast_queues: int = len(BROADCASTS)
     # Whether one NAT gateway takes the place of the endpoints of AWS services. Each party with a connection to AWS then
     # reaches port 443 of the whole Internet.
     nat: bool = False
@@ -720,6 +727,8 @@ class Environment:
         # https://docs.aws.amazon.com/msk/latest/developerguide/aws-access-mult-vpc.html
         if self.kafka.multi_vpc and self.kafka.instance_type == "kafka.t3.small":
             yield "kafka.multi_vpc needs brokers larger than kafka.t3.small"
+        if not 1 <= self.broadcast_queues <= len(BROADCASTS):
+            yield f"broadcast_queues is from 1 to {len(BROADCASTS)}, the queues of schemas/topics.yaml"
         if self.log_days not in LOG_DAYS:
             yield f"log_days is one of {', '.join(map(str, LOG_DAYS))}"
         if not re.fullmatch(r"[!-?A-~]+@[!-?A-~]+", self.sender_address):
@@ -730,6 +739,8 @@ class Environment:
         if not 0 <= self.trace_ratio <= 1 or not 0 <= self.receipts_percent <= 100:
             yield "trace_ratio is from 0 to 1, receipts_percent from 0 to 100"
         # recompute counts the day before: it starts on the day of the first run.
+        if self.spark.archive < 1:
+            yield "spark.archive is at least 1"
         if not 0 <= self.spark.daily_runs_hour <= 20:
             yield "spark.daily_runs_hour is from 0 to 20"
         if self.protected and self.unsubscribe_url is None and self.unsubscribe_mailbox is None:

@@ -1,10 +1,12 @@
-"""The functions and routes of the parts that an environment may leave out."""
+"""The functions, routes and broadcast queues of an environment."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from functions.catalogue import FunctionEntry, read_catalogue
+from functions.catalogue import EventSource, FunctionEntry, read_catalogue
 from infra.cdk.config import Environment, Part
+from masscomm.domain.lanes import BROADCASTS
+from masscomm.kafka.topics import lane_of
 
 # Part → the functions that nothing else needs.
 _FUNCTIONS: Mapping[Part, frozenset[str]] = {
@@ -29,11 +31,24 @@ def left_out(environment: Environment) -> frozenset[str]:
 
 
 def deployed(environment: Environment) -> list[FunctionEntry]:
-    """Return the functions of an environment, with their routes."""
+    """Return the functions of an environment, with their routes and the topics of their mappings."""
     absent = left_out(environment)
     paths = tuple(f" {_PATHS[part]}" for part in environment.without if part in _PATHS)
     return [
-        replace(entry, routes=tuple(route for route in entry.routes if not any(path in route for path in paths)))
+        replace(
+            entry,
+            routes=tuple(route for route in entry.routes if not any(path in route for path in paths)),
+            event_source=entry.event_source and _mapped(entry.event_source, environment),
+        )
         for entry in read_catalogue(generation=environment.generation)
         if entry.package not in absent
     ]
+
+
+def has_mapping(topic: str, environment: Environment) -> bool:
+    """Return whether a topic of the chain is consumed: those of further broadcast queues are not."""
+    return lane_of(topic) not in BROADCASTS[environment.broadcast_queues :]
+
+
+def _mapped(source: EventSource, environment: Environment) -> EventSource:
+    return replace(source, topics=tuple(topic for topic in source.topics if has_mapping(topic, environment)))

@@ -184,6 +184,8 @@ class Profile:
     reads: tuple[str, ...] = ()
     # Whether the function reads the progress of change data capture.
     asks_cdc: bool = False
+    # Whether it chooses the broadcast queue of a record.
+    chooses_queue: bool = False
     # Whether it returns the batches that Lambda discards in on-demand mode to their topics.
     returns_batches: bool = False
     # Whether the function publishes through SNS.
@@ -235,6 +237,7 @@ PROFILES = {
         requests=_LOOK_UPS,
         tables=(WAITING, DECISIONS, QUEUES, SENDS),
         asks_cdc=True,
+        chooses_queue=True,
     ),
     "builder": Profile(
         warmth=Warmth.SNAPSTART,
@@ -286,6 +289,7 @@ PROFILES = {
         tables_read=(LEDGER, SENDS),
         table_indices=((WAITING, BY_SEND),),
         reads=(SEND_MONOLITH, SEND_API, RECHECK, BUILD, DELIVERY),
+        chooses_queue=True,
         returns_batches=True,
     ),
     "send_handler": Profile(

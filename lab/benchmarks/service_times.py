@@ -22,7 +22,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -35,6 +34,9 @@ from functions.delivery.deliver import Deliver
 from functions.delivery.publish import UNRECORDED
 from functions.delivery.retry_scheduler import RetryScheduler
 from functions.preference_checker.check_preferences import CheckPreferences
+from functions.receipts.ingest_receipts import IngestReceipts
+from functions.receipts.process_receipts import ProcessReceipts
+from functions.receipts.sent_messages import OpenSearchSentMessages, OutcomeWithTrace
 from lab.benchmarks.rate_limiter import Minute
 from lab.benchmarks.running_chain import serve_directory
 from local.devstack.config import GENERATION, StackConfig
@@ -52,22 +54,32 @@ from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
 from masscomm.decisions.parts import PART_SIZE
+from masscomm.directory.bulk_writes import connect
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import RetrySchedule
+from masscomm.domain.ids import receipt_id
 from masscomm.domain.outcomes import RANGE_SIZE
-from masscomm.domain.records import AvroRecord, DeliveryRequested, RecheckRequested
+from masscomm.domain.records import (
+    AvroRecord,
+    DeliveryRequested,
+    NotificationOutcome,
+    ReceiptReceived,
+    RecheckRequested,
+)
 from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.producer import Headers, KafkaProducer, Report
+from masscomm.observability import logs
 from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 from tests.support.harness.chain import build, delivery, entry, registry_with_all_schemas, send
+from tests.support.inputs.receipt_events import PUSHED, of_logs
 from tests.support.servers.directory_tables import OpenSearchTables
 from tests.support.servers.opensearch_client import TestClient
 
@@ -79,6 +91,8 @@ PROVIDER_MS = (0, 10, 25, 50, 100)
 # docs/internals/metrics-job.md. It is not measured again here, because that occupies both cores for minutes.
 SPARK = {"source": "docs/internals/metrics-job.md", "events_s": 24_747, "recipients_an_event": 3, "cores": 2}
 HANDLERS = ("preference_checker", "builder", "delivery")
+# The receipts of an event of CloudWatch Logs, and the records of a batch.
+LOG_LINES, RECEIPTS = 100, 200
 
 type Invoke = Callable[[Sequence[AvroRecord]], None]
 
@@ -156,6 +170,19 @@ class Chain:
                 clock=clock,
             ),
         )
+        logger = logs.logger("receipts")
+        self.sent_messages = OpenSearchSentMessages(connect(config.opensearch_url))
+        self.receipts = self._step(
+            "receipts",
+            topics.RECEIPT,
+            ProcessReceipts(
+                messages=self.sent_messages,
+                delay_store=InMemoryDelayStore(),
+                clock=clock,
+                logger=logger,
+            ),
+        )
+        self.ingest = IngestReceipts(codec=self.codec, producer=self.producer, clock=clock, logger=logger)
 
     def _step(self, name: str, topic: str, use_case: UseCase[Any]) -> Invoke:
         driver = BatchDriver(function=name, codec=self.codec, producer=self.producer)
@@ -188,14 +215,14 @@ def arn(number: int) -> str:
     return endpoint_arn("arn:aws:sns:us-east-1:000000000000:app/GCM/masscomm-gcm", f"t{number}")
 
 
-def timed(invoke: Invoke, record: Callable[[], AvroRecord], runs: int) -> dict[str, float]:
+def timed[T](invoke: Callable[[T], object], event: Callable[[], T], runs: int) -> dict[str, float]:
     """Return the medians of wall time and of this process's processor time in seconds, after one unmeasured run."""
-    invoke([record()])
+    invoke(event())
     wall, cpu = [], []
     for _ in range(runs):
-        asked = record()
+        asked = event()
         began, began_cpu = time.perf_counter(), time.process_time()
-        invoke([asked])
+        invoke(asked)
         wall.append(time.perf_counter() - began)
         cpu.append(time.process_time() - began_cpu)
     return {"wall_s": statistics.median(wall), "cpu_s": statistics.median(cpu)}
@@ -210,8 +237,8 @@ def line(one: Mapping[str, float], many: Mapping[str, float], size: int) -> dict
     }
 
 
-def measure(runs: int) -> dict[str, Any]:
-    """Return all figures, measured on newly started servers."""
+def measure(runs: int, *, only_receipts: bool = False) -> dict[str, Any]:
+    """Return all figures, or those of receipts, measured on newly started servers."""
     with tempfile.TemporaryDirectory() as folder:
         config = StackConfig.on_free_ports(Path(folder))
         with (
@@ -227,8 +254,11 @@ def measure(runs: int) -> dict[str, Any]:
             tables = OpenSearchTables(TestClient(config.opensearch_url), GENERATION)
             fill(tables, PART_SIZE)
             chain = Chain(config, tables, sns)
+            if only_receipts:
+                return receipts(chain, runs)
             return {
                 **functions(chain, runs),
+                **receipts(chain, runs),
                 "slices": slices(chain, sns, runs),
                 "directory": directory(chain, psutil.Process(stack.pid("opensearch")), runs),
                 "cold_start_s": {name: cold_start(name) for name in HANDLERS},
@@ -251,27 +281,64 @@ def functions(chain: Chain, runs: int) -> dict[str, Any]:
     """Return the figures of preference_checker, builder and delivery, and of delivery by e-mail."""
 
     def sent(count: int) -> dict[str, float]:
-        def chunk() -> RecheckRequested:
+        def chunk() -> list[RecheckRequested]:
             asked = send(range(1, count + 1), send_id=str(uuid4()), data={"score": "3:1"})
             place = KafkaRecord(topic=topics.SEND_API, partition=0, offset=0, timestamp_ms=asked.timestamp)
-            return chunk_of(asked, place)
+            return [chunk_of(asked, place)]
 
         return timed(chain.check, chunk, runs)
 
     def built(count: int) -> dict[str, float]:
         asked = build(range(1, count + 1), data={"score": "3:1"})
-        return timed(chain.build, lambda: replace(asked, record_id=str(uuid4())), runs)
+        return timed(chain.build, lambda: [replace(asked, record_id=str(uuid4()))], runs)
 
-    def delivered(count: int, channel: str) -> dict[str, float]:
-        return timed(chain.deliver, lambda: _delivery(count, channel), runs)
-
-    one = delivered(1, "push")
+    one = _delivered(chain, 1, "push", runs)
     return {
         "preference_checker": line(sent(1), sent(PART_SIZE), PART_SIZE),
         "builder": line(built(1), built(RANGE_SIZE), RANGE_SIZE),
-        "delivery": line(one, delivered(RANGE_SIZE, "push"), RANGE_SIZE),
-        "delivery_email": line(delivered(1, "email"), delivered(UNRECORDED, "email"), UNRECORDED),
+        "delivery": line(one, _delivered(chain, RANGE_SIZE, "push", runs), RANGE_SIZE),
+        "delivery_email": line(
+            _delivered(chain, 1, "email", runs), _delivered(chain, UNRECORDED, "email", runs), UNRECORDED
+        ),
     }
+
+
+def receipts(chain: Chain, runs: int) -> dict[str, Any]:
+    """Return the figures of receipts for events of CloudWatch Logs, and for batches of receipts of known messages."""
+    number = 0
+
+    def lines(count: int) -> list[str]:
+        nonlocal number
+        names = [f"m{number + index}" for index in range(count)]
+        number += count
+        return [json.dumps(PUSHED | {"notification": {"messageId": name}}) for name in names]
+
+    def ingested(count: int) -> dict[str, float]:
+        return timed(lambda event: chain.ingest.ingest(event, 60.0), lambda: of_logs(*lines(count)), runs)
+
+    def processed(count: int) -> dict[str, float]:
+        def records() -> list[AvroRecord]:
+            chain.deliver([_delivery(count, "push")])
+            value = chain.codec.decode("NotificationOutcome", chain.producer.values[topics.OUTCOME][-1])
+            sent = NotificationOutcome.from_avro(value)
+            chain.sent_messages.store([OutcomeWithTrace(sent)])
+            bodies = [
+                json.dumps(PUSHED | {"notification": {"messageId": name}})
+                for names in sent.provider_message_ids
+                for name in names
+            ]
+            return [ReceiptReceived(record_id=receipt_id(body), body=body, received_at=0) for body in bodies]
+
+        return timed(chain.receipts, records, runs)
+
+    return {
+        "receipts_ingest": line(ingested(1), ingested(LOG_LINES), LOG_LINES),
+        "receipts": line(processed(1), processed(RECEIPTS), RECEIPTS),
+    }
+
+
+def _delivered(chain: Chain, count: int, channel: str, runs: int) -> dict[str, float]:
+    return timed(chain.deliver, lambda: [_delivery(count, channel)], runs)
 
 
 def _delivery(count: int, channel: str) -> DeliveryRequested:
@@ -293,10 +360,7 @@ def slices(chain: Chain, sns: SnsStandIn, runs: int) -> list[dict[str, float]]:
     found = []
     for provider_ms in PROVIDER_MS:
         sns.answer(*([Rule(code="slow", delay_s=provider_ms / 1000)] if provider_ms else []))
-        one, five = (
-            timed(chain.deliver, partial(_delivery, count, "push"), runs)["wall_s"]
-            for count in (UNRECORDED, RANGE_SIZE)
-        )
+        one, five = (_delivered(chain, count, "push", runs)["wall_s"] for count in (UNRECORDED, RANGE_SIZE))
         parts = RANGE_SIZE // UNRECORDED - 1
         found.append({"provider_ms": provider_ms, "slice_s": _rounded((five - one) / parts)})
     sns.clear()
@@ -342,6 +406,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="How long an invocation takes, for the capacity model.")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--write", action="store_true", help=f"into lab/capacity/{FIGURES.name}")
+    parser.add_argument("--only-receipts", action="store_true", help="keep the other figures")
     chosen = parser.parse_args()
     figures = {
         "command": COMMAND,
@@ -351,8 +416,10 @@ def main() -> None:
         "workers": WORKERS,
         "slice_size": UNRECORDED,
         "spark": SPARK,
-        **measure(chosen.runs),
     }
+    if chosen.only_receipts:
+        figures = json.loads(FIGURES.read_text())
+    figures |= measure(chosen.runs, only_receipts=chosen.only_receipts)
     text = json.dumps(figures, indent=2) + "\n"
     if chosen.write:
         FIGURES.write_text(text)

@@ -14,6 +14,7 @@ from functions.catalogue import FunctionEntry
 from infra.cdk.config import Environment
 from infra.cdk.parts import deployed
 from infra.cdk.profiles import PROFILES, Warmth
+from lab.capacity.alarms import alarm_metrics
 from lab.capacity.limits import environments_used, ledger_units_s
 from lab.capacity.plan import INPUTS, STEPS, Plan, batch_records, functions, invocation_s, recipients_a_record
 from lab.capacity.prices import HOURS_A_MONTH, price
@@ -30,6 +31,9 @@ GB = 1e9
 DAYS_A_MONTH = HOURS_A_MONTH / 24
 # The bytes that an invocation logs: Lambda's own lines (start, end, report) in JSON, and one line of the function.
 LOG_BYTES_AN_INVOCATION = 1_500
+# The bytes of the line with which SNS reports a push (docs/receipts.md), and the assumed lines of an event of
+# CloudWatch Logs: AWS documents no number. EventBridge passes on each event of SES alone, and charges none of AWS'.
+PUSH_LOG_BYTES, LOG_LINES_AN_EVENT = 600, 10
 # The number of interface endpoints in infra/cdk/resources/network.py; a test compares it with the synthesised template.
 INTERFACE_ENDPOINTS = 12
 # The number of MSK Connect units in infra/cdk/resources/connector.py.
@@ -37,8 +41,6 @@ CONNECT_UNITS = 1
 # The keys, and the secrets without those that RDS makes for its administrators; one secret is the monolith's, made by
 # hand.
 KEYS, SECRETS = 2, 4
-# The metrics of all alarms of an environment, each of which is charged; a test compares them with the templates.
-ALARM_METRICS, FEW_ALARM_METRICS = 299, 67
 # The web ACLs and their rules, those of the door for incoming webhooks, and the further rules with a console.
 FIREWALLS, FIREWALL_RULES, CONSOLE_RULES = 2, 5, 2
 DOOR_FIREWALLS = DOOR_RULES = 1
@@ -128,6 +130,7 @@ def for_a_million(workload: Workload, plan: Plan, times: ServiceTimes, provider_
     written = share * ledger_units_s(bulk, times) + decisions
     kept_gb = allowed / times.slice_size * weights.ledger_bytes / GB
     through_gb = MILLION * weights.bytes_a_notification() / GB
+    reported = receipts_of(workload, plan)
     # The next function reads each record. The Spark job reads it too, except on the topic `build`.
     reads = 2 - weights.bytes_a_notification(INPUTS["builder"]) / weights.bytes_a_notification()
     return [
@@ -140,13 +143,18 @@ def for_a_million(workload: Workload, plan: Plan, times: ServiceTimes, provider_
             )
             for step in STEPS
         ),
+        Cost(component="Lambda, receipts", dollars=_receipts_lambda(workload, plan, times)),
+        Cost(component="push reports (logs)", dollars=reported.pushes * PUSH_LOG_BYTES / GB * price("logs_gb")),
         Cost(
             component="DynamoDB",
             dollars=written * price("dynamodb_write_unit")
             + kept_gb * LEDGER_KEPT_S / 86_400 / DAYS_A_MONTH * price("dynamodb_gb_month"),
         ),
         Cost(
-            component="Kafka, between zones", dollars=through_gb * (1 + reads) * OTHER_ZONE * price("between_zones_gb")
+            component="Kafka, between zones",
+            dollars=(through_gb * (1 + reads) + 2 * reported.number * PUSH_LOG_BYTES / GB)
+            * OTHER_ZONE
+            * price("between_zones_gb"),
         ),
         Cost(
             component="logs",
@@ -154,6 +162,39 @@ def for_a_million(workload: Workload, plan: Plan, times: ServiceTimes, provider_
         ),
         Cost(component="archive (S3), a year", dollars=through_gb * 12 * price("s3_gb_month")),
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """The receipts of a million notifications: reports of the providers after they have accepted a message."""
+
+    pushes: float
+    emails: float
+
+    @property
+    def number(self) -> float:
+        return self.pushes + self.emails
+
+
+def receipts_of(workload: Workload, plan: Plan) -> Reported:
+    """Return the receipts of a million notifications; an environment may have none, or those of a share of pushes."""
+    environment = plan.environment
+    allowed = MILLION * workload.allowed * environment.receipts
+    pushes = allowed * (1 - workload.email) * workload.devices * environment.receipts_percent / 100
+    return Reported(pushes=pushes, emails=allowed * workload.email)
+
+
+def _receipts_lambda(workload: Workload, plan: Plan, times: ServiceTimes) -> float:
+    """Return the cost of the function that produces receipts to Kafka and processes them, in full batches."""
+    reported, function = receipts_of(workload, plan), functions()["receipts"]
+    events = reported.pushes / LOG_LINES_AN_EVENT + reported.emails
+    outcomes = MILLION / recipients_a_record("delivery", workload)
+    batches = (reported.number + outcomes) / batch_records("receipts", topic=topics.RECEIPT)
+    ingest, process = times.lines["receipts_ingest"], times.lines["receipts"]
+    seconds = events * ingest.invocation.at(function.memory_mb) + batches * process.invocation.at(function.memory_mb)
+    for line in (ingest, process):
+        seconds += reported.number * line.recipient.at(function.memory_mb)
+    return seconds * function.memory_mb / 1024 * price("lambda_gb_s") + (events + batches) * price("lambda_request")
 
 
 def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
@@ -183,7 +224,6 @@ def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
     if spark.every_minutes is not None:
         counting_hours = HOURS_A_MONTH * RUN_MINUTES / spark.every_minutes
     daily_hours = DAYS_A_MONTH * len(DAILY_RUNS) * DAILY_RUN_MINUTES / 60
-    alarm_metrics = FEW_ALARM_METRICS if environment.few_alarms else ALARM_METRICS
     rules = FIREWALL_RULES + (environment.console is not None) * CONSOLE_RULES
     without_door = not environment.has("incoming_webhooks")
     custom_metrics = OWN_METRICS
@@ -246,7 +286,8 @@ def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
         ),
         Cost(
             component="alarms, dashboard",
-            dollars=alarm_metrics * price("alarm_month") + (not environment.few_alarms) * price("dashboard_month"),
+            dollars=alarm_metrics(environment) * price("alarm_month")
+            + (not environment.few_alarms) * price("dashboard_month"),
         ),
         Cost(component="custom metrics", dollars=custom_metrics * price("metric_month")),
         Cost(

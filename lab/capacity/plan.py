@@ -95,7 +95,8 @@ class Plan:
             for topic in known
             for step in STEPS
             # A broadcast uses one queue alone, so every broadcast queue needs the full number of partitions.
-            if topics.base_of(topic.name) == INPUTS[step] and topics.lane_of(topic.name) in BROADCASTS
+            if topics.base_of(topic.name) == INPUTS[step]
+            and topics.lane_of(topic.name) in BROADCASTS[: self.environment.broadcast_queues]
         )
         return (usual + raised) * self.environment.kafka.replication_factor
 
@@ -120,12 +121,12 @@ def functions() -> Mapping[str, FunctionEntry]:
     return {entry.name: entry for entry in read_catalogue(generation="g1")}
 
 
-def batch_records(step: str, lane: Lane = Lane.BULK) -> int:
-    """Return the maximum number of records in a batch."""
+def batch_records(step: str, lane: Lane = Lane.BULK, *, topic: str | None = None) -> int:
+    """Return the maximum number of records in a batch of a topic, by default of the function's input in INPUTS."""
     source = functions()[step if lane is Lane.BULK else f"{step}-critical"].event_source
     if source is None:
         raise ValueError(f"{step} has no event source")
-    return source.batch_sizes[topics.in_lane(INPUTS[step], lane)]
+    return source.batch_sizes[topics.in_lane(topic or INPUTS[step], lane)]
 
 
 def recipients_a_record(step: str, workload: Workload) -> float:

@@ -24,7 +24,7 @@ from lab.capacity.comparison import (
     partitions_for,
     scene,
 )
-from lab.capacity.costs import Cost, a_month, by_the_hour, for_a_million, total
+from lab.capacity.costs import LOG_LINES_AN_EVENT, Cost, a_month, by_the_hour, for_a_million, total
 from lab.capacity.event_report import EVENT_MODEL, EVENT_SIMULATION
 from lab.capacity.figures import Figure, Trust
 from lab.capacity.limits import Change, Limit, environments_used, limits, raised_for
@@ -94,6 +94,7 @@ def assumptions() -> str:
         ("by e-mail, the rest by push", f"{workload.email:.0%}", "assumed"),
         ("devices of a user", f"{workload.devices}", "assumed"),
         ("one-time passwords at the same time", f"{workload.critical_s:.0f}/s", "assumed"),
+        ("lines of SNS' reports in an event of CloudWatch Logs", f"{LOG_LINES_AN_EVENT}", "assumed"),
         ("SNS answers in", f"{PROVIDER_S * 1000:.0f} ms", "assumed"),
         (
             "Kafka, bytes of a notification on all topics",

@@ -23,6 +23,10 @@ VCPU_MB = 1_769
 NOT_OVERLAPPED = 1.0
 
 
+# The measured functions. A recipient of `receipts` is a receipt, `receipts_ingest` reads one from AWS.
+_LINES = ("preference_checker", "builder", "delivery", "delivery_email", "receipts_ingest", "receipts")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Time:
     """A wall time in seconds, and its part that is processor time."""
@@ -60,7 +64,7 @@ class Slice:
 class ServiceTimes:
     """The measured service times."""
 
-    # The measured times of each function by its name, and of the delivery of e-mails under `delivery_email`.
+    # The measured times by the names of _LINES.
     lines: Mapping[str, Line]
     slices: Sequence[Slice]
     workers: int
@@ -91,7 +95,7 @@ def measured(file: Path = FILE) -> ServiceTimes:
     return ServiceTimes(
         lines={
             name: Line(invocation=Time(**document[name]["invocation"]), recipient=Time(**document[name]["recipient"]))
-            for name in ("preference_checker", "builder", "delivery", "delivery_email")
+            for name in _LINES
         },
         slices=[Slice(**one) for one in document["slices"]],
         workers=document["workers"],

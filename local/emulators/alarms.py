@@ -5,12 +5,10 @@ The rules are those of ops/alarms/table.py. NOT_EVALUATED has those whose metric
 
 import asyncio
 import contextlib
-import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.resources import files
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -23,6 +21,8 @@ from local.emulators.event_source import EventSourceMapping
 from local.emulators.lambda_host.pool import EnvironmentPool
 from masscomm.kafka.admin import KafkaAdmin
 from masscomm.observability.metric_names import ALL, DAILY_RUNS, JOB_RUNNING, JOB_STARTS, METRICS_DIFFERENCES, NAMESPACE
+from ops.alarms.installation import DIRECTORY
+from ops.alarms.installation import installation as described
 from ops.alarms.rules import Rule, Series, ours
 from ops.alarms.series import (
     api_errors,
@@ -43,8 +43,8 @@ log = logging.getLogger(__name__)
 # As masscomm/observability/metrics.py writes it without MASSCOMM_ENVIRONMENT.
 ENVIRONMENT = "local"
 CLUSTER = API = STAGE = "local"
-# The dimensions of the directory and of the registry.
-DIRECTORY, REGISTRY = {"DomainName": "local"}, {"ServiceName": "local"}
+# The dimensions of the registry.
+REGISTRY = {"ServiceName": "local"}
 SAMPLED_EVERY_S = 15.0
 _REQUEST_S = 5
 _MIB = 1024**2
@@ -78,37 +78,16 @@ _HELPER = "only a deployment has this function"
 
 def installation(entries: Iterable[FunctionEntry]) -> Installation:
     """Return an installation with these functions and the servers of one machine."""
-    by_name = {each.name: each for each in entries}
-    with_source = {name: each for name, each in by_name.items() if each.event_source is not None}
-    tables = [json.loads(path.read_text()) for path in files("schemas").joinpath("dynamodb").iterdir()]
-    return Installation(
-        environment=ENVIRONMENT,
-        entries=by_name,
-        functions={name: name for name in by_name},
-        helpers={name: name for name in HELPERS},
-        missed={name: name for name, each in by_name.items() if each.schedule_s is not None or name == "receipts"},
-        groups={
-            name: dict.fromkeys(each.event_source.topics, each.group)
-            for name, each in with_source.items()
-            if each.event_source is not None
-        },
-        mappings={name: [name] for name in with_source},
-        cluster=CLUSTER,
-        brokers=1,
-        burstable_brokers=False,
-        directory=DIRECTORY,
-        tables={name: name for name in sorted(each["table"]["TableName"] for each in tables)},
-        api=API,
-        stage=STAGE,
-        applications={"gcm": ("gcm", "GCM"), "apns": ("apns", "APNS")},
-        servers=Servers(
-            databases={"metrics": "metrics", "registry": "registry"},
-            connections={"metrics": 100, "registry": 100},
-            connectors={"local": CLUSTER},
-            registry=REGISTRY,
-            job=ENVIRONMENT,
-        ),
+    servers = Servers(
+        databases={"metrics": "metrics", "registry": "registry"},
+        connections={"metrics": 100, "registry": 100},
+        connectors={"local": CLUSTER},
+        registry=REGISTRY,
+        job=ENVIRONMENT,
     )
+    found = described(ENVIRONMENT, entries, helpers=HELPERS, servers=servers)
+    # The host has one pool of pollers for each function.
+    return replace(found, mappings={name: [name] for name in found.mappings})
 
 
 def reason_not_evaluated(rule: Rule) -> str | None:

@@ -1,5 +1,6 @@
 """Lanes: separate topics for each kind of send, so that one kind does not delay another."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 
@@ -29,3 +30,15 @@ def shared_queue(club_id: int) -> Lane:
     Tenants whose ids differ by a multiple of the number of queues share a queue.
     """
     return BROADCASTS[club_id % len(BROADCASTS)]
+
+
+def consumed_lane(lane: Lane, queues: Sequence[Lane]) -> Lane:
+    """Return the lane itself, or for a broadcast queue without consumers one that has some.
+
+    Args:
+        lane: Any lane.
+        queues: The broadcast queues whose topics have consumers.
+    """
+    if lane not in BROADCASTS or lane in queues:
+        return lane
+    return queues[BROADCASTS.index(lane) % len(queues)]

@@ -1,11 +1,11 @@
 """The topics in schemas/topics.yaml, by name and by lane."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from masscomm.domain.lanes import BROADCASTS, Lane
+from masscomm.domain.lanes import BROADCASTS, Lane, consumed_lane
 from masscomm.domain.source_tables import SourceError, SourceTable, outbox_table, source_name, source_tables
 from schemas import read_text
 
@@ -102,6 +102,11 @@ def base_of(topic: str) -> str:
 def same_lane(name: str, topic: str) -> str:
     """Return a topic's name in the same lane as another topic."""
     return in_lane(name, lane_of(topic))
+
+
+def consumed(topic: str, queues: Sequence[Lane]) -> str:
+    """Return the topic itself, or for one of a broadcast queue without consumers that of a queue that has some."""
+    return in_lane(base_of(topic), consumed_lane(lane_of(topic), queues))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Creates the Glue database of the archive's Iceberg table, and the permissions of its writers."""
+"""Creates the Glue databases of the archives' Iceberg tables, and the permissions of the last one's writers."""
 
 from aws_cdk import Stack
 from aws_cdk import aws_glue as glue
@@ -12,9 +12,13 @@ TABLES = ("records", "uncounted")
 
 
 class ArchiveCatalog(Construct):
-    """A Glue database; the streaming job creates the tables in it.
+    """A Glue database for each archive; the streaming job creates the tables in the last one. Former ones stay.
+
+    Args:
+        folder: The folder of the first archive, which has those of the others.
 
     Attributes:
+        folder: The folder of the last archive.
         variables: The settings of the jobs that use the tables.
         statements: The permissions to create, read and commit to the tables, none to delete them. A commit is an
             UpdateTable (https://iceberg.apache.org/docs/latest/aws/#glue-catalog).
@@ -24,15 +28,20 @@ class ArchiveCatalog(Construct):
         super().__init__(scope, "archive")
         stack = Stack.of(self)
         # Spark's SQL has no unquoted names with hyphens.
-        name = environment.prefix.replace("-", "_")
-        glue.CfnDatabase(
-            self,
-            "database",
-            catalog_id=stack.account,
-            database_input=glue.CfnDatabase.DatabaseInputProperty(
-                name=name, description="the archive of the metrics", location_uri=archive.s3_url_for_object(folder)
-            ),
-        )
+        name, self.folder = environment.prefix.replace("-", "_"), folder
+        for number in range(1, environment.spark.archive + 1):
+            if number > 1:
+                name, self.folder = f"{environment.prefix.replace('-', '_')}_{number}", f"{folder}/{number}"
+            glue.CfnDatabase(
+                self,
+                "database" if number == 1 else f"database-{number}",
+                catalog_id=stack.account,
+                database_input=glue.CfnDatabase.DatabaseInputProperty(
+                    name=name,
+                    description="the archive of the metrics",
+                    location_uri=archive.s3_url_for_object(self.folder),
+                ),
+            )
         self.variables = {"SPARK_ARCHIVE_CATALOG": "glue", "SPARK_ARCHIVE_DATABASE": name}
         resources = [("catalog", None), ("database", name), *[("table", f"{name}/{table}") for table in TABLES]]
         self.statements = [

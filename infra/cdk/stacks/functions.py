@@ -186,6 +186,8 @@ class FunctionsStack(Stack):
                 "KAFKA_AUTHENTICATION": data.kafka.authentication,
                 **self._registry.variables,
             }
+        if profile.chooses_queue:
+            variables["BROADCAST_QUEUES"] = str(environment.broadcast_queues)
         if profile.requests:
             variables |= {
                 "OPENSEARCH_URL": data.directory.url,

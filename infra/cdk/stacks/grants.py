@@ -8,6 +8,7 @@ from aws_cdk import aws_iam as iam
 
 from functions.catalogue import FunctionEntry
 from infra.cdk.config import Environment
+from infra.cdk.parts import has_mapping
 from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, LEDGER, PROFILES, Profile
 from infra.cdk.resources.event_sources import consumer_group
 from infra.cdk.resources.findings import explain
@@ -40,15 +41,22 @@ CDC_CONSUMER = "cdc_consumer"
 _TABLE_READS = {"BatchGetItem", "GetItem", "Query"}
 
 
-def written_topics(entry: FunctionEntry, lanes: int) -> list[str]:
+def written_topics(entry: FunctionEntry, lanes: int, environment: Environment) -> list[str]:
     """Return the topics to which the function produces according to schemas/topics.yaml. A function with lanes gets
-    only the topics of its lane (kind of send).
+    only the topics of its lane (kind of send), and none gets a broadcast queue without a mapping.
     """
     return [
         topic.name
         for topic in chain_topics()
-        if entry.package in topic.producers and (lanes == 1 or topic.name in served(base_of(topic.name), entry.lane))
+        if entry.package in topic.producers
+        and (lanes == 1 or topic.name in served(base_of(topic.name), entry.lane))
+        and has_mapping(topic.name, environment)
     ]
+
+
+def replayed_topics(environment: Environment) -> list[str]:
+    """Return the topics to which operators may replay dead letters."""
+    return [topic for topic in sorted(sources(environment.generation)) if has_mapping(topic, environment)]
 
 
 def marks_batches(entry: FunctionEntry, environment: Environment) -> bool:
@@ -128,7 +136,7 @@ def _grant_alarms(function: MasscommFunction, environment: Environment) -> None:
 def _kafka(
     entry: FunctionEntry, profile: Profile, data: DataStack | ExternalDataStack, environment: Environment, lanes: int
 ) -> list[iam.PolicyStatement]:
-    writes = written_topics(entry, lanes)
+    writes = written_topics(entry, lanes, environment)
     reads = list(dict.fromkeys(in_lane(name, lane) for name in profile.reads for lane in Lane))
     if profile.operates:
         return _operations(writes, data, environment)
@@ -150,7 +158,7 @@ def _operations(
     heartbeats = [cdc_topic("heartbeat", each) for each in generations(environment.generation)]
     return data.kafka.statements(
         reads=[DEAD_LETTER, DEAD_LETTER_STATUS, *heartbeats],
-        writes=list(dict.fromkeys([*writes, *sorted(sources(environment.generation))])),
+        writes=list(dict.fromkeys([*writes, *replayed_topics(environment)])),
         describes=list(dict.fromkeys(topic for topics in consumed.values() for topic in topics)),
         asks=[OPERATIONS_GROUP, *groups],
         transacts=[transactional_id(DEAD_LETTER_STATUS)],

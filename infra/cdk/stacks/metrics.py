@@ -73,7 +73,7 @@ class MetricsStack(Stack):
             # The job connects without the proxy, because COPY and temporary tables would pin each of its connections.
             "METRICS_DATABASE_URL": data.metrics.writer.url(METRICS_WRITER),
             "METRICS_DATABASE_AUTHENTICATION": data.metrics.writer.authentication,
-            "SPARK_ARCHIVE_DIR": archive.s3_url_for_object(RECORDS),
+            "SPARK_ARCHIVE_DIR": archive.s3_url_for_object(catalog.folder),
             "SPARK_RECIPIENT_LOG": str(environment.spark.recipient_log).lower(),
         }
         self.erasure = EraseJob(

@@ -10,12 +10,13 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.registry_access import RegistryAccess
 from infra.cdk.resources.task import VpcTask, read_secrets, task_role
 from infra.cdk.stacks.data import DataStack
+from infra.cdk.stacks.grants import replayed_topics
 from infra.cdk.stacks.network import NetworkStack
 from infra.cdk.stacks.provisioner import provisioner_task
 from infra.cdk.stacks.registry import RegistryStack
 from masscomm.kafka.topic_reading import OPERATIONS_GROUP
 from masscomm.kafka.topics import DEAD_LETTER_STATUS, cdc_topics, chain_topics
-from masscomm.operations.dead_letter_replays import sources, transactional_id
+from masscomm.operations.dead_letter_replays import transactional_id
 
 _COLONS = ArnFormat.COLON_RESOURCE_NAME
 # The tables of operators' commands, and the operations of cli/tracing/tables.py and of the audit log on them.
@@ -114,7 +115,7 @@ class ProvisioningStack(Stack):
         for statement in (
             *data.kafka.statements(
                 reads=topics,
-                writes=[*sorted(sources(environment.generation)), DEAD_LETTER_STATUS],
+                writes=[*replayed_topics(environment), DEAD_LETTER_STATUS],
                 asks=[OPERATIONS_GROUP],
                 transacts=[transactional_id(DEAD_LETTER_STATUS)],
             ),

@@ -35,6 +35,7 @@ REPLACING = replace(
     alarm_email="others@masscomm.example",
     unsubscribe_mailbox=MAILBOX,
     event_sources="examples/event_sources.yaml",
+    spark=replace(PROD.spark, archive=2),
     platform=PLATFORM,
 )
 DOMAIN = "api.masscomm.example"

@@ -55,6 +55,12 @@ class SynthesisedEnvironment:
                     yield Resource(stack, id, resource["Type"], resource.get("Properties", {}), rest)
 
 
+def alarm_metrics_of(environment: SynthesisedEnvironment) -> int:
+    """Return the number of metrics that the alarms read: one, or those of a formula."""
+    alarms = [each.properties for each in environment.resources("AWS::CloudWatch::Alarm")]
+    return sum(sum("MetricStat" in one for one in each["Metrics"]) if "Metrics" in each else 1 for each in alarms)
+
+
 def job_requests(environment: SynthesisedEnvironment) -> list[Resource]:
     """Return the parameters with requests of EMR Serverless; the others have those of tasks."""
     found = environment.resources("AWS::SSM::Parameter")

@@ -16,6 +16,8 @@ def times() -> ServiceTimes:
             "builder": line(0.004, 50e-6),
             "delivery": line(0.025, 1.5e-3),
             "delivery_email": line(0.012, 3e-3),
+            "receipts_ingest": line(0.004, 50e-6),
+            "receipts": line(0.01, 50e-6),
         },
         slices=[],
         workers=16,

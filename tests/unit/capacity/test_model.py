@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,18 @@ def test_each_push_to_each_device_is_charged(times: ServiceTimes, plan: Plan) ->
         return next(cost.dollars for cost in costs if cost.component == "push (SNS)")
 
     assert pushes(2.0) == pytest.approx(2 * pushes(1.0))
+
+
+def test_receipts_are_charged_as_far_as_they_are_reported(times: ServiceTimes, plan: Plan) -> None:
+    def paid(**changed: Any) -> dict[str, float]:
+        configured = Plan.of(replace(PROD, **changed))
+        return {cost.component: cost.dollars for cost in for_a_million(LOAD, configured, times, PROVIDER_S)}
+
+    all_, half, none = paid(), paid(receipts_percent=50), paid(receipts=False)
+    assert half["push reports (logs)"] == pytest.approx(all_["push reports (logs)"] / 2)
+    for component in ("push reports (logs)", "Lambda, receipts", "Kafka, between zones"):
+        assert none[component] < half[component] < all_[component]
+    assert none["push reports (logs)"] == 0
 
 
 def test_standby_costs_as_much_as_the_database() -> None:

@@ -1,11 +1,10 @@
 """The cost model has a line for each resource of the templates that is charged while nothing is sent."""
 
 from infra.cdk.examples import ENVIRONMENTS
+from lab.capacity.alarms import alarm_metrics
 from lab.capacity.costs import (
-    ALARM_METRICS,
     CHARGED,
     CONSOLE_RULES,
-    FEW_ALARM_METRICS,
     FIREWALL_RULES,
     FIREWALLS,
     FREE,
@@ -15,7 +14,7 @@ from lab.capacity.costs import (
     a_month,
 )
 from lab.capacity.plan import Plan
-from tests.support.cdk.templates import SynthesisedEnvironment
+from tests.support.cdk.templates import SynthesisedEnvironment, alarm_metrics_of
 
 
 def test_each_charged_resource_has_a_line(environment: SynthesisedEnvironment) -> None:
@@ -45,10 +44,4 @@ def test_counted_resources_are_the_deployed_ones(environment: SynthesisedEnviron
     assert len(list(environment.resources("AWS::KMS::Key"))) == KEYS
     # The monolith's is made by hand.
     assert len(list(environment.resources("AWS::SecretsManager::Secret"))) + 1 == SECRETS
-    metrics = sum(
-        len([one for one in each.properties.get("Metrics", [{"MetricStat": {}}]) if "MetricStat" in one])
-        for each in environment.resources("AWS::CloudWatch::Alarm")
-    )
-    # The sizes differ by alarms of single resources, such as those of a third broker.
-    expected = FEW_ALARM_METRICS if configured.few_alarms else ALARM_METRICS
-    assert abs(metrics - expected) <= 0.05 * expected
+    assert alarm_metrics(configured) == alarm_metrics_of(environment)

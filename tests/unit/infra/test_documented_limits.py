@@ -654,6 +654,9 @@ def test_templates_are_no_larger_than_cloudformation_takes(
         assert all(len(each) <= 255 for each in template["Resources"]), stack
 
 
+GLUE_DATABASE = "AWS::Glue::Database"
+
+
 def test_writers_of_the_archive_commit_to_its_tables_only(environment: SynthesisedEnvironment) -> None:
     """Iceberg's commits are calls of UpdateTable: https://iceberg.apache.org/docs/latest/aws/#glue-catalog
 
@@ -664,13 +667,16 @@ def test_writers_of_the_archive_commit_to_its_tables_only(environment: Synthesis
         for resource, statement in role_statements(environment)
         if any(action.startswith("glue:") for action in actions(statement))
     ]
-    databases = [each.properties["DatabaseInput"]["Name"] for each in environment.resources("AWS::Glue::Database")]
+    databases = [each.properties["DatabaseInput"]["Name"] for each in environment.resources(GLUE_DATABASE)]
     assert len(granted) == (3 if databases else 0)
     for resource, statement in granted:
         assert set(actions(statement)) == {"glue:CreateTable", "glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"}
         ends = {target.rpartition(":")[2] for target in targets(statement)}
-        tables = {f"table/{databases[0]}/{name}" for name in ("records", "uncounted")}
-        assert ends == {"catalog", f"database/{databases[0]}", *tables}, resource
+        tables = {f"table/{databases[-1]}/{name}" for name in ("records", "uncounted")}
+        assert ends == {"catalog", f"database/{databases[-1]}", *tables}, resource
+    places = {str(each.properties["DatabaseInput"]["LocationUri"]) for each in environment.resources(GLUE_DATABASE)}
+    assert len(databases) == len(set(databases)) == len(places), "each archive has a database and a folder of its own"
+    assert len(databases) == (2 if environment.name == REPLACING.name else bool(databases))
     for name in databases:
         # Spark's SQL takes such names without quotes.
         assert re.fullmatch(r"[a-z0-9_]{1,255}", name)

@@ -4,6 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 from infra.cdk.examples import ENVIRONMENTS
+from infra.cdk.parts import has_mapping
 from infra.cdk.profiles import OPERATOR_REQUESTS
 from masscomm.kafka.topic_reading import OPERATIONS_GROUP
 from masscomm.kafka.topics import DEAD_LETTER_STATUS, cdc_topics, chain_topics
@@ -40,7 +41,8 @@ def test_operators_role_has_exactly_these_permissions(environment: SynthesisedEn
     of_kafka = cluster.removeprefix("cluster/")
     generation = ENVIRONMENTS[environment.name].generation
     topics = {f"topic/{of_kafka}/{topic.name}" for topic in (*chain_topics(), *cdc_topics(generation))}
-    written = {f"topic/{of_kafka}/{name}" for name in (*sources(generation), DEAD_LETTER_STATUS)}
+    consumed = [name for name in sources(generation) if has_mapping(name, ENVIRONMENTS[environment.name])]
+    written = {f"topic/{of_kafka}/{name}" for name in (*consumed, DEAD_LETTER_STATUS)}
     transaction = {f"transactional-id/{of_kafka}/{transactional_id(DEAD_LETTER_STATUS)}"}
     assert found == {
         "kafka-cluster:Connect": {cluster},

@@ -16,10 +16,11 @@ from infra.cdk.examples import EXISTING, PROD
 from infra.cdk.parts import deployed, left_out
 from infra.cdk.resources.network import flows, parties
 from infra.metrics_job import _keepers
+from lab.capacity.alarms import alarm_metrics
 from lab.capacity.costs import CHARGED, a_month
 from lab.capacity.plan import Plan
 from local.devstack.config import ROOT
-from tests.support.cdk.templates import SynthesisedEnvironment
+from tests.support.cdk.templates import SynthesisedEnvironment, alarm_metrics_of
 
 PARTS: tuple[Part, ...] = get_args(Part)
 EVENTS: tuple[Part, ...] = ("events", "incoming_webhooks")
@@ -87,6 +88,7 @@ def test_left_out_parts_are_not_on_the_bill() -> None:
         (EVENTS, set[str]()),
     ):
         left = {cost.component: cost.dollars for cost in a_month(Plan.of(without(*parts)))}
+        assert left["alarms, dashboard"] < own["alarms, dashboard"]
         assert own.keys() - left.keys() == lines
         assert sum(left.values()) < sum(own.values())
         assert all(dollars <= own[name] for name, dollars in left.items())
@@ -145,6 +147,7 @@ def assert_left_out(made: SynthesisedEnvironment, environment: Environment, part
             assert named(made, words) == [], part
         else:
             assert types <= kinds, part
+    assert alarm_metrics(environment) == alarm_metrics_of(made)
     charged = {cost.component for cost in a_month(Plan.of(environment)) if cost.dollars > 0} - {"custom metrics"}
     assert charged <= {CHARGED[each] for each in kinds & CHARGED.keys()}
     functions = {each.properties.get("FunctionName") for each in made.resources("AWS::Lambda::Function")}

@@ -11,14 +11,24 @@ import pytest
 
 from functions.catalogue import read_catalogue
 from infra.cdk.examples import ENVIRONMENTS
+from infra.cdk.parts import deployed
 from infra.cdk.profiles import API_KEYS, PROFILES
 from infra.cdk.resources.spark_run import shipped_jars
 from local.devstack.config import ROOT
 from masscomm.cdc.debezium import debezium_config
-from masscomm.domain.lanes import Lane
+from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.http.problem import ProblemBody
 from masscomm.http.scopes import PUBLIC_ROUTES
-from masscomm.kafka.topics import DEAD_LETTER, DEAD_LETTER_STATUS, OUTCOME, cdc_topic, cdc_topics, chain_topics, in_lane
+from masscomm.kafka.topics import (
+    DEAD_LETTER,
+    DEAD_LETTER_STATUS,
+    OUTCOME,
+    cdc_topic,
+    cdc_topics,
+    chain_topics,
+    in_lane,
+    lane_of,
+)
 from masscomm.observability.metric_names import DAILY_RUNS
 from masscomm.operations.dead_letter_replays import sources as sources_of_dead_letters
 from masscomm.texts import Text
@@ -474,7 +484,8 @@ def test_senders_assume_named_roles_of_other_accounts_only(environment: Synthesi
 
 
 def test_a_function_reaches_its_own_topics_and_groups_only(environment: SynthesisedEnvironment) -> None:
-    entries = {entry.name: entry for entry in read_catalogue(generation="g1")}
+    entries = {entry.name: entry for entry in deployed(ENVIRONMENTS[environment.name])}
+    consumed = {topic for entry in entries.values() if entry.event_source for topic in entry.event_source.topics}
     allowed: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for resource, statement in role_statements(environment):
         if resource.stack == "functions":
@@ -493,7 +504,7 @@ def test_a_function_reaches_its_own_topics_and_groups_only(environment: Synthesi
             for action in ("ReadData", "WriteData", "AlterGroup")
         }
         sources = set(entry.event_source.topics) if entry.event_source else set()
-        readable = {in_lane(topic, lane_of) for topic in PROFILES[entry.package].reads for lane_of in Lane}
+        readable = {in_lane(topic, each) for topic in PROFILES[entry.package].reads for each in Lane}
         replays = PROFILES[entry.package].operates
         if replays:
             readable |= {DEAD_LETTER, DEAD_LETTER_STATUS, cdc_topic("heartbeat", "g1")}
@@ -503,6 +514,8 @@ def test_a_function_reaches_its_own_topics_and_groups_only(environment: Synthesi
         on_failure = {entry.event_source.on_failure} if entry.event_source and entry.event_source.on_failure else set()
         replayed = sources_of_dead_letters("g1") if replays else set()
         assert found["WriteData"] <= produced | on_failure | replayed, name
+        queues = {topic for topic in found["WriteData"] if lane_of(topic) in BROADCASTS[1:]}
+        assert queues <= consumed, f"{name} writes to a queue without a mapping"
         assert produced == set() or found["WriteData"] - on_failure, name
         if lane:
             assert "build" not in found["WriteData"], name

@@ -234,6 +234,15 @@ def test_malformed_list_of_numbers_is_a_stop_naming_its_variable(monkeypatch: py
         environment.numbers("SOME_WAITS", (7,))
 
 
+@pytest.mark.parametrize("text", ["0", "5", "all"])
+def test_number_of_queues_that_do_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("BROADCAST_QUEUES", text)
+    with pytest.raises(Stop, match="BROADCAST_QUEUES"):
+        environment.broadcast_queues()
+    monkeypatch.setenv("BROADCAST_QUEUES", "2")
+    assert environment.broadcast_queues() == (Lane.BULK, Lane.BULK_2)
+
+
 def test_a_lane_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASSCOMM_LANE", "express")
     with pytest.raises(Stop, match="MASSCOMM_LANE"):

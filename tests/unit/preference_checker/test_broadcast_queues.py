@@ -1,6 +1,6 @@
 """A broadcasting tenant has a queue of its own while one is free, and no fault of the store delays a broadcast."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -25,13 +25,14 @@ NEXT = CLUBS.stop
 class TenantsWithQueues:
     """Environments of preference_checker with a common clock and store of queue leases."""
 
-    def __init__(self) -> None:
+    def __init__(self, queues: Sequence[Lane] = BROADCASTS) -> None:
         self.clock = FixedClock()
         self.store = InMemoryQueueLeaseStore()
+        self._queues = queues
         self.own = self.environment()
 
     def environment(self) -> BroadcastQueues:
-        return BroadcastQueues(self.store)
+        return BroadcastQueues(self.store, self._queues)
 
     def queues(self, *club_ids: int) -> list[Lane]:
         return [self.own.of(club_id, self.clock) for club_id in club_ids]
@@ -46,6 +47,20 @@ class TestInMemoryQueueLeaseStore(QueueLeaseStoreContract):
 def test_each_new_tenant_takes_a_free_queue() -> None:
     tenants = TenantsWithQueues()
     assert tenants.queues(*CLUBS) == list(BROADCASTS)
+
+
+@pytest.mark.parametrize("number", range(1, len(BROADCASTS)))
+def test_no_tenant_takes_a_queue_without_consumers(number: int) -> None:
+    """Neither a free queue, nor a shared one, nor one that a tenant leased while there were more has no consumer."""
+    few = BROADCASTS[:number]
+    tenants = TenantsWithQueues(few)
+    earlier = {lane: QueueLease(club_id=club_id, renewed_ms=0) for lane, club_id in zip(BROADCASTS, CLUBS, strict=True)}
+    tenants.store.leases = QueueLeases(version=1, by_lane=earlier)
+    clubs = range(CLUBS.start, NEXT + len(BROADCASTS))
+    assert set(tenants.queues(*clubs)) == set(few)
+    tenants.store.failing = Retry("down")
+    tenants.own = tenants.environment()
+    assert set(tenants.queues(*clubs)) == set(few)
 
 
 def test_broadcasting_tenant_keeps_its_queue_everywhere() -> None:

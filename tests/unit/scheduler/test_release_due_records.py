@@ -11,7 +11,7 @@ from aws_lambda_powertools import Logger
 from functions.scheduler.release_due_records import ReleaseDueRecords, SweepResult
 from masscomm.clock import FixedClock
 from masscomm.domain.delays import PAUSED, jittered
-from masscomm.domain.lanes import Lane
+from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.records import WebhookOutcome
 from masscomm.domain.sends import SendKey
 from masscomm.domain.time_limits import CLAIM_S
@@ -253,6 +253,16 @@ def test_item_with_a_forbidden_topic_is_not_released() -> None:
 def test_scheduler_may_write_to_each_topic_it_releases_to() -> None:
     written = {topic.name for topic in topics.chain_topics() if "scheduler" in topic.producers}
     assert releasable() & {topic.name for topic in topics.chain_topics()} <= written
+
+
+def test_record_is_released_to_a_queue_with_consumers() -> None:
+    """It may have waited while the environment had more broadcast queues."""
+    scheduler = Scheduler()
+    scheduler.put(*(delayed_record(id=lane, topic=topics.in_lane(topics.RECHECK, lane)) for lane in Lane))
+    scheduler.use_case = replace(scheduler.use_case, queues=BROADCASTS[:2])
+    scheduler.sweep()
+    released = {(key or b"").decode(): topics.lane_of(topic) for topic, key, _, _ in scheduler.producer.produced}
+    assert released == {lane: lane for lane in Lane} | {Lane.BULK_3: Lane.BULK, Lane.BULK_4: Lane.BULK_2}
 
 
 def test_every_lane_can_be_released_to() -> None:
