@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
+from functions.catalogue import read_catalogue
 from functions.event_matcher.match_events import MatchEvents
 from functions.event_matcher.notify import Notify, RefusalStore, RuleOwners
 from functions.webhook_sender.credentials import EndpointCredentials
@@ -64,8 +65,13 @@ PARTITIONS = 4
 _TYPE = "match.goal"
 _PORT = 18_431
 _KEYS = '{"current": "1", "1": "a key of at least thirty-two bytes"}'
-# The records of a batch, as in functions.yaml; a batch of webhook.batched ends with Lambda's 6 MB.
-_RECORDS = {topics.WEBHOOK: 10, topics.WEBHOOK_BATCHED: 10_000, topics.WEBHOOK_SLOW: 20}
+# Topic → the records of a batch. A batch of webhook.batched ends with Lambda's 6 MB.
+_RECORDS = {
+    topic: size
+    for function in read_catalogue(generation="g1")
+    if function.event_source is not None
+    for topic, size in function.event_source.batch_sizes.items()
+}
 _MAX_BATCH_BYTES = 4_500_000
 _SENT_AT = re.compile(rb'"sent_at":([0-9.]+)')
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"

@@ -127,7 +127,10 @@ OPERATIONS = {
         problems={422: "An event of the last 24 hours has the same `event_id` and other fields"},
     ),
     ("GET", "/v1/event-types"): Operation(
-        description="Each type has a description, an example, and the JSON Schema of the data of its events, if any.",
+        description=(
+            "Each type has a description, an example, and the JSON Schema of the data of its events, if any. Those of "
+            "masscomm's own events are among them."
+        ),
         response=event_types.EventTypesBody,
         example={"rows": [{"name": "match.finished", **_TYPE}]},
     ),
