@@ -175,6 +175,7 @@ def test_concurrent_changes_are_both_kept(api: PreferencesApi, monkeypatch: pyte
     assert [each.version for each in api.records()[-1].changes] == [NOW, NOW + 1]
 
 
+@pytest.mark.guarantee("own_documents.published_before_the_answer")
 @pytest.mark.kills(guard="preferences.published")
 def test_change_is_published_before_the_response(api: PreferencesApi) -> None:
     api.publisher.failing = Retry("Kafka is down")
