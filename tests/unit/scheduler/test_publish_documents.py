@@ -11,8 +11,8 @@ from functions.scheduler.publish_documents import PublishDocuments
 from masscomm.clock import FixedClock
 from masscomm.directory import own_documents
 from masscomm.directory.document_publisher import produce
-from masscomm.directory.own_document_index import PAGE, InMemoryOwnDocumentIndices
-from masscomm.directory.own_documents import DocumentKey, OwnDocument
+from masscomm.directory.own_document_index import PAGE, InMemoryOwnDocumentIndices, unfilled
+from masscomm.directory.own_documents import INDICES, DocumentKey, OwnDocument
 from masscomm.domain.preference_changes import ERASURE
 from masscomm.domain.time_limits import DOCUMENTS_SETTLED_S
 from masscomm.errors import Retry
@@ -98,6 +98,20 @@ def test_first_sweeps_publish_every_document() -> None:
     sweeps.sweep_all()
     assert sweeps.consumed() == sweeps.stored()
     assert len(sweeps.stored()) == 3
+
+
+def test_topic_is_filled_when_each_document_is_published() -> None:
+    sweeps = Sweeps()
+    sweeps.indices.put(*suppression(1))
+    sweeps.sweep()
+    assert unfilled(sweeps.indices) == list(INDICES)
+    sweeps.sweep(seconds=1)
+    assert unfilled(sweeps.indices) == ["suppressions"], "there was no time to publish it"
+    sweeps.sweep()
+    assert unfilled(sweeps.indices) == []
+    sweeps.indices.restore("suppressions", [], "second")
+    sweeps.sweep()
+    assert unfilled(sweeps.indices) == ["suppressions"]
 
 
 def test_nothing_new_is_published_once() -> None:
