@@ -144,8 +144,7 @@ class ProcessReceipts:
         now = self._clock.monotonic()
         if self._purged_at is None or now - self._purged_at >= SENT_MESSAGES_PURGE_S:
             self._purged_at = now
-            now_ms = self._clock.now_ms()
-            self._messages.purge(sent_before_ms=now_ms - SENT_MESSAGES_KEPT_S * 1000, now_ms=now_ms)
+            self._messages.purge(sent_before_ms=self._clock.now_ms() - SENT_MESSAGES_KEPT_S * 1000)
 
     def _suppress(self, receipts: Sequence[tuple[Item[Input], Receipt]], known: Mapping[str, SentMessage]) -> None:
         """Suppress the addresses that receipts report as invalid, for the club that sent the message; only the

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import batched
 from typing import Any, Protocol
 
-from masscomm.directory.bulk_writes import VersionedDocument, answering, write
+from masscomm.directory.bulk_writes import ChangedDocument, VersionedDocument, answering, write, write_changed
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.device_states import INDEX as DEVICE_STATE
 from masscomm.directory.device_states import some_state, states_in
@@ -109,11 +109,13 @@ class SentMessages(Protocol):
         ...
 
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
-        """Store suppressions; return, in their order, the error of each or None."""
+        """Store suppressions; return, in their order, the error of each or None. Of two suppressions of an address, the
+        one that ends later is kept.
+        """
         ...
 
-    def purge(self, *, sent_before_ms: int, now_ms: int) -> None:
-        """Delete messages that were sent before a given time, and suppressions that have expired."""
+    def purge(self, *, sent_before_ms: int) -> None:
+        """Delete messages that were sent before a given time."""
         ...
 
 
@@ -217,23 +219,43 @@ class OpenSearchSentMessages:
         return found
 
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
-        return write(
-            self._client,
-            [
-                VersionedDocument(index=SUPPRESSIONS, id=each.id, version=each.version, source=each.source)
-                for each in suppressions
-            ],
-        )
+        latest: dict[str, Suppression] = {}
+        for each in suppressions:
+            if each.id not in latest or latest[each.id].expires_ms < each.expires_ms:
+                latest[each.id] = each
+        stored = self._suppressions(latest)
+        documents = [
+            ChangedDocument(
+                index=SUPPRESSIONS,
+                id=id_,
+                after=(stored[id_]["_seq_no"], stored[id_]["_primary_term"]) if id_ in stored else None,
+                source=each.source,
+            )
+            for id_, each in latest.items()
+            if id_ not in stored or stored[id_]["_source"]["expires_at"] < each.expires_ms
+        ]
+        errors = write_changed(self._client, documents)
+        error_of = {document.id: error for document, error in zip(documents, errors, strict=True)}
+        return [error_of.get(each.id) for each in suppressions]
 
-    def purge(self, *, sent_before_ms: int, now_ms: int) -> None:
-        ended = ((MESSAGES, "told_at", sent_before_ms), (SUPPRESSIONS, "expires_at", now_ms))
-        for index, field, before_ms in ended:
-            with answering(f"a removal from {index}"):
-                self._client.delete_by_query(
-                    index=index,
-                    body={"query": {"range": {field: {"lt": before_ms}}}},
-                    params={"conflicts": "proceed", "wait_for_completion": "false"},
-                )
+    def _suppressions(self, ids: Collection[str]) -> dict[str, Mapping[str, Any]]:
+        """Return the stored documents by id."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for some in batched(sorted(ids), _IDS_A_LOOK_UP, strict=False):
+            with answering("a look-up of suppressions"):
+                answer = self._client.mget(index=SUPPRESSIONS, body={"ids": list(some)})
+            if any("error" in document for document in answer["docs"]):
+                raise Retry("OpenSearch answered a look-up of suppressions only in part")
+            found |= {document["_id"]: document for document in answer["docs"] if document["found"]}
+        return found
+
+    def purge(self, *, sent_before_ms: int) -> None:
+        with answering(f"a removal from {MESSAGES}"):
+            self._client.delete_by_query(
+                index=MESSAGES,
+                body={"query": {"range": {"told_at": {"lt": sent_before_ms}}}},
+                params={"conflicts": "proceed", "wait_for_completion": "false"},
+            )
 
     def _search(self, index: str, query: dict[str, Any], *, size: int) -> list[dict[str, Any]]:
         with answering(f"a search of {index}"):
@@ -356,7 +378,7 @@ class InMemorySentMessages:
         self._answer()
         for each in suppressions:
             known = self.suppressed.get(each.id)
-            if known is None or known.version <= each.version:
+            if known is None or known.expires_ms < each.expires_ms:
                 self.suppressed[each.id] = each
         return [None] * len(suppressions)
 
@@ -364,7 +386,7 @@ class InMemorySentMessages:
         self._answer()
         return {user_id: self.emails[user_id] for user_id in user_ids if user_id in self.emails}
 
-    def purge(self, *, sent_before_ms: int, now_ms: int) -> None:
+    def purge(self, *, sent_before_ms: int) -> None:
         self._answer()
         self._outcomes = {
             name: each for name, each in self._outcomes.items() if each.outcome.timestamp >= sent_before_ms
@@ -372,7 +394,6 @@ class InMemorySentMessages:
         self._failures_by_id = {
             name: each for name, each in self._failures_by_id.items() if each.at_ms >= sent_before_ms
         }
-        self.suppressed = {name: each for name, each in self.suppressed.items() if each.expires_ms >= now_ms}
 
     def _answer(self) -> None:
         if self.failing is not None:

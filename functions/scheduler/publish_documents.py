@@ -67,6 +67,7 @@ class PublishDocuments:
                 published=-1,
                 seen=position.seq_no,
                 seen_at_ms=now_ms,
+                is_filled=False,
                 is_later_history=progress is not None,
                 token=None if progress is None else progress.token,
             )
@@ -79,7 +80,7 @@ class PublishDocuments:
             return
         published = self._publish(index, progress, remaining_s)
         if published == progress.seen:
-            progress = replace(progress, seen=position.seq_no, seen_at_ms=now_ms)
+            progress = replace(progress, seen=position.seq_no, seen_at_ms=now_ms, is_filled=True)
             self._remove_ended(index, published, remaining_s)
         self.indices.store_progress(index, replace(progress, published=published))
 

@@ -71,7 +71,6 @@ _MESSAGES = (
     "POST provider_messages/_refresh",
     "POST provider_messages/_delete_by_query",
     "POST suppressions/_mget",
-    "POST suppressions/_delete_by_query",
     "POST device_state/_search",
     "POST users/_mget",
 )
@@ -104,7 +103,7 @@ _SUPPRESSIONS = (
     "POST suppressions/_search",
     "POST suppressions/_mget",
     "POST suppressions/_refresh",
-    "POST suppressions/_delete_by_query",
+    "POST _bulk",
 )
 # The requests to OpenSearch of masscomm/directory/disabled_devices.py.
 _DISABLED_DEVICES = ("POST device_state/_search", "POST _mget")
@@ -121,14 +120,12 @@ ERASED_INDICES = (*personal_tables(), "device_state", "preference_changes", "pro
 ERASURE_REQUESTS = (
     "POST _bulk",
     "POST _search/scroll",
-    "DELETE suppressions/_doc/*",
-    "DELETE preference_changes/_doc/*",
     *(
         f"POST {index}/{call}"
         for index in (
             *(f"{table}-*" for table in personal_tables()),
             *("users", "devices"),
-            *("device_state", "provider_messages"),
+            *("device_state", "preference_changes", "provider_messages", "suppressions"),
         )
         for call in ("_refresh", "_search")
     ),

@@ -13,7 +13,7 @@ from masscomm.directory.bulk_writes import Conflict, RemovedDocument, answering,
 from masscomm.directory.client import ConflictError, NotFoundError, OpenSearch
 from masscomm.directory.document_publisher import document_of
 from masscomm.directory.generations import INDEX as DIRECTORY_STATE
-from masscomm.directory.own_documents import DocumentKey, OwnDocument, Version
+from masscomm.directory.own_documents import INDICES, DocumentKey, OwnDocument, Version
 from masscomm.domain import preference_changes, suppressions
 from masscomm.errors import Retry
 
@@ -39,6 +39,8 @@ class Progress:
     # The global checkpoint at a time, in ms since the epoch; the next sweeps publish up to it.
     seen: int
     seen_at_ms: int
+    # Whether each document of this history was published once: only then a copy that has read the topic is complete.
+    is_filled: bool
     # Whether an earlier history was published: its documents may have higher versions than those of this history.
     is_later_history: bool
     # The sequence number and primary term of the stored progress; None: it was not read from the store.
@@ -160,6 +162,7 @@ class OpenSearchOwnDocumentIndices:
             "published_seq_no": progress.published,
             "seen_seq_no": progress.seen,
             "seen_at": progress.seen_at_ms,
+            "is_filled": progress.is_filled,
             "is_later_history": progress.is_later_history,
         }
         try:
@@ -168,6 +171,16 @@ class OpenSearchOwnDocumentIndices:
         except ConflictError:
             return None
         return replace(progress, token=(int(stored["_seq_no"]), int(stored["_primary_term"])))
+
+
+def unfilled(indices: OwnDocumentIndices) -> list[str]:
+    """Return the indices whose documents are not all on the topic yet: in a new installation, or one of 0.1.0, before
+    the first sweeps. A copy of the directory that is fed from the topic does not answer until there is none.
+
+    Raises Retry or Stop.
+    """
+    found = {index: indices.progress(index) for index in INDICES}
+    return [index for index, progress in found.items() if progress is None or not progress.is_filled]
 
 
 def document_id(index: str) -> str:
@@ -186,6 +199,7 @@ def _progress(found: Mapping[str, Any]) -> Progress:
         published=source["published_seq_no"],
         seen=source["seen_seq_no"],
         seen_at_ms=source["seen_at"],
+        is_filled=source["is_filled"],
         is_later_history=source["is_later_history"],
         token=(found["_seq_no"], found["_primary_term"]),
     )

@@ -1,16 +1,23 @@
-"""Lists and removes suppressions: addresses to which a club (tenant) sends no e-mail (masscomm.domain.suppressions)."""
+"""Lists and removes suppressions: addresses to which a club (tenant) sends no e-mail (masscomm.domain.suppressions).
+
+A removed suppression has ended at once. Its document is deleted by a sweep, once the topic directory_document has its
+removal (functions.scheduler.publish_documents).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from masscomm.directory.bulk_writes import answering
+from masscomm.directory.bulk_writes import ChangedDocument, Conflict, answering, write_changed
 from masscomm.directory.client import OpenSearch
-from masscomm.domain.suppressions import INDEX
+from masscomm.domain.suppressions import INDEX, REMOVED_MS
+from masscomm.errors import Retry
 from masscomm.observability.unreadable_items import read_each
 
 # The position of a suppression in the list: its time in ms since the epoch, and OpenSearch's sequence number.
 type Position = tuple[int, int]
+# The attempts to remove a suppression that receipts change.
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +72,9 @@ class OpenSearchSuppressionList:
     def page(
         self, *, clubs: Sequence[int], address_id: str | None, limit: int, after: Position | None
     ) -> SuppressionPage:
-        filters: list[dict[str, Any]] = [{"terms": {"club_id": list(clubs)}}] if clubs else []
+        filters: list[dict[str, Any]] = [{"range": {"expires_at": {"gt": REMOVED_MS}}}]
+        if clubs:
+            filters.append({"terms": {"club_id": list(clubs)}})
         if address_id is not None:
             filters.append({"term": {"address_id": address_id}})
         body: dict[str, Any] = {
@@ -86,11 +95,27 @@ class OpenSearchSuppressionList:
         )
 
     def remove(self, id_: str) -> bool:
-        wanted = {"query": {"ids": {"values": [id_]}}}
-        with answering("a removal of a suppression"):
-            self._client.indices.refresh(index=INDEX)
-            answer = self._client.delete_by_query(index=INDEX, body=wanted, params={"refresh": True})
-        return bool(answer["deleted"])
+        for _ in range(_ATTEMPTS):
+            with answering("a suppression"):
+                (found,) = self._client.mget(index=INDEX, body={"ids": [id_]})["docs"]
+            if "error" in found:
+                raise Retry("OpenSearch could not look up a suppression")
+            if not found["found"] or found["_source"].get("expires_at") == REMOVED_MS:
+                return False
+            removed = ChangedDocument(
+                index=INDEX,
+                id=id_,
+                after=(found["_seq_no"], found["_primary_term"]),
+                source={**found["_source"], "expires_at": REMOVED_MS},
+            )
+            (error,) = write_changed(self._client, [removed])
+            if error is None:
+                with answering("a removal of a suppression"):
+                    self._client.indices.refresh(index=INDEX)
+                return True
+            if not isinstance(error, Conflict):
+                raise error
+        raise Retry("receipts change the suppression at the same time")
 
 
 class InMemorySuppressionList:

@@ -13,6 +13,8 @@ from masscomm.domain.statuses import Reason
 
 INDEX = "suppressions"
 DAY_MS = 86_400_000
+# The end of a suppression that was removed. A sweep of the scheduler deletes its document.
+REMOVED_MS = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +32,6 @@ class Suppression:
     @property
     def id(self) -> str:
         return id_of(self.club_id, self.address)
-
-    @property
-    def version(self) -> int:
-        """Return the version of the suppression's document: of two suppressions, the one that expires later is kept."""
-        return self.expires_ms
 
     @property
     def source(self) -> dict[str, Any]:

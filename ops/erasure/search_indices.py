@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from masscomm.aws import sdk
 from masscomm.cdc.captured_tables import DEVICES, USER_SETTINGS, USERS, personal_tables
 from masscomm.directory.bulk_writes import ChangedDocument, VersionedDocument, answering, write, write_changed
-from masscomm.directory.client import NotFoundError, OpenSearch
+from masscomm.directory.client import OpenSearch
 from masscomm.directory.device_states import INDEX as DEVICE_STATE
 from masscomm.directory.device_states import document_of, some_state, states_in
 from masscomm.directory.disabled_devices import DisabledReason
@@ -93,35 +93,60 @@ class SearchIndices:
         deleted: dict[str, Any] = {"token": None, "endpoint_arn": None, "enabled": False, "reason": "deleted"}
         deleted |= {"user_id": None, "taken_in": None, "taken_at": None}
         updated = {"updated_at": self.now_ms()}
-        erased = [
-            replace(state, source=document_of([each | deleted | updated for each in states_in(state.source)]))
-            for state in states
-            if any(each.get("token") or each.get("endpoint_arn") for each in states_in(state.source))
-        ]
-        changed = [ChangedDocument(index=d.index, id=d.id, after=d.read_from, source=d.source) for d in erased]
-        # The device registrar may have stored another state meanwhile, which has to be erased instead.
-        _raise_first(write_changed(self.client, changed))  # guard: erasure.changed_device_state
-        return len(erased)
+        # The device registrar may store another state meanwhile, which has to be erased instead.
+        return self._replace(
+            [
+                (state, document_of([each | deleted | updated for each in states_in(state.source)]))
+                for state in states
+                if any(each.get("token") or each.get("endpoint_arn") for each in states_in(state.source))
+            ]
+        )
 
     def erase_suppressions(self, person: Person) -> int:
-        """Delete the tenant's suppressions of the person's addresses. Return the number of deleted suppressions."""
+        """End the tenant's suppressions of the person's addresses; a sweep of the scheduler deletes their documents.
+
+        Returns:
+            The number of ended suppressions.
+        """
         names = [suppressions.id_of(person.club_id, address) for address in person.addresses]
-        return sum(self._delete(suppressions.INDEX, name) for name in names)
+        return self._replace(
+            [
+                (found, {**found.source, "expires_at": suppressions.REMOVED_MS})
+                for found in self._search(suppressions.INDEX, {"ids": {"values": names}})
+                if found.source.get("expires_at") != suppressions.REMOVED_MS
+            ]
+        )
 
     def erase_preference_changes(self, person: Person) -> int:
-        """Delete the person's changes of preferences. Returns the number of deleted documents."""
-        return int(self._delete(preference_changes.INDEX, str(person.user_id)))
+        """Empty the person's changes of preferences; a sweep of the scheduler deletes the document.
 
-    def _delete(self, index: str, name: str) -> bool:
-        """Delete a document; return whether it existed."""
-        try:
-            with answering(f"a removal from {index}"):
-                self.client.request("DELETE", f"{index}/_doc/{name}")
-        except Retry as error:
-            if not isinstance(error.__cause__, NotFoundError):
-                raise
-            return False
-        return True
+        Returns:
+            The number of emptied documents.
+        """
+        now_ms = self.now_ms()
+        emptied = preference_changes.PreferenceChanges(
+            user_id=person.user_id,
+            club_id=person.club_id,
+            version=now_ms,
+            produced_version=now_ms,
+            source=preference_changes.ERASURE,
+        )
+        return self._replace(
+            [
+                (found, emptied.document)
+                for found in self._search(preference_changes.INDEX, {"ids": {"values": [str(person.user_id)]}})
+                if found.source.get("source") != preference_changes.ERASURE
+            ]
+        )
+
+    def _replace(self, replaced: Sequence[tuple[Document, Mapping[str, Any]]]) -> int:
+        """Replace documents, each only if it is still the one that was found. Return their number."""
+        changed = [
+            ChangedDocument(index=found.index, id=found.id, after=found.read_from, source=source)
+            for found, source in replaced
+        ]
+        _raise_first(write_changed(self.client, changed))  # guard: erasure.changed_device_state
+        return len(changed)
 
     def erase_rows(self, person: Person) -> int:
         """Replace the person's rows in every snapshot generation by the mark of a deleted row.

@@ -13,7 +13,7 @@ from masscomm.cdc.captured_tables import captured_tables
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.directory.preference_changes import OpenSearchPreferenceChanges
 from masscomm.domain import suppressions
-from masscomm.domain.preference_changes import PreferenceChanges, Wish
+from masscomm.domain.preference_changes import ERASURE, PreferenceChanges, Wish
 from masscomm.errors import Retry
 from ops.erasure.person import ERASED_USER, Person
 from ops.erasure.search_indices import SearchIndices
@@ -99,8 +99,11 @@ def test_changed_preferences_are_erased(client: TestClient, person: Person) -> N
         assert store.write(changes, after=None)
     indices = SearchIndices(client, Endpoints())
     assert (indices.erase_preference_changes(person), indices.erase_preference_changes(person)) == (1, 0)
-    assert store.read(7) is None
-    assert store.read(8) is not None
+    emptied, kept = store.read(7), store.read(8)
+    assert emptied is not None
+    assert kept is not None
+    assert (emptied.changes.changes, emptied.changes.source, emptied.changes.is_produced) == ((), ERASURE, True)
+    assert len(kept.changes.changes) == 1
 
 
 def everything(client: TestClient) -> str:
@@ -202,10 +205,10 @@ def test_suppressions_of_known_addresses_are_erased(client: TestClient, person: 
     own, another_clubs = suppressions.id_of(3, ADDRESS), suppressions.id_of(4, ADDRESS)
     anothers = suppressions.id_of(3, "bob@example.org")
     for name in (own, another_clubs, anothers):
-        put(client, suppressions.INDEX, name, reason="bounced", at=1)
+        put(client, suppressions.INDEX, name, reason="bounced", at=1, expires_at=2)
     indices = SearchIndices(client, Endpoints())
     assert indices.erase_suppressions(person) == 1
     client.indices.refresh(index=suppressions.INDEX)
     left = client.search(index=suppressions.INDEX, body={"query": {"match_all": {}}})["hits"]["hits"]
-    assert {hit["_id"] for hit in left} == {another_clubs, anothers}
+    assert {hit["_id"] for hit in left if hit["_source"]["expires_at"]} == {another_clubs, anothers}
     assert indices.erase_suppressions(person) == 0

@@ -97,12 +97,16 @@ class OwnDocumentIndicesContract:
 
     def test_progress_is_stored_by_one_sweep(self, made: Made) -> None:
         assert made.indices.progress(SUPPRESSIONS) is None
-        progress = Progress(history_id="h", published=-1, seen=4, seen_at_ms=NOW, is_later_history=False)
+        progress = Progress(
+            history_id="h", published=-1, seen=4, seen_at_ms=NOW, is_filled=False, is_later_history=False
+        )
         first = made.indices.store_progress(SUPPRESSIONS, progress)
         assert first == made.indices.progress(SUPPRESSIONS) == progress
         assert made.indices.store_progress(SUPPRESSIONS, progress) is None
         assert first is not None
-        second = made.indices.store_progress(SUPPRESSIONS, replace(first, published=4, is_later_history=True))
+        second = made.indices.store_progress(
+            SUPPRESSIONS, replace(first, published=4, is_filled=True, is_later_history=True)
+        )
         assert made.indices.store_progress(SUPPRESSIONS, first) is None
         assert made.indices.progress(SUPPRESSIONS) == second
 

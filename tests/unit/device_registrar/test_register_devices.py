@@ -50,6 +50,7 @@ def test_redelivered_row_causes_no_provider_call() -> None:
     assert registrar.states.states["1"].row_version == 60
 
 
+@pytest.mark.guarantee("own_documents.published_before_the_answer")
 @pytest.mark.kills(guard="devices.published")
 def test_row_is_done_when_its_state_is_published() -> None:
     registrar = Registrar()

@@ -188,6 +188,7 @@ def test_change_that_look_ups_do_not_see_is_no_success(api: PreferencesApi) -> N
     assert status == 200
 
 
+@pytest.mark.guarantee("own_documents.published_before_the_answer")
 @pytest.mark.kills(guard="preferences.published")
 def test_change_is_published_before_the_response(api: PreferencesApi) -> None:
     api.publisher.failing = Retry("Kafka is down")

@@ -215,6 +215,7 @@ def test_a_dead_address_is_suppressed_for_its_club(document: dict[str, Any], rea
     assert found.expires_ms == found.at_ms + days * 86_400_000
 
 
+@pytest.mark.guarantee("own_documents.published_before_the_answer")
 @pytest.mark.kills(guard="receipts.published")
 def test_suppression_is_published_before_it_is_done() -> None:
     receipts = Receipts()

@@ -11,8 +11,8 @@ from functions.scheduler.publish_documents import PublishDocuments
 from masscomm.clock import FixedClock
 from masscomm.directory import own_documents
 from masscomm.directory.document_publisher import produce
-from masscomm.directory.own_document_index import PAGE, InMemoryOwnDocumentIndices
-from masscomm.directory.own_documents import DocumentKey, OwnDocument
+from masscomm.directory.own_document_index import PAGE, InMemoryOwnDocumentIndices, unfilled
+from masscomm.directory.own_documents import INDICES, DocumentKey, OwnDocument
 from masscomm.domain.preference_changes import ERASURE
 from masscomm.domain.time_limits import DOCUMENTS_SETTLED_S
 from masscomm.errors import Retry
@@ -100,6 +100,20 @@ def test_first_sweeps_publish_every_document() -> None:
     assert len(sweeps.stored()) == 3
 
 
+def test_topic_is_filled_when_each_document_is_published() -> None:
+    sweeps = Sweeps()
+    sweeps.indices.put(*suppression(1))
+    sweeps.sweep()
+    assert unfilled(sweeps.indices) == list(INDICES)
+    sweeps.sweep(seconds=1)
+    assert unfilled(sweeps.indices) == ["suppressions"], "there was no time to publish it"
+    sweeps.sweep()
+    assert unfilled(sweeps.indices) == []
+    sweeps.indices.restore("suppressions", [], "second")
+    sweeps.sweep()
+    assert unfilled(sweeps.indices) == ["suppressions"]
+
+
 def test_nothing_new_is_published_once() -> None:
     sweeps = Sweeps()
     sweeps.indices.put(*suppression(1))
@@ -116,7 +130,8 @@ def test_recent_write_is_published_once_it_is_settled() -> None:
     version = sweeps.indices.put(*suppression(1))
     late = sweeps.indices.documents[suppression(1)[0]]
     sweeps.indices.put(*suppression(1, LATER + 1), after=version)
-    sweeps.use_case.sweep(lambda: 15)
+    for _ in range(2):
+        sweeps.use_case.sweep(lambda: 15)
     produce([late], sweeps.codec, sweeps.producer)
     sweeps.sweep_all()
     assert sweeps.consumed(compacted=True) == sweeps.stored()
@@ -207,7 +222,7 @@ def test_document_that_is_renewed_meanwhile_is_not_lost(monkeypatch: pytest.Monk
 
 @pytest.mark.kills(guard="own_documents.another_history")
 @pytest.mark.kills(guard="own_documents.lower_versions")
-def test_restored_index_replaces_what_was_published() -> None:
+def test_restored_index_replaces_its_records() -> None:
     """Its documents have lower versions than their records."""
     sweeps = Sweeps()
     first = sweeps.indices.put(*suppression(1))
@@ -229,6 +244,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.guarantee("own_documents.topic_has_the_index")
 @given(steps=STEPS)
 def test_topic_has_the_index_after_any_order(steps: list[Step]) -> None:
     """Writers write concurrently, produce late or never, and end before the sweep publishes their writes."""
