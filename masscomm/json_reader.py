@@ -2,6 +2,9 @@
 
 Python's own parser accepts more (NaN, lone surrogates, numbers that no store can hold), and for deep nesting it raises
 RecursionError, which is not a ValueError.
+
+Compact JSON, as Debezium writes it, is read by orjson, in half of the time with all checks: a text that orjson writes
+again from the value, byte by byte, has lost nothing, such as the first of two equal keys.
 """
 
 import json
@@ -17,6 +20,9 @@ from masscomm.texts import CodedText, Text
 MAX_DEPTH = 100
 _LONG = 2**63
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+# Digits of an integer from 2**63 to 2**64 - 1, which orjson reads. Two patterns, because a search for a pattern that
+# begins with one certain character is five times as fast.
+_UNSIGNED = (re.compile(rb"9[2-9]\d{17}"), re.compile(rb"1\d{19}"))
 
 
 class InvalidJson(ValueError):
@@ -39,6 +45,8 @@ def read_json(text: bytes | str, *, bounded: bool = True) -> Any:
         UnstorableJson: a number is not a signed 64-bit integer or finite double, an object names a key twice, a text
             holds half of a surrogate pair, or the nesting is deeper than MAX_DEPTH.
     """
+    if isinstance(text, bytes) and (compact := _compact(text)) is not None:
+        return compact
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
         if bounded and not isinstance(text, bytes):
@@ -62,6 +70,23 @@ def read_json(text: bytes | str, *, bounded: bool = True) -> Any:
     if bounded and _SURROGATE.search(decoded):  # guard: json.surrogates
         _encode(value)
     return value
+
+
+def _compact(text: bytes) -> Any:
+    """Return the value of a text that orjson reads without loss; None if it may lose something, or is deep."""
+    import orjson
+
+    # Beyond its own limit, orjson.dumps raises a TypeError.
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH:  # guard: json.compact_nesting
+        return None
+    try:
+        value = orjson.loads(text)
+    except ValueError:
+        return None
+    # guard: json.read_without_loss
+    if orjson.dumps(value) != text:
+        return None
+    return None if any(each.search(text) for each in _UNSIGNED) else value  # guard: json.unsigned
 
 
 def unstorable_values(value: Any, place: str = "") -> Iterator[tuple[str, CodedText]]:

@@ -1001,8 +1001,11 @@ MUTANTS = (
         "A state that changes while a person is erased is erased, too.",
         Replaced("write_changed(self.client, changed)"),
     ),
+    Mutant("json.compact_nesting", "The nesting of compact JSON is bounded."),
     Mutant("json.nesting", "The nesting of JSON is bounded."),
+    Mutant("json.read_without_loss", "Of equal keys in JSON none is lost.", Never()),
     Mutant("json.surrogates", "Half of a surrogate pair is refused."),
+    Mutant("json.unsigned", "An integer beyond 64 bits is refused, as an unsigned one, too.", Becomes("value")),
     Mutant("decisions.other_content", "Of two contents for the same chunk and users the later is dead-lettered."),
     Mutant(
         "idempotency.claimed_send",

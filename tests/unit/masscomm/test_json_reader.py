@@ -2,10 +2,24 @@ import json
 import sys
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from masscomm.json_reader import MAX_DEPTH, InvalidJson, read_json, unstorable_values
 
+_SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**65), 2**65)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
+_VALUES = st.recursive(_SCALARS, lambda each: st.lists(each) | st.dictionaries(st.text(), each), max_leaves=8)
 
+
+@pytest.mark.kills(guard="json.compact_nesting")
+@pytest.mark.kills(guard="json.read_without_loss")
+@pytest.mark.kills(guard="json.unsigned")
 @pytest.mark.kills(guard="json.surrogates")
 @pytest.mark.parametrize(
     "text",
@@ -26,7 +40,10 @@ from masscomm.json_reader import MAX_DEPTH, InvalidJson, read_json, unstorable_v
         b'{"a": 1, "a": 2}',
         b"[" * 100_000,
         b"[" * 100_000 + b"]" * 100_000,
+        b"18446744073709551615",
+        b'{"a":1,"b":{"c":1,"c":2}}',
         b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1),
+        b"[" * 500 + b"]" * 500,
         b'{"a":' * (MAX_DEPTH + 1) + b"1" + b"}" * (MAX_DEPTH + 1),
         b"\xef\xbb\xbf{}",
         '"\ud800"',
@@ -56,6 +73,25 @@ def test_storable_json_is_read_unchanged(value: object, ascii_only: bool) -> Non
 
     assert read_json(text) == value
     assert read_json(text.encode()) == value
+
+
+def _outcome(text: bytes) -> str:
+    try:
+        return repr(read_json(text))
+    except InvalidJson as error:
+        return type(error).__name__
+
+
+@settings(max_examples=50)
+@given(_VALUES, st.booleans())
+@example(2**63, False)
+@example(-0.0, False)
+@example(1e20, False)
+def test_compact_json_is_read_as_any_other(value: object, ascii_only: bool) -> None:
+    """A blank before the text excludes orjson, whose way is the shorter one."""
+    text = json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":")).encode()
+
+    assert _outcome(text) == _outcome(b" " + text)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "NaN", '{"a": 1, "a": 2}', "1" * 5_000, "[" * 101 + "]" * 101])
