@@ -8,7 +8,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -43,6 +43,10 @@ _COLUMN_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "text": str,
     "boolean": bool,
     "date": (int, str),
+}
+# The same without the types that need isinstance. A bool is an int, but not of this type.
+_EXACT_TYPES: Mapping[str, Collection[type]] = {
+    kind: types if isinstance(types, tuple) else (types,) for kind, types in _COLUMN_TYPES.items()
 }
 # A text that replaces JSON which our stores cannot hold. It is not an object, so that user settings with it count as an
 # opt-out.
@@ -240,28 +244,81 @@ def _table_change(tables: Sequence[str], generation: str, key: bytes | None, val
         return TableTruncated(table=tables[0], lsn=_lsn(source))
     if operation not in ("r", "c", "u", "d"):
         raise DeadLetter("undecodable", f"unknown operation {operation!r:.100}")
-    row_id = row_id_in(key)
-    rows = tuple(
-        RowChanged(
-            table=table,
-            id=row_id,
-            version=SNAPSHOT_VERSION if operation == "r" else _lsn(source),
-            columns=None,
-            changed_at_ms=_integer(source["ts_ms"]),
-            generation=generation,
-            lsn=SNAPSHOT_VERSION if operation == "r" and source.get("lsn") is None else _lsn(source),
-        )
-        for table in tables
+    rows = _Rows(
+        tables=tables,
+        id=row_id_in(key),
+        version=SNAPSHOT_VERSION if operation == "r" else _lsn(source),
+        changed_at_ms=_integer(source["ts_ms"]),
+        generation=generation,
+        lsn=SNAPSHOT_VERSION if operation == "r" and source.get("lsn") is None else _lsn(source),
     )
-    if operation == "d":
-        before = value.get("before")
-        rows = tuple(
-            replace(row, applied_version=_applied_version(row.table, before), earlier=_earlier(row, before))
-            for row in rows
+    before = value.get("before")
+    found = rows.deleted(before) if operation == "d" else rows.written(_mapping(value["after"]), before)
+    return found[0] if len(found) == 1 else RowsChanged(rows=found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rows:
+    """The rows of the directory's tables that one version of a row of the monolith leads to."""
+
+    tables: Sequence[str]
+    id: str
+    version: int
+    changed_at_ms: int
+    generation: str
+    lsn: int
+
+    def deleted(self, before: Any) -> tuple[RowChanged, ...]:
+        return tuple(
+            self._row(
+                each, None, applied_version=_applied_version(each, before), earlier=_earlier(each, self.id, before)
+            )
+            for each in self.tables
         )
-    else:
-        rows = _with_columns(rows, _mapping(value["after"]), value.get("before"))
-    return rows[0] if len(rows) == 1 else RowsChanged(rows=rows)
+
+    def written(self, after: Mapping[str, Any], before: Any) -> tuple[RowChanged, ...]:
+        """Return the rows with their columns.
+
+        Raises:
+            DeadLetter: A table cannot have the row (see _columns). RefusedRow if its earlier version must not simply
+                stay.
+        """
+        found: list[RowChanged] = []
+        faults: list[DeadLetter] = []
+        deleted: list[RowChanged] = []
+        unreadable: list[RowChanged] = []
+        for table in self.tables:
+            try:
+                kept = tuple(_lost(captured_tables()[table], after))
+                columns = _columns(table, self.id, after, before)
+                found.append(self._row(table, columns, kept=kept, earlier=_earlier(table, self.id, before)))
+            except DeadLetter as fault:
+                faults.append(fault)
+                if isinstance(fault, _WithoutOwner):  # guard: cdc.row_without_an_owner
+                    deleted.append(self._row(table, None, earlier=_earlier(table, self.id, before)))
+                elif directory_table(table) == USER_SETTINGS:  # guard: cdc.refused_settings
+                    unreadable.append(self._row(table, {"channels": UNREADABLE}))
+        if deleted or unreadable:
+            raise RefusedRow(faults[0], deleted=deleted, unreadable=unreadable)
+        if faults:
+            raise faults[0]
+        if lost := [(row, column) for row in found for column in row.kept]:
+            row, column = lost[0]
+            message = f"{row.table}.{column}: the row {row.id} has lost the column; the earlier value stays"
+            raise RefusedRow(DeadLetter("invalid", message), written=found)
+        return tuple(found)
+
+    def _row(self, table: str, columns: Mapping[str, Any] | None, **more: Any) -> RowChanged:
+        return RowChanged(
+            table=table,
+            id=self.id,
+            version=self.version,
+            columns=columns,
+            changed_at_ms=self.changed_at_ms,
+            generation=self.generation,
+            lsn=self.lsn,
+            **more,
+        )
 
 
 def _applied_version(table: str, before: Any) -> int | None:
@@ -275,44 +332,12 @@ def _applied_version(table: str, before: Any) -> int | None:
     return None
 
 
-def _with_columns(rows: Sequence[RowChanged], after: Mapping[str, Any], before: Any) -> tuple[RowChanged, ...]:
-    """Return the rows with their columns.
-
-    Raises:
-        DeadLetter: A table cannot have the row (see _columns). RefusedRow if its earlier version must not simply stay.
-    """
-    found: list[RowChanged] = []
-    faults: list[DeadLetter] = []
-    deleted: list[RowChanged] = []
-    unreadable: list[RowChanged] = []
-    for row in rows:
-        try:
-            kept = tuple(_lost(captured_tables()[row.table], after))
-            columns = _columns(row.table, row.id, after, before)
-            found.append(replace(row, columns=columns, kept=kept, earlier=_earlier(row, before)))
-        except DeadLetter as fault:
-            faults.append(fault)
-            if isinstance(fault, _WithoutOwner):  # guard: cdc.row_without_an_owner
-                deleted.append(replace(row, earlier=_earlier(row, before)))
-            elif directory_table(row.table) == USER_SETTINGS:  # guard: cdc.refused_settings
-                unreadable.append(replace(row, columns={"channels": UNREADABLE}))
-    if deleted or unreadable:
-        raise RefusedRow(faults[0], deleted=deleted, unreadable=unreadable)
-    if faults:
-        raise faults[0]
-    if lost := [(row, column) for row in found for column in row.kept]:
-        row, column = lost[0]
-        message = f"{row.table}.{column}: the row {row.id} has lost the column; the earlier value stays"
-        raise RefusedRow(DeadLetter("invalid", message), written=found)
-    return tuple(found)
-
-
-def _earlier(row: RowChanged, before: Any) -> Mapping[str, Any] | None:
+def _earlier(table: str, row_id: str, before: Any) -> Mapping[str, Any] | None:
     """Return the columns of a device before a change, which tell whether the row took its token, and which it lost."""
-    if row.table != DEVICES or not isinstance(before, dict):
+    if table != DEVICES or not isinstance(before, dict):
         return None
     try:
-        return _columns(row.table, row.id, before, None)
+        return _columns(table, row_id, before, None)
     except DeadLetter:
         return None
 
@@ -357,8 +382,13 @@ def _columns(name: str, row_id: str, after: Mapping[str, Any], before: Any) -> d
     found: dict[str, Any] = dict.fromkeys(table.null_where_absent)
     if "id" in kinds:
         found["id"] = int(row_id)
+    types = _types_as_they_are(name)
     for column, value in source.columns.items():
-        if value.column is None or value.column in after or value.default is not None:
+        plain = after.get(value.column) if value.column is not None else None
+        is_text = type(plain) is str
+        if type(plain) in types[column] and not (is_text and (plain[-1:] == " " or plain == _UNAVAILABLE)):
+            found[column] = plain
+        elif value.column is None or value.column in after or value.default is not None:
             found[column] = column_value(f"{name}.{column}", kinds[column], value, read, strict=strict)
     if source.attributes:
         attributes = {
@@ -375,6 +405,20 @@ def _columns(name: str, row_id: str, after: Mapping[str, Any], before: Any) -> d
             kind = _WithoutOwner if is_null else DeadLetter
             raise kind("invalid", f"{name}.{column}{of} is missing in the row {source.key}={row_id}")
     return found
+
+
+@cache
+def _types_as_they_are(name: str) -> Mapping[str, Collection[type]]:
+    """Return, by column of the directory, the types of values that documents have as they are in a row, which most
+    values are. All others need column_value, which takes four times as long.
+    """
+    kinds = columns_of(name)
+    return {
+        column: _EXACT_TYPES.get(kinds[column], ())
+        if replace(value, required=False) == Value(column=value.column)
+        else ()
+        for column, value in captured_tables()[name].source.columns.items()
+    }
 
 
 def _check_present(table: CapturedTable, row_id: str, after: Mapping[str, Any]) -> None:

@@ -183,6 +183,7 @@ def generations(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
+@cache
 def generation_of(topic: str) -> str:
     """Return the snapshot generation of one of Debezium's topics.
 
