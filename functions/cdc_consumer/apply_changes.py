@@ -30,12 +30,13 @@ from masscomm.directory.changed_documents import (
     with_earlier_values,
 )
 from masscomm.directory.client import OpenSearch
+from masscomm.domain.source_tables import directory_table
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import logs, metrics
-from masscomm.observability.metric_names import CHANGE_DATA_AGE
+from masscomm.observability.metric_names import CHANGE_DATA_AGE, CHANGE_LATENCY
 
 type Fact = Change | RefusedRow
 
@@ -168,6 +169,7 @@ class ApplyChanges(UseCase[Fact]):
         waiting = list(versions.values())
         while waiting:
             fates = write(self._client, [document_of(changes[-1][1]) for changes in waiting])
+            now_ms = self._clock.now_ms()
             again = []
             for changes, fate in zip(waiting, fates, strict=True):
                 if isinstance(fate, DeadLetter):
@@ -181,6 +183,8 @@ class ApplyChanges(UseCase[Fact]):
                     # No version of this document could be stored, so all of its events fail.
                     for item, _ in changes:
                         item.error = fate
+                else:
+                    _count_latency([row for _, row in changes], now_ms)
             waiting = again
 
     def _write_position(self, generation: Generation, items: Sequence[Item[Fact]]) -> None:
@@ -194,3 +198,11 @@ class ApplyChanges(UseCase[Fact]):
         except Retry as error:
             for item, _ in beats:
                 item.error = error
+
+
+def _count_latency(rows: Sequence[RowChanged], now_ms: int) -> None:
+    """Add the times from the commits of rows to their acknowledged writes. A snapshot's rows have no commit time."""
+    for row in rows:
+        if row.version != SNAPSHOT_VERSION:
+            # The clock of the database may be ahead.
+            metrics.add(CHANGE_LATENCY[directory_table(row.table)], max(0, now_ms - row.changed_at_ms))

@@ -298,6 +298,19 @@ CHANGE_DATA_AGE = _gauge(
     "how old the newest heartbeat of the monolith's database was when it was read: how stale the directory is",
     "cdc_consumer",
 )
+# By table of the directory.
+CHANGE_LATENCY: Mapping[str, Metric] = {
+    table: Metric(
+        name=f"Until{table.title().replace('_', '')}Readable",
+        unit=Unit.MILLISECONDS,
+        kind=Kind.DISTRIBUTION,
+        meaning=f"{table}: from a change's commit to its acknowledged write",
+        emitted_by=("cdc_consumer",),
+        family="ChangeLatency",
+        labels={"table": table},
+    )
+    for table in ("users", "user_settings", "devices", "notification_templates")
+}
 METRICS_AGE = _gauge(
     "MetricsAge",
     Unit.SECONDS,
@@ -389,6 +402,7 @@ ALL: Mapping[str, Metric] = {
         *INCOMING_WEBHOOKS_REFUSED.values(),
         POLLS_UNCOUNTED,
         CHANGE_DATA_AGE,
+        *CHANGE_LATENCY.values(),
         METRICS_AGE,
         METRICS_ARCHIVE_AGE,
         METRICS_DIFFERENCES,

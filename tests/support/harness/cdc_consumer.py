@@ -35,7 +35,7 @@ class Consumer:
             Generation(client, name=name, progress=progress, clock=self.clock)
             for name, progress in (("g1", self.progress), ("g2", self.newer))
         ]
-        self.use_case = ApplyChanges(client, *generations)
+        self.use_case = ApplyChanges(client, *generations, clock=self.clock)
         codec = Codec(InMemorySchemaRegistry())
         self.driver = BatchDriver(function="cdc_consumer", codec=codec, producer=self.producer)
 

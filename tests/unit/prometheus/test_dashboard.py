@@ -118,4 +118,4 @@ def test_panels_do_not_overlap() -> None:
 def test_no_label_has_an_unlimited_number_of_values(tmp_path: Path) -> None:
     """A tenant, a send or a record would make a series each."""
     labels = set().union(*served(tmp_path).values())
-    assert labels <= {"stage", "function", "mapping", "method", "route", "status", "channel", "reason", "le"}
+    assert labels <= {"stage", "function", "mapping", "method", "route", "status", "channel", "reason", "table", "le"}
