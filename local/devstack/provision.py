@@ -430,8 +430,13 @@ def changed_connector(connect_url: str, generation: str, database_url: str) -> l
     return [f"configure the connector {name}: {', '.join(differing)}"] if differing else []
 
 
-def put_connector(connect_url: str, generation: str, database_url: str) -> None:
+def put_connector(
+    connect_url: str, generation: str, database_url: str, settings: Mapping[str, str] | None = None
+) -> None:
     """Create the connector or change its configuration; wait until it and its task run.
+
+    Args:
+        settings: Settings that replace those of the installation, for measurements.
 
     Raises:
         ProvisioningError: The database lacks something that change data capture needs, or Kafka Connect refuses.
@@ -440,7 +445,8 @@ def put_connector(connect_url: str, generation: str, database_url: str) -> None:
     name = connector_name(generation)
     retries = httpx.HTTPTransport(retries=3)
     with httpx.Client(base_url=connect_url, timeout=TIMEOUT_S, transport=retries) as client:
-        answer = client.put(f"/connectors/{name}/config", json=connector_config(generation, database_url))
+        config = {**connector_config(generation, database_url), **(settings or {})}
+        answer = client.put(f"/connectors/{name}/config", json=config)
         if answer.is_error:
             raise ProvisioningError(f"connector {name}: {answer.status_code} {answer.text}")
     await_connector(connect_url, name)

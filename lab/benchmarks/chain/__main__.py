@@ -103,7 +103,7 @@ def run(chosen: argparse.Namespace) -> tuple[dict[str, list[Measured]], dict[str
 
 def write_flames(chain: RunningChain, chosen: argparse.Namespace) -> None:
     """Sample a broadcast and write a flame graph of each function of the chain."""
-    functions = usage.status(chain)["functions"]
+    functions = usage.status(chain.stack)["functions"]
     FLAMES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         with flames.sampled({name: functions[name]["pids"][0] for name in CHAIN}, Path(folder)):

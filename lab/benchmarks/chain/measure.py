@@ -147,7 +147,7 @@ def at_rest(chain: RunningChain) -> None:
     until = time.monotonic() + _AT_REST_TIMEOUT_S
     looks = 0
     while looks < _AT_REST_LOOKS:
-        looks = looks + 1 if usage.at_rest(usage.status(chain)) else 0
+        looks = looks + 1 if usage.at_rest(usage.status(chain.stack)) else 0
         if time.monotonic() > until:
             raise SystemExit("records still wait")
         time.sleep(_AT_REST_POLL_S)

@@ -14,10 +14,11 @@ from lab.benchmarks.naive import events as naive_events
 from lab.benchmarks.processor_time import of_process
 from lab.benchmarks.running_chain import RunningChain, topic_ends
 from local.devstack import process
+from local.devstack.stack import Stack
 
 FUNCTIONS, SERVERS, EMULATION = "functions", "servers", "emulation"
 EMITTER, HOST, PROVIDER = "emitter", "lambda host", "provider stand-in"
-_SERVERS = ("kafka", "opensearch", "postgres", "registry")
+_SERVERS = ("kafka", "opensearch", "postgres", "registry", "connect")
 _EMULATION = (EMITTER, HOST, PROVIDER)
 _TIMEOUT_S = 30.0
 # A value that, written to /proc/PID/clear_refs, resets the peak of the process's resident memory. Source: Linux,
@@ -55,8 +56,8 @@ def _difference[N: (int, float)](after: Mapping[str, N], before: Mapping[str, N]
     return {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
 
 
-def status(chain: RunningChain) -> Any:
-    url = f"{chain.stack.config.gateway_url}/-/status"
+def status(stack: Stack) -> Any:
+    url = f"{stack.config.gateway_url}/-/status"
     return httpx.get(url, timeout=_TIMEOUT_S, trust_env=False).raise_for_status().json()
 
 
@@ -76,7 +77,7 @@ def usage(chain: RunningChain, emitter_s: float) -> Usage:
         emitter_s: The processor time that this process has used to emit sends, in seconds.
     """
     spent = {EMITTER: emitter_s}
-    for role, each in _processes(chain):
+    for role, each in processes(chain.stack):
         try:
             spent[role] = spent.get(role, 0.0) + of_process(each)
         except psutil.Error:
@@ -96,14 +97,14 @@ def rest(chain: RunningChain, seconds: float) -> dict[str, float]:
 def memory_mb(chain: RunningChain) -> dict[str, float]:
     """Return the peak of the resident memory by role, since the last `reset_memory`."""
     found: dict[str, float] = {}
-    for role, each in _processes(chain):
+    for role, each in processes(chain.stack):
         found[role] = found.get(role, 0.0) + _peak_mb(each.pid)
     return found
 
 
 def reset_memory(chain: RunningChain) -> None:
     """Reset the memory peaks of all processes of this user."""
-    for _, each in _processes(chain):
+    for _, each in processes(chain.stack):
         path = Path(f"/proc/{each.pid}/clear_refs")
         if os.access(path, os.W_OK):
             path.write_text(_RESET_PEAK)
@@ -117,14 +118,14 @@ def _peak_mb(pid: int) -> float:
     return sum(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
 
 
-def _processes(chain: RunningChain) -> Iterator[tuple[str, psutil.Process]]:
-    stack = chain.stack
-    for name, function in status(chain)["functions"].items():
+def processes(stack: Stack) -> Iterator[tuple[str, psutil.Process]]:
+    """Yield each process of a stack and of this benchmark with its role."""
+    for name, function in status(stack)["functions"].items():
         for pid in function["pids"]:
             if psutil.pid_exists(pid):
                 yield name, psutil.Process(pid)
     yield HOST, psutil.Process(stack.pid("lambda_host"))
-    for name in _SERVERS:
+    for name in stack.urls.keys() & set(_SERVERS):
         yield from ((name, each) for each in process.family(stack.pid(name)))
     for each in process.family(stack.pid("localstack")):
         yield ("dynamodb" if "LoopbackDynamoDb" in each.cmdline() else "localstack"), each
