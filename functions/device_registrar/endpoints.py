@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from botocore.exceptions import ClientError
 
-from masscomm.aws.sdk import answering
+from masscomm.aws.sdk_errors import answering
 from masscomm.domain.platforms import platform_of_arn
 from masscomm.domain.provider_error_codes import TABLE
 from masscomm.domain.provider_errors import Transient
@@ -14,6 +14,8 @@ from masscomm.errors import Retry, Stop, Unlisted
 
 if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
+
+    from masscomm.aws.client import SnsEndpointCalls
 
 # SNS' error message for a token whose endpoint exists with other attributes. No other response contains the ARN of that
 # endpoint.
@@ -61,13 +63,13 @@ class SnsEndpoints:
 
     Args:
         applications: The ARN of the SNS platform application of each platform.
-        client: The SNS client.
+        client: The SNS client, ours or boto3's.
 
     Raises:
         Stop: An application is one of another platform.
     """
 
-    def __init__(self, applications: Mapping[str, str], client: "SNSClient") -> None:
+    def __init__(self, applications: Mapping[str, str], client: "SnsEndpointCalls | SNSClient") -> None:
         for platform, arn in applications.items():
             if platform_of_arn(arn) != platform:  # guard: endpoints.application_of_platform
                 raise Stop(f"{arn} is no platform application of {platform}")

@@ -10,7 +10,7 @@ from functions.device_registrar.endpoints import SnsEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
 from functions.device_registrar.token_holders import OpenSearchTokenHolders
 from masscomm import environment
-from masscomm.aws import sdk
+from masscomm.aws.client import SnsEndpointCalls
 from masscomm.aws.request import Limits
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, batch_driver
@@ -42,7 +42,7 @@ def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
         created=OpenSearchCreationTimes(client),
         states=OpenSearchDeviceStates(client),
         holders=OpenSearchTokenHolders(client),
-        endpoints=SnsEndpoints(applications, sdk.client("sns", limits)),
+        endpoints=SnsEndpoints(applications, SnsEndpointCalls(limits)),
         publisher=OpenSearchDocumentPublisher(client, driver.codec, driver.producer),
         clock=SystemClock(),
         workers=workers,

@@ -25,7 +25,7 @@ TARGET = "aarch64-manylinux_2_28"
 _EXCLUDED = {".pyc", ".pyi", ".pyx", ".pxd", ".c", ".h"}
 _NEVER = {"__pycache__", "tests", "test", "testing"}
 # Module → the service that it calls by boto3 (masscomm/aws/sdk.py).
-_MODELS = {"functions.device_registrar.handler": "sns", "masscomm.operations.alarms": "cloudwatch"}
+_MODELS = {"masscomm.operations.alarms": "cloudwatch"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 # A flag in byte code files (PEP 552, unchecked hash): Python does not compare the byte code with its source. A package
 # is read-only in Lambda.

@@ -4,13 +4,10 @@ The modules are imported at the first use: boto3 and the client of one service t
 our own client (docs/decisions/058-own-clients.md).
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from masscomm.aws import endpoint
 from masscomm.aws.request import Limits
-from masscomm.errors import Retry
 
 
 def client(service: str, limits: Limits) -> Any:
@@ -27,17 +24,3 @@ def client(service: str, limits: Limits) -> Any:
     )
     session: Any = boto3.Session(region_name=endpoint.region())
     return session.client(service, config=config)
-
-
-@contextmanager
-def answering(what: str) -> Iterator[None]:
-    """Raise Retry if a call in this context has no response, or one that botocore cannot parse. ClientError, which
-    botocore raises for an error response, is raised unchanged.
-    """
-    from botocore.exceptions import BotoCoreError
-    from botocore.parsers import ResponseParserError
-
-    try:
-        yield
-    except (BotoCoreError, ResponseParserError, KeyError) as error:  # KeyError: XML without the element of the result
-        raise Retry(f"{what} did not answer: {type(error).__name__}") from error

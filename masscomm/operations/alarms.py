@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from masscomm.aws import sdk
 from masscomm.aws.request import Limits
+from masscomm.aws.sdk_errors import answering
 from masscomm.errors import Retry, Stop
 
 # One attempt more, because the caller waits.
@@ -69,7 +70,7 @@ class CloudWatchAlarms:
             self._client = sdk.client("cloudwatch", _LIMITS)
         found: list[Alarm] = []
         request = {"AlarmNamePrefix": self._prefix, "AlarmTypes": ["MetricAlarm"], "MaxRecords": _ALARMS_A_PAGE}
-        with sdk.answering("CloudWatch"):
+        with answering("CloudWatch"):
             try:
                 while True:
                     answer = self._client.describe_alarms(**request)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
 
-from masscomm.aws import sdk
+from masscomm.aws import sdk_errors
 from masscomm.cdc.captured_tables import DEVICES, USER_SETTINGS, USERS, personal_tables
 from masscomm.directory.bulk_writes import ChangedDocument, VersionedDocument, answering, write, write_changed
 from masscomm.directory.client import OpenSearch
@@ -184,7 +184,7 @@ class SearchIndices:
 
     def _delete_endpoint(self, arn: str) -> None:
         try:
-            with sdk.answering("SNS"):
+            with sdk_errors.answering("SNS"):
                 self.endpoints.delete_endpoint(EndpointArn=arn)
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") not in _NOT_FOUND:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from masscomm.aws import sdk
 from masscomm.aws.request import Limits
+from masscomm.aws.sdk_errors import answering
 from masscomm.errors import Retry, Stop
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class S3DiscardedBatches:
         from botocore.exceptions import ClientError
 
         try:
-            with sdk.answering(f"the bucket {self.name}"):
+            with answering(f"the bucket {self.name}"):
                 yield
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")

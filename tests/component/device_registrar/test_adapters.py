@@ -9,6 +9,9 @@ from functions.device_registrar.endpoints import SnsEndpoints
 from functions.device_registrar.token_holders import OpenSearchTokenHolders
 from local.devstack.config import StackConfig
 from local.devstack.provision import create_indices
+from local.devstack.service import AWS_CREDENTIALS
+from masscomm.aws.client import SnsEndpointCalls
+from masscomm.aws.request import Limits
 from tests.support.contracts.device_registrar import DeviceStatesContract, SnsEndpointsContract, TokenHoldersContract
 from tests.support.servers.localstack_client import localstack_client
 from tests.support.servers.opensearch_client import TestClient
@@ -21,7 +24,9 @@ class TestSnsEndpoints(SnsEndpointsContract):
         return client
 
     @pytest.fixture
-    def endpoints(self, client: SNSClient) -> SnsEndpoints:
+    def endpoints(self, client: SNSClient, localstack: StackConfig, monkeypatch: pytest.MonkeyPatch) -> SnsEndpoints:
+        for name, value in {**AWS_CREDENTIALS, "AWS_ENDPOINT_URL_SNS": localstack.aws_url}.items():
+            monkeypatch.setenv(name, value)
         made = {
             platform.lower(): client.create_platform_application(
                 Name=f"t{uuid4().hex}",
@@ -30,7 +35,7 @@ class TestSnsEndpoints(SnsEndpointsContract):
             )["PlatformApplicationArn"]
             for platform in ("GCM", "APNS")
         }
-        return SnsEndpoints(made, client)
+        return SnsEndpoints(made, SnsEndpointCalls(Limits(connect_s=2, read_s=5)))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""SNS endpoints by boto3: the contract on moto, SNS' error responses, and responses that are not answers."""
+"""SNS endpoints: the contract by boto3 on moto, SNS' error responses, and responses that are not answers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +11,7 @@ from functions.device_registrar.endpoints import InvalidToken, SnsEndpoints
 from local.devstack.service import AWS_CREDENTIALS
 from local.emulators.local import REGION
 from masscomm.aws import sdk
+from masscomm.aws.client import SnsEndpointCalls
 from masscomm.aws.request import Limits
 from masscomm.errors import Retry, Stop, Unlisted
 from tests.support.contracts.device_registrar import SnsEndpointsContract
@@ -115,7 +116,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringServer]:
 
 
 def registered(*, attempts: int = 2) -> str:
-    client = sdk.client("sns", Limits(connect_s=1, read_s=0.5, attempts=attempts))
+    client = SnsEndpointCalls(Limits(connect_s=1, read_s=0.5, attempts=attempts))
     return SnsEndpoints({"gcm": APPLICATION}, client).register("gcm", "t")
 
 

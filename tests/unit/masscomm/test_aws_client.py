@@ -18,14 +18,14 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from masscomm.aws.client import DynamoDb
+from masscomm.aws.client import DynamoDb, SnsEndpointCalls
 from masscomm.aws.request import Limits
 from masscomm.errors import Stop
 from tests.support.contracts.provider import SesAsBoto3
 from tests.support.servers.answering_server import AnsweringServer, answering
 from tests.support.servers.http_server import Asked
 
-OURS: dict[str, Any] = {"dynamodb": DynamoDb, "ses": SesAsBoto3}
+OURS: dict[str, Any] = {"dynamodb": DynamoDb, "ses": SesAsBoto3, "sns": SnsEndpointCalls}
 ONCE = Limits(connect_s=1, read_s=2)
 
 
@@ -108,6 +108,20 @@ CALLS: list[tuple[str, Callable[[Any], Any], bytes]] = [
         ),
         b"<R><SendRawEmailResult><MessageId>m</MessageId></SendRawEmailResult></R>",
     ),
+    (
+        "sns",
+        lambda client: client.create_platform_endpoint(
+            PlatformApplicationArn="arn:a", Token="t &ä", Attributes={"Enabled": "true"}
+        ),
+        b"<R><CreatePlatformEndpointResult><EndpointArn>arn:e</EndpointArn></CreatePlatformEndpointResult></R>",
+    ),
+    (
+        "sns",
+        lambda client: client.set_endpoint_attributes(
+            EndpointArn="arn:e", Attributes={"Token": "t", "Enabled": "true"}
+        ),
+        b"<R><ResponseMetadata><RequestId>r</RequestId></ResponseMetadata></R>",
+    ),
 ]
 
 
@@ -149,6 +163,20 @@ def test_refusal_raises_botocores_error(server: AnsweringServer, status: int, an
     if answer != b"<html>":
         assert said[0] == said[1]
     assert str(said[1][0]) in (str(said[0][0]), str(status))
+
+
+def test_refusal_of_sns_raises_botocores_error(server: AnsweringServer) -> None:
+    server.answers = [
+        (404, b"<R><Error><Type>Sender</Type><Code>NotFound</Code><Message>a &lt; b</Message></Error></R>")
+    ]
+    said = []
+    for client in (_theirs("sns"), SnsEndpointCalls(ONCE)):
+        with pytest.raises(ClientError) as refused:
+            client.set_endpoint_attributes(EndpointArn="arn:e", Attributes={})
+        response: Any = refused.value.response
+        error = response["Error"]
+        said.append((error["Code"], error["Message"], response["ResponseMetadata"]["HTTPStatusCode"]))
+    assert said[0] == said[1] == ("NotFound", "a < b", 404)
 
 
 def test_cancelled_transaction_has_botocores_reasons(server: AnsweringServer) -> None:

@@ -14,7 +14,7 @@ DIRECT = {
     "builder": _CHAIN | {"babel", "jinja2", "regex"},
     "cdc_consumer": _CHAIN | {"babel", "jinja2", "regex"},
     "delivery": _CHAIN | {"tzdata"},
-    "device_registrar": _CHAIN | {"boto3"},
+    "device_registrar": _CHAIN,
     "metrics_handler": _METRICS | {"tzdata"},
     "metrics_stream": _METRICS | {"tzdata"},
     "event_matcher": _CHAIN | {"jsonschema-rs"},
@@ -54,7 +54,7 @@ def test_library_of_the_authorizer_is_small() -> None:
 def test_function_on_the_hot_path_contains_no_sdk() -> None:
     """The first answer of the other functions cannot load one, whatever the path to it."""
     with_sdk = {name for name, each in _contents().items() if each.distributions & {"boto3", "opensearch-py"}}
-    assert with_sdk == {"device_registrar", "key_revocation", "operations_handler", "scheduler"}
+    assert with_sdk == {"key_revocation", "operations_handler", "scheduler"}
 
 
 def test_no_package_holds_another_functions_code() -> None:
