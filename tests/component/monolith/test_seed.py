@@ -9,6 +9,7 @@ from psycopg import sql
 
 from examples.monolith.rows import set_quiet_hours
 from examples.monolith.seed import create_tables, generate, seed
+from examples.monolith.simulate import change
 from examples.monolith.templates import TEMPLATES
 from local.devstack.config import StackConfig
 from local.devstack.demo.oracle import World
@@ -94,3 +95,14 @@ def test_quiet_hours_are_set_in_each_users_time_zone(database: Connection) -> No
     assert hours["Asia/Tokyo"] == {"start": "05:04", "end": "08:04"}
     set_quiet_hours(database, range(1, 301), None)
     assert World.of_database(database) == World.of_seed(generate(300, 7))
+
+
+def test_simulated_change_touches_only_its_rows(database: Connection) -> None:
+    seed(database, users=10, seed=7)
+    before = dict(database.execute("SELECT id, updated_at FROM users").fetchall())
+
+    made = change(database, [1, 2])
+
+    after = dict(database.execute("SELECT id, updated_at FROM users").fetchall())
+    assert {number for number, at in after.items() if at != before[number]} == {1, 2}
+    assert made.updated_at == after[made.user_id] > before[made.user_id]
