@@ -189,7 +189,8 @@ class SnsEndpointCalls(_Client):
         if code is None and status < 500:
             return ResponseParserError(f"{operation} was answered with {status} and without an error: {text[:200]}")
         error = {"Code": code or str(status), "Message": element("Message", text) or ""}
-        return ClientError({"Error": error, "ResponseMetadata": {"HTTPStatusCode": status}}, operation)
+        response: Any = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status}}
+        return ClientError(response, operation)
 
 
 def _entries(attributes: Mapping[str, str]) -> Iterator[tuple[str, str]]:

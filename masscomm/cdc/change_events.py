@@ -385,8 +385,10 @@ def _columns(name: str, row_id: str, after: Mapping[str, Any], before: Any) -> d
     types = _types_as_they_are(name)
     for column, value in source.columns.items():
         plain = after.get(value.column) if value.column is not None else None
-        is_text = type(plain) is str
-        if type(plain) in types[column] and not (is_text and (plain[-1:] == " " or plain == _UNAVAILABLE)):
+        as_it_is = type(plain) in types[column]
+        if isinstance(plain, str):
+            as_it_is = as_it_is and plain[-1:] != " " and plain != _UNAVAILABLE
+        if as_it_is:
             found[column] = plain
         elif value.column is None or value.column in after or value.default is not None:
             found[column] = column_value(f"{name}.{column}", kinds[column], value, read, strict=strict)
