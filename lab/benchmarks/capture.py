@@ -130,7 +130,7 @@ def capture(case: Case, users: int) -> Capture:
         _await("the directory is complete", directory.is_complete)
         complete_s, complete = time.monotonic() - began, _spent(stack)
         if missing := directory.progress(counts):
-            raise SystemExit(f"the directory is complete without {missing.text}")
+            raise SystemExit(f"the directory is complete without {missing.missing}")
         _await("all records are processed", lambda: usage.at_rest(usage.status(stack)))
         return Capture(
             rows=sum(counts.values()),
@@ -194,14 +194,15 @@ def report(captures: Mapping[str, Sequence[Capture]]) -> Table:
     add("rows/s until complete", lambda some: f"{statistics.median(each.rows_per_s for each in some):,.0f}")
     add("seconds", lambda some: _pair([each.complete_s for each in some], [each.at_rest_s for each in some]))
     for role in sorted({role for each in chain(*captures.values()) for role in each.at_rest_processor_s}):
-        add(
-            f"µs, {role}",
-            lambda some, role=role: _pair(
-                [each.complete_processor_s.get(role, 0) / each.rows * 1e6 for each in some],
-                [each.at_rest_processor_s.get(role, 0) / each.rows * 1e6 for each in some],
-            ),
-        )
+        add(f"µs, {role}", partial(_of_role, role))
     return table
+
+
+def _of_role(role: str, captures: Sequence[Capture]) -> str:
+    return _pair(
+        [each.complete_processor_s.get(role, 0) / each.rows * 1e6 for each in captures],
+        [each.at_rest_processor_s.get(role, 0) / each.rows * 1e6 for each in captures],
+    )
 
 
 def _pair(until_complete: Sequence[float], until_at_rest: Sequence[float]) -> str:
