@@ -52,8 +52,8 @@ DEAD_LETTER_WINDOW_S = 60.0
 PROVIDER_CONNECT_S, PROVIDER_READ_S = 2, 6
 # The longest duration of one provider call; adapters use it as their time-outs.
 PROVIDER_CALL_S = float(PROVIDER_CONNECT_S + PROVIDER_READ_S)
-# The longest duration of a call that creates an SNS endpoint: two attempts of 7 s, and boto3's longest pause of 6 s.
-ENDPOINT_CALL_S = 20.0
+# The longest duration of a call that creates an SNS endpoint: two attempts of 7 s, and a pause below a second.
+ENDPOINT_CALL_S = 15.0
 # The time limits of one request to OpenSearch, to the schema registry, to Kafka for offsets, and to Kafka for a record.
 OPENSEARCH_REQUEST_S = 10.0
 REGISTRY_REQUEST_S = 3.0

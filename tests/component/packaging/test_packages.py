@@ -14,7 +14,7 @@ from infra.packaging.contents import Contents, all_contents, contents_of, librar
 
 HANDLERS = package_handlers()
 # The packages that are built for each change: of the authorizer, a function of the chain, and one with boto3.
-FEW = {"access_tokens", "device_registrar", "preference_checker"}
+FEW = {"access_tokens", "key_revocation", "preference_checker"}
 HERE = f"{platform.machine()}-manylinux_2_28"
 
 # A script that can import only the standard library and the package's own folder.
@@ -113,8 +113,8 @@ zoneinfo.ZoneInfo("Asia/Kolkata")"""
 
 # The libraries that a package has in addition, and the services whose models it has.
 _OPERATIONS = ("operations_handler", "key_revocation")  # They have one handler.
-SDKS = {key: {"boto3", "s3transfer"} for key in ("device_registrar", *_OPERATIONS)}
-MODELS = {"device_registrar": {"sns"}} | {key: {"cloudwatch"} for key in _OPERATIONS}
+SDKS = {key: {"boto3", "s3transfer"} for key in _OPERATIONS}
+MODELS = {key: {"cloudwatch"} for key in _OPERATIONS}
 
 
 def test_packages_lack_libraries_and_models_that_they_do_not_use(packages: dict[str, Built]) -> None:
