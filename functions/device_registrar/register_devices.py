@@ -9,6 +9,9 @@ Each snapshot generation that has the device has a state of its own, so that no 
 one, whatever their positions are (docs/decisions/085). A row takes over what another generation's
 row has led to for the same token: a new snapshot registers no known token again.
 
+Until the first snapshot is complete, no record is processed: no look-up is answered yet, so no push needs an endpoint,
+and OpenSearch indexes the rows of the directory first.
+
 A redelivered row causes no provider call if its state is already up to date. A row without a token or a known platform
 is dead-lettered; its stored state ends the time for which delivery waits for the endpoint. An endpoint belongs to a
 token, not to a device: two devices have the same token after another user has logged in on the phone. Therefore the
@@ -42,7 +45,7 @@ from masscomm.directory.document_publisher import DocumentPublisher
 from masscomm.directory.generations import CreationTimes
 from masscomm.domain.platforms import platform_named, platform_of_arn
 from masscomm.domain.records import DeviceStatusChanged
-from masscomm.domain.time_limits import ENDPOINT_CALL_S
+from masscomm.domain.time_limits import ENDPOINT_CALL_S, FIRST_CAPTURE_POLL_S
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
@@ -103,6 +106,8 @@ class RegisterDevices(UseCase[Fact]):
         self._endpoints = endpoints
         self._clock = clock
         self._workers = workers
+        # Whether a snapshot was complete once. A later one replaces it in operation.
+        self._has_directory = False
         self._owners = TokenOwners(states=states, holders=holders, publisher=publisher, order=self._order, clock=clock)
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Fact:
@@ -120,8 +125,19 @@ class RegisterDevices(UseCase[Fact]):
         """Do nothing: a changed row has no recipients, so there is no outcome to produce."""
 
     def handle(self, batch: Batch[Fact]) -> None:
+        self._await_directory(batch)  # guard: devices.directory_first
         self._follow_rows(batch)
         self._follow_statuses(batch)
+
+    def _await_directory(self, batch: Batch[Fact]) -> None:
+        """Wait until a snapshot is complete. Raises Retry if the time is not enough."""
+        while not self._has_directory:
+            self._has_directory = self._created.is_any_complete(self._generations)
+            if self._has_directory:
+                return
+            if batch.remaining_s() < FIRST_CAPTURE_POLL_S + ENDPOINT_CALL_S:
+                raise Retry("the first snapshot of the directory is not complete")
+            self._clock.sleep(FIRST_CAPTURE_POLL_S)
 
     def _follow_statuses(self, batch: Batch[Fact]) -> None:
         """Disable devices whose endpoint is reported as inactive, unless the device has got or renewed its endpoint

@@ -1,10 +1,10 @@
-"""When the snapshot generations were created, in the index directory_state.
+"""When the snapshot generations were created, and whether one is complete, in the index directory_state.
 
 Log positions order the rows of one generation only: a moved or restored database assigns them again. Between two
 generations the time decides at which cdc_consumer stored the first state of each. It never changes.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from masscomm.directory.bulk_writes import answering
@@ -30,6 +30,10 @@ class CreationTimes(Protocol):
         """Return the times of creation (ms since the epoch) of the generations that have a state. Raises Retry."""
         ...
 
+    def is_any_complete(self, generations: Collection[str]) -> bool:
+        """Return whether one of the generations has all rows of its snapshot. Raises Retry."""
+        ...
+
 
 class OpenSearchCreationTimes:
     def __init__(self, client: OpenSearch) -> None:
@@ -38,19 +42,32 @@ class OpenSearchCreationTimes:
 
     def of(self, generations: Collection[str]) -> dict[str, int]:
         if missing := sorted(set(generations) - self._known.keys()):
-            with answering("the states of generations"):
-                answer = self._client.mget(index=INDEX, body={"ids": [document_id(each) for each in missing]})
-            for name, document in zip(missing, answer["docs"], strict=True):
-                if "found" not in document:
-                    raise Retry(f"OpenSearch could not look up the state of the generation {name}")
-                if document["found"]:
-                    self._known[name] = created_at(document["_source"])
+            self._known |= {name: created_at(state) for name, state in self._states(missing).items()}
         return {name: self._known[name] for name in generations if name in self._known}
+
+    def is_any_complete(self, generations: Collection[str]) -> bool:
+        return any(state.get("complete") is True for state in self._states(sorted(generations)).values())
+
+    def _states(self, generations: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Return the states of the generations that have one. Raises Retry."""
+        with answering("the states of generations"):
+            answer = self._client.mget(index=INDEX, body={"ids": [document_id(each) for each in generations]})
+        found = {}
+        for name, document in zip(generations, answer["docs"], strict=True):
+            if "found" not in document:
+                raise Retry(f"OpenSearch could not look up the state of the generation {name}")
+            if document["found"]:
+                found[name] = document["_source"]
+        return found
 
 
 class InMemoryCreationTimes:
     def __init__(self, **times: int) -> None:
         self.times = times
+        self.complete = True
 
     def of(self, generations: Collection[str]) -> dict[str, int]:
         return {name: self.times[name] for name in generations if name in self.times}
+
+    def is_any_complete(self, generations: Collection[str]) -> bool:  # noqa: ARG002 - all have one state here
+        return self.complete

@@ -114,6 +114,8 @@ CDC_HEARTBEAT_MS = 1_000
 # The time for which confirming the directory waits for change data capture, and the interval of its queries.
 DIRECTORY_WAIT_S = 5.0
 DIRECTORY_POLL_S = 0.05
+# The interval at which device_registrar looks whether the first snapshot is complete, for whose end it waits.
+FIRST_CAPTURE_POLL_S = 0.5
 # How far a new snapshot of the directory may lag behind the database when it replaces the previous one.
 GENERATION_LAG_MS = 15_000
 # How far the database's clock may be put back or forward. A heartbeat whose time is later than this after one with a
@@ -427,6 +429,9 @@ RULES: Mapping[str, str] = {
     "REGISTRAR_POLL_S < REGISTRAR_WAIT_S < timeout_s('delivery')": "endpoints are awaited within the invocation",
     "MARK_POLL_S < MARK_SHOWN_S < timeout_s('operations_handler')": "a mark is awaited within the invocation",
     "ENDPOINT_CALL_S < timeout_s('device_registrar')": "a call ends within the invocation",
+    "FIRST_CAPTURE_POLL_S + ENDPOINT_CALL_S < timeout_s('device_registrar')": (
+        "an invocation that has waited for the directory can register devices"
+    ),
     "OPENSEARCH_REQUEST_S < timeout_s('cdc_consumer')": "a request ends within the invocation",
     "DIRECTORY_STATE_REQUEST_S <= OPENSEARCH_REQUEST_S": "the state of the directory answers in the time of OpenSearch",
     "CDC_PROGRESS_REQUEST_S < DIRECTORY_STATE_FED_S <= GENERATION_LAG_MS / 1000": (

@@ -1001,6 +1001,11 @@ MUTANTS = (
         "A state that changes while a person is erased is erased, too.",
         Replaced("write_changed(self.client, changed)"),
     ),
+    Mutant(
+        "devices.directory_first",
+        "The first capture of the directory does not share OpenSearch with the registration of devices.",
+        Removed(),
+    ),
     Mutant("json.compact_nesting", "The nesting of compact JSON is bounded."),
     Mutant("json.nesting", "The nesting of JSON is bounded."),
     Mutant("json.read_without_loss", "Of equal keys in JSON none is lost.", Never()),

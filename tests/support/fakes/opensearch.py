@@ -70,7 +70,9 @@ class FakeOpenSearch:
         self.documents[index, id] = number, body
         return {"_seq_no": number, "_primary_term": 1}
 
-    def mget(self, *, body: dict[str, Any]) -> dict[str, Any]:
+    def mget(self, *, body: dict[str, Any], index: str = "") -> dict[str, Any]:
+        if index:
+            return {"docs": [self._document(index, each) for each in body["ids"]]}
         return {"docs": [self._document(each["_index"], each["_id"]) for each in body["docs"]]}
 
     def _document(self, name: str, document_id: str) -> dict[str, Any]:
