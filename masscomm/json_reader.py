@@ -45,7 +45,9 @@ def read_json(text: bytes | str, *, bounded: bool = True) -> Any:
         UnstorableJson: a number is not a signed 64-bit integer or finite double, an object names a key twice, a text
             holds half of a surrogate pair, or the nesting is deeper than MAX_DEPTH.
     """
-    if isinstance(text, bytes) and (value := _without_loss(text)) is not None:
+    # orjson refuses the bytes of half of a surrogate pair.
+    data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
+    if (value := _without_loss(data)) is not None:
         return value
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
@@ -86,7 +88,7 @@ def _without_loss(text: bytes) -> Any:
     # guard: json.read_without_loss
     if orjson.dumps(value).replace(b" ", b"") != text.replace(b" ", b""):
         return None
-    return None if any(each.search(text) for each in _UNSIGNED) else value  # guard: json.unsigned
+    return None if _UNSIGNED[0].search(text) or _UNSIGNED[1].search(text) else value  # guard: json.unsigned
 
 
 def unstorable_values(value: Any, place: str = "") -> Iterator[tuple[str, CodedText]]:

@@ -75,7 +75,7 @@ def test_storable_json_is_read_unchanged(value: object, ascii_only: bool) -> Non
     assert read_json(text.encode()) == value
 
 
-def _outcome(text: bytes) -> str:
+def _outcome(text: bytes | str) -> str:
     try:
         return repr(read_json(text))
     except InvalidJson as error:
@@ -91,7 +91,7 @@ def test_json_on_one_line_is_read_as_any_other(value: object, ascii_only: bool, 
     """A line feed before the text excludes the reading by orjson."""
     text = json.dumps(value, ensure_ascii=ascii_only, separators=separators).encode()
 
-    assert _outcome(text) == _outcome(b"\n" + text)
+    assert _outcome(text) == _outcome(text.decode()) == _outcome(b"\n" + text)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "NaN", '{"a": 1, "a": 2}', "1" * 5_000, "[" * 101 + "]" * 101])
