@@ -9,6 +9,7 @@ from aws_lambda_powertools import Logger
 
 from functions.cdc_consumer.generation import Generation
 from masscomm.cdc.change_events import (
+    SNAPSHOT_VERSION,
     Change,
     ChangeDecoder,
     Heartbeat,
