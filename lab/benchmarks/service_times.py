@@ -55,6 +55,7 @@ from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
 from masscomm.decisions.parts import PART_SIZE
 from masscomm.directory.bulk_writes import connect
+from masscomm.directory.document_publisher import OpenSearchDocumentPublisher
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import RetrySchedule
@@ -171,12 +172,14 @@ class Chain:
             ),
         )
         logger = logs.logger("receipts")
-        self.sent_messages = OpenSearchSentMessages(connect(config.opensearch_url))
+        client = connect(config.opensearch_url)
+        self.sent_messages = OpenSearchSentMessages(client)
         self.receipts = self._step(
             "receipts",
             topics.RECEIPT,
             ProcessReceipts(
                 messages=self.sent_messages,
+                publisher=OpenSearchDocumentPublisher(client, self.codec, self.producer),
                 delay_store=InMemoryDelayStore(),
                 clock=clock,
                 logger=logger,

@@ -1200,6 +1200,17 @@ class RecipientsBody(TypedDict):
     generated_at: str | None
 
 
+class RefusedEventsBody(TypedDict):
+    """The events of a rule that became no send, for one reason."""
+
+    reason: str
+    detail: str
+    """Of the last event: the scope that is missing, or the limit."""
+    events: int
+    """Their number. An event whose processing is repeated may count again."""
+    last_at: str
+
+
 class RefusedWebhookBody(TypedDict):
     """A webhook that became no event."""
 
@@ -1576,6 +1587,8 @@ class SubscriptionBody(TypedDict):
     notification: NotificationFields | None
     owner: str | None
     """The API key or person whose permissions and limits apply to the notifications."""
+    refused: list[RefusedEventsBody]
+    """The events that became no send since the rule was created, the latest reason first."""
 
 
 class SubscriptionFields(TypedDict):

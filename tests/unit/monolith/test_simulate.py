@@ -58,10 +58,10 @@ class Rows:
 
 
 def test_each_due_row_is_changed_once_a_transaction() -> None:
-    rows, made = Rows(1, 2, 3), []
-    count, seconds = simulate(cast(psycopg.Connection[Any], rows), 1_000, 0.05, made.append)
+    rows = Rows(1, 2, 3)
+    made: list[object] = []
+    count, _ = simulate(cast(psycopg.Connection[Any], rows), 1_000, 0.05, made.append)
     assert count == 50
-    assert seconds >= 0.05
     assert sum(map(len, rows.changed)) == 50
     assert all(len(each) == len(set(each)) for each in rows.changed)
     assert len(made) == len(rows.changed)

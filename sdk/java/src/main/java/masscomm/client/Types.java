@@ -1970,6 +1970,21 @@ public final class Types {
         public RecipientsFilters limit(long value) { set("limit", value); return this; }
     }
 
+    /** The events of a rule that became no send, for one reason. */
+    public static final class RefusedEventsBody extends Body {
+        RefusedEventsBody(Map<String, ?> members) { super(members); }
+
+        public String reason() { return required("reason", TEXT); }
+
+        /** Of the last event: the scope that is missing, or the limit. */
+        public String detail() { return required("detail", TEXT); }
+
+        /** Their number. An event whose processing is repeated may count again. */
+        public long events() { return required("events", INTEGER); }
+
+        public String lastAt() { return required("last_at", TEXT); }
+    }
+
     /** A webhook that became no event. */
     public static final class RefusedWebhookBody extends Body {
         RefusedWebhookBody(Map<String, ?> members) { super(members); }
@@ -2585,6 +2600,9 @@ public final class Types {
 
         /** The API key or person whose permissions and limits apply to the notifications. */
         public String owner() { return optional("owner", TEXT); }
+
+        /** The events that became no send since the rule was created, the latest reason first. */
+        public List<RefusedEventsBody> refused() { return required("refused", listOf(body(RefusedEventsBody::new))); }
     }
 
     /** A new subscription. It has an endpoint, or a notification for users. */
