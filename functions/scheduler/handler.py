@@ -1,5 +1,5 @@
-"""The scheduler function: every minute it releases due records and returns discarded batches; it reschedules records of
-the topic on-failure.
+"""The scheduler function: every minute it releases due records and returns discarded batches, and each hour it marks
+the changelogs; it reschedules records of the topic on-failure.
 """
 
 import os
@@ -8,10 +8,12 @@ from functools import cache
 from typing import Any
 from uuid import uuid4
 
+from functions.scheduler.mark_changelogs import MarkChangelogs
 from functions.scheduler.release_due_records import ReleaseDueRecords
 from functions.scheduler.reschedule_records import MAX_CRASHES, RescheduleRecords
 from functions.scheduler.return_discarded_batches import ReturnDiscardedBatches
 from masscomm import environment
+from masscomm.cdc.changelogs import KafkaChangelogs
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import batch_driver, retry_schedule
 from masscomm.clock import SystemClock
@@ -29,7 +31,9 @@ logger = logs.logger("scheduler")
 
 
 @cache
-def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords, ReturnDiscardedBatches | None]:
+def bootstrap() -> tuple[
+    BatchDriver, RescheduleRecords, ReleaseDueRecords, ReturnDiscardedBatches | None, MarkChangelogs
+]:
     driver = batch_driver("scheduler", logger, endless=True)
     store, clock = DynamoDbDelayStore.from_environment(), SystemClock()
     release_due_records = ReleaseDueRecords(
@@ -58,18 +62,20 @@ def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords, Retu
         if batches is None
         else ReturnDiscardedBatches(batches=batches, producer=driver.producer, clock=clock, logger=logger)
     )
-    return driver, reschedule_records, release_due_records, return_discarded_batches
+    mark_changelogs = MarkChangelogs(changelogs=KafkaChangelogs.from_environment(), clock=clock, logger=logger)
+    return driver, reschedule_records, release_due_records, return_discarded_batches, mark_changelogs
 
 
 @observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Process a scheduled event of EventBridge, or an aws:kafka event with records of on-failure."""
-    driver, reschedule_records, release_due_records, return_discarded_batches = bootstrap()
+    driver, reschedule_records, release_due_records, return_discarded_batches, mark_changelogs = bootstrap()
     if event.get("source") == "aws.events":
 
         def remaining_s() -> float:
             return context.get_remaining_time_in_millis() / 1000
 
+        mark_changelogs.sweep()
         # An error of one sweep does not stop the other one, and is raised after it.
         try:
             if return_discarded_batches is not None:

@@ -162,6 +162,8 @@ class Profile:
     reads: tuple[str, ...] = ()
     # Whether the function reads the progress of change data capture.
     asks_cdc: bool = False
+    # Whether it appends tombstones to the changelogs of captured rows.
+    marks_changelogs: bool = False
     # Whether it returns the batches that Lambda discards in on-demand mode to their topics.
     returns_batches: bool = False
     # Whether the function publishes through SNS.
@@ -258,6 +260,7 @@ PROFILES = {
         table_indices=((WAITING, BY_SEND),),
         reads=(SEND_MONOLITH, SEND_API, RECHECK, BUILD, DELIVERY),
         returns_batches=True,
+        marks_changelogs=True,
     ),
     "send_handler": Profile(
         warmth=Warmth.PROVISIONED,
