@@ -1,18 +1,22 @@
 """The scheduler function: every minute it releases due records, returns discarded batches and publishes the directory's
-own documents; it reschedules records of the topic on-failure.
+own documents, and each hour it marks the changelogs; it reschedules records of the topic on-failure.
 """
 
 import os
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import cache
 from typing import Any
 from uuid import uuid4
 
+from functions.scheduler.mark_changelogs import MarkChangelogs
 from functions.scheduler.publish_documents import PublishDocuments
 from functions.scheduler.release_due_records import ReleaseDueRecords
 from functions.scheduler.reschedule_records import MAX_CRASHES, RescheduleRecords
 from functions.scheduler.return_discarded_batches import ReturnDiscardedBatches
 from masscomm import environment
+from masscomm.cdc.changelogs import KafkaChangelogs
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import batch_driver, retry_schedule
 from masscomm.clock import SystemClock
@@ -33,7 +37,9 @@ logger = logs.logger("scheduler")
 
 
 @cache
-def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords, ReturnDiscardedBatches | None]:
+def bootstrap() -> tuple[
+    BatchDriver, RescheduleRecords, ReleaseDueRecords, ReturnDiscardedBatches | None, MarkChangelogs
+]:
     driver = batch_driver("scheduler", logger, endless=True)
     store, clock = DynamoDbDelayStore.from_environment(), SystemClock()
     release_due_records = ReleaseDueRecords(
@@ -63,7 +69,8 @@ def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords, Retu
         if batches is None
         else ReturnDiscardedBatches(batches=batches, producer=driver.producer, clock=clock, logger=logger)
     )
-    return driver, reschedule_records, release_due_records, return_discarded_batches
+    mark_changelogs = MarkChangelogs(changelogs=KafkaChangelogs.from_environment(), clock=clock, logger=logger)
+    return driver, reschedule_records, release_due_records, return_discarded_batches, mark_changelogs
 
 
 @cache
@@ -80,17 +87,24 @@ def publish_documents() -> PublishDocuments:
     )
 
 
+def _publish_documents(remaining_s: Callable[[], float]) -> None:
+    kept_for_others_s = max(0.0, remaining_s() - DOCUMENTS_SWEEP_S)
+    publish_documents().sweep(lambda: remaining_s() - kept_for_others_s)
+
+
 @observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Process a scheduled event of EventBridge, or an aws:kafka event with records of on-failure."""
-    driver, reschedule_records, release_due_records, return_discarded_batches = bootstrap()
+    driver, reschedule_records, release_due_records, return_discarded_batches, mark_changelogs = bootstrap()
     if event.get("source") == "aws.events":
 
         def remaining_s() -> float:
             return context.get_remaining_time_in_millis() / 1000
 
         # An error of one sweep does not stop the others, and is raised after them.
-        try:
+        with ExitStack() as afterwards:
+            afterwards.callback(mark_changelogs.sweep)
+            afterwards.callback(_publish_documents, remaining_s)
             try:
                 if return_discarded_batches is not None:
                     # Half of the time remains for due records.
@@ -98,8 +112,5 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
                     return_discarded_batches.sweep(lambda: remaining_s() - kept_s)
             finally:
                 swept = release_due_records.sweep(lambda: remaining_s() - DOCUMENTS_SWEEP_S)
-        finally:
-            kept_for_others_s = max(0.0, remaining_s() - DOCUMENTS_SWEEP_S)
-            publish_documents().sweep(lambda: remaining_s() - kept_for_others_s)
         return asdict(swept)
     return driver.run(event, context, reschedule_records)

@@ -183,6 +183,8 @@ class Profile:
     asks_cdc: bool = False
     # Whether it chooses the broadcast queue of a record.
     chooses_queue: bool = False
+    # Whether it appends tombstones to the changelogs of captured rows.
+    marks_changelogs: bool = False
     # Whether it returns the batches that Lambda discards in on-demand mode to their topics.
     returns_batches: bool = False
     # Whether the function publishes through SNS.
@@ -288,6 +290,7 @@ PROFILES = {
         reads=(SEND_MONOLITH, SEND_API, RECHECK, BUILD, DELIVERY),
         chooses_queue=True,
         returns_batches=True,
+        marks_changelogs=True,
     ),
     "send_handler": Profile(
         warmth=Warmth.PROVISIONED,

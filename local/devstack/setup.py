@@ -32,8 +32,16 @@ CLASSES = os.path.join(WORK, "classes")
 # The archive of the classes that Spark's driver loads.
 SPARK_ARCHIVE = os.path.join(WORK, "spark-archive")
 LAUNCHERS = os.path.join(CLASSES, "launchers.jar")
-# The plug-in for MSK Connect: Debezium, and the configuration provider with which its workers read a secret.
+# The plug-in for Kafka Connect: Debezium, and masscomm's classes: folder, class and the service that it provides.
 CONNECT_PLUGIN = os.path.join(WORK, "connect-plugin")
+CONNECT_CLASSES = (
+    (
+        "secrets-manager",
+        "masscomm/connect/SecretsManagerConfigProvider",
+        "org.apache.kafka.common.config.provider.ConfigProvider",
+    ),
+    ("truncate-key", "masscomm/connect/TruncateKey", "org.apache.kafka.connect.transforms.Transformation"),
+)
 CONNECT_TASK = os.path.join(WORK, "connect-task")
 # The web console, and the clients in TypeScript and Java.
 WEB = os.path.join(ROOT, "web")
@@ -436,32 +444,37 @@ def make_spark_archive(steps: Steps, java_home: str) -> bool:
 
 
 def make_connect_plugin(steps: Steps, maven: str, java_home: str, check: "Callable[[dict[str, str]], None]") -> bool:
-    """Build the plug-in for Kafka Connect that a deployment uses. Return whether anything had to be done. `check` gets
-    the SHA-256 of the fetched jars.
+    """Build the plug-in for Kafka Connect, with a folder for each of its parts. Return whether anything had to be done.
+    `check` gets the SHA-256 of the fetched jars.
     """
-    sources = os.path.join(ROOT, "infra", "connect")
-    pom, package = os.path.join(sources, "pom.xml"), "masscomm/connect"
-    source = os.path.join(sources, package, "SecretsManagerConfigProvider.java")
-    parts = [JAR_LOCK, pom, source, os.path.join(ROOT, "local", "devstack", "jars", "debezium", "pom.xml")]
-    if fresh(CONNECT_PLUGIN, digest(*parts)):
+    pom = os.path.join(ROOT, "infra", "connect", "pom.xml")
+    java_files = {name: os.path.join(os.path.dirname(pom), f"{name}.java") for _, name, _ in CONNECT_CLASSES}
+    sources = [
+        JAR_LOCK,
+        pom,
+        *java_files.values(),
+        os.path.join(ROOT, "local", "devstack", "jars", "debezium", "pom.xml"),
+    ]
+    if fresh(CONNECT_PLUGIN, digest(*sources)):
         return False
     shutil.rmtree(CONNECT_PLUGIN, ignore_errors=True)
     shutil.copytree(os.path.join(JARS, "debezium"), CONNECT_PLUGIN)
-    folder = os.path.join(CONNECT_PLUGIN, "secrets-manager")
-    fetch_jars(steps, "connect-plugin", maven, java_home, pom, f"-DoutputDirectory={folder}")
-    check(sums_of(folder, CONNECT_MODULE))
-    with tempfile.TemporaryDirectory() as classes:
-        path = os.pathsep.join(os.path.join(each, "*") for each in (os.path.join(JARS, "kafka"), folder))
-        javac = os.path.join(java_home, "bin", "javac")
-        steps.run("connect-plugin", [javac, "-d", classes, "-cp", path, source], dict(os.environ))
-        with zipfile.ZipFile(os.path.join(folder, "masscomm-secrets-manager.jar"), "w") as archive:
-            name = f"{package}/SecretsManagerConfigProvider"
-            with open(os.path.join(classes, f"{name}.class"), "rb") as compiled:
-                # The time in the archive is fixed, because a deployment replaces the plug-in when its hash changes.
-                archive.writestr(zipfile.ZipInfo(f"{name}.class"), compiled.read())
-            provider = "META-INF/services/org.apache.kafka.common.config.provider.ConfigProvider"
-            archive.writestr(zipfile.ZipInfo(provider), name.replace("/", ".") + "\n")
-    write_stamp(CONNECT_PLUGIN, digest(*parts))
+    secrets = os.path.join(CONNECT_PLUGIN, "secrets-manager")
+    fetch_jars(steps, "connect-plugin", maven, java_home, pom, f"-DoutputDirectory={secrets}")
+    check(sums_of(secrets, CONNECT_MODULE))
+    for part, name, service in CONNECT_CLASSES:
+        folder = os.path.join(CONNECT_PLUGIN, part)
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryDirectory() as classes:
+            path = os.pathsep.join(os.path.join(each, "*") for each in (os.path.join(JARS, "kafka"), folder))
+            javac = os.path.join(java_home, "bin", "javac")
+            steps.run("connect-plugin", [javac, "-d", classes, "-cp", path, java_files[name]], dict(os.environ))
+            with zipfile.ZipFile(os.path.join(folder, f"masscomm-{part}.jar"), "w") as archive:
+                with open(os.path.join(classes, f"{name}.class"), "rb") as compiled:
+                    # The time in the archive is fixed, because a deployment replaces the plug-in when its hash changes.
+                    archive.writestr(zipfile.ZipInfo(f"{name}.class"), compiled.read())
+                archive.writestr(zipfile.ZipInfo(f"META-INF/services/{service}"), name.replace("/", ".") + "\n")
+    write_stamp(CONNECT_PLUGIN, digest(*sources))
     return True
 
 

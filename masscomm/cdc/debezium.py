@@ -85,10 +85,15 @@ def debezium_config(generation: str, installation: str = INSTALLATION) -> dict[s
         "heartbeat.interval.ms": str(CDC_HEARTBEAT_MS),
         "heartbeat.action.query": "SELECT pg_logical_emit_message(false, 'masscomm.heartbeat',"
         " extract(epoch from clock_timestamp())::text)",
+        # The messages of other writers have no reader, and the compacted topic would keep the last one of each.
+        "message.prefix.include.list": r"masscomm\.heartbeat",
         "notification.enabled.channels": "sink",
         "notification.sink.topic.name": cdc_topic("notification", generation),
         # By default, Debezium skips TRUNCATE, and the directory would keep the deleted rows.
         "skipped.operations": "none",
+        # Its record has no key, which a compacted topic refuses.
+        "transforms": "truncate_key",
+        "transforms.truncate_key.type": "masscomm.connect.TruncateKey",
         # The interval at which the connector polls the WAL and its queue of changes. The default of 500 ms would delay
         # each change; with 1 ms an idle connector uses a fifth of a core, with 10 ms a twelfth.
         "poll.interval.ms": "25",

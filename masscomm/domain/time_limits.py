@@ -121,6 +121,11 @@ GENERATION_LAG_MS = 15_000
 # How far the database's clock may be put back or forward. A heartbeat whose time is later than this after one with a
 # higher position is from another write-ahead log.
 DATABASE_CLOCK_STEP_MS = 300_000
+# The interval at which the scheduler appends a tombstone to each partition of the tables' changelogs: a segment ends at
+# the first record after its time, and Kafka does not compact the last segment of a partition.
+CHANGELOG_MARKED_S = _HOUR_S
+# How long after a row was deleted or changed its earlier values are in the changelogs at most.
+CHANGELOG_ERASED_S = 10 * _DAY_S
 TEMPLATES_CACHED_S = 5.0
 # The time limit of a request to directory_state. It refuses look-ups if no feeder has read from Kafka for the second
 # time, and ends the snapshot of an audience's users that nobody has read for the third.
@@ -359,7 +364,7 @@ WEBHOOK_MINUTES_KEPT_DAYS = 7
 SENDS_KEPT_DAYS = 450
 
 # The rules between these durations, each with its reason. timeout_s and every_s are read from functions/functions.yaml,
-# kept_s from schemas/topics.yaml.
+# kept_s, segment_s, due_s and tombstone_s from schemas/topics.yaml.
 RULES: Mapping[str, str] = {
     "CHAIN_TIMEOUT_S == timeout_s('preference_checker') == timeout_s('builder') == timeout_s('delivery')": (
         "the scheduler recognises a function that took too long by its time limit"
@@ -452,6 +457,16 @@ RULES: Mapping[str, str] = {
     ),
     "CDC_HEARTBEAT_MS < GENERATION_LAG_MS": "a generation can be as recent as it has to be",
     "GENERATION_LAG_MS < DATABASE_CLOCK_STEP_MS": "heartbeats of two connectors are of one write-ahead log",
+    "every_s('scheduler') < CHANGELOG_MARKED_S < segment_s('cdc') < kept_s('cdc')": (
+        "a segment ends soon after its time, and few tombstones are written for that"
+    ),
+    "kept_s('cdc') <= due_s('cdc')": "Kafka refuses a topic whose records are due before they may be removed",
+    "max(kept_s('cdc') + segment_s('cdc') + CHANGELOG_MARKED_S, due_s('cdc')) + 86_400 <= CHANGELOG_ERASED_S": (
+        "the rows of an erased person are removed in time, even if the broker compacts nothing for a day"
+    ),
+    "max(CHANGELOG_ERASED_S, DELAYED_KEPT_S) <= tombstone_s('cdc')": (
+        "a reader that returns after the longest outage learns which rows were deleted"
+    ),
     "TEMPLATES_CACHED_S < CHAIN_TIMEOUT_S": "a changed template applies to the next invocation",
     "DENIAL_CACHED_S < DENIED_SCHEMA_RETRY_S < DENIED_SCHEMA_FORGET_S": (
         "an id is asked for again before it is dead-lettered, and known until then"

@@ -11,6 +11,27 @@ from schemas import read_text
 
 
 @dataclass(frozen=True, kw_only=True)
+class Compaction:
+    """When Kafka removes the earlier records of a key from a topic. https://kafka.apache.org/documentation/#topicconfigs"""
+
+    # The age at which a segment ends. Kafka does not compact the last segment of a partition.
+    segment_hours: int
+    # The age of a record at which its segment is compacted, however few records it saves.
+    due_hours: int
+    # How long a tombstone stays after the earlier records of its key were removed.
+    tombstone_hours: int
+
+    def config(self, kept_hours: int) -> dict[str, str]:
+        """Return Kafka's settings of a topic that keeps every record for a time."""
+        return {
+            "min.compaction.lag.ms": _ms(kept_hours),
+            "max.compaction.lag.ms": _ms(self.due_hours),
+            "segment.ms": _ms(self.segment_hours),
+            "delete.retention.ms": _ms(self.tombstone_hours),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class Topic:
     # The topic's name in Kafka, which ends with the name of its lane.
     name: str
@@ -19,8 +40,11 @@ class Topic:
     # The name of the Avro schema in schemas/; None if the value has no schema of masscomm.
     schema: str | None
     partitions: int
+    # How long every record is kept.
     retention_hours: int
     cleanup: str
+    # None if the topic is not compacted, or with Kafka's defaults.
+    compaction: Compaction | None = None
     max_message_bytes: int
     timestamp_ahead_ms: int
     replication_factor: int
@@ -35,10 +59,14 @@ class Topic:
     def config(self) -> dict[str, str]:
         return {
             "cleanup.policy": self.cleanup,
-            "retention.ms": str(self.retention_hours * 3_600_000),
+            "retention.ms": _ms(self.retention_hours),
             "max.message.bytes": str(self.max_message_bytes),
             "message.timestamp.after.max.ms": str(self.timestamp_ahead_ms),
-        }
+        } | ({} if self.compaction is None else self.compaction.config(self.retention_hours))
+
+
+def _ms(hours: int) -> str:
+    return str(hours * 3_600_000)
 
 
 SEND_MONOLITH = "send.monolith"
@@ -121,6 +149,7 @@ def chain_topics() -> tuple[Topic, ...]:
 
 
 def _topic(name: str, description: str, values: Mapping[str, Any]) -> Topic:
+    compaction = values.get("compaction") if values["cleanup"] == "compact" else None
     return Topic(
         name=name,
         description=description,
@@ -129,6 +158,7 @@ def _topic(name: str, description: str, values: Mapping[str, Any]) -> Topic:
         partitions=values["partitions"],
         retention_hours=values["retention_hours"],
         cleanup=values["cleanup"],
+        compaction=None if compaction is None else Compaction(**compaction),
         max_message_bytes=values["max_message_bytes"],
         timestamp_ahead_ms=values["timestamp_ahead_ms"],
         replication_factor=values["replication_factor"],

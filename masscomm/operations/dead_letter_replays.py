@@ -61,7 +61,11 @@ def sources(generation: str) -> frozenset[str]:
     # Dead letters of the scheduler's on-failure topic may be replayed too; the record's count of attempts then starts
     # again.
     chain.add(ON_FAILURE)
-    return frozenset(chain | {topic.name for topic in cdc_topics(generation)})
+    for topic in cdc_topics(generation):
+        # In a changelog, the last record of a row stays: an earlier version would replace the newest one.
+        if topic.compaction is None:  # guard: cdc.replayed_row
+            chain.add(topic.name)
+    return frozenset(chain)
 
 
 def refusal(

@@ -61,9 +61,9 @@ class Health(Protocol):
 def consumed_topics(generation: str) -> Mapping[str, Sequence[str]]:
     """Return the topics of each function with event source mappings, by the function's deployed name."""
     found: dict[str, list[str]] = {}
-    for topic in (*chain_topics(), *cdc_topics(generation)):
-        if topic.cleanup == "compact":
-            continue  # It is read from its beginning, without a consumer group.
+    # A compacted topic of the chain is read from its beginning, without a consumer group.
+    of_groups = (topic for topic in chain_topics() if topic.cleanup != "compact")
+    for topic in (*of_groups, *cdc_topics(generation)):
         for consumer in topic.consumers:
             if consumer not in _NO_MAPPING:
                 function = f"{consumer}-critical" if lane_of(topic.name) is Lane.CRITICAL else consumer

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
+from masscomm.domain.time_limits import CHANGELOG_ERASED_S
 from masscomm.kafka.topics import Topic, base_of
 
 
@@ -20,8 +21,11 @@ def remaining_data(topics: Iterable[Topic], backups_days: Mapping[str, int], now
     """
     ends: dict[timedelta, list[str]] = defaultdict(list)
     for topic in topics:
-        # Compacted topics are skipped, because they contain only offsets and operators' marks.
-        if "compact" not in topic.cleanup:
+        if topic.compaction is not None:
+            # From the deletion of the rows, which must come before the erasure.
+            ends[timedelta(seconds=CHANGELOG_ERASED_S)].append(f"topic {base_of(topic.name)}")
+        # Other compacted topics are skipped, because they contain only offsets and operators' marks.
+        elif topic.cleanup != "compact":
             ends[timedelta(hours=topic.retention_hours)].append(f"topic {base_of(topic.name)}")
     for name, days in backups_days.items():
         ends[timedelta(days=days)].append(name)

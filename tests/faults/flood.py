@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import psycopg
@@ -59,7 +60,7 @@ def _produce(bench: Bench, count: int) -> dict[str, HostileRecord]:
     """Produce the hostile records to the topics in turn. Returns the records by position."""
     generation = bench.stack.generation
     names = list(dict.fromkeys(itertools.chain.from_iterable(_sources(generation).values())))
-    partitions = {topic.name: topic.partitions for topic in [*topics.chain_topics(), *topics.cdc_topics(generation)]}
+    known = {topic.name: topic for topic in [*topics.chain_topics(), *topics.cdc_topics(generation)]}
     each = -(-count // len(names))
     floods = [_harmless(bench, _records(bench, name, 2 * each)) for name in names]
     chance = random.Random(count)  # noqa: S311
@@ -72,11 +73,13 @@ def _produce(bench: Bench, count: int) -> dict[str, HostileRecord]:
         written[f"{message.topic()}-{message.partition()}@{message.offset()}"] = record
 
     for record in itertools.islice(itertools.chain.from_iterable(zip(*floods, strict=False)), count):
+        if record.key is None and known[record.topic].cleanup == "compact":
+            record = replace(record, key=b"none")
         producer.produce(
             record.topic,
             record.value,
             record.key,
-            partition=chance.randrange(partitions[record.topic]),
+            partition=chance.randrange(known[record.topic].partitions),
             headers=list(record.headers),
             on_delivery=partial(keep, record),
         )

@@ -595,6 +595,11 @@ MUTANTS = (
         "A dead letter whose record may be forgotten is not replayed: it would be counted and published again.",
         cell="a dead letter is replayed late, and one that is counted",
     ),
+    Mutant(
+        "cdc.replayed_row",
+        "A row is not replayed to its changelog: it would be the row's last version there.",
+        Always(),
+    ),
     Mutant("dead_letters.marks_are_seen", "An operation on dead letters ends when every reader sees it."),
     Mutant(
         "metrics.late_schema",

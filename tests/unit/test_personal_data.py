@@ -9,6 +9,8 @@ import yaml
 
 from infra.cdk.resources.tables import definitions
 from local.devstack.config import ROOT
+from masscomm.domain.time_limits import CHANGELOG_ERASED_S
+from masscomm.kafka.topics import Compaction, cdc_topic, cdc_topics
 
 SCHEMAS = ROOT / "schemas"
 PAGE = (ROOT / "docs" / "personal-data.md").read_text()
@@ -57,3 +59,16 @@ def test_the_page_names_the_retention_of_each_topic() -> None:
             # A compacted topic keeps the latest record of each key.
             if name in topics["topics"] and topics["topics"][name].get("cleanup") != "compact":
                 assert row[3] == f"{topics['topics'][name]['retention_hours'] // 24} days"
+
+
+def test_the_page_says_when_a_deleted_row_leaves_kafka() -> None:
+    (row,) = [row for row in rows() if "`cdc.users`" in row[0]]
+    days, tombstone_days = CHANGELOG_ERASED_S // 86_400, cdc_compaction().tombstone_hours // 24
+    assert row[3].endswith(f"; earlier ones {days} days")
+    assert row[4] == f"ends {days} days after the row is deleted; its number {tombstone_days} days later"
+
+
+def cdc_compaction() -> Compaction:
+    (topic,) = [topic for topic in cdc_topics("g1") if topic.name == cdc_topic("users", "g1")]
+    assert topic.compaction is not None
+    return topic.compaction

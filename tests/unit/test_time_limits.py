@@ -72,12 +72,21 @@ def _deployed() -> dict[str, Any]:
     """
     catalogue = {entry.package: entry for entry in read_catalogue(generation="g1")}
     kept = {base_of(topic.name): topic.retention_hours * 3_600 for topic in chain_topics()}
-    kept[CDC] = cdc_topics("g1")[0].retention_hours * 3_600
+    (compaction,) = {topic.compaction for topic in cdc_topics("g1") if topic.compaction is not None}
+    (kept[CDC],) = {topic.retention_hours * 3_600 for topic in cdc_topics("g1")}
     return {
         **_durations(),
         "timeout_s": lambda name: catalogue[name].timeout_s,
         "every_s": lambda name: catalogue[name].schedule_s,
         "kept_s": kept.__getitem__,
+        **{
+            f"{name}_s": {CDC: hours * 3_600}.__getitem__
+            for name, hours in (
+                ("segment", compaction.segment_hours),
+                ("due", compaction.due_hours),
+                ("tombstone", compaction.tombstone_hours),
+            )
+        },
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from itertools import batched
 from typing import Any
 
-from aws_cdk import Fn, Stack, Token
+from aws_cdk import Fn, RemovalPolicy, Stack, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -131,8 +131,9 @@ class KafkaCluster(Construct):
             partition_count=partitions_of(topic, environment),
             replication_factor=config.replication_factor,
             configs=base64.b64encode(json.dumps(topic.config, sort_keys=True).encode()).decode(),
-            # A deployment deletes no records: if a topic is removed from the file, an operator deletes it by hand.
-        ).apply_removal_policy(removal(environment))
+            # A deployment deletes no records: if a topic is removed from the file, an operator deletes it by hand. But
+            # the changelogs of a generation that is given up would keep personal data for ever.
+        ).apply_removal_policy(removal(environment) if topic.compaction is None else RemovalPolicy.DESTROY)
 
     def _bootstrap_servers(self, environment: Environment, key: kms.IKey) -> str:
         """Return the bootstrap brokers with IAM authentication. CloudFormation does not return them, so a custom

@@ -192,8 +192,9 @@ class FunctionsStack(Stack):
             variables |= {
                 "OPENSEARCH_URL": data.directory.url,
                 "OPENSEARCH_AUTHENTICATION": data.directory.authentication,
-                "CDC_GENERATION": environment.generation,
             }
+        if profile.requests or profile.marks_changelogs:
+            variables["CDC_GENERATION"] = environment.generation
         if profile.asks_cdc:
             variables |= {
                 "CDC_CONSUMER_GROUP": consumer_group(f"{PREFIX}.{CDC_CONSUMER}", "{topic}"),

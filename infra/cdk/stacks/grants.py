@@ -140,9 +140,11 @@ def _kafka(
     reads = list(dict.fromkeys(in_lane(name, lane) for name in profile.reads for lane in Lane))
     if profile.operates:
         return _operations(writes, data, environment)
+    tables = [topic for each in generations(environment.generation) for topic in table_topics(each)]
+    if profile.marks_changelogs:
+        writes = [*writes, *tables]
     if not profile.asks_cdc:
         return data.kafka.statements(writes=writes, reads=reads, asks=[SOURCE_RECORDS_GROUP] if reads else [])
-    tables = [topic for each in generations(environment.generation) for topic in table_topics(each)]
     groups = [CDC_PROGRESS_GROUP] + [consumer_group(f"masscomm.{CDC_CONSUMER}", topic) for topic in tables]
     return data.kafka.statements(writes=writes, reads=[*reads, CONNECT_OFFSETS_TOPIC], asks=groups, describes=tables)
 

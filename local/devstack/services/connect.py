@@ -2,7 +2,7 @@
 
 from local.devstack.config import StackConfig
 from local.devstack.service import Service, answers, class_archive, jars, java, log4j
-from local.devstack.setup import JARS
+from local.devstack.setup import CONNECT_PLUGIN
 from local.emulators.local import LOOPBACK
 from masscomm.cdc.debezium import largest_record
 
@@ -55,7 +55,7 @@ def service(config: StackConfig) -> Service:
                 bootstrap=config.kafka_bootstrap,
                 host=LOOPBACK,
                 port=config.ports.connect,
-                plugins=f"{JARS}/debezium",
+                plugins=CONNECT_PLUGIN,
                 largest_record=largest_record(),
             ),
             logging: log4j(io_debezium="info", org_apache_kafka_connect="info"),

@@ -213,6 +213,8 @@ def test_truncated_table_makes_the_directory_not_ready(stack: StackConfig) -> No
         sql.execute("TRUNCATE devices")
         made.consume_until(lambda: not made.complete())
         assert "devices was truncated" in made.state()["rebuild_reason"]
+        devices = cdc_topic("devices", made.name)
+        assert b'{"truncated":true}' in [record.key for record in made.records if record.topic == devices]
         with pytest.raises(Retry, match="not ready"):
             directory.users([1])
 

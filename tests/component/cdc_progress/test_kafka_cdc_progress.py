@@ -59,7 +59,7 @@ class KafkaCapture(Capture):
     def write(self, topic: str, partition: int, count: int) -> None:
         producer = Producer(dict(self.bootstrap))
         for _ in range(count):
-            producer.produce(topic, b"{}", partition=partition)
+            producer.produce(topic, b"{}", b"a key", partition=partition)
         assert producer.flush(10) == 0
 
     def commit(self, topic: str, partition: int, offset: int) -> None:

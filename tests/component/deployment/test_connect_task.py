@@ -15,7 +15,7 @@ import pytest
 from local.devstack.config import StackConfig
 from local.devstack.service import jars, java
 from local.devstack.services.connect import PROPERTIES
-from local.devstack.setup import CONNECT_TASK, JARS
+from local.devstack.setup import CONNECT_PLUGIN, CONNECT_TASK
 from local.emulators.local import LOOPBACK
 from masscomm.cdc.debezium import debezium_config, largest_record
 
@@ -31,7 +31,7 @@ def _run(kafka: StackConfig, folder: Path, connectors: dict[str, dict[str, Any]]
         bootstrap=kafka.kafka_bootstrap,
         host=LOOPBACK,
         port=port,
-        plugins=f"{JARS}/debezium",
+        plugins=CONNECT_PLUGIN,
         largest_record=largest_record(),
     )
     properties = re.sub(r"(\.topic|group\.id)=.*", rf"\1={name}.\g<1>", properties).replace("..", ".")

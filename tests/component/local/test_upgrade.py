@@ -13,7 +13,7 @@ import pytest
 from local.devstack.config import StackConfig
 from local.devstack.provision import changed_topics, create_dynamodb_tables, create_topics, missing_dynamodb_tables
 from local.devstack.upgrade import upgrade
-from masscomm.kafka.topics import chain_topics
+from masscomm.kafka.topics import Compaction, chain_topics
 from ops.provisioning import SCHEMAS, ProvisioningError
 from ops.provisioning.database import TABLES, unapplied_tables
 from ops.provisioning.directory import create_indices, outdated_indices
@@ -102,8 +102,22 @@ def test_missing_and_changed_topics_are_pending(kafka: StackConfig) -> None:
         f"give the topic {name} 3 partitions",
     ]
     create_topics(kafka.kafka_bootstrap, [longer])
+    compaction = Compaction(segment_hours=24, due_hours=192, tombstone_hours=720)
+    changelog = replace(longer, cleanup="compact", compaction=compaction)
+    assert set(changed_topics(kafka.kafka_bootstrap, [changelog])) == {
+        f"set {setting} of the topic {name}"
+        for setting in (
+            "cleanup.policy=compact",
+            "min.compaction.lag.ms=345600000",
+            "max.compaction.lag.ms=691200000",
+            "segment.ms=86400000",
+            "delete.retention.ms=2592000000",
+        )
+    }
+    create_topics(kafka.kafka_bootstrap, [changelog])
+    assert changed_topics(kafka.kafka_bootstrap, [changelog]) == []
     # A topic keeps its partitions: Kafka cannot remove one.
-    assert changed_topics(kafka.kafka_bootstrap, [longer, replace(longer, partitions=1)]) == []
+    assert changed_topics(kafka.kafka_bootstrap, [changelog, replace(changelog, partitions=1)]) == []
 
 
 def test_changed_schema_is_pending(registry: StackConfig) -> None:

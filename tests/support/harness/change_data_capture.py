@@ -100,12 +100,15 @@ class RunningGeneration:
     records: list[KafkaRecord] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.group = f"masscomm.cdc_consumer.{self.name}"
         self.producer = InMemoryProducer()
         self.driver = driver(self.producer)
+        self._consumer: Consumer | None = None
+        self._start_group(f"masscomm.cdc_consumer.{self.name}")
+
+    def _start_group(self, name: str) -> None:
+        self.group = name
         self.generation = Generation(self.client, name=self.name, progress=self.progress(), clock=SystemClock())
         self.use_case = ApplyChanges(self.client, self.generation)
-        self._consumer: Consumer | None = None
 
     def progress(self) -> KafkaCdcProgress:
         return KafkaCdcProgress(
@@ -170,6 +173,21 @@ class RunningGeneration:
             offsets=[TopicPartition(topic, partition, end) for (topic, partition), end in ends.items()],
             asynchronous=False,
         )
+
+    def start_again(self) -> None:
+        """Make the indices and the generation's state anew, and continue as a new group, which reads the topics from
+        their beginning.
+        """
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+        self.client.indices.delete(index=",".join(f"{table}-{self.name}" for table in captured_tables()))
+        create_indices(self.config.opensearch_url, self.name)
+        for document in (f"generation-{self.name}", f"position-{self.name}"):
+            url = f"{self.config.opensearch_url}/directory_state/_doc/{document}"
+            httpx.delete(url, timeout=30).raise_for_status()
+        self.records = []
+        self._start_group(f"{self.group}.again")
 
     def changes(self) -> list[Any]:
         decoder = ChangeDecoder(self.name)

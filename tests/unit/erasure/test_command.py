@@ -73,6 +73,6 @@ def test_every_topic_and_backup_is_named_with_its_end() -> None:
     assert [line for line in lines if "database backups" in line] == ["until 2026-12-06 12:00 UTC: database backups"]
     assert next(line for line in lines if "topic delivery" in line).startswith("until 2026-11-25 12:00 UTC")
     assert "topic dead-letter" in next(line for line in lines if "2026-12-22" in line)
-    assert "cdc.g1.public.users" in "".join(lines)
+    assert "topic cdc.g1.public.users" in next(line for line in lines if line.startswith("until 2026-12-02 12:00 UTC"))
     assert "dead-letter-status" not in "".join(lines)
     assert all(one < other for one, other in pairwise(lines))

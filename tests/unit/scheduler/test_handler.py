@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from functions.scheduler import handler as scheduler
+from functions.scheduler.mark_changelogs import MarkChangelogs
 from functions.scheduler.release_due_records import SweepResult
+from masscomm.clock import FixedClock
+from masscomm.domain.time_limits import CHANGELOG_MARKED_S
 from masscomm.errors import Retry
 
 type RemainingS = Callable[[], float]
@@ -36,8 +39,27 @@ class Context:
         return 60_000
 
 
-def invoke(monkeypatch: pytest.MonkeyPatch, batches: Sweep | None, due: Sweep, documents: Sweep | None = None) -> Any:
-    monkeypatch.setattr(scheduler, "bootstrap", lambda: (None, None, due, batches))
+class CountedMarks:
+    def __init__(self) -> None:
+        self.count = 0
+        self.error: Retry | None = None
+
+    def mark(self) -> None:
+        self.count += 1
+        if self.error is not None:
+            raise self.error
+
+
+def invoke(
+    monkeypatch: pytest.MonkeyPatch,
+    batches: Sweep | None,
+    due: Sweep,
+    documents: Sweep | None = None,
+    *,
+    marks: MarkChangelogs | None = None,
+) -> Any:
+    marks = marks or marking(CountedMarks(), FixedClock(0))
+    monkeypatch.setattr(scheduler, "bootstrap", lambda: (None, None, due, batches, marks))
     monkeypatch.setattr(scheduler, "publish_documents", lambda: documents or Sweep())
     return scheduler.handler({"source": "aws.events"}, Context())
 
@@ -46,6 +68,30 @@ def test_each_sweep_leaves_time_to_the_next(monkeypatch: pytest.MonkeyPatch) -> 
     batches, due, documents = Sweep(), Sweep(), Sweep()
     assert invoke(monkeypatch, batches, due, documents)["released"] == 3
     assert (batches.seconds, due.seconds, documents.seconds) == ([30.0], [45.0], [15.0])
+
+
+def marking(marks: CountedMarks, clock: FixedClock) -> MarkChangelogs:
+    return MarkChangelogs(changelogs=marks, clock=clock, logger=scheduler.logger)
+
+
+def test_changelogs_are_marked_at_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    marks, clock = CountedMarks(), FixedClock(1_700_000_000_000)
+    sweep = marking(marks, clock)
+    for _ in range(2):
+        invoke(monkeypatch, None, Sweep(), marks=sweep)
+    assert marks.count == 1
+    clock.advance(CHANGELOG_MARKED_S)
+    invoke(monkeypatch, None, Sweep(), marks=sweep)
+    assert marks.count == 2
+
+
+def test_refused_marks_are_repeated_by_the_next_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = CountedMarks()
+    marks.error = Retry("Kafka is down")
+    sweep = marking(marks, FixedClock(1_700_000_000_000))
+    for _ in range(2):
+        assert invoke(monkeypatch, None, Sweep(), marks=sweep)["released"] == 3
+    assert marks.count == 2
 
 
 def test_records_are_released_without_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
