@@ -221,6 +221,7 @@ UNREADABLE_ITEMS = _counter(
     "audiences",
     "builder",
     "delivery",
+    "device_registrar",
     "operations_handler",
     "preference_checker",
     "preferences_handler",

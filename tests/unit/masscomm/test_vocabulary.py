@@ -153,6 +153,7 @@ def test_every_topic_of_the_code_is_in_the_file_once_a_lane() -> None:
         topics.ON_FAILURE,
         topics.DEVICE_STATUS,
         topics.PREFERENCE_CHANGE,
+        topics.DIRECTORY_DOCUMENT,
         topics.RECEIPT,
         topics.EVENT,
         topics.SUBSCRIPTION,

@@ -11,7 +11,7 @@ from functions.scheduler.publish_documents import PublishDocuments
 from masscomm.clock import FixedClock
 from masscomm.directory import own_documents
 from masscomm.directory.document_publisher import produce
-from masscomm.directory.own_document_index import PAGE, InMemoryOwnDocumentIndices, unfilled
+from masscomm.directory.own_document_index import PAGE, InMemoryOwnDocumentIndices, WritePosition, unfilled
 from masscomm.directory.own_documents import INDICES, DocumentKey, OwnDocument
 from masscomm.domain.preference_changes import ERASURE
 from masscomm.domain.time_limits import DOCUMENTS_SETTLED_S
@@ -106,7 +106,7 @@ def test_topic_is_filled_when_each_document_is_published() -> None:
     sweeps.sweep()
     assert unfilled(sweeps.indices) == list(INDICES)
     sweeps.sweep(seconds=1)
-    assert unfilled(sweeps.indices) == ["suppressions"], "there was no time to publish it"
+    assert unfilled(sweeps.indices) == list(INDICES), "there was no time"
     sweeps.sweep()
     assert unfilled(sweeps.indices) == []
     sweeps.indices.restore("suppressions", [], "second")
@@ -164,6 +164,19 @@ def test_unreachable_index_does_not_stop_the_others() -> None:
         with pytest.raises(Retry):
             sweeps.sweep()
     assert set(sweeps.consumed()) == {DEVICE}
+
+
+def test_slow_index_leaves_no_time_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweeps, asked = Sweeps(), list[str]()
+    left = iter([15.0, 15.0, 1.0])
+
+    def position(index: str) -> WritePosition:
+        asked.append(index)
+        return WritePosition("first", -1)
+
+    monkeypatch.setattr(sweeps.indices, "position", position)
+    sweeps.use_case.sweep(lambda: next(left))
+    assert asked == [INDICES[0]]
 
 
 def test_documents_are_published_again_after_kafkas_outage() -> None:
