@@ -15,7 +15,7 @@ from functions.catalogue import read_catalogue
 from local.devstack.config import StackConfig
 from local.devstack.deployed.allowed import read_allowed
 from local.devstack.deployed.cloud import Cloud
-from local.devstack.deployed.trial import Trial, run
+from local.devstack.deployed.trial import SMOKE_CHECKS, Trial, run
 
 ALLOWED = {(each.stack, each.type) for each in read_allowed()}
 KINDS = ("Function", "Alias", "Version")
@@ -69,6 +69,11 @@ def test_send_through_deployed_functions_is_pushed_once(trial: Trial) -> None:
     assert trial.now.answer.body["requested"] == trial.now.expected.requested
     assert len(trial.now.endpoints) == trial.now.expected.provider_calls > 0
     assert trial.now.pushed == trial.now.must_be_pushed
+
+
+def test_smoke_finds_no_problem_in_the_deployment(trial: Trial) -> None:
+    assert len(trial.smoke) == SMOKE_CHECKS
+    assert trial.smoke_problems == {}
 
 
 def test_missing_or_foreign_api_key_is_refused(trial: Trial) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from local.devstack.config import StackConfig
 from local.devstack.deployed.allowed import read_allowed
 from local.devstack.deployed.cloud import Cloud, DeploymentError
-from local.devstack.deployed.trial import Trial, TrialError, run
+from local.devstack.deployed.trial import SMOKE_CHECKS, Trial, TrialError, run
 from local.devstack.stack import StackError
 from masscomm.untrusted import mask_root_logger
 
@@ -49,6 +49,9 @@ def found(trial: Trial) -> list[str]:
         if sent is None or sent.pushed != sent.must_be_pushed:
             problems.append(f"{name}: not every device was sent it once")
     problems += [f"{request} was let in: {each.status}" for request, each in trial.refused.items() if each.status < 400]
+    problems += [f"smoke: {check}: {problem}" for check, problem in trial.smoke_problems.items()]
+    if len(trial.smoke) != SMOKE_CHECKS:
+        problems.append(f"smoke: {len(trial.smoke)} checks instead of {SMOKE_CHECKS}")
     if trial.read is None or trial.read.status != 200:
         problems.append(f"metrics could not be read: {trial.read}")
     return problems

@@ -5,7 +5,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -160,7 +160,35 @@ class Cloud:
             "CDC_GENERATION": GENERATION,
             "METRICS_DATABASE_URL": servers["database_url"],
         }
-        self._run([sys.executable, "-m", "infra.provision"], cwd=ROOT, **variables)
+        self._run([sys.executable, "-m", "infra.provision"], cwd=ROOT, variables=variables)
+
+    def count(self) -> None:
+        """Start the metrics job, which CDK deploys to EMR Serverless in AWS."""
+        self.stack.known["spark"] = all_services(self.config)["spark"]
+        self.stack.ensure("spark")
+
+    def smoke(self, *, club: int, user: int, kind: str) -> dict[str, str]:
+        """Check the deployment as an operator does; return the problem of each check, which is empty if the check
+        succeeds.
+
+        Args:
+            club: The tenant of the sends.
+            user: The recipient of an e-mail.
+            kind: The category of the sends.
+        """
+        # LocalStack's host names need DNS, so that the address of the stack's outputs cannot be used.
+        options = [f"--url={self.api_url}", f"--club={club}", f"--user={user}", f"--type={kind}", "--json"]
+        output = self._run([sys.executable, "-m", "infra.smoke", ENVIRONMENT, *options], cwd=ROOT, statuses=(0, 1))
+        checks = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+        return {each["check"]: each["problem"] for each in checks}
+
+    def alarms_without_data(self) -> set[str]:
+        """Return the names of the alarms that missing data triggers. LocalStack has no metrics of functions, which
+        CloudWatch makes of their log lines.
+        """
+        alarms = self.client("cloudwatch").describe_alarms(AlarmNamePrefix=f"{PREFIX}-")["MetricAlarms"]
+        missing = (each["AlarmName"] for each in alarms if each.get("TreatMissingData") == "breaching")
+        return {name.removeprefix(f"{PREFIX}-") for name in missing}
 
     def diff(self) -> str:
         """Return CDK's report about differences between the templates and the deployed stacks.
@@ -184,13 +212,20 @@ class Cloud:
             raise DeploymentError("CDK's command line is not there: `npm ci` in infra/cdk, or `make deploy-local`")
         return self._run([*program, *(["--app", str(self.assembly)] if app else [])], cwd=CDK)
 
-    def _run(self, command: list[str], *, cwd: Path, **variables: str) -> str:
-        environment = {**self._environment(), **variables}
+    def _run(
+        self,
+        command: list[str],
+        *,
+        cwd: Path,
+        variables: Mapping[str, str] | None = None,
+        statuses: Collection[int] = (0,),
+    ) -> str:
+        environment = {**self._environment(), **(variables or {})}
         done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
         output = done.stdout + done.stderr
         with self._log.open("a") as log:
             log.write(f"$ {' '.join(command)}\n{output}\n")
-        if done.returncode:
+        if done.returncode not in statuses:
             raise DeploymentError(f"{Path(command[0]).name} {' '.join(command[1:4])}:\n{output[-6000:]}")
         return output
 

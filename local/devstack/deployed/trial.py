@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,6 +28,9 @@ from local.devstack.deployed.cloud import PREFIX, Cloud
 from masscomm.domain.ids import notification_id
 
 USERS = 40
+# A category with templates for e-mails, and the number of checks with one user.
+SMOKE_CATEGORY = "newsletter"
+SMOKE_CHECKS = 4
 SEED = 7
 TIMEOUT_S = 90.0
 # The time-outs of a delayed send: the EventBridge rule triggers once a minute, and the released records take some time.
@@ -81,9 +84,22 @@ class Trial:
     read: Answer | None = None  # The response of the API to a caller that may read metrics.
     now: Sent | None = None  # A send without a delay.
     later: Sent | None = None  # A delayed send, which the scheduler releases.
+    # The problem of each check of `masscomm smoke`; empty if it succeeds.
+    smoke: dict[str, str] = field(default_factory=dict)
+    # The alarms that ring because LocalStack has no data for them.
+    without_data: set[str] = field(default_factory=set)
     diff: str = ""  # CDK's diff of the deployed stacks.
     # The resources that the deployment created and that destroying the stacks did not delete, by type.
     remaining: dict[str, set[str]] = field(default_factory=dict)
+
+    @property
+    def smoke_problems(self) -> dict[str, str]:
+        """Return the checks of `masscomm smoke` that failed for another reason than alarms without data."""
+        return {
+            check: problem
+            for check, problem in self.smoke.items()
+            if set(problem.split(", ")) - self.without_data - {""}
+        }
 
     @contextmanager
     def step(self, name: str, report: Callable[[str], None]) -> Iterator[None]:
@@ -100,7 +116,7 @@ def run(cloud: Cloud, *, whole: bool, report: Callable[[str], None] = lambda _: 
     Args:
         cloud: The local account to deploy to.
         whole: Whether to use change sets, and to test the schedule that releases delayed records each minute.
-        say: A function that is called with a line of text for each step.
+        report: A function that is called with a line of text for each step.
 
     Raises:
         DeploymentError: A step of the deployment failed.
@@ -165,6 +181,17 @@ def _use(cloud: Cloud, trial: Trial, scheduled: bool, report: Callable[[str], No
             if trial.later is not None:
                 with trial.step("schedule", report):
                     _await_pushes(cloud, trial.later, LATER_TIMEOUT_S)
+        with trial.step("smoke", report):
+            cloud.count()
+            ask = replace(ask, type=SMOKE_CATEGORY, channels=("email",))
+            trial.smoke = cloud.smoke(club=BIG_CLUB, user=_reached(database, ask), kind=SMOKE_CATEGORY)
+            trial.without_data = cloud.alarms_without_data()
+
+
+def _reached(database: psycopg.Connection[Any], ask: Ask) -> int:
+    """Return the first user whom a send by e-mail reaches."""
+    fates = expect(World.of_database(database), ask).fates
+    return next(user for user in ask.to_users if fates[user, "email"] == "sent")
 
 
 def _post(api: httpx.Client, body: dict[str, Any], key: str | None) -> Answer:

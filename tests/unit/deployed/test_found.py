@@ -27,6 +27,8 @@ def trial() -> Trial:
         read=Answer(200, {}),
         now=sent(1),
         later=sent(1),
+        smoke={"statuses": "", "e-mail": "", "metrics": "", "no alarm rings": "changes-stale, overdue"},
+        without_data={"changes-stale", "overdue", "others"},
     )
 
 
@@ -51,6 +53,15 @@ def test_missing_or_doubled_push_is_found() -> None:
         wrong = trial()
         wrong.now = sent(times)
         assert found(wrong) == ["a send: not every device was sent it once"]
+
+
+def test_failed_check_of_smoke_is_found() -> None:
+    """An alarm may ring if LocalStack has no data for it."""
+    wrong = trial()
+    wrong.smoke |= {"metrics": "5 after 120 s", "no alarm rings": "changes-stale, kafka-offline"}
+    assert found(wrong) == ["smoke: metrics: 5 after 120 s", "smoke: no alarm rings: changes-stale, kafka-offline"]
+    wrong.smoke = {}
+    assert found(wrong) == ["smoke: 0 checks instead of 4"]
 
 
 def test_leftover_admission_or_unreadable_metrics_is_found() -> None:
