@@ -26,6 +26,7 @@ from masscomm.cdc.change_events import (
     row_id_in,
     rows_of,
 )
+from masscomm.cdc.changelogs import MARK
 from masscomm.directory import own_documents
 from masscomm.directory.bulk_writes import VersionedDocument
 from masscomm.directory.changed_documents import (
@@ -90,7 +91,9 @@ class Applier:
             self._own(writer, record)
             return
         if record.value is None:
-            self._tombstone(writer, record)
+            # A mark ends a segment, and concerns no row.
+            if record.key != MARK:
+                self._tombstone(writer, record)
             return
         try:
             change = self._decoder.decode(record)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from directory_state.feed import Applier
 from directory_state.generations import answering, state_of
 from directory_state.store import Store, prepare, source_of
+from masscomm.cdc.changelogs import MARK
 from masscomm.domain.time_limits import DATABASE_CLOCK_STEP_MS, DIRECTORY_STATE_AGE_MS
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
 from masscomm.kafka.event import KafkaRecord
@@ -170,6 +171,7 @@ def test_topic_without_its_beginning_needs_a_new_generation(feed: Feed) -> None:
 def test_unreadable_record_changes_nothing(feed: Feed) -> None:
     feed.apply(row("users", "c", 10, user(1)))
     feed.apply(row("users", "u", 20, {"id": 1, "club_id": "no number"}), record("users", {"id": 1}, {"op": "?"}))
+    feed.apply(record("users", {"id": 1}, None)._replace(key=MARK))
     for key in (None, {"mark": True}, {"id": "1"}, [1], {"id": 1, "other": 2}):
         feed.apply(record("users", key, None))
     assert feed.rows()["1"]["first_name"] == "a"
