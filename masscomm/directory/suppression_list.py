@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from masscomm.directory.bulk_writes import ChangedDocument, Conflict, answering, write_changed
 from masscomm.directory.client import OpenSearch
-from masscomm.domain.suppressions import INDEX, REMOVED_MS
+from masscomm.domain.suppressions import INDEX, REMOVED
 from masscomm.errors import Retry
 from masscomm.observability.unreadable_items import read_each
 
@@ -72,7 +72,7 @@ class OpenSearchSuppressionList:
     def page(
         self, *, clubs: Sequence[int], address_id: str | None, limit: int, after: Position | None
     ) -> SuppressionPage:
-        filters: list[dict[str, Any]] = [{"range": {"expires_at": {"gt": REMOVED_MS}}}]
+        filters: list[dict[str, Any]] = [{"range": {"expires_at": {"gt": REMOVED}}}]
         if clubs:
             filters.append({"terms": {"club_id": list(clubs)}})
         if address_id is not None:
@@ -100,13 +100,13 @@ class OpenSearchSuppressionList:
                 (found,) = self._client.mget(index=INDEX, body={"ids": [id_]})["docs"]
             if "error" in found:
                 raise Retry("OpenSearch could not look up a suppression")
-            if not found["found"] or found["_source"].get("expires_at") == REMOVED_MS:
+            if not found["found"] or found["_source"].get("expires_at") == REMOVED:
                 return False
             removed = ChangedDocument(
                 index=INDEX,
                 id=id_,
                 after=(found["_seq_no"], found["_primary_term"]),
-                source={**found["_source"], "expires_at": REMOVED_MS},
+                source={**found["_source"], "expires_at": REMOVED},
             )
             (error,) = write_changed(self._client, [removed])
             if error is None:

@@ -14,7 +14,7 @@ from masscomm.domain.statuses import Reason
 INDEX = "suppressions"
 DAY_MS = 86_400_000
 # The end of a suppression that was removed. A sweep of the scheduler deletes its document.
-REMOVED_MS = 0
+REMOVED = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,9 +111,9 @@ class SearchIndices:
         names = [suppressions.id_of(person.club_id, address) for address in person.addresses]
         return self._replace(
             [
-                (found, {**found.source, "expires_at": suppressions.REMOVED_MS})
+                (found, {**found.source, "expires_at": suppressions.REMOVED})
                 for found in self._search(suppressions.INDEX, {"ids": {"values": names}})
-                if found.source.get("expires_at") != suppressions.REMOVED_MS
+                if found.source.get("expires_at") != suppressions.REMOVED
             ]
         )
 
