@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 _RECORDS = 500
 _WAIT_S = 0.1
 _REQUEST_S = 10
+# How often a feeder without records notes that it reads.
+_FED_EVERY_MS = 1_000
 # More sequence numbers than an index of OpenSearch can have in one primary term.
 _SEQUENCE_NUMBERS = 2**44
 
@@ -207,6 +209,7 @@ class Feeder:
         self._applier = Applier(generations, codec, logger)
         self._now_ms = now_ms
         self._consumer: Consumer | None = None
+        self._fed_at = 0
 
     def run(self, ended: Callable[[], bool]) -> None:
         """Feed the store until `ended` returns True. Raises Retry if Kafka does not answer, or not without a gap."""
@@ -222,6 +225,9 @@ class Feeder:
         if self._consumer is None:
             self._consumer = self._opened()
         messages = self._consumer.consume(_RECORDS, wait_s)
+        now_ms = self._now_ms()
+        if not messages and now_ms - self._fed_at < _FED_EVERY_MS:
+            return 0
         with self._store.writing() as writer:
             ends: dict[tuple[str, int], int] = {}
             for message in messages:
@@ -230,7 +236,8 @@ class Feeder:
                 ends[topic, partition] = offset + 1
             for (topic, partition), offset in ends.items():
                 writer.set_offset(topic, partition, offset)
-            writer.set_meta(f"{FED_AT}/{self._share[0]}", self._now_ms())
+            writer.set_meta(f"{FED_AT}/{self._share[0]}", now_ms)
+        self._fed_at = now_ms
         return len(messages)
 
     def _opened(self) -> "Consumer":

@@ -185,14 +185,23 @@ class Answers:
         Retry if it is behind.
         """
         deadline = self.clock.monotonic() + wait_s
+        with self.store.reading() as reader:
+            generation = self.generation(reader)
+        if (known := self._known(generation, ts_ms)) is not None:
+            return known
         with self._proving:
-            with self.store.reading() as reader:
-                generation = self.generation(reader)
-            known = self._confirmed
-            if known is None or known[0] != generation or not self._completeness.covers(known[1], ts_ms):
+            # Another caller may have proved it meanwhile.
+            known = self._known(generation, ts_ms)
+            if known is None:
                 known = generation, self._completeness.prove(generation, ts_ms, deadline=deadline)
                 self._confirmed = known
             return known
+
+    def _known(self, generation: str, ts_ms: int) -> tuple[str, DirectoryPosition] | None:
+        known = self._confirmed
+        if known is None or known[0] != generation or not self._completeness.covers(known[1], ts_ms):
+            return None
+        return known
 
 
 class Server:

@@ -13,6 +13,7 @@ not that of the machine: `prepare` empties a store that was written before the m
 import hashlib
 import shutil
 import struct
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,6 +95,8 @@ class Store:
             max_spare_txns=4,
         )
         self._databases: dict[str, Any] = {}
+        # LMDB opens one database at a time.
+        self._opening = threading.Lock()
 
     def close(self) -> None:
         self._env.close()
@@ -124,9 +127,10 @@ class Store:
         """
         if self._env.stat()["entries"] == len(self._databases):
             return
-        with self._env.begin() as transaction, transaction.cursor() as cursor:
-            names = [key.decode() for key in cursor.iternext(values=False)]
-        self._databases = {name: self._databases.get(name) or _opened(self._env, name) for name in names}
+        with self._opening:
+            with self._env.begin() as transaction, transaction.cursor() as cursor:
+                names = [key.decode() for key in cursor.iternext(values=False)]
+            self._databases = {name: self._databases.get(name) or _opened(self._env, name) for name in names}
 
 
 def _opened(env: lmdb.Environment, name: str, transaction: Any = None) -> Any:
