@@ -63,6 +63,7 @@ def is_confirmed(service: StateProcess, ts_ms: int) -> bool:
     return False
 
 
+@pytest.mark.guarantee("directory_state.continues")
 def test_killed_service_continues_without_a_gap(changelogs: Changelogs, service: StateProcess) -> None:
     changelogs.produce(snapshot())
     service.start()

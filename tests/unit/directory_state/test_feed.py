@@ -97,7 +97,7 @@ def compacted(records: Sequence[KafkaRecord], chance: random.Random) -> list[Kaf
 
 
 @pytest.mark.kills(guard="directory_state.missed_delete")
-@pytest.mark.guarantee("directory.converges")
+@pytest.mark.guarantee("directory_state.converges")
 @given(history=histories(), seed=st.integers())
 @settings(max_examples=60, deadline=None)
 def test_compacted_topic_converges_after_any_absence(history: History, seed: int) -> None:
