@@ -9,6 +9,7 @@ import pytest
 from functions.catalogue import read_catalogue
 from infra.cdk.examples import SMALL
 from infra.cdk.images import images
+from infra.cdk.parts import deployed
 from infra.cdk.profiles import METRICS_READER, PROFILES, Warmth
 from infra.cdk.resources.registry import CONNECTIONS
 from masscomm.cdc.debezium import debezium_config, heartbeat_topic, largest_record
@@ -71,9 +72,7 @@ def test_functions_sign_in_at_the_instance_itself(small: SynthesisedEnvironment)
 def test_mappings_have_the_settings_of_on_demand_mode(small: SynthesisedEnvironment) -> None:
     """https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html"""
     mappings = list(kafka_mappings(small))
-    assert len(mappings) == sum(
-        len(entry.event_source.topics) for entry in read_catalogue(generation="g1") if entry.event_source
-    )
+    assert len(mappings) == sum(len(entry.event_source.topics) for entry in deployed(SMALL) if entry.event_source)
     for mapping in mappings:
         assert mapping.properties.keys().isdisjoint(
             {
