@@ -134,6 +134,6 @@ class MetricsStack(Stack):
         paths = dict.fromkeys(request.partition(" ")[2] for request in ERASURE_REQUESTS)
         explain(
             self.erasure.role,
-            "all generations of an index, and suppressions by address: each may contain the person",
+            "all generations of an index: each may contain the person",
             *(f"IAM5[Resource::{data.directory.as_reported(path)}]" for path in paths if "*" in path),
         )

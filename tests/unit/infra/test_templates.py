@@ -933,7 +933,7 @@ def test_person_is_erased_by_a_job_of_its_own_application(environment: Synthesis
     may: dict[str, set[str]] = {}
     for policy, statement in role_statements(environment):
         may.setdefault(str(policy), set()).update(actions(statement))
-    wanted = {"sns:DeleteEndpoint", "dynamodb:Scan", "es:ESHttpDelete", "s3:DeleteObject", "rds-db:connect"}
+    wanted = {"sns:DeleteEndpoint", "dynamodb:Scan", "es:ESHttpPost", "s3:DeleteObject", "rds-db:connect"}
     assert len([policy for policy, allowed in may.items() if wanted <= allowed]) == 1
     scanning = {re.split("role|Default", policy)[0] for policy, allowed in may.items() if "dynamodb:Scan" in allowed}
     assert scanning == {"metrics/erase", "provisioning/operator"}
