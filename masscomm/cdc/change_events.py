@@ -387,6 +387,7 @@ def _columns(name: str, row_id: str, after: Mapping[str, Any], before: Any) -> d
         plain = after.get(value.column) if value.column is not None else None
         as_it_is = type(plain) in types[column]
         if isinstance(plain, str):
+            # guard: cdc.converted_texts
             as_it_is = as_it_is and plain[-1:] != " " and plain != _UNAVAILABLE
         if as_it_is:
             found[column] = plain

@@ -1293,6 +1293,11 @@ MUTANTS = (
         Replaced("if True:\n    return (epoch + timedelta(**{unit: number})).isoformat().replace('+00:00', 'Z')"),
     ),
     Mutant(
+        "cdc.converted_texts",
+        "A text with blanks at its end, or that was not logged, is not copied as it is.",
+        Removed(),
+    ),
+    Mutant(
         "cdc.blanks",
         "The blanks that fill up a char(n) are no part of a time zone, an address or a language.",
         Removed(),

@@ -105,3 +105,17 @@ def test_row_without_a_further_column_is_decoded() -> None:
     assert isinstance(change, RowChanged)
     assert change.columns is not None
     assert "preference_version" not in change.columns
+
+
+@pytest.mark.kills(guard="cdc.converted_texts")
+def test_text_of_a_char_column_is_decoded_without_blanks() -> None:
+    user = {"id": 1, "club_id": 1, "locale": " de  ", "time_zone": "Europe/Berlin   "}
+    change = decoder.decode(row("users", "c", 5, user))
+    assert isinstance(change, RowChanged)
+    assert change.columns == {"id": 1, "club_id": 1, "locale": " de", "time_zone": "Europe/Berlin"}
+
+
+@pytest.mark.parametrize(("column", "value"), [("club_id", True), ("club_id", "1"), ("locale", 7), ("locale", ["de"])])
+def test_value_of_another_type_is_refused(column: str, value: Any) -> None:
+    with pytest.raises(DeadLetter, match=rf"users\.{column} is no "):
+        decoder.decode(row("users", "c", 5, {"id": 1, "club_id": 1, "time_zone": None, column: value}))
