@@ -89,13 +89,13 @@ class Applier:
             self.logger.warning("a record is not applied", position=record.source_position, error=str(error))
 
     def _apply(self, writer: Writer, record: KafkaRecord) -> None:
+        if record.value is None and record.key == MARK:
+            return  # It ends a segment, and concerns no document.
         if record.topic == topics.DIRECTORY_DOCUMENT:
             self._own(writer, record)
             return
         if record.value is None:
-            # A mark ends a segment, and concerns no row.
-            if record.key != MARK:
-                self._tombstone(writer, record)
+            self._tombstone(writer, record)
             return
         try:
             change = self._decoder.decode(record)

@@ -1,4 +1,4 @@
-"""Ends the segments of the changelogs of rows, so that Kafka compacts them.
+"""Ends the segments of the changelogs of rows and own documents, so that Kafka compacts them.
 
 Kafka does not compact the last segment of a partition, and ends a segment at the first record after its time
 (https://github.com/apache/kafka/pull/22489). A partition without changes would keep the rows of an erased person.
@@ -11,7 +11,7 @@ from masscomm.aws.authentication import kafka_client_config
 from masscomm.cdc.captured_tables import table_topics
 from masscomm.domain.time_limits import CDC_PROGRESS_REQUEST_S
 from masscomm.errors import Retry
-from masscomm.kafka.topics import generations
+from masscomm.kafka.topics import DIRECTORY_DOCUMENT, generations
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -21,7 +21,7 @@ MARK = b'{"mark":true}'
 
 
 class Changelogs(Protocol):
-    """The topics with the changes of captured rows."""
+    """The topics with the changes of captured rows and of masscomm's own documents."""
 
     def mark(self) -> None:
         """Append a tombstone to each partition. Raises Retry if Kafka does not acknowledge them."""
@@ -40,7 +40,7 @@ class KafkaChangelogs:
     def __init__(
         self, bootstrap_servers: str, *, captured: str, timeout_s: float = CDC_PROGRESS_REQUEST_S, **overrides: Any
     ) -> None:
-        self._topics = [topic for each in generations(captured) for topic in table_topics(each)]
+        self._topics = [topic for each in generations(captured) for topic in table_topics(each)] + [DIRECTORY_DOCUMENT]
         self._timeout_s = timeout_s
         self._settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap_servers,

@@ -19,7 +19,7 @@ from masscomm.cdc.change_events import SnapshotCompleted, SnapshotStarted
 from masscomm.cdc.changelogs import MARK, KafkaChangelogs
 from masscomm.errors import Retry
 from masscomm.kafka.event import KafkaRecord
-from masscomm.kafka.topics import cdc_topic, cdc_topics
+from masscomm.kafka.topics import DIRECTORY_DOCUMENT, cdc_topic, cdc_topics, chain_topics
 from tests.support.harness.change_data_capture import RunningGeneration, record_of, same_rows
 from tests.support.until import until
 
@@ -73,9 +73,14 @@ def partitions_of(bootstrap: str, topic: str) -> int:
         return len(admin.list_topics(topic, 10).topics[topic].partitions)
 
 
+def create_changelogs(bootstrap: str, generation: str) -> None:
+    own = [topic for topic in chain_topics() if topic.name == DIRECTORY_DOCUMENT]
+    create_topics(bootstrap, [*cdc_topics(generation), *own])
+
+
 def test_each_partition_of_rows_is_marked(kafka: StackConfig) -> None:
     generation = f"t{uuid4().hex[:8]}"
-    create_topics(kafka.kafka_bootstrap, cdc_topics(generation))
+    create_changelogs(kafka.kafka_bootstrap, generation)
     KafkaChangelogs(kafka.kafka_bootstrap, captured=generation).mark()
     for table in captured_tables():
         topic = cdc_topic(table, generation)
@@ -94,7 +99,7 @@ def test_a_deleted_row_is_erased_where_no_other_changes(kafka: StackConfig) -> N
     """Without marks, its records stay in the last segment of the partition."""
     generation, bootstrap = f"t{uuid4().hex[:8]}", kafka.kafka_bootstrap
     users = cdc_topic("users", generation)
-    create_topics(bootstrap, cdc_topics(generation))
+    create_changelogs(bootstrap, generation)
     compact_at_once(bootstrap, users)
     producer = Producer({"bootstrap.servers": bootstrap, "broker.address.family": "v4"})
     for value in (b'{"after": "personal"}', b'{"before": "personal"}', None):
@@ -128,6 +133,7 @@ def test_directory_is_rebuilt_from_compacted_topics(stack: StackConfig) -> None:
         sql.execute("DELETE FROM users WHERE id = 1")
         made.consume_until(lambda: same_rows(made.documents("users"), made.rows("users")))
         compact_at_once(bootstrap, users, notification, heartbeat)
+        create_changelogs(bootstrap, made.name)
         changelogs = KafkaChangelogs(bootstrap, captured=made.name)
 
         def erased() -> bool:
