@@ -3,6 +3,7 @@
 Environment:
     KAFKA_BOOTSTRAP_SERVERS, KAFKA_AUTHENTICATION, SCHEMA_REGISTRY_URL, CDC_GENERATION, CONNECT_OFFSETS_TOPIC: as those
         of the functions.
+    OPENSEARCH_URL: Asked once for each store, whether the topics have masscomm's own documents.
     DIRECTORY_STATE_FOLDER: The folder of the store.
     DIRECTORY_STATE_TOKEN: The token that callers present, of at least 24 characters.
     DIRECTORY_STATE_ADDRESS: The host and port on which the server listens.
@@ -31,6 +32,8 @@ from masscomm import environment
 from masscomm.aws.authentication import kafka_client_config
 from masscomm.cdc.progress import KafkaCdcProgress
 from masscomm.clock import SystemClock
+from masscomm.directory.bulk_writes import connect_from_environment
+from masscomm.directory.own_document_index import OpenSearchOwnDocumentIndices, unfilled
 from masscomm.errors import Retry, Stop
 from masscomm.kafka import topics
 from masscomm.kafka.admin import KafkaAdmin
@@ -97,6 +100,7 @@ def _serve(feeders: int) -> None:
         store=Store(_folder(), writes=True),
         generations=_generations(),
         progress=_progress,
+        filled=_is_filled,
         feeders=feeders,
         clock=SystemClock(),
         logger=logger,
@@ -110,6 +114,10 @@ def _serve(feeders: int) -> None:
         access_log=None,
         print=None,
     )
+
+
+def _is_filled() -> bool:
+    return not unfilled(OpenSearchOwnDocumentIndices(connect_from_environment()))
 
 
 def _progress(generation: str) -> KafkaCdcProgress:

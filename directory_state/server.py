@@ -33,7 +33,7 @@ from aiohttp import web
 from aws_lambda_powertools import Logger
 
 from directory_state.generations import answering, state_of, store_state
-from directory_state.store import FED_AT, Reader, Store, UnstorableKey, source_of
+from directory_state.store import FED_AT, FILLED, Reader, Store, UnstorableKey, source_of
 from masscomm import fast_json
 from masscomm.cdc.captured_tables import TEMPLATES, captured_tables
 from masscomm.cdc.completeness import Completeness
@@ -99,6 +99,8 @@ class Answers:
     Args:
         generations: The captured generations, the oldest first.
         progress: Returns the progress of change data capture in Kafka for a generation.
+        filled: Returns whether the topic has all of masscomm's own documents, those that are older than it included.
+            It is asked until it is true once for a store. Raises Retry.
         feeders: The number of feeders.
         clock_skew_ms: As in masscomm.cdc.completeness.
     """
@@ -106,6 +108,7 @@ class Answers:
     store: Store
     generations: Sequence[str]
     progress: Callable[[str], CdcProgress]
+    filled: Callable[[], bool]
     feeders: int
     clock: Clock
     logger: Logger
@@ -133,6 +136,8 @@ class Answers:
     def advance(self) -> None:
         """Take the steps towards readiness that are possible now. Raises Retry if Kafka does not answer."""
         with self._proving:
+            if not self._is_filled():  # guard: directory_state.filled
+                return
             for place, generation in enumerate(self.generations):
                 with self.store.reading() as reader:
                     state = state_of(reader, generation)
@@ -142,6 +147,16 @@ class Answers:
                     self._catch_up(generation)
                 if place and not state.is_recent and generation in self._caught_up:
                     self._follow(generation)
+
+    def _is_filled(self) -> bool:
+        with self.store.reading() as reader:
+            if reader.meta(FILLED):
+                return True
+        if not self.filled():
+            return False
+        with self.store.writing() as writer:
+            writer.set_meta(FILLED, True)
+        return True
 
     def _catch_up(self, generation: str) -> None:
         progress = self._progress(generation)

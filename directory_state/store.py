@@ -38,6 +38,8 @@ _MAX_DATABASES = 128
 _META = "meta"
 # The name under which the store has the times at which feeders have last read from Kafka.
 FED_AT = "fed_at"
+# The name under which it has whether its topics had all of masscomm's own documents.
+FILLED = "filled"
 # LMDB's limit for a key, as py-lmdb is compiled.
 _KEY_BYTES = 511
 

@@ -32,8 +32,12 @@ from functions.catalogue import read_catalogue
 from local.devstack.config import EXAMPLE, GENERATION, ROOT, StackConfig, connector_name, example
 from local.devstack.service import WEBHOOK_KMS_KEY, Task, function_environment, local_client
 from masscomm.cdc.debezium import debezium_config
+from masscomm.clock import SystemClock
+from masscomm.directory.bulk_writes import connect
+from masscomm.directory.own_document_index import OpenSearchOwnDocumentIndices, note_empty
 from masscomm.domain.incoming_messages import MAX_MESSAGE_BYTES
 from masscomm.domain.source_tables import SOURCE_VARIABLE
+from masscomm.errors import Retry
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
 from masscomm.stores.discarded_batches.s3 import BUCKET_SETTING
 from ops.provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
@@ -58,7 +62,7 @@ def provisioning(config: StackConfig) -> list[Task]:
     return [
         Task.of("topics", changed_topics, create_topics, config.kafka_bootstrap, topics).after("kafka"),
         Task.of("schemas", unregistered, register_schemas, config.registry_url, chain_topics()).after("registry"),
-        Task.of("indices", outdated_indices, create_indices, *directory).after("opensearch"),
+        Task.of("indices", outdated_indices, create_directory, *directory).after("opensearch"),
         Task.of("tables", unapplied_tables, apply_tables, metrics).after("postgres"),
         Task(
             name="monolith",
@@ -100,6 +104,17 @@ def create_monolith(config: StackConfig) -> None:
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------------
+
+
+def create_directory(opensearch_url: str, generation: str) -> None:
+    """Create the indices, or add new fields to the mappings of existing ones. The topic of own documents has all
+    documents of the indices that are new.
+    """
+    create_indices(opensearch_url, generation)
+    try:
+        note_empty(OpenSearchOwnDocumentIndices(connect(opensearch_url)), SystemClock().now_ms())
+    except Retry as error:
+        raise ProvisioningError(f"own documents: {error}") from error
 
 
 def create_topics(bootstrap: str, topics: Iterable[Topic]) -> None:

@@ -183,6 +183,22 @@ def unfilled(indices: OwnDocumentIndices) -> list[str]:
     return [index for index, progress in found.items() if progress is None or not progress.is_filled]
 
 
+def note_empty(indices: OwnDocumentIndices, now_ms: int) -> None:
+    """Note that the topic has all documents of the indices that are new and empty. Raises Retry or Stop."""
+    for index in INDICES:
+        position = indices.position(index)
+        if position.seq_no == -1 and indices.progress(index) is None:
+            empty = Progress(
+                history_id=position.history_id,
+                published=-1,
+                seen=-1,
+                seen_at_ms=now_ms,
+                is_filled=True,
+                is_later_history=False,
+            )
+            indices.store_progress(index, empty)
+
+
 def document_id(index: str) -> str:
     """Return the id of the document with an index's progress."""
     return f"published-{index}"

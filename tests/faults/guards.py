@@ -357,6 +357,7 @@ MUTANTS = (
     Mutant("directory_state.whole_topic", "A topic whose beginning is gone does not have every row."),
     Mutant("directory_state.missed_delete", "A tombstone deletes a row whose delete was compacted away.", Removed()),
     Mutant("directory_state.caught_up", "Look-ups wait until the topics have been read.", Always()),
+    Mutant("directory_state.filled", "Look-ups wait until the topics have masscomm's own documents."),
     Mutant("directory_state.fed", "Look-ups are refused while the store is not fed."),
     Mutant("directory_state.one_generation", "An answer of another generation than the confirmed one is no proof."),
     Mutant("directory_state.plain_text", "Without TLS the service listens on loopback only."),

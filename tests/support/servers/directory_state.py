@@ -33,18 +33,27 @@ _ALWAYS = 2**53
 class StateTables(Tables):
     """Writes documents in the format of cdc_consumer and device_registrar to the store of a running server."""
 
-    def __init__(self, folder: Path, ends: Mapping[str, Mapping[int, int]] | None = None) -> None:
-        """Make the tables in a new store. `ends` has the ends of topics that the store has not applied."""
+    def __init__(
+        self, folder: Path, ends: Mapping[str, Mapping[int, int]] | None = None, *, is_filled: bool = True
+    ) -> None:
+        """Make the tables in a new store.
+
+        Args:
+            ends: The ends of topics that the store has not applied.
+            is_filled: Whether the topics have all of masscomm's own documents.
+        """
         prepare(folder, generations=[GENERATION], topic_ids={}, now_ms=0)
         self.store = Store(folder, writes=True)
         self.progress = InMemoryCdcProgress()
         self.progress.lsn = 1
         self.progress.ends = {topic: dict(partitions) for topic, partitions in (ends or {}).items()}
         self.documents = DirectoryDocuments(GENERATION)
+        self.is_filled = is_filled
         self.answers = Answers(
             store=self.store,
             generations=[GENERATION],
             progress=lambda _: self.progress,
+            filled=lambda: self.is_filled,
             feeders=1,
             clock=SystemClock(),
             logger=logs.logger("directory_state"),

@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from directory_state.store import FILLED, Store, prepare
 from local.devstack.config import ROOT, StackConfig, is_free
 from local.devstack.provision import create_topics
 from local.devstack.service import base_environment, listens
@@ -102,6 +103,13 @@ class StateProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        """Start the service on a store whose topics have masscomm's own documents: there is no OpenSearch to ask."""
+        if not self.folder.exists():
+            prepare(self.folder, generations=[self._environment["CDC_GENERATION"]], topic_ids={}, now_ms=0)
+            store = Store(self.folder, writes=True)
+            with store.writing() as writer:
+                writer.set_meta(FILLED, True)
+            store.close()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "directory_state"],

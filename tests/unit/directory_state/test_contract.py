@@ -62,6 +62,19 @@ class TestStateDirectory(DirectoryContract):
             until("the topics have been read", lambda: _answers(directory))
         tables.store.close()
 
+    @pytest.mark.kills(guard="directory_state.filled")
+    def test_look_ups_wait_for_documents_that_are_older_than_their_topic(self, tmp_path: Path) -> None:
+        tables = StateTables(tmp_path / "unfilled", is_filled=False)
+        with served(tables.answers) as url:
+            directory = StateDirectory([url], token=TOKEN)
+            with pytest.raises(Retry, match="not ready"):
+                directory.users([1])
+            tables.is_filled = True
+            until("the topics have the documents", lambda: _answers(directory))
+            tables.is_filled = False
+            assert _answers(directory)
+        tables.store.close()
+
     def test_changes_that_are_not_applied_are_a_retry(
         self, tables: StateTables, monkeypatch: pytest.MonkeyPatch
     ) -> None:

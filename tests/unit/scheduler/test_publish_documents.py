@@ -11,7 +11,13 @@ from functions.scheduler.publish_documents import PublishDocuments
 from masscomm.clock import FixedClock
 from masscomm.directory import own_documents
 from masscomm.directory.document_publisher import produce
-from masscomm.directory.own_document_index import PAGE, InMemoryOwnDocumentIndices, WritePosition, unfilled
+from masscomm.directory.own_document_index import (
+    PAGE,
+    InMemoryOwnDocumentIndices,
+    WritePosition,
+    note_empty,
+    unfilled,
+)
 from masscomm.directory.own_documents import INDICES, DocumentKey, OwnDocument
 from masscomm.domain.preference_changes import ERASURE
 from masscomm.domain.time_limits import DOCUMENTS_SETTLED_S
@@ -112,6 +118,18 @@ def test_topic_is_filled_when_each_document_is_published() -> None:
     sweeps.indices.restore("suppressions", [], "second")
     sweeps.sweep()
     assert unfilled(sweeps.indices) == ["suppressions"]
+
+
+def test_new_index_is_filled_if_nothing_was_written() -> None:
+    sweeps = Sweeps()
+    sweeps.indices.put(*suppression(1))
+    note_empty(sweeps.indices, NOW)
+    assert unfilled(sweeps.indices) == ["suppressions"]
+    sweeps.indices.put(*changes(1))
+    note_empty(sweeps.indices, NOW)
+    assert unfilled(sweeps.indices) == ["suppressions"]
+    sweeps.sweep_all()
+    assert unfilled(sweeps.indices) == []
 
 
 def test_nothing_new_is_published_once() -> None:
