@@ -61,7 +61,7 @@ def test_the_page_names_the_retention_of_each_topic() -> None:
                 assert row[3] == f"{topics['topics'][name]['retention_hours'] // 24} days"
 
 
-def test_the_page_says_when_a_deleted_row_leaves_kafka() -> None:
+def test_time_until_a_deleted_row_leaves_kafka_is_documented() -> None:
     (row,) = [row for row in rows() if "`cdc.users`" in row[0]]
     days, tombstone_days = CHANGELOG_ERASED_S // 86_400, cdc_compaction().tombstone_hours // 24
     assert row[3].endswith(f"; earlier ones {days} days")

@@ -63,7 +63,7 @@ class TestStateDirectory(DirectoryContract):
         tables.store.close()
 
     @pytest.mark.kills(guard="directory_state.filled")
-    def test_look_ups_wait_for_documents_that_are_older_than_their_topic(self, tmp_path: Path) -> None:
+    def test_look_ups_wait_for_documents_older_than_their_topic(self, tmp_path: Path) -> None:
         tables = StateTables(tmp_path / "unfilled", is_filled=False)
         with served(tables.answers) as url:
             directory = StateDirectory([url], token=TOKEN)
