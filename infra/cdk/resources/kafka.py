@@ -19,7 +19,7 @@ from infra.cdk.config import Environment
 from infra.cdk.resources.call import call
 from infra.cdk.resources.logs import log_group, removal
 from infra.cdk.resources.network import Place
-from masscomm.kafka.topics import Topic
+from masscomm.kafka.topics import Topic, cdc_topics
 
 _Mapping = lambda_.CfnEventSourceMapping
 _PROPERTIES = """\
@@ -123,6 +123,7 @@ class KafkaCluster(Construct):
 
     def _topic(self, topic: Topic, environment: Environment) -> None:
         config = environment.kafka
+        is_changelog = topic.compaction is not None and topic in cdc_topics(environment.generation)
         msk.CfnTopic(
             self,
             f"topic {topic.name}",
@@ -133,7 +134,7 @@ class KafkaCluster(Construct):
             configs=base64.b64encode(json.dumps(topic.config, sort_keys=True).encode()).decode(),
             # A deployment deletes no records: if a topic is removed from the file, an operator deletes it by hand. But
             # the changelogs of a generation that is given up would keep personal data for ever.
-        ).apply_removal_policy(removal(environment) if topic.compaction is None else RemovalPolicy.DESTROY)
+        ).apply_removal_policy(RemovalPolicy.DESTROY if is_changelog else removal(environment))
 
     def _bootstrap_servers(self, environment: Environment, key: kms.IKey) -> str:
         """Return the bootstrap brokers with IAM authentication. CloudFormation does not return them, so a custom

@@ -27,8 +27,9 @@ FUNCTIONS = {entry.package for entry in read_catalogue(generation="g1")}
 STACKS = {"monolith": "data", "debezium": "cdc", "spark_metrics": "metrics", "event source mappings": "functions"}
 # The source of each party's connections: a security group, or a network.
 PATHS = {"monolith": "10.0.0.0/16", "debezium": "connect", "spark_metrics": "spark", "event source mappings": "kafka"}
-# Parties that an environment has only with a setting (`event_sources`), or that a later step deploys.
-OPTIONAL = {"spark_events", "operations"}
+# Parties that an environment has only with a setting (`event_sources`), that a later step deploys, or that run on one
+# machine only.
+OPTIONAL = {"spark_events", "operations", "directory_state"}
 
 
 def _parties() -> Iterator[tuple[str, str, str]]:
