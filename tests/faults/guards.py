@@ -1310,6 +1310,7 @@ MUTANTS = (
     Mutant(
         "directory.other_write_ahead_log",
         "Look-ups stop if the database assigns positions of its log again, which would hide newer rows.",
+        Returns("False"),
     ),
     Mutant("templates.null", "No message has the word None in the place of a value.", Returns("found")),
     Mutant(

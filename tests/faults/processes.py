@@ -135,6 +135,7 @@ def with_state(fault: FaultOf) -> FaultOf:
     """Inject a fault while the functions look up in the directory's state in memory."""
 
     def once_fed(bench: Bench, send: Send) -> None:
+        bench.population.publish_states()
         until("the state has each endpoint", lambda: bench.population.is_in(bench.state_directory()))
         fault(bench, send)
 

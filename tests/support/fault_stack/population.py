@@ -16,8 +16,13 @@ from local.devstack.demo.directory import Directory
 from local.devstack.demo.oracle import World
 from local.devstack.service import function_environment
 from local.emulators.sns_stand_in import endpoint_arn
+from masscomm.directory.bulk_writes import connect
+from masscomm.directory.device_states import INDEX as STATES
+from masscomm.directory.document_publisher import OpenSearchDocumentPublisher
 from masscomm.directory.state import StateDirectory
 from masscomm.errors import Retry
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.producer import KafkaProducer
 from tests.support.servers.opensearch_client import TestClient
 from tests.support.until import until
 
@@ -76,6 +81,7 @@ class Population:
     endpoints: dict[int, list[str]] = field(default_factory=dict)
     generation: str = GENERATION
     _next: int = FIRST_USER
+    _with_states: set[str] = field(default_factory=set)
 
     def is_in(self, directory: StateDirectory) -> bool:
         """Return whether a directory has the endpoints of all users."""
@@ -174,6 +180,14 @@ class Population:
                 }
             )
             assert set(written.values()) == {None}
+            self._with_states |= written.keys()
+
+    def publish_states(self) -> None:
+        """Produce the states to the topic of own documents, as the device registrar does."""
+        codec = Codec(HttpSchemaRegistry(self.config.registry_url))
+        producer = KafkaProducer(self.config.kafka_bootstrap)
+        publisher = OpenSearchDocumentPublisher(connect(self.config.opensearch_url), codec, producer)
+        publisher.publish(STATES, self._with_states)
 
     def _state(self, token: str, arn: str) -> DeviceState:
         return DeviceState(
