@@ -224,7 +224,9 @@ class Feeder:
         """Apply the records that Kafka has within a time; return their number."""
         if self._consumer is None:
             self._consumer = self._opened()
-        messages = self._consumer.consume(_RECORDS, wait_s)
+        first = self._consumer.poll(wait_s)
+        # `consume` alone would wait for as many records as it may return.
+        messages = [] if first is None else [first, *self._consumer.consume(_RECORDS - 1, 0)]
         now_ms = self._now_ms()
         if not messages and now_ms - self._fed_at < _FED_EVERY_MS:
             return 0
