@@ -6,9 +6,10 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from functools import cache, partial
+from functools import cache, cached_property, partial
+from itertools import compress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -164,6 +165,12 @@ class SourceTable:
     def qualified(self) -> str:
         """Return the name of the monolith's table with its schema."""
         return f"{self.schema}.{self.table}"
+
+    @cached_property
+    def plain_columns(self) -> frozenset[str]:
+        """The columns of the directory whose values are those of a column of the monolith, without a conversion."""
+        plain = (replace(value, required=False) == Value(column=value.column) for value in self.columns.values())
+        return frozenset(compress(self.columns, plain))
 
     @property
     def directory_table(self) -> str:
