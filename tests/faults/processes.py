@@ -27,7 +27,7 @@ from tests.support.fault_stack.cell import FaultOf, Send
 from tests.support.fault_stack.proxy import Answer, Delay, Hold, HoldAnswer, produce_to
 from tests.support.fault_stack.stack import WORKERS
 from tests.support.harness.chain import entry, event
-from tests.support.until import until
+from tests.support.until import WaitTimeoutError, until
 
 # The environments of each function of the chain.
 ENVIRONMENTS = 4
@@ -136,7 +136,11 @@ def with_state(fault: FaultOf) -> FaultOf:
 
     def once_fed(bench: Bench, send: Send) -> None:
         bench.population.publish_states()
-        until("the state has each endpoint", lambda: bench.population.is_in(bench.state_directory()))
+        directory = bench.state_directory()
+        try:
+            until("the state has the devices", lambda: bench.population.differing_in(directory) is None, every_s=0.2)
+        except WaitTimeoutError as late:
+            raise WaitTimeoutError(f"{late}: {bench.population.differing_in(directory)}") from late
         fault(bench, send)
 
     return _deployed(once_fed, directory=STATE)

@@ -16,9 +16,12 @@ from local.devstack.demo.directory import Directory
 from local.devstack.demo.oracle import World
 from local.devstack.service import function_environment
 from local.emulators.sns_stand_in import endpoint_arn
+from masscomm.cdc.progress import InMemoryCdcProgress
+from masscomm.clock import SystemClock
 from masscomm.directory.bulk_writes import connect
 from masscomm.directory.device_states import INDEX as STATES
 from masscomm.directory.document_publisher import OpenSearchDocumentPublisher
+from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.directory.state import StateDirectory
 from masscomm.errors import Retry
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
@@ -83,16 +86,22 @@ class Population:
     _next: int = FIRST_USER
     _with_states: set[str] = field(default_factory=set)
 
-    def is_in(self, directory: StateDirectory) -> bool:
-        """Return whether a directory has the endpoints of all users."""
-        try:
-            found = directory.devices(list(self.endpoints))
-        except Retry:
-            return False
-        return all(
-            sorted(arns) == sorted(device.endpoint_arn or "" for device in found[user] if device.enabled)
-            for user, arns in self.endpoints.items()
+    def differing_in(self, state: StateDirectory) -> str | None:
+        """Describe why a directory has not the devices that OpenSearch has; None: it has them."""
+        stored = OpenSearchDirectory(
+            connect(self.config.opensearch_url),
+            progress=lambda _: InMemoryCdcProgress(),
+            clock=SystemClock(),
         )
+        users = list(self.endpoints)
+        try:
+            wanted, found = stored.devices(users), state.devices(users)
+        except Retry as reason:
+            return str(reason)
+        for user in users:
+            if sorted(found[user]) != sorted(wanted[user]):
+                return f"user {user} has the devices {found[user]} and not {wanted[user]}"
+        return None
 
     def grow(self, users: int, club_id: int = CLUB) -> range:
         """Add users, and wait until the directory has them and their devices have endpoints. Return their ids."""
