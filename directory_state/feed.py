@@ -103,7 +103,7 @@ class Applier:
             self._refused(writer, refused)
             raise
         rows = rows_of(change)
-        if (problem := next(filter(None, map(problem_of_template, rows)), None)) is not None:
+        if (problem := problem_of_template(rows)) is not None:
             raise DeadLetter("invalid", problem)
         for row in rows:
             writer.put(document_of(row))

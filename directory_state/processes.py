@@ -154,7 +154,7 @@ def _topic_ids() -> dict[str, str]:
 
 
 def _run() -> int:
-    """Run the processes until one of them ends or this one is told to end; return the status of the first one."""
+    """Run the processes until one of them ends, or this one gets a signal; return the status of the first one."""
     feeders = environment.whole_number("DIRECTORY_STATE_FEEDERS", 1, lowest=1)
     prepare(_folder(), generations=_generations(), topic_ids=_topic_ids(), now_ms=SystemClock().now_ms())
     context = multiprocessing.get_context("spawn")

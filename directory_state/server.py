@@ -233,7 +233,7 @@ class Server:
         self._snapshots: dict[str, _Snapshot] = {}
 
     def application(self) -> web.Application:
-        """Return the application. It ends the snapshots that nobody reads."""
+        """Return the application. It ends snapshots that are no longer read."""
         application = web.Application(client_max_size=_REQUEST_BYTES)
         application.add_routes(
             [

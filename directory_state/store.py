@@ -270,8 +270,7 @@ class Writer(Reader):
             return True
         self._transaction.put(key, value, db=database)
         if is_captured:
-            before = None if known is None else source_of(known)
-            self._find_by(document.index, table, key, before, document.source)
+            self._find_by(document.index, table, key, known, document.source)
         return True
 
     def remove(self, index: str, id_: str) -> None:
@@ -285,18 +284,12 @@ class Writer(Reader):
             if table in captured_tables() and rest.partition(".")[0] not in kept:
                 self._transaction.drop(self._made.pop(name))
 
-    def _find_by(self, index: str, table: str, key: bytes, before: Any, after: Any) -> None:
+    def _find_by(self, index: str, table: str, key: bytes, known: bytes | None, after: Any) -> None:
         """Update the database that finds documents of this table by another value."""
-        match table:
-            case "users":
-                by, place = _OF_CLUB, _club_of
-            case "devices":
-                by, place = _OF_USER, _user_of
-            case "notification_templates":
-                by, place = _OF_KIND, _kind_of
-            case _:
-                return
-        old, new = place(before), place(after)
+        if table not in _FINDING:
+            return
+        by, place = _FINDING[table]
+        old, new = None if known is None else place(source_of(known)), place(after)
         if old == new:
             return
         database = self._database(f"{index}{by}")
@@ -307,21 +300,25 @@ class Writer(Reader):
 
 
 def _club_of(source: Any) -> bytes | None:
-    if source is None or source.get("deleted") or not isinstance(source.get("club_id"), int):
+    if source.get("deleted") or not isinstance(source.get("club_id"), int):
         return None
     return _number(source["club_id"])
 
 
 def _user_of(source: Any) -> bytes | None:
-    if source is None or source.get("deleted") or source.get("active") is not True:
+    if source.get("deleted") or source.get("active") is not True:
         return None
     return _number(source["user_id"])
 
 
 def _kind_of(source: Any) -> bytes | None:
-    if source is None or source.get("deleted"):
+    if source.get("deleted"):
         return None
     return _kind(source.get("type"), source.get("channel"), source.get("club_id"))
+
+
+# The tables whose documents are found by another value: the database for it, and the value of a source.
+_FINDING = {USERS: (_OF_CLUB, _club_of), DEVICES: (_OF_USER, _user_of), TEMPLATES: (_OF_KIND, _kind_of)}
 
 
 def _boot() -> str:
@@ -373,6 +370,6 @@ def _continues(folder: Path, wanted: Mapping[str, Any], topic_ids: Mapping[str, 
 
 
 def _tables_digest() -> str:
-    """Return a digest of what decides how rows become documents."""
+    """Return a digest of the mapping from rows to documents."""
     content = source_file().read_bytes() + repr(captured_tables()).encode()
     return hashlib.sha256(content).hexdigest()

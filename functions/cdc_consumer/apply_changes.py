@@ -159,8 +159,7 @@ class ApplyChanges(UseCase[Fact]):
         versions: dict[tuple[str, str, str], list[tuple[Item[Fact], RowChanged]]] = defaultdict(list)
         for item in items:
             rows = rows_of(item.value)
-            problem = next(filter(None, map(problem_of_template, rows)), None)
-            if problem is not None:
+            if (problem := problem_of_template(rows)) is not None:
                 item.error = DeadLetter("invalid", problem)  # guard: templates.saved_template
                 continue
             for row in rows:

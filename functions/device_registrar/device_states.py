@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from masscomm.directory.bulk_writes import ChangedDocument, Conflict, answering, write_changed
+from masscomm.directory.bulk_writes import ChangedDocument, Conflict, write_changed
+from masscomm.directory.by_id import documents_by_id
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.device_states import INDEX, document_of, states_in
-from masscomm.errors import Retry
-
-_IDS_A_REQUEST = 1_000
 
 
 class Taken(NamedTuple):
@@ -71,20 +69,8 @@ class OpenSearchDeviceStates:
         self._client = client
 
     def read(self, device_ids: Sequence[str]) -> dict[str, StatesOfDevice]:
-        found = {}
-        for start in range(0, len(device_ids), _IDS_A_REQUEST):
-            ids = device_ids[start : start + _IDS_A_REQUEST]
-            with answering("device states"):
-                answer = self._client.mget(index=INDEX, body={"ids": list(ids)})
-            documents = answer.get("docs")
-            if not isinstance(documents, list) or [d.get("_id") for d in documents] != list(ids):
-                raise Retry("OpenSearch answered device states without a document for each id")
-            for document in documents:
-                if "error" in document or "found" not in document:
-                    raise Retry(f"OpenSearch could not look up the state of device {document['_id']}")
-                if document["found"]:
-                    found[document["_id"]] = _read(document)
-        return found
+        found = documents_by_id(self._client, INDEX, device_ids)
+        return {device_id: _read(document) for device_id, document in found.items()}
 
     def write(self, states: Mapping[str, StatesOfDevice]) -> dict[str, Exception | None]:
         documents = [

@@ -7,14 +7,12 @@ condition that it is still the one that was read. It names the token by its dige
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Protocol
+from typing import Any, Protocol
 
-from masscomm.directory.bulk_writes import ChangedDocument, Conflict, answering, write_changed
+from masscomm.directory.bulk_writes import ChangedDocument, Conflict, write_changed
+from masscomm.directory.by_id import documents_by_id
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.device_states import HOLDERS_PREFIX, INDEX
-from masscomm.errors import Retry
-
-_IDS_A_REQUEST = 1_000
 
 
 @dataclass(frozen=True)
@@ -45,23 +43,9 @@ class OpenSearchTokenHolders:
         self._client = client
 
     def read(self, tokens: Collection[str]) -> dict[str, Holders]:
-        found = {}
-        wanted = sorted(tokens)
-        for start in range(0, len(wanted), _IDS_A_REQUEST):
-            some = wanted[start : start + _IDS_A_REQUEST]
-            ids = [_document_id(token) for token in some]
-            with answering("the holders of tokens"):
-                documents = self._client.mget(index=INDEX, body={"ids": ids}).get("docs")
-            if not isinstance(documents, list) or [each.get("_id") for each in documents] != ids:
-                raise Retry("OpenSearch answered the holders of tokens without a document for each id")
-            for token, document in zip(some, documents, strict=True):
-                if "error" in document or "found" not in document:
-                    raise Retry("OpenSearch could not look up the holders of a token")
-                found[token] = Holders()
-                if document["found"]:
-                    place = document["_seq_no"], document["_primary_term"]
-                    found[token] = Holders(frozenset(document["_source"]["holders"]), place)
-        return found
+        ids = {token: _document_id(token) for token in sorted(tokens)}
+        documents = documents_by_id(self._client, INDEX, ids.values())
+        return {token: _read(documents.get(id_)) for token, id_ in ids.items()}
 
     def write(self, holders: Mapping[str, Holders]) -> dict[str, Exception | None]:
         documents = [
@@ -74,6 +58,12 @@ class OpenSearchTokenHolders:
             for token, each in holders.items()
         ]
         return dict(zip(holders, write_changed(self._client, documents), strict=True))
+
+
+def _read(document: Mapping[str, Any] | None) -> Holders:
+    if document is None:
+        return Holders()
+    return Holders(frozenset(document["_source"]["holders"]), (document["_seq_no"], document["_primary_term"]))
 
 
 def _document_id(token: str) -> str:

@@ -11,6 +11,7 @@ from itertools import batched
 from typing import Any, Protocol
 
 from masscomm.directory.bulk_writes import ChangedDocument, VersionedDocument, answering, write, write_changed
+from masscomm.directory.by_id import documents_by_id
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.device_states import INDEX as DEVICE_STATE
 from masscomm.directory.device_states import some_state, states_in
@@ -25,7 +26,6 @@ from masscomm.observability.unreadable_items import read_each
 MESSAGES, USERS = "provider_messages", "users"
 # The number of message ids in one search; each may belong to another document.
 _IDS_A_SEARCH = 100
-_IDS_A_LOOK_UP = 1_000
 _REFUSED = "refused-"
 # The fields of an outcome record that its document has.
 _OUTCOME = (
@@ -193,37 +193,26 @@ class OpenSearchSentMessages:
         )
 
     def failures(self, message_ids: Collection[str]) -> dict[str, Reason]:
-        found: dict[str, Reason] = {}
-        for chunk in batched(sorted(message_ids), _IDS_A_LOOK_UP, strict=False):
-            # A look-up by id sees concurrent writes: if two invocations each store one failure, at least one of them
-            # sees both.
-            with answering("a look-up of failed messages"):
-                answer = self._client.mget(index=MESSAGES, body={"ids": [f"{_REFUSED}{name}" for name in chunk]})
-            if any("error" in document for document in answer["docs"]):
-                raise Retry("OpenSearch answered a look-up of failed messages only in part")
-            present = [document for document in answer["docs"] if document["found"]]
-            found |= dict(read_each(present, _failure_in, store=MESSAGES, key=_key_of))
-        return found
+        # A look-up by id sees concurrent writes: if two invocations each store one failure, at least one of them sees
+        # both.
+        found = documents_by_id(self._client, MESSAGES, [f"{_REFUSED}{name}" for name in sorted(message_ids)])
+        return dict(read_each(found.values(), _failure_in, store=MESSAGES, key=_key_of))
 
     def addresses(self, user_ids: Collection[int]) -> dict[int, str]:
-        found: dict[int, str] = {}
-        for chunk in batched(sorted(user_ids), _IDS_A_LOOK_UP, strict=False):
-            with answering("a look-up of addresses"):
-                answer = self._client.mget(index=USERS, body={"ids": [str(user_id) for user_id in chunk]})
-            for document in answer["docs"]:
-                if "error" in document:
-                    raise Retry("OpenSearch answered a look-up of addresses only in part")
-                source = document.get("_source") or {}
-                if document["found"] and not source.get("deleted") and source.get("email"):
-                    found[int(document["_id"])] = source["email"]
-        return found
+        found = documents_by_id(self._client, USERS, map(str, sorted(user_ids)))
+        sources = {int(id_): document["_source"] for id_, document in found.items()}
+        return {
+            user_id: source["email"]
+            for user_id, source in sources.items()
+            if not source.get("deleted") and source.get("email")
+        }
 
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
         latest: dict[str, Suppression] = {}
         for each in suppressions:
             if each.id not in latest or latest[each.id].expires_ms < each.expires_ms:
                 latest[each.id] = each
-        stored = self._suppressions(latest)
+        stored = documents_by_id(self._client, SUPPRESSIONS, sorted(latest))
         documents = [
             ChangedDocument(
                 index=SUPPRESSIONS,
@@ -237,17 +226,6 @@ class OpenSearchSentMessages:
         errors = write_changed(self._client, documents)
         error_of = {document.id: error for document, error in zip(documents, errors, strict=True)}
         return [error_of.get(each.id) for each in suppressions]
-
-    def _suppressions(self, ids: Collection[str]) -> dict[str, Mapping[str, Any]]:
-        """Return the stored documents by id."""
-        found: dict[str, Mapping[str, Any]] = {}
-        for some in batched(sorted(ids), _IDS_A_LOOK_UP, strict=False):
-            with answering("a look-up of suppressions"):
-                answer = self._client.mget(index=SUPPRESSIONS, body={"ids": list(some)})
-            if any("error" in document for document in answer["docs"]):
-                raise Retry("OpenSearch answered a look-up of suppressions only in part")
-            found |= {document["_id"]: document for document in answer["docs"] if document["found"]}
-        return found
 
     def purge(self, *, sent_before_ms: int) -> None:
         with answering(f"a removal from {MESSAGES}"):

@@ -2,15 +2,15 @@
 every store of the directory, so that all of them converge to the same documents (docs/decisions/085-cdc-versions.md).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, settings_tables
 from masscomm.cdc.change_events import SNAPSHOT_VERSION, RowChanged
 from masscomm.directory.bulk_writes import VersionedDocument
+from masscomm.directory.documents import template
 from masscomm.domain.channels import CHANNELS
-from masscomm.domain.users import Template
 
 type Source = Mapping[str, Any]
 
@@ -56,28 +56,17 @@ def with_earlier_values(row: RowChanged, stored: Source) -> VersionedDocument:
     return replace(document, source={**document.source, **{name: stored[name] for name in row.kept if name in stored}})
 
 
-def problem_of_template(row: RowChanged) -> str | None:
-    """Return the reason why no message can be rendered from the template in a row; None for any other row. The
-    previous version of such a template stays in use.
+def problem_of_template(rows: Iterable[RowChanged]) -> str | None:
+    """Return the reason why no message can be rendered from a template among the rows of a change; None for any other
+    change. The previous version of such a template stays in use.
     """
-    # A channel that is not known here may belong to another service.
-    if row.table != TEMPLATES or row.columns is None or row.columns["channel"] not in CHANNELS:
-        return None
-    # Most batches have no template, so the compiler is not imported for them.
-    from masscomm.rendering.preview import problem_of
+    for row in rows:
+        # A channel that is not known here may belong to another service.
+        if row.table != TEMPLATES or row.columns is None or row.columns["channel"] not in CHANNELS:
+            continue
+        # Most batches have no template, so the compiler is not imported for them.
+        from masscomm.rendering.preview import problem_of
 
-    columns = row.columns
-    template = Template(
-        template_id=int(row.id),
-        club_id=columns.get("club_id"),
-        type=columns["type"],
-        channel=columns["channel"],
-        locale=columns["locale"],
-        title=columns["title"],
-        body=columns["body"],
-        html=columns.get("html"),
-        url=columns.get("url"),
-    )
-    if (problem := problem_of(template)) is not None:
-        return f"the template {row.id} cannot be rendered: {problem}"
+        if (problem := problem_of(template(int(row.id), row.columns))) is not None:
+            return f"the template {row.id} cannot be rendered: {problem}"
     return None

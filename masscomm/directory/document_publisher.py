@@ -5,11 +5,10 @@ again, so that a repeated call also publishes what an earlier one has written an
 has written since then.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import batched
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Protocol
 
-from masscomm.directory.bulk_writes import answering
+from masscomm.directory.by_id import documents_by_id
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.own_documents import DocumentKey, OwnDocument, Version, is_published
 from masscomm.domain.time_limits import API_FLUSH_S
@@ -18,8 +17,6 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
 from masscomm.kafka.topics import DIRECTORY_DOCUMENT
 from masscomm.observability.unreadable_items import UnreadableItem, report_unreadable
-
-_IDS_A_REQUEST = 1_000
 
 
 class DocumentPublisher(Protocol):
@@ -43,21 +40,8 @@ class OpenSearchDocumentPublisher:
 
     def publish(self, index: str, ids: Collection[str]) -> None:
         if ids:
-            produce(self._documents(index, ids), self._codec, self._producer)
-
-    def _documents(self, index: str, ids: Collection[str]) -> Iterator[OwnDocument]:
-        for some in batched(sorted(ids), _IDS_A_REQUEST, strict=False):
-            with answering(f"documents of {index}"):
-                # The path of a request for several documents does not depend on the ids, so that a role can permit it.
-                answer = self._client.mget(index=index, body={"ids": some})
-            documents = answer.get("docs") if isinstance(answer, dict) else None
-            if not isinstance(documents, list) or [each.get("_id") for each in documents] != list(some):
-                raise Retry(f"OpenSearch answered documents of {index} without a document for each id")
-            for document in documents:
-                if "error" in document or "found" not in document:
-                    raise Retry(f"OpenSearch could not look up a document of {index}")
-                if document["found"]:
-                    yield document_of(index, document)
+            found = documents_by_id(self._client, index, sorted(ids))
+            produce((document_of(index, each) for each in found.values()), self._codec, self._producer)
 
 
 def document_of(index: str, found: Mapping[str, Any]) -> OwnDocument:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from masscomm.cdc.captured_tables import USERS
+from masscomm.cdc.captured_tables import USER_SETTINGS, USERS
 from masscomm.directory import device_states
 from masscomm.domain import preference_changes
 from masscomm.domain.platforms import platform_named, platform_of_arn
+from masscomm.domain.source_tables import directory_table
 from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.observability.unreadable_items import read_each
 
@@ -26,6 +27,19 @@ def users(rows: Iterable[tuple[int, Source]]) -> dict[int, User]:
     """Return the users by id. One that cannot be read is absent, so that nothing is sent to this user."""
     found = read_each(rows, lambda row: user(*row), store=USERS, key=lambda row: {"id": str(row[0])})
     return {each.user_id: each for each in found}
+
+
+def users_in(found: Mapping[tuple[str, int], Read]) -> dict[int, User]:
+    """Return the users by id among rows of several tables."""
+    return users((user_id, source) for (table, user_id), (source, *_) in found.items() if table == USERS)
+
+
+def is_answered(table: str, source: Source) -> bool:
+    """Return whether a look-up by id answers with a document: not with a deleted row, except of settings, whose version
+    tells which changes through masscomm are older.
+    """
+    # guard: preferences.version_of_deleted_settings
+    return not source.get("deleted") or directory_table(table) == USER_SETTINGS
 
 
 def user(user_id: int, source: Source) -> User:

@@ -7,9 +7,8 @@ generations the time decides at which cdc_consumer stored the first state of eac
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from masscomm.directory.bulk_writes import answering
+from masscomm.directory.by_id import documents_by_id
 from masscomm.directory.client import OpenSearch
-from masscomm.errors import Retry
 
 INDEX = "directory_state"
 CREATED_AT = "created_at"
@@ -50,15 +49,9 @@ class OpenSearchCreationTimes:
 
     def _states(self, generations: Sequence[str]) -> dict[str, Mapping[str, Any]]:
         """Return the states of the generations that have one. Raises Retry."""
-        with answering("the states of generations"):
-            answer = self._client.mget(index=INDEX, body={"ids": [document_id(each) for each in generations]})
-        found = {}
-        for name, document in zip(generations, answer["docs"], strict=True):
-            if "found" not in document:
-                raise Retry(f"OpenSearch could not look up the state of the generation {name}")
-            if document["found"]:
-                found[name] = document["_source"]
-        return found
+        names = {document_id(each): each for each in generations}
+        found = documents_by_id(self._client, INDEX, names)
+        return {names[id_]: document["_source"] for id_, document in found.items()}
 
 
 class InMemoryCreationTimes:

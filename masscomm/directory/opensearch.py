@@ -90,8 +90,7 @@ class OpenSearchDirectory:
         )
 
     def users(self, user_ids: Sequence[int]) -> dict[int, User]:
-        found = self._by_id([(USERS, user_id) for user_id in dict.fromkeys(user_ids)])
-        return documents.users(((user_id, source) for (_, user_id), (source, *_) in found.items()))
+        return documents.users_in(self._by_id([(USERS, user_id) for user_id in dict.fromkeys(user_ids)]))
 
     def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
         tables = (*settings_tables(), preference_changes.INDEX)
@@ -102,8 +101,7 @@ class OpenSearchDirectory:
         tables = (USERS, *settings_tables(), preference_changes.INDEX)
         wanted = [(table, user_id) for user_id in dict.fromkeys(user_ids) for table in tables]
         found = self._by_id(wanted, tables=len(tables))
-        users = documents.users((user_id, source) for (table, user_id), (source, *_) in found.items() if table == USERS)
-        return users, documents.merged_settings(found)
+        return documents.users_in(found), documents.merged_settings(found)
 
     def users_of_club(self, club_id: int, *, after: int = 0) -> Iterator[list[User]]:
         with answering("a refresh"):
@@ -244,8 +242,7 @@ class OpenSearchDirectory:
             self._answered_by(document.get("_index") for document in answers if isinstance(document, dict))
             for (index, name), document in zip(some, answers, strict=True):
                 read = _read(index, str(name), document)
-                # guard: preferences.version_of_deleted_settings
-                if read is not None and (not read[0].get("deleted") or index in settings_tables()):
+                if read is not None and documents.is_answered(index, read[0]):
                     found[index, name] = read
         return found
 

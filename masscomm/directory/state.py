@@ -6,6 +6,7 @@ proof of `confirm`. The service refuses look-ups while it is behind, so that no 
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import batched
 from typing import Any, Self
 
 from masscomm import environment, fast_json
@@ -79,25 +80,16 @@ class StateDirectory:
         )
 
     def users(self, user_ids: Sequence[int]) -> dict[int, User]:
-        return documents.users(
-            (user_id, source)
-            for (_, user_id), (source, *_) in self._by_id((USERS,), list(dict.fromkeys(user_ids))).items()
-            if not source.get("deleted")
-        )
+        return documents.users_in(self._by_id((USERS,), user_ids))
 
     def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
         tables = (*settings_tables(), preference_changes.INDEX)
-        return documents.merged_settings(self._by_id(tables, list(dict.fromkeys(user_ids))))
+        return documents.merged_settings(self._by_id(tables, user_ids))
 
     def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, UserSettings]]:
         tables = (USERS, *settings_tables(), preference_changes.INDEX)
-        found = self._by_id(tables, list(dict.fromkeys(user_ids)))
-        users = documents.users(
-            (user_id, source)
-            for (table, user_id), (source, *_) in found.items()
-            if table == USERS and not source.get("deleted")
-        )
-        return users, documents.merged_settings(found)
+        found = self._by_id(tables, user_ids)
+        return documents.users_in(found), documents.merged_settings(found)
 
     def users_of_club(self, club_id: int, *, after: int = 0) -> Iterator[list[User]]:
         request = {"club_id": club_id, "after": after, "limit": self._page_size}
@@ -113,7 +105,7 @@ class StateDirectory:
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         found: dict[int, list[Device]] = {user_id: [] for user_id in user_ids}
-        for ids in _slices(list(found), self._slice_size):
+        for ids in batched(found, self._slice_size, strict=False):
             answer = self._answer("look-up", {"devices_of": ids})
             generation = answer["generation"]
 
@@ -126,7 +118,7 @@ class StateDirectory:
         return found
 
     def suppressed(self, club_id: int, addresses: Sequence[str], now_ms: int) -> set[str]:
-        names = list(dict.fromkeys(suppressions.id_of(club_id, address) for address in addresses))
+        names = [suppressions.id_of(club_id, address) for address in addresses]
         found = self._by_id((suppressions.INDEX,), names)
         sources = {name: source for (_, name), (source, *_) in found.items()}
         return suppressions.suppressed(club_id, addresses, sources, now_ms)
@@ -134,9 +126,9 @@ class StateDirectory:
     def templates(self, keys: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str, str], list[Template]]:
         found: dict[tuple[int, str, str], list[Template]] = {key: [] for key in keys}
         # The templates for every club are asked for once.
-        asked = list(dict.fromkeys(each for key in found for each in (key, (None, *key[1:]))))
+        asked = dict.fromkeys(each for key in found for each in (key, (None, *key[1:])))
         rows: dict[Any, list[Any]] = {}
-        for some in _slices(asked, self._slice_size):
+        for some in batched(asked, self._slice_size, strict=False):
             rows |= zip(some, self._answer("look-up", {"templates_of": some})["templates_of"], strict=True)
         for key, templates in found.items():
             both = sorted([*rows[key], *rows[None, *key[1:]]])
@@ -194,15 +186,17 @@ class StateDirectory:
         return None if confirmed is None else confirmed[1]
 
     def _by_id[I: (int, str)](self, tables: Sequence[str], ids: Sequence[I]) -> dict[tuple[str, I], documents.Read]:
-        """Return (table, id) → (row, version, index) for the documents that exist, those of deleted rows included."""
+        """Return (table, id) → (row, version, index) for the documents that exist and are not deleted, except settings
+        (documents.is_answered).
+        """
         found: dict[tuple[str, I], documents.Read] = {}
-        for some in _slices(ids, self._slice_size):
+        for some in batched(dict.fromkeys(ids), self._slice_size, strict=False):
             answer = self._answer("look-up", {"tables": dict.fromkeys(tables, some)})
             generation = answer["generation"]
             for table in tables:
                 index = f"{table}-{generation}"
                 for id_, row in zip(some, answer["tables"][table], strict=True):
-                    if row is not None:
+                    if row is not None and documents.is_answered(table, row[1]):
                         found[table, id_] = row[1], row[0], index
         return found
 
@@ -252,7 +246,3 @@ def _template(row: Any) -> Template:
 
 def _key_of(row: Any) -> dict[str, str]:
     return {"id": str(row[0])}
-
-
-def _slices[T](items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (items[start : start + size] for start in range(0, len(items), size))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from masscomm.directory.bulk_writes import ChangedDocument, Conflict, answering, write_changed
+from masscomm.directory.by_id import documents_by_id
 from masscomm.directory.client import OpenSearch
 from masscomm.domain.suppressions import INDEX, REMOVED
 from masscomm.errors import Retry
@@ -96,11 +97,8 @@ class OpenSearchSuppressionList:
 
     def remove(self, id_: str) -> bool:
         for _ in range(_ATTEMPTS):
-            with answering("a suppression"):
-                (found,) = self._client.mget(index=INDEX, body={"ids": [id_]})["docs"]
-            if "error" in found:
-                raise Retry("OpenSearch could not look up a suppression")
-            if not found["found"] or found["_source"].get("expires_at") == REMOVED:
+            found = documents_by_id(self._client, INDEX, [id_]).get(id_)
+            if found is None or found["_source"].get("expires_at") == REMOVED:
                 return False
             removed = ChangedDocument(
                 index=INDEX,

@@ -127,8 +127,8 @@ CHANGELOG_MARKED_S = _HOUR_S
 # How long after a row was deleted or changed its earlier values are in the changelogs at most.
 CHANGELOG_ERASED_S = 10 * _DAY_S
 TEMPLATES_CACHED_S = 5.0
-# The time limit of a request to directory_state. It refuses look-ups if no feeder has read from Kafka for the second
-# time, and ends the snapshot of an audience's users that nobody has read for the third.
+# The time limit of a request to directory_state; the time without a read from Kafka after which it refuses look-ups;
+# and the time without a request after which it ends the snapshot of an audience's users.
 DIRECTORY_STATE_REQUEST_S = 5.0
 DIRECTORY_STATE_FED_S = 10.0
 DIRECTORY_STATE_SNAPSHOT_S = 120.0

@@ -1277,7 +1277,7 @@ MUTANTS = (
     Mutant(
         "preferences.version_of_deleted_settings",
         "An opt-in from before a row was deleted does not apply again.",
-        Becomes('read is not None and not read[0].get("deleted")'),
+        Returns('not source.get("deleted")'),
     ),
     Mutant("preferences.unreadable_changes", "A sweep skips changes of preferences that it cannot read."),
     Mutant("preferences.page_after_unreadable_changes", "A sweep of changed preferences reads every page.", Always()),
