@@ -8,7 +8,8 @@ Environment:
     DIRECTORY_STATE_TOKEN: The token that callers present, of at least 24 characters.
     DIRECTORY_STATE_ADDRESS: The host and port on which the server listens.
     DIRECTORY_STATE_CERTIFICATE, DIRECTORY_STATE_KEY: The files of the server's certificate and key. Without them it
-        listens on a loopback address only.
+        listens on a loopback address only. The certificate `self-signed` is made at each start: for a load balancer,
+        which does not verify it.
     DIRECTORY_STATE_FEEDERS: The number of feeders, 1 by default.
 """
 
@@ -25,6 +26,7 @@ from typing import Any
 
 from aiohttp import web
 
+from directory_state.certificate import self_signed_context
 from directory_state.feed import Feeder, GapError, fed_topics
 from directory_state.server import Answers, Server
 from directory_state.store import Store, empty, prepare
@@ -42,6 +44,8 @@ from masscomm.kafka.topic_ids import topic_ids
 from masscomm.observability import logs
 
 _SHORTEST_TOKEN = 24
+# The certificate that the server makes itself.
+_SELF_SIGNED = "self-signed"
 # The status of a feeder whose store must be emptied.
 _GAP = 3
 
@@ -135,6 +139,8 @@ def _progress(generation: str) -> KafkaCdcProgress:
 def tls_context(host: str) -> ssl.SSLContext | None:
     """Return the server's TLS context. Raises Stop if it would listen to others in plain text."""
     certificate, key = os.environ.get("DIRECTORY_STATE_CERTIFICATE"), os.environ.get("DIRECTORY_STATE_KEY")
+    if certificate == _SELF_SIGNED:
+        return self_signed_context("directory_state")
     if certificate and key:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(certificate, key)

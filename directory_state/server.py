@@ -12,7 +12,8 @@
     POST /v1/confirm
         {"ts_ms", "wait_s"} → {"generation", "lsn", "ts_ms"}
     GET /v1/health
-        → {"generation"}
+        → {"generation"}, without a token: 200 once the server has caught up, also while it is behind later. To start it
+        again would not help then, and would lose its store.
 
 A row is `[version, source]`. The server answers 503 with a reason while it is behind: until it has read the topics up
 to the ends that they had when it started, and while no feeder reads from Kafka. A caller must not take that for an
@@ -181,6 +182,10 @@ class Answers:
         with self.store.writing() as writer:
             store_state(writer, generation, replace(state_of(writer, generation), is_recent=True))
 
+    def caught_up(self) -> str | None:
+        """Return the newest generation whose topics have been read since the start; None: there is none."""
+        return next((each for each in reversed(self.generations) if each in self._caught_up), None)
+
     def generation(self, reader: Reader) -> str:
         """Return the generation that answers. Raises Retry if the store is not ready, or not fed."""
         generation, reason = answering(reader, self.generations)
@@ -241,7 +246,7 @@ class Server:
                 web.post("/v1/users", self._answering(self._users)),
                 web.post("/v1/templates", self._answering(self._templates)),
                 web.post("/v1/confirm", self._answering(self._confirm)),
-                web.get("/v1/health", self._answering(self._health)),
+                web.get("/v1/health", self._health),
             ]
         )
         application.cleanup_ctx.append(self._background)
@@ -371,9 +376,11 @@ class Server:
         generation, position = await asyncio.to_thread(self._answers.confirm, ts_ms, wait_s)
         return fast_json.encoded({"generation": generation, "lsn": position.lsn, "ts_ms": position.ts_ms})
 
-    async def _health(self, _: Mapping[str, Any]) -> bytes:
-        with self._store.reading() as reader:
-            return fast_json.encoded({"generation": self._answers.generation(reader)})
+    async def _health(self, _: web.Request) -> web.Response:
+        generation = self._answers.caught_up()
+        if generation is None:
+            return _problem(503, "the topics have not been read since the start")
+        return web.Response(body=fast_json.encoded({"generation": generation}), content_type="application/json")
 
 
 def _or_null(rows: Sequence[bytes | None]) -> list[bytes]:

@@ -79,7 +79,7 @@ class Inbox:
     @cached_property
     def _directory(self) -> Directory:
         if self.config.directory == STATE:
-            return StateDirectory([self.config.directory_state_url], token=self.config.directory_state_token)
+            return StateDirectory([self.config.directory_state_url], token=lambda: self.config.directory_state_token)
         return OpenSearchDirectory(
             connect(self.config.opensearch_url), progress=KafkaCdcProgress.from_environment, clock=SystemClock()
         )

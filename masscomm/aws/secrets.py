@@ -4,13 +4,26 @@ Source: AWS Secrets Manager API reference, "GetSecretValue", "Common Errors".
 """
 
 import json
+import os
+from collections.abc import Callable
 
+from masscomm import environment
 from masscomm.aws.http_answer import AnswerLost, NotSent
 from masscomm.aws.request import Limits, Requests
 from masscomm.errors import Retry, Stop
 
 _HEADERS = {"content-type": "application/x-amz-json-1.1", "x-amz-target": "secretsmanager.GetSecretValue"}
 _LIMITS = Limits(connections=1, connect_s=1.0, read_s=2.0)
+
+
+def secret_setting(name: str) -> Callable[[], str]:
+    """Return a function that returns the value of an environment variable, or reads the secret that `<name>_SECRET_ARN`
+    names. Raises Stop if both are missing.
+    """
+    if text := os.environ.get(name):
+        return lambda: text
+    arn = environment.required(f"{name}_SECRET_ARN")
+    return lambda: read_secret(arn)
 
 
 def read_secret(arn: str) -> str:

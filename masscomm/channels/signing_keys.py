@@ -1,13 +1,11 @@
 """Reads signing keys (masscomm.domain.signing_keys) from an environment variable, or from a secret that it names."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Self
 
-from masscomm import environment
-from masscomm.aws.secrets import read_secret
+from masscomm.aws.secrets import secret_setting
 from masscomm.clock import Clock
 from masscomm.domain.signing_keys import KeySet
 from masscomm.domain.time_limits import SIGNING_KEYS_CACHED_S
@@ -37,10 +35,7 @@ class SigningKeys:
         """Return the keys of an environment variable, or of the secret that `<setting>_SECRET_ARN` names. Raises Stop
         if both are missing.
         """
-        if text := os.environ.get(setting):
-            return cls(read=lambda: text, clock=clock)
-        arn = environment.required(f"{setting}_SECRET_ARN")
-        return cls(read=lambda: read_secret(arn), clock=clock)
+        return cls(read=secret_setting(setting), clock=clock)
 
     def now(self) -> KeySet:
         """Return the keys. Raises Retry or Stop if they were never read and cannot be read now."""

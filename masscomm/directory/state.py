@@ -12,6 +12,7 @@ from typing import Any, Self
 from masscomm import environment, fast_json
 from masscomm.aws.http_answer import AnswerLost, NotSent
 from masscomm.aws.pooled_http import PooledHttp
+from masscomm.aws.secrets import secret_setting
 from masscomm.cdc.captured_tables import USERS, settings_tables
 from masscomm.directory import documents
 from masscomm.directory.port import TemplateQuery
@@ -31,7 +32,7 @@ class StateDirectory:
     Args:
         urls: The addresses of the service's tasks, each of which has all documents. Another one is asked if one does
             not answer, or is behind.
-        token: The token that the service requires.
+        token: Returns the token that the service requires. Raises Retry or Stop.
         wait_s: Returns the seconds that `confirm` may wait before it raises Retry.
         clock_skew_ms: As that of OpenSearchDirectory; the service's own must be the same.
         slice_size: The number of ids in one request.
@@ -42,7 +43,7 @@ class StateDirectory:
         self,
         urls: Sequence[str],
         *,
-        token: str,
+        token: Callable[[], str],
         wait_s: Callable[[], float] = lambda: DIRECTORY_WAIT_S,
         clock_skew_ms: int = 250,
         slice_size: int = 500,
@@ -58,7 +59,9 @@ class StateDirectory:
             )
             for url in urls
         ]
-        self._headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
+        self._read_token = token
+        # None: it is read for the next request.
+        self._token: str | None = None
         self._wait_s = wait_s
         self._clock_skew_ms = clock_skew_ms
         self._slice_size = slice_size
@@ -67,15 +70,15 @@ class StateDirectory:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Return the directory for DIRECTORY_STATE_URL (addresses separated by commas) and DIRECTORY_STATE_TOKEN. It
-        connects at the first look-up.
+        """Return the directory for DIRECTORY_STATE_URL (addresses separated by commas) and DIRECTORY_STATE_TOKEN, or
+        the secret DIRECTORY_STATE_TOKEN_SECRET_ARN. It connects at the first look-up.
 
         Raises:
             Stop: A variable is missing.
         """
         return cls(
             [url.strip() for url in environment.required("DIRECTORY_STATE_URL").split(",")],
-            token=environment.required("DIRECTORY_STATE_TOKEN"),
+            token=secret_setting("DIRECTORY_STATE_TOKEN"),
             clock_skew_ms=environment.whole_number("CDC_CLOCK_SKEW_MS", 250),
         )
 
@@ -217,13 +220,17 @@ class StateDirectory:
         raise Retry("; ".join(refusals))
 
     def _ask_task(self, task: PooledHttp, path: str, body: Mapping[str, Any]) -> Any:
+        if self._token is None:
+            self._token = self._read_token()
+        headers = {"content-type": "application/json", "authorization": f"Bearer {self._token}"}
         try:
-            status, content = task.request("POST", f"/v1/{path}", self._headers, fast_json.encoded(body))
+            status, content = task.request("POST", f"/v1/{path}", headers, fast_json.encoded(body))
             answer = fast_json.parsed(content)
         except (NotSent, AnswerLost, ValueError) as error:
             raise Retry(f"directory_state did not answer: {error}") from error
         reason = answer.get("reason") if isinstance(answer, dict) else None
         if status == _UNAUTHORISED:
+            self._token = None  # It may have been replaced.
             raise Stop(f"directory_state refuses the token: {reason}")
         if status == _BAD_REQUEST:
             raise Stop(f"directory_state refuses a request: {reason}")

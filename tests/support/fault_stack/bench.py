@@ -315,7 +315,7 @@ class Bench:
     def state_directory(self) -> StateDirectory:
         """Return the directory's state in memory."""
         config = self.stack.config
-        return StateDirectory([config.directory_state_url], token=config.directory_state_token)
+        return StateDirectory([config.directory_state_url], token=lambda: config.directory_state_token)
 
     def settle(self, timeout_s: float | None = None) -> None:
         """Wait until all recipients have a terminal status and all topics are consumed. Raises WaitTimeoutError."""

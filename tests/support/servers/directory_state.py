@@ -136,7 +136,7 @@ def state_tables(folder: Path) -> Iterator[StateTables]:
     tables = StateTables(folder)
     with served(tables.answers) as url:
         tables.directory = StateDirectory(
-            [url], token=TOKEN, wait_s=lambda: 0.2, clock_skew_ms=0, slice_size=250, page_size=3
+            [url], token=lambda: TOKEN, wait_s=lambda: 0.2, clock_skew_ms=0, slice_size=250, page_size=3
         )
         yield tables
     tables.store.close()

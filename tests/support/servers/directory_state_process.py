@@ -150,7 +150,7 @@ class StateProcess:
             self._process.wait(30)
 
     def directory(self, **options: Any) -> StateDirectory:
-        return StateDirectory([f"http://127.0.0.1:{self.port}"], token=TOKEN, clock_skew_ms=0, **options)
+        return StateDirectory([f"http://127.0.0.1:{self.port}"], token=lambda: TOKEN, clock_skew_ms=0, **options)
 
 
 def free_port() -> int:

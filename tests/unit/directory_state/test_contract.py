@@ -1,9 +1,12 @@
 """The directory over directory_state fulfils the contract, over HTTP and LMDB."""
 
+import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
 from directory_state.processes import tls_context
@@ -35,7 +38,7 @@ class TestStateDirectory(DirectoryContract):
     def test_another_task_answers_for_one_that_does_not(self, tables: StateTables) -> None:
         tables.put(USER)
         with served(tables.answers) as url:
-            directory = StateDirectory(["http://127.0.0.1:9", url], token=TOKEN)
+            directory = StateDirectory(["http://127.0.0.1:9", url], token=lambda: TOKEN)
             assert directory.users([1]) == {1: USER}
             assert directory.users([1]) == {1: USER}
 
@@ -54,7 +57,7 @@ class TestStateDirectory(DirectoryContract):
     def test_look_ups_wait_until_the_topics_have_been_read(self, tmp_path: Path) -> None:
         tables = StateTables(tmp_path / "behind", ends={"cdc.g1.users": {0: 1}})
         with served(tables.answers) as url:
-            directory = StateDirectory([url], token=TOKEN)
+            directory = StateDirectory([url], token=lambda: TOKEN)
             with pytest.raises(Retry, match="have not been read"):
                 directory.users([1])
             with tables.store.writing() as writer:
@@ -66,7 +69,7 @@ class TestStateDirectory(DirectoryContract):
     def test_look_ups_wait_for_documents_older_than_their_topic(self, tmp_path: Path) -> None:
         tables = StateTables(tmp_path / "unfilled", is_filled=False)
         with served(tables.answers) as url:
-            directory = StateDirectory([url], token=TOKEN)
+            directory = StateDirectory([url], token=lambda: TOKEN)
             with pytest.raises(Retry, match="not ready"):
                 directory.users([1])
             tables.is_filled = True
@@ -83,14 +86,14 @@ class TestStateDirectory(DirectoryContract):
             tables.directory.await_changes(1, 5)
 
     def test_no_task_is_a_retry(self) -> None:
-        gone = StateDirectory(["http://127.0.0.1:9"], token=TOKEN)
+        gone = StateDirectory(["http://127.0.0.1:9"], token=lambda: TOKEN)
         with pytest.raises(Retry, match="did not answer"):
             gone.users([1])
 
     @pytest.mark.kills(guard="directory_state.token")
     def test_wrong_token_stops(self, tables: StateTables) -> None:
         with served(tables.answers) as url, pytest.raises(Stop, match="refuses the token"):
-            StateDirectory([url], token="w" * 32).users([1])
+            StateDirectory([url], token=lambda: "w" * 32).users([1])
 
     def test_an_inactive_device_is_not_returned(self, tables: StateTables) -> None:
         tables.put(DEVICE)
@@ -106,7 +109,7 @@ class TestStateDirectory(DirectoryContract):
     def test_pages_after_the_end_of_their_snapshot_are_a_retry(self, tables: StateTables) -> None:
         tables.put(*(USER._replace(user_id=number) for number in range(1, 6)))
         with served(tables.answers) as url:
-            pages = StateDirectory([url], token=TOKEN, page_size=2).users_of_club(7)
+            pages = StateDirectory([url], token=lambda: TOKEN, page_size=2).users_of_club(7)
             next(pages)
         with pytest.raises(Retry):
             next(pages)
@@ -118,6 +121,47 @@ def _answers(directory: StateDirectory) -> bool:
     except Retry:
         return False
     return True
+
+
+def test_health_tells_whether_a_task_has_caught_up(tmp_path: Path) -> None:
+    """A load balancer asks without a token, and a task that is behind later is not replaced."""
+    tables = StateTables(tmp_path / "behind", ends={"cdc.g1.users": {0: 1}})
+    with served(tables.answers) as url:
+        assert httpx.get(f"{url}/v1/health").status_code == 503
+        with tables.store.writing() as writer:
+            writer.set_offset("cdc.g1.users", 0, 1)
+        until("the topics have been read", lambda: httpx.get(f"{url}/v1/health").status_code == 200)
+        with tables.store.writing() as writer:
+            writer.set_meta(f"{FED_AT}/0", 0)
+        assert httpx.get(f"{url}/v1/health").json() == {"generation": "g1"}
+        with pytest.raises(Retry):
+            StateDirectory([url], token=lambda: TOKEN).users([1])
+    tables.store.close()
+
+
+def test_own_certificate_encrypts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIRECTORY_STATE_CERTIFICATE", "self-signed")
+    server = tls_context("0.0.0.0")  # noqa: S104 - nothing listens
+    assert server is not None
+    client = ssl.create_default_context()
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    hello, reply = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking, answering = client.wrap_bio(reply, hello), server.wrap_bio(hello, reply, server_side=True)
+    for side in (asking, answering, asking, answering):
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    assert asking.version() == answering.version() == "TLSv1.3"
+    assert asking.getpeercert(binary_form=True)
+
+
+def test_token_is_read_again_after_a_refusal(tables: StateTables) -> None:
+    tables.put(USER)
+    tokens = iter(["w" * 32, TOKEN])
+    with served(tables.answers) as url:
+        directory = StateDirectory([url], token=lambda: next(tokens))
+        with pytest.raises(Stop):
+            directory.users([1])
+        assert directory.users([1]) == directory.users([1]) == {1: USER}
 
 
 @pytest.mark.kills(guard="directory_state.plain_text")
