@@ -25,7 +25,7 @@ from masscomm.kafka.topics import generations
 
 # The stacks in the order of their removal: none imports from one before it.
 STACKS = (
-    *("observability", "console", "api", "functions", "door", "events", "metrics", "cdc"),
+    *("observability", "directory-state", "console", "api", "functions", "door", "events", "metrics", "cdc"),
     *("provisioning", "registry", "data", "network"),
 )
 # The stacks that remain of a protected environment.

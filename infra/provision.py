@@ -21,6 +21,8 @@ from psycopg.conninfo import make_conninfo
 
 from functions.catalogue import read_catalogue
 from infra.cdk.profiles import (
+    DIRECTORY_STATE,
+    DIRECTORY_STATE_INDICES,
     ERASED_INDICES,
     ERASURE,
     METRICS_OWNER,
@@ -57,17 +59,23 @@ from ops.provisioning.steps import Step, printing, run_steps
 # The fields of the monolith's secret (docs/deploying.md), which the connector reads, too.
 MONOLITH_FIELDS = ("host", "port", "dbname", "username", "password", "ca")
 
+# The variable that is set if the environment has directory_state.
+WITH_STATE = "DIRECTORY_STATE"
+
 type Client = Callable[[str], Any]
 
 
-def directory_users(roles: str) -> list[DirectoryUser]:
-    """Return the users of OpenSearch according to infra.cdk.profiles: functions, operators, and the job that erases a
-    person.
+def directory_users(roles: str, *, with_state: bool = False) -> list[DirectoryUser]:
+    """Return the users of OpenSearch according to infra.cdk.profiles: functions, operators, directory_state, and the
+    job that erases a person.
 
     Args:
         roles: What the ARNs of the environment's roles begin with: arn:aws:iam::ACCOUNT:role/PREFIX-.
+        with_state: Whether the environment has directory_state.
     """
     users = {ERASURE: (ERASED_INDICES, ERASED_INDICES), OPERATOR: (OPERATOR_INDICES, OPERATOR_INDICES)}
+    if with_state:
+        users[DIRECTORY_STATE] = (DIRECTORY_STATE_INDICES, ())
     for entry in read_catalogue(generation="any"):
         profile = PROFILES[entry.package]
         if profile.requests:
@@ -122,7 +130,7 @@ def provisioning_steps(
         auth = None
         if variables["OPENSEARCH_AUTHENTICATION"] != NONE:
             auth = sign(variables["AWS_REGION"])
-            users = directory_users(variables["ROLES"])
+            users = directory_users(variables["ROLES"], with_state=WITH_STATE in variables)
             steps.append(Step.of("roles", outdated_roles, create_roles, url, users, auth=auth))
         steps += [
             Step.of(f"indices of {generation}", outdated_indices, create_indices, url, generation, auth=auth)

@@ -25,6 +25,7 @@ from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.console import ConsoleStack
 from infra.cdk.stacks.data import DataStack
+from infra.cdk.stacks.directory_state import DirectoryStateStack
 from infra.cdk.stacks.door import DoorStack
 from infra.cdk.stacks.events import EventsStack
 from infra.cdk.stacks.external_data import ExternalDataStack
@@ -123,14 +124,30 @@ def _services(
     """Add the stacks of the door, the functions, the REST API in front of them, the console, alarms and dashboard."""
     door = DoorStack(app, environment=environment, base=base).door if environment.has("incoming_webhooks") else None
     functions = FunctionsStack(app, environment=environment, base=base, data=data, door=door, registry=registry)
+    state = None if servers is None else _directory_state(app, environment, base, servers, functions)
     api = ApiStack(app, environment=environment, base=base, data=data, functions=functions)
     if environment.console is not None and environment.api.people is not None:
         ConsoleStack(
             app, environment=environment, base=base, console=environment.console, people=environment.api.people, api=api
         )
     ObservabilityStack(
-        app, environment=environment, base=base, data=data, functions=functions, api=api, servers=servers
+        app, environment=environment, base=base, data=data, functions=functions, api=api, servers=servers, state=state
     )
+
+
+def _directory_state(
+    app: cdk.App, environment: Environment, base: NetworkStack, servers: ServerStacks, functions: FunctionsStack
+) -> DirectoryStateStack | None:
+    """Add the stack of directory_state, if the environment has it."""
+    config, registry, token = environment.directory_state, servers.registry.service, functions.state_token
+    if config is None or registry is None or token is None or servers.cdc is None:
+        return None
+    state = DirectoryStateStack(
+        app, environment=environment, config=config, base=base, data=servers.data, registry=registry, token=token
+    )
+    for before in (functions, servers.cdc):
+        state.add_stack_dependency(before, "tasks catch up with the records of both")
+    return state
 
 
 def main() -> int:

@@ -32,7 +32,7 @@ EVENT_SOURCES = "event_sources.yaml"
 
 
 # The packages and modules of masscomm's own image.
-_IMAGE_ROOMS = (*_ROOMS, "cli", "ops")
+_IMAGE_ROOMS = (*_ROOMS, "cli", "ops", "directory_state")
 _IMAGE_MODULES = ("infra/__init__.py", "infra/provision.py", "infra/cdk/__init__.py", "infra/cdk/profiles.py")
 
 

@@ -144,6 +144,42 @@ class ConnectTaskConfig:
     memory_mb: int = 1024
 
 
+# The port of the first task of directory_state, on the load balancer of the schema registry; each further task has the
+# next one.
+DIRECTORY_STATE = 9402
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectoryStateConfig:
+    """The configuration of directory_state: tasks on Fargate, each of which has the whole directory in memory."""
+
+    tasks: int = 2
+    # The CPU units of a task; 1024 units are one vCPU. A task has a server, and the feeders.
+    cpu: int = 2048
+    # The memory of a task in MB.
+    memory_mb: int = 8192
+    feeders: int = 1
+    # The file system of a task in GB, which has the store.
+    # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-task-storage.html
+    volume_gb: int = 21
+    # Whether functions look up here. Without, they look up in OpenSearch, and the tasks are only fed: deploy a new
+    # service so, and change this in the next deployment.
+    answers: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.tasks <= 9:
+            raise ValueError("DirectoryStateConfig: tasks is from 1 to 9")
+        if not 21 <= self.volume_gb <= 200:
+            raise ValueError("DirectoryStateConfig: volume_gb is from 21 to 200")
+        if self.feeders < 1:
+            raise ValueError("DirectoryStateConfig: feeders is at least 1")
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Return the port of each task on the load balancer."""
+        return tuple(range(DIRECTORY_STATE, DIRECTORY_STATE + self.tasks))
+
+
 @dataclass(frozen=True, kw_only=True)
 class SparkConfig:
     """The configuration of the streaming job on EMR Serverless.
@@ -670,6 +706,8 @@ class Environment:
     registry: RegistryConfig = RegistryConfig()
     # Kafka Connect with Debezium in a task on Fargate; None: MSK Connect.
     connect_task: ConnectTaskConfig | None = None
+    # None: functions look up in OpenSearch.
+    directory_state: DirectoryStateConfig | None = None
     spark: SparkConfig = SparkConfig()
     api: ApiConfig = ApiConfig()
     # The web console; None: it is not deployed.
@@ -791,6 +829,11 @@ class Environment:
 
     def _problems_of_parts(self) -> Iterator[str]:
         """Yield the parts that need another one, which is left out."""
+        if (state := self.directory_state) is not None:
+            if self.existing.registry is not None:
+                yield "directory_state needs the environment's own registry, whose load balancer is in front of it"
+            if self.protected and state.answers and state.tasks < 2:
+                yield "directory_state.tasks is at least 2 in a protected environment: one answers at a deployment"
         if not self.has("events"):
             if self.has("incoming_webhooks"):
                 yield "without: incoming_webhooks are events: leave them out, too"
@@ -801,6 +844,8 @@ class Environment:
         if not self.has("cdc"):
             if self.connect_task is not None:
                 yield "without: connect_task is a part of cdc"
+            if self.directory_state is not None:
+                yield "without: directory_state is fed by cdc"
             if self.existing.kafka is None:
                 yield "without: another Kafka Connect than that of cdc needs existing.kafka, which admits it"
 

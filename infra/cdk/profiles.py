@@ -107,6 +107,11 @@ _SUPPRESSIONS = (
 )
 # The requests to OpenSearch of masscomm/directory/disabled_devices.py.
 _DISABLED_DEVICES = ("POST device_state/_search", "POST _mget")
+# The suffix of the name of the role of directory_state, the index that it reads, and its requests to OpenSearch
+# (masscomm/directory/own_document_index.py).
+DIRECTORY_STATE = "directory-state"
+DIRECTORY_STATE_INDICES = ("directory_state",)
+DIRECTORY_STATE_REQUESTS = tuple(f"GET directory_state/_doc/published-{index}" for index in OWN_INDICES)
 # The suffix of the name of the role with which the erasure job runs.
 ERASURE = "erasure"
 # The suffix of the name of the role of operators' commands, the index that they change, and their requests.
@@ -179,6 +184,8 @@ class Profile:
     # The topics that the function reads in all lanes (kinds of sends), in addition to those of its event source
     # mappings.
     reads: tuple[str, ...] = ()
+    # Whether the function looks up in the directory (masscomm/directory/port.py).
+    looks_up: bool = False
     # Whether the function reads the progress of change data capture.
     asks_cdc: bool = False
     # Whether it chooses the broadcast queue of a record.
@@ -232,6 +239,7 @@ _SENDER = Profile(
 PROFILES = {
     "preference_checker": Profile(
         warmth=Warmth.SNAPSTART,
+        looks_up=True,
         indices=DIRECTORY,
         requests=_LOOK_UPS,
         tables=(WAITING, DECISIONS, QUEUES, SENDS),
@@ -240,6 +248,7 @@ PROFILES = {
     ),
     "builder": Profile(
         warmth=Warmth.SNAPSTART,
+        looks_up=True,
         indices=DIRECTORY,
         requests=_LOOK_UPS,
         tables=(DECISIONS,),
@@ -248,6 +257,7 @@ PROFILES = {
     ),
     "delivery": Profile(
         warmth=Warmth.SNAPSTART,
+        looks_up=True,
         indices=(*DIRECTORY, "suppressions"),
         requests=_LOOK_UPS,
         tables=(LEDGER, WAITING),
@@ -294,6 +304,7 @@ PROFILES = {
     ),
     "send_handler": Profile(
         warmth=Warmth.PROVISIONED,
+        looks_up=True,
         # For the warnings about a send's texts.
         indices=("notification_templates",),
         requests=("POST notification_templates/_search",),
@@ -301,6 +312,7 @@ PROFILES = {
     ),
     "previews": Profile(
         warmth=Warmth.SNAPSTART,
+        looks_up=True,
         # A dry run reads what the chain reads.
         indices=(*DIRECTORY, "suppressions"),
         requests=(
@@ -312,6 +324,7 @@ PROFILES = {
     ),
     "preferences_handler": Profile(
         warmth=Warmth.SNAPSTART,
+        looks_up=True,
         indices=DIRECTORY,
         written=("preference_changes",),
         requests=_PREFERENCES,
@@ -321,6 +334,7 @@ PROFILES = {
     ),
     "audience_expander": Profile(
         warmth=Warmth.NOTHING,
+        looks_up=True,
         indices=DIRECTORY,
         requests=(*_LOOK_UPS, *_USERS_OF_CLUB),
         tables=(SENDS, USAGE),
@@ -328,6 +342,7 @@ PROFILES = {
     ),
     "audiences": Profile(
         warmth=Warmth.SNAPSTART,
+        looks_up=True,
         indices=("users", "user_settings", "devices", "device_state", "preference_changes"),
         requests=("POST _mget", "POST devices/_search", *_USERS_OF_CLUB),
         tables=(USAGE, POLLS),

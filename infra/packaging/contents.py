@@ -102,7 +102,13 @@ def runtime_distributions() -> frozenset[str]:
 def image_distributions() -> frozenset[str]:
     """Return the distributions of masscomm's own image: those that its modules import, and their requirements."""
     graph = grimp.build_graph(
-        *_ROOMS, "cli", "ops", include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
+        *_ROOMS,
+        "cli",
+        "ops",
+        "directory_state",
+        include_external_packages=True,
+        exclude_type_checking_imports=True,
+        cache_dir=None,
     )
     own = {path.name for path in ROOT.iterdir() if path.is_dir()}
     outside = {module for module in graph.modules if graph.is_module_squashed(module)}

@@ -44,12 +44,14 @@ def _servers(environment: Environment) -> Servers:
         databases.append("registry")
     in_task = environment.connect_task is not None
     captures = environment.has("cdc") and not in_task
+    tasks = 0 if environment.directory_state is None else environment.directory_state.tasks
     return Servers(
         databases={name: name for name in databases},
         connections=dict.fromkeys(databases, 100),
         connectors={name: name for name in environment.generation.split(",")} if captures else {},
         registry=None if existing.registry is not None else {"ServiceName": "registry"},
         connect_task={"ServiceName": "connect"} if in_task else None,
+        directory_state=[{"ServiceName": f"directory-state-{number}"} for number in range(tasks)],
         insights=not environment.few_alarms,
         every_minutes=environment.spark.every_minutes,
         job="job" if environment.has("metrics") else None,

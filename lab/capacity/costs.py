@@ -207,6 +207,7 @@ def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
     environment = plan.environment
     kafka, search, database = environment.kafka, environment.opensearch, environment.database
     registry, connect, spark = environment.registry, environment.connect_task, environment.spark
+    state = environment.directory_state
     existing = environment.existing
     # The instances that the deployment creates.
     databases = [] if existing.postgres is not None else [database.instance_type]
@@ -260,6 +261,9 @@ def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
             price("zone_month"),
         ),
         _hourly(
+            "directory_state (Fargate)", 0.0 if state is None else fargate(state.tasks, state.cpu, state.memory_mb)
+        ),
+        _hourly(
             "event pollers",
             0.0 if environment.pollers is None else poller_units(environment) * price("lambda_event_poller_unit_hour"),
         ),
@@ -282,7 +286,8 @@ def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
         Cost(
             component="keys and secrets",
             dollars=(KEYS - (existing.key_arn is not None)) * price("key_month")
-            + (SECRETS - (existing.registry is not None) + len(databases)) * price("secret_month"),
+            + (SECRETS - (existing.registry is not None) + (state is not None) + len(databases))
+            * price("secret_month"),
         ),
         Cost(
             component="alarms, dashboard",
@@ -306,6 +311,7 @@ def a_month(plan: Plan, price: Callable[[str], float] = price) -> list[Cost]:
         "schema registry (Fargate, load balancer)": existing.registry is not None,
         "ways to AWS (endpoints or NAT)": existing.vpc is not None,
         "change data capture (Kafka Connect)": not environment.has("cdc"),
+        "directory_state (Fargate)": state is None,
         "metrics (EMR Serverless)": not environment.has("metrics"),
     }
     return [cost for cost in costs if not absent.get(cost.component)]

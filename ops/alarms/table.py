@@ -95,6 +95,8 @@ class Servers:
     registry: Mapping[str, str] | None
     # The dimensions of Kafka Connect's service on Fargate; None: MSK Connect.
     connect_task: Mapping[str, str] | None = None
+    # The dimensions of the service of each task of directory_state; empty: functions look up in OpenSearch.
+    directory_state: Sequence[Mapping[str, str]] = ()
     # Whether ECS publishes metrics of Container Insights.
     insights: bool = True
     # The minutes between runs of the streaming job that count everything and end; None: a run has no end.
@@ -431,8 +433,8 @@ def _of_databases(servers: Servers) -> Iterator[Rule]:
 
 
 def _of_services(servers: Servers) -> Iterator[Rule]:
-    """Return alarms on the services that must always run: Debezium's connectors, the schema registry and the
-    streaming job.
+    """Return alarms on the services that must always run: Debezium's connectors, the schema registry, directory_state
+    and the streaming job.
     """
     for number, (generation, connector) in enumerate(servers.connectors.items()):
         tasks = connector_tasks(connector)
@@ -449,6 +451,10 @@ def _of_services(servers: Servers) -> Iterator[Rule]:
         running = registry_tasks(servers.registry) if servers.insights else service_tasks(servers.registry)
         description = "No task of the schema registry runs: functions that start now cannot decode."
         yield Rule("schema-registry", "schema-registry", description, running, 1, below=True, missing_data_alarms=True)
+    for number, dimensions in enumerate(servers.directory_state):
+        description = "The task of directory_state does not run: without another one, look-ups fail, and sends wait."
+        name, tasks = f"directory-state-{number}", service_tasks(dimensions)
+        yield Rule(name, "directory", description, tasks, 1, below=True, missing_data_alarms=True)
     if servers.job is not None and servers.every_minutes is None:
         yield from _of_job(
             "streaming-job", servers.job, "The streaming job", "metrics become stale, and records wait in Kafka"

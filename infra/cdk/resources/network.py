@@ -8,7 +8,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from infra.cdk.config import REGISTRY_WRITES, Environment
+from infra.cdk.config import DIRECTORY_STATE, REGISTRY_WRITES, Environment
 from infra.cdk.resources.logs import log_group
 
 HTTPS = 443
@@ -22,6 +22,7 @@ PARTIES = (
     *("registry-balancer", "registry", "registry-database"),
     # The tasks that run infra.provision, and commands of operators.
     *("provisioning", "operators"),
+    "directory-state",
 )
 
 # Those of them that only the environment's own registry has.
@@ -46,6 +47,11 @@ FLOWS = (
     ("operators", "kafka", KAFKA_IAM),
     ("operators", "directory", HTTPS),
     ("operators", "registry-balancer", HTTPS),
+    # Each task of directory_state has a port of the load balancer (flows).
+    ("registry-balancer", "directory-state", DIRECTORY_STATE),
+    ("directory-state", "kafka", KAFKA_IAM),
+    ("directory-state", "directory", HTTPS),
+    ("directory-state", "registry-balancer", HTTPS),
     # Lambda's event pollers run in the security group of the Kafka cluster itself.
     ("kafka", "kafka", KAFKA_IAM),
 )
@@ -58,7 +64,10 @@ _TO_REGISTRY_DATA = {
     True: (("registry", "registry-database", POSTGRES), ("provisioning", "registry-database", POSTGRES)),
     False: (("registry", "database", POSTGRES),),
 }
-CALLERS_OF_AWS = ("functions", "kafka", "registry", "connect", "spark", "erasure", "provisioning", "operators")
+CALLERS_OF_AWS = (
+    *("functions", "kafka", "registry", "connect", "spark", "erasure", "provisioning", "operators"),
+    "directory-state",
+)
 
 _ENDPOINTS = {
     "secrets": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
@@ -103,10 +112,13 @@ class Place:
 def flows(environment: Environment) -> tuple[tuple[str, str, int], ...]:
     """Return the permitted connections of an environment."""
     database, postgres = environment.database, environment.existing.postgres
+    state = environment.directory_state
+    ports_of_tasks = () if state is None else state.ports
     found = (
         *FLOWS,
         *_TO_METRICS[database.proxy],
         *_TO_REGISTRY_DATA[database.registry_instance_type is not None],
+        *(("functions", "registry-balancer", port) for port in ports_of_tasks),
     )
     ports = {} if postgres is None else {"database": postgres.port}
     if environment.existing.registry is not None:
@@ -122,6 +134,8 @@ def flows(environment: Environment) -> tuple[tuple[str, str, int], ...]:
 def parties(environment: Environment) -> tuple[str, ...]:
     """Return the parties of an environment."""
     absent = set() if environment.has("cdc") else {"connect"}
+    if environment.directory_state is None:
+        absent.add("directory-state")
     registry = environment.existing.registry
     if registry is not None:
         absent |= {*_REGISTRY, *(["registry-balancer"] if registry.security_group is None else [])}

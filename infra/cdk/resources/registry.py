@@ -48,6 +48,8 @@ class SchemaRegistry(Construct):
     Attributes:
         cluster: The ECS cluster of the environment.
         service: The Fargate service.
+        balancer: The load balancer.
+        certificate: The certificate of the registry's host name.
     """
 
     def __init__(
@@ -78,7 +80,15 @@ class SchemaRegistry(Construct):
             vpc_subnets=place.subnets,
             security_groups=[place.group],
         )
-        self._balancer(environment, balancer_place, access_log)
+        domain, arn = environment.registry.domain, environment.registry.certificate_arn
+        self.certificate: acm.ICertificate = (
+            acm.Certificate.from_certificate_arn(self, "certificate", arn)
+            if arn
+            else acm.Certificate(
+                self, "certificate", domain_name=domain, validation=acm.CertificateValidation.from_dns()
+            )
+        )
+        self.balancer = self._balancer(environment, balancer_place, access_log)
 
     def _task(
         self, environment: Environment, key: kms.IKey, database: Database, user: secretsmanager.ISecret
@@ -153,13 +163,14 @@ class SchemaRegistry(Construct):
         )
         return task
 
-    def _balancer(self, environment: Environment, place: Place, access_log: s3.IBucket) -> None:
-        """Add an HTTPS load balancer with the registry's host name, which resolves only in this VPC. Unhealthy tasks
-        are replaced.
+    def _balancer(
+        self, environment: Environment, place: Place, access_log: s3.IBucket
+    ) -> balancing.ApplicationLoadBalancer:
+        """Return an HTTPS load balancer with the registry's host name, which resolves only in this VPC. It replaces
+        unhealthy tasks.
 
         It has a listener for look-ups, and one for everything, which only the security group `provisioning` reaches.
         """
-        domain, arn = environment.registry.domain, environment.registry.certificate_arn
         balancer = balancing.ApplicationLoadBalancer(
             self,
             "balancer",
@@ -173,19 +184,12 @@ class SchemaRegistry(Construct):
             deletion_protection=environment.protected,
         )
         balancer.log_access_logs(access_log, "registry")
-        certificate = (
-            acm.Certificate.from_certificate_arn(self, "certificate", arn)
-            if arn
-            else acm.Certificate(
-                self, "certificate", domain_name=domain, validation=acm.CertificateValidation.from_dns()
-            )
-        )
         listener = balancer.add_listener(
             "https",
             port=HTTPS,
             protocol=balancing.ApplicationProtocol.HTTPS,
             ssl_policy=balancing.SslPolicy.RECOMMENDED_TLS,
-            certificates=[certificate],
+            certificates=[self.certificate],
             open=False,
             default_action=balancing.ListenerAction.fixed_response(
                 403, content_type="text/plain", message_body="The schema registry accepts no writes here."
@@ -231,11 +235,11 @@ class SchemaRegistry(Construct):
             port=REGISTRY_WRITES,
             protocol=balancing.ApplicationProtocol.HTTPS,
             ssl_policy=balancing.SslPolicy.RECOMMENDED_TLS,
-            certificates=[certificate],
+            certificates=[self.certificate],
             open=False,
             default_target_groups=[tasks],
         )
-        zone = route53.PrivateHostedZone(self, "names", zone_name=domain, vpc=place.vpc)
+        zone = route53.PrivateHostedZone(self, "names", zone_name=environment.registry.domain, vpc=place.vpc)
         for number, vpc_id in enumerate(dict.fromkeys(each.vpc_id for each in environment.clients if each.vpc_id)):
             zone.add_vpc(
                 ec2.Vpc.from_vpc_attributes(
@@ -251,6 +255,7 @@ class SchemaRegistry(Construct):
             zone=zone,
             target=route53.RecordTarget.from_alias(targets.LoadBalancerTarget(balancer)),
         )
+        return balancer
 
 
 def tasks_cluster(scope: Construct, *, environment: Environment, vpc: ec2.IVpc, name: str) -> ecs.Cluster:

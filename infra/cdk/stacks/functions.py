@@ -28,6 +28,7 @@ from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.external_data import ExternalDataStack
 from infra.cdk.stacks.grants import CDC_CONSUMER, grant_profile, marks_batches
 from infra.cdk.stacks.network import NetworkStack
+from masscomm.directory.chosen import STATE
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.webhook_authentication import PURPOSE
@@ -43,6 +44,7 @@ class FunctionsStack(Stack):
         functions: The functions by their names in functions.yaml.
         event_sources: The event source mappings of each function that has any.
         missed: The dead-letter queues of schedules and receipt triggers, by function.
+        state_token: The secret with the token that callers of directory_state present; None: there is no such service.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class FunctionsStack(Stack):
             "The keys from which the secrets of webhook endpoints are derived, by id, and the id of the current one.",
             "receivers configure the derived secrets: an operator adds a key, and each receiver changes over",
         )
+        self.state_token = None if environment.directory_state is None else self._state_token()
         self._webhook_secrets = webhook_secrets_key(self, environment=environment)
         catalogue = deployed(environment)
         lanes = Counter(entry.package for entry in catalogue)
@@ -97,6 +100,7 @@ class FunctionsStack(Stack):
             function.grant(self._registry.statements(function))
         secrets = [self._unsubscribe_keys] if profile.unsubscribe_links else []
         secrets += [self._webhook_keys] if profile.webhook_keys else []
+        secrets += [self.state_token] if profile.looks_up and self.state_token is not None else []
         if secrets:
             function.grant(
                 [
@@ -170,6 +174,19 @@ class FunctionsStack(Stack):
         explain(keys, why_not_rotated, "SMG4")
         return keys
 
+    def _state_token(self) -> secretsmanager.Secret:
+        token = secretsmanager.Secret(
+            self,
+            "directory-state-token",
+            secret_name=f"{self._environment.prefix}/directory-state-token",
+            description="the token that callers of directory_state present",
+            encryption_key=self._base.key,
+            generate_secret_string=secretsmanager.SecretStringGenerator(password_length=48, exclude_punctuation=True),
+            removal_policy=removal(self._environment),
+        )
+        explain(token, "an operator replaces it: tasks read it when they start, functions after a refusal", "SMG4")
+        return token
+
     def _variables(self, entry: FunctionEntry) -> dict[str, str]:
         """Return the environment variables that masscomm.environment reads; none is a secret."""
         environment, data, profile = self._environment, self._data, PROFILES[entry.package]
@@ -195,6 +212,15 @@ class FunctionsStack(Stack):
             }
         if profile.requests or profile.marks_changelogs:
             variables["CDC_GENERATION"] = environment.generation
+        state = environment.directory_state
+        if profile.looks_up and state is not None and self.state_token is not None and state.answers:
+            variables |= {
+                "MASSCOMM_DIRECTORY": STATE,
+                "DIRECTORY_STATE_URL": ",".join(
+                    f"https://{environment.registry.domain}:{port}" for port in state.ports
+                ),
+                "DIRECTORY_STATE_TOKEN_SECRET_ARN": self.state_token.secret_arn,
+            }
         if profile.asks_cdc:
             variables |= {
                 "CDC_CONSUMER_GROUP": consumer_group(f"{PREFIX}.{CDC_CONSUMER}", "{topic}"),

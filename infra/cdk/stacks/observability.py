@@ -16,6 +16,7 @@ from infra.cdk.resources.rest_api import STAGE
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.data import DataStack
+from infra.cdk.stacks.directory_state import DirectoryStateStack
 from infra.cdk.stacks.events import EventsStack
 from infra.cdk.stacks.external_data import ExternalDataStack
 from infra.cdk.stacks.functions import FunctionsStack
@@ -50,6 +51,7 @@ class ObservabilityStack(Stack):
 
     Args:
         servers: The stacks of the servers; None for external servers, which their owner monitors.
+        state: The stack of directory_state; None: there is none.
 
     Attributes:
         alarms: The alarms, each of which names its runbook.
@@ -65,10 +67,11 @@ class ObservabilityStack(Stack):
         functions: FunctionsStack,
         api: ApiStack,
         servers: ServerStacks | None,
+        state: DirectoryStateStack | None,
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-observability", env={"region": environment.region})
         self._environment = environment
-        installed = _installed(environment, data, functions, api, servers, self.account)
+        installed = _installed(environment, data, functions, api, servers, state, self.account)
         self.alarms = Alarms(self, environment=environment, key=base.key, rules=rules(installed))
         self._budget()
         if not environment.few_alarms:
@@ -158,6 +161,7 @@ def _installed(
     functions: FunctionsStack,
     api: ApiStack,
     servers: ServerStacks | None,
+    state: DirectoryStateStack | None,
     account: str,
 ) -> Installation:
     """Return the resources that the alarms watch."""
@@ -189,13 +193,13 @@ def _installed(
         api=api.rest.api.rest_api_name,
         stage=STAGE,
         applications={platform: (f"{environment.prefix}-{platform}", kind) for platform, kind in environment.platforms},
-        servers=None if servers is None else _servers(servers, environment),
+        servers=None if servers is None else _servers(servers, state, environment),
         on_demand=environment.pollers is None,
         few=environment.few_alarms,
     )
 
 
-def _servers(stacks: ServerStacks, environment: Environment) -> Servers:
+def _servers(stacks: ServerStacks, state: DirectoryStateStack | None, environment: Environment) -> Servers:
     databases = {each.name: each for each in (stacks.data.metrics, stacks.registry.database) if each is not None}
     registry, cdc, counting = stacks.registry.service, stacks.cdc, stacks.metrics.counting
     return Servers(
@@ -204,6 +208,7 @@ def _servers(stacks: ServerStacks, environment: Environment) -> Servers:
         connectors=cdc.debezium.names if cdc and cdc.debezium else {},
         registry=_dimensions(registry.service) if registry else None,
         connect_task=_dimensions(cdc.task.service) if cdc and cdc.task else None,
+        directory_state=[_dimensions(each) for each in state.services] if state else [],
         insights=not environment.few_alarms,
         every_minutes=environment.spark.every_minutes,
         job=counting.job.name if counting else None,

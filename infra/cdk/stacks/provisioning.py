@@ -84,6 +84,7 @@ class ProvisioningStack(Stack):
                 "CDC_GENERATION": environment.generation,
                 "METRICS_DATABASE_URL": data.metrics.administrator_address(data.metrics.name),
                 "METRICS_DATABASE_SECRET": data.metrics.administrator_secret,
+                **({} if environment.directory_state is None else {"DIRECTORY_STATE": "1"}),
                 **captured,
             },
         )

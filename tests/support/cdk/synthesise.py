@@ -2,8 +2,8 @@
 
 small and prod are made from the bare sources, as in a clean clone. `local` has other options: external servers, empty
 packages in the layout of `make package`, its own domain name. `replacing` is prod with two snapshot generations, and
-with other settings of resources that are replaced, with the job of the organisation's own topics, and with the rules of
-an organisation for its resources.
+with other settings of resources that are replaced, with directory_state, with the job of the organisation's own topics,
+and with the rules of an organisation for its resources.
 """
 
 import os
@@ -13,7 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from functions.catalogue import read_catalogue
-from infra.cdk.config import LOCAL, ApiConfig, ExternalServers, MailboxConfig, PlatformConfig, local
+from infra.cdk.config import (
+    LOCAL,
+    ApiConfig,
+    DirectoryStateConfig,
+    ExternalServers,
+    MailboxConfig,
+    PlatformConfig,
+    local,
+)
 from infra.cdk.examples import ENVIRONMENTS, PROD
 from masscomm.domain.source_tables import source_file
 
@@ -34,6 +42,7 @@ REPLACING = replace(
     kafka=replace(PROD.kafka, version="4.0.x.kraft"),
     alarm_email="others@masscomm.example",
     unsubscribe_mailbox=MAILBOX,
+    directory_state=DirectoryStateConfig(answers=True),
     event_sources="examples/event_sources.yaml",
     spark=replace(PROD.spark, archive=2),
     platform=PLATFORM,

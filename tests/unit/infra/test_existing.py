@@ -64,7 +64,7 @@ def test_security_groups_are_in_the_existing_vpc(template: Template) -> None:
 def test_existing_endpoints_admit_each_caller(template: Template) -> None:
     rules = template.find_resources("AWS::EC2::SecurityGroupIngress", {"Properties": {"GroupId": VPC.endpoints_group}})
     assert {rule["Properties"]["FromPort"] for rule in rules.values()} == {443}
-    assert len(rules) == len({*CALLERS_OF_AWS} - {"registry"})
+    assert len(rules) == len({*CALLERS_OF_AWS} - {"registry", "directory-state"})
 
 
 def test_endpoints_without_a_group_get_no_rules() -> None:
