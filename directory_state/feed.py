@@ -13,6 +13,7 @@ from aws_lambda_powertools import Logger
 
 from directory_state.generations import Notice, state_of, store_state
 from directory_state.store import FED_AT, Store, UnstorableKey, Writer, source_of, version_of
+from directory_state.token_digests import document_without_tokens, row_without_token
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.change_events import (
     ChangeDecoder,
@@ -102,7 +103,7 @@ class Applier:
         except RefusedRow as refused:
             self._refused(writer, refused)
             raise
-        rows = rows_of(change)
+        rows = [row_without_token(row) for row in rows_of(change)]
         if (problem := problem_of_template(rows)) is not None:
             raise DeadLetter("invalid", problem)
         for row in rows:
@@ -132,7 +133,8 @@ class Applier:
                 writer.remove(index, id_)
             case OwnDocument(key=key, version=version, source=source):
                 number = version.primary_term * _SEQUENCE_NUMBERS + version.seq_no
-                writer.put(VersionedDocument(index=key.index, id=key.id, version=number, source=source))
+                known = document_without_tokens(key.index, source)
+                writer.put(VersionedDocument(index=key.index, id=key.id, version=number, source=known))
 
     def _refused(self, writer: Writer, refused: RefusedRow) -> None:
         for row in refused.deleted:
@@ -142,7 +144,7 @@ class Applier:
             document = opt_out(row, None if known is None else (version_of(known), source_of(known)))
             if document is not None:
                 writer.put(document)
-        for row in refused.written:
+        for row in map(row_without_token, refused.written):
             known = self._stored(writer, row)
             writer.put(with_earlier_values(row, {} if known is None else source_of(known)))
 

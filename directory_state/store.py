@@ -30,7 +30,7 @@ from masscomm.domain.source_tables import source_file
 from masscomm.domain.time_limits import DIRECTORY_STATE_AGE_MS
 
 # The form of the stored values. A store of another form is emptied.
-_FORM = 1
+_FORM = 2
 # The most that the file may contain. It is address space, not memory.
 _MAP_BYTES = 2**40
 _MAX_DATABASES = 128

@@ -70,7 +70,7 @@ class DirectoryWithDevices(InMemoryDirectory):
 
 def _device(user_id: int) -> Device:
     arn = endpoint_arn(APPLICATION, str(user_id))
-    return Device(device_id=user_id, user_id=user_id, platform="gcm", token="t", endpoint_arn=arn)  # noqa: S106
+    return Device(device_id=user_id, user_id=user_id, platform="gcm", endpoint_arn=arn)
 
 
 class Minute:

@@ -207,7 +207,7 @@ def fill(tables: OpenSearchTables, users: int) -> None:
     tables.put(*(UserSettings(user_id=i, channels={"push": i % 10 != 0}) for i in ids))
     for start in range(1, users + 1, 1000):
         some = range(start, min(start + 1000, users + 1))
-        tables.put(*(Device(device_id=i, user_id=i, platform="gcm", token=f"t{i}", endpoint_arn=arn(i)) for i in some))
+        tables.put(*(Device(device_id=i, user_id=i, platform="gcm", endpoint_arn=arn(i)) for i in some))
     body = "We won {{ data.score }}."
     tables.put(
         Template(template_id=1, club_id=None, type="news", channel="push", locale="en", title="For you", body=body)

@@ -141,7 +141,6 @@ def device(device_id: int, source: Source, states: Source, *, generation: str) -
         device_id=device_id,
         user_id=source["user_id"],
         platform=platform,
-        token=source["token"],
         endpoint_arn=state.get("endpoint_arn"),
         enabled=bool(state.get("enabled", True)),
         changed_at_ms=source.get("changed_at_ms"),

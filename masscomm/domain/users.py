@@ -53,7 +53,6 @@ class Device(NamedTuple):
     user_id: int
     # The platform: gcm or apns.
     platform: str
-    token: str
     # The ARN of the SNS endpoint in the application of the platform; None until the device registrar has created an
     # endpoint for this token there.
     endpoint_arn: str | None = None

@@ -360,6 +360,8 @@ MUTANTS = (
     Mutant("directory_state.filled", "Look-ups wait until the topics have masscomm's own documents."),
     Mutant("directory_state.fed", "Look-ups are refused while the store is not fed."),
     Mutant("directory_state.one_generation", "An answer of another generation than the confirmed one is no proof."),
+    Mutant("directory_state.tokens", "The store has digests of the tokens in rows of devices.", Returns("row")),
+    Mutant("directory_state.tokens_of_states", "The store has digests of the tokens in states.", Returns("source")),
     Mutant("directory_state.plain_text", "Without TLS the service listens on loopback only."),
     Mutant("directory_state.token", "A caller without the token gets no answer."),
     Mutant("preferences.applied", "A change of preferences is acknowledged once look-ups see it.", Removed()),

@@ -234,7 +234,7 @@ def _sends() -> Iterator[Ask]:
     directory.put(*(User(user_id=user, club_id=1, email=f"{user}@a.example") for user in range(1, 1_001)))
     directory.put(
         *(
-            Device(device_id=user, user_id=user, platform="gcm", token=str(user), endpoint_arn="arn:app/GCM/a/1")
+            Device(device_id=user, user_id=user, platform="gcm", endpoint_arn="arn:app/GCM/a/1")
             for user in range(1, 1_001)
         )
     )

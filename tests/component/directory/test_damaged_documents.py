@@ -27,10 +27,10 @@ def replace_document(tables: OpenSearchTables, index: str, id_: str, **changes: 
 @pytest.mark.guarantee("lists.damaged_item_hides_no_other")
 @pytest.mark.kills(guard="stored.unreadable_item")
 def test_damaged_document_hides_no_other(tables: OpenSearchTables) -> None:
-    disabled = DEVICE._replace(device_id=12, token="t12", enabled=False)
+    disabled = DEVICE._replace(device_id=12, enabled=False)
     tables.put(USER, USER._replace(user_id=2), TEMPLATE, TEMPLATE._replace(template_id=22, locale="de"))
-    tables.put(DEVICE, disabled, DEVICE._replace(device_id=13, token="t13"))
-    tables.put(disabled._replace(device_id=14, token="t14", user_id=2))
+    tables.put(DEVICE, disabled, DEVICE._replace(device_id=13))
+    tables.put(disabled._replace(device_id=14, user_id=2))
     for address in _SUPPRESSED:
         tables.suppress(suppression(address))
     tables.caught_up_to(NOW)
@@ -67,7 +67,7 @@ def _read(tables: OpenSearchTables) -> list[list[Any]]:
 
 
 def test_damaged_state_hides_no_endpoint(tables: OpenSearchTables) -> None:
-    tables.put(DEVICE, DEVICE._replace(device_id=12, token="t12", endpoint_arn=endpoint_arn("gcm", "t12")))
+    tables.put(DEVICE, DEVICE._replace(device_id=12, endpoint_arn=endpoint_arn("gcm", "t12")))
     tables.client.indices.refresh(index="device_state")
     arns = [str(device.endpoint_arn) for device in tables.directory.devices([1])[1]]
     messages = OpenSearchSentMessages(tables.client)

@@ -53,7 +53,7 @@ def test_every_index_has_its_documents_here() -> None:
 
 @pytest.mark.guarantee("upgrade.items_of_a_later_version")
 def test_fields_of_a_later_version_change_nothing(later_tables: OpenSearchTables) -> None:
-    disabled = DEVICE._replace(device_id=12, token="t12", enabled=False)
+    disabled = DEVICE._replace(device_id=12, enabled=False)
     later_tables.put(USER, SETTINGS, DEVICE, disabled, TEMPLATE)
     later_tables.suppress(suppression("a@club.example"))
     later_tables.caught_up_to(NOW)

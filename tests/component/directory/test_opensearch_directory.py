@@ -6,7 +6,6 @@ from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.directory.opensearch import OpenSearchDirectory
-from masscomm.domain.users import Device
 from masscomm.errors import Retry
 from tests.support.contracts.directory import DEVICE, USER, DirectoryContract
 from tests.support.servers.directory_tables import OpenSearchTables
@@ -16,9 +15,13 @@ from tests.support.servers.opensearch_client import TestClient
 class TestOpenSearchDirectory(DirectoryContract):
     def test_device_with_a_new_token_has_no_endpoint(self, tables: OpenSearchTables) -> None:
         tables.put(DEVICE)
-        moved = Device(device_id=DEVICE.device_id, user_id=1, platform="gcm", token="another")
-        tables.put(moved)
-        assert tables.directory.devices([1]) == {1: [moved]}
+        tables.client.update(
+            index=f"devices-{tables.generation}",
+            id=str(DEVICE.device_id),
+            body={"doc": {"token": "another"}},
+            refresh=True,
+        )
+        assert tables.directory.devices([1]) == {1: [DEVICE._replace(endpoint_arn=None)]}
 
     def test_an_inactive_device_is_not_returned(self, tables: OpenSearchTables) -> None:
         tables.put(DEVICE)

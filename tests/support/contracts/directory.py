@@ -62,7 +62,7 @@ USER = User(
     attributes={"plan": "gold", "points": 7},
 )
 SETTINGS = UserSettings(user_id=1, channels={"push": False}, categories={"news": {"push": True}})
-DEVICE = Device(device_id=11, user_id=1, platform="gcm", token="t11", endpoint_arn=endpoint_arn("gcm", "t11"))
+DEVICE = Device(device_id=11, user_id=1, platform="gcm", endpoint_arn=endpoint_arn("gcm", "t11"))
 TEMPLATE = Template(
     template_id=5,
     club_id=7,
@@ -160,7 +160,6 @@ class DirectoryContract:
                 device_id=number,
                 user_id=number % 2,
                 platform="apns",
-                token=f"t{number}",
                 endpoint_arn=endpoint_arn("apns", f"t{number}"),
             )
             for number in (40, 3, 21, 22, 5)
@@ -171,10 +170,10 @@ class DirectoryContract:
         assert found[0][0] == devices[3]
 
     def test_unregistered_and_disabled_devices_differ(self, tables: Tables) -> None:
-        new = Device(device_id=1, user_id=1, platform="gcm", token="new", changed_at_ms=1_700_000_000_000)
+        new = Device(device_id=1, user_id=1, platform="gcm", changed_at_ms=1_700_000_000_000)
         arn = endpoint_arn("gcm", "gone")
-        disabled = Device(device_id=2, user_id=1, platform="gcm", token="gone", endpoint_arn=arn, enabled=False)
-        refused = Device(device_id=3, user_id=1, platform="gcm", token="", enabled=False)
+        disabled = Device(device_id=2, user_id=1, platform="gcm", endpoint_arn=arn, enabled=False)
+        refused = Device(device_id=3, user_id=1, platform="gcm", enabled=False)
         tables.put(new, disabled, refused)
         assert tables.directory.devices([1]) == {1: [new, disabled, refused]}
 

@@ -68,7 +68,6 @@ DEVICES = [
         device_id=user.user_id,
         user_id=user.user_id,
         platform="gcm",
-        token="t",
         endpoint_arn=endpoint_arn("gcm", f"{user.user_id}"),
     )
     for user in USERS

@@ -162,7 +162,6 @@ def _device(device_id: int, user_id: int, *, platform: str, enabled: bool = True
         device_id=device_id,
         user_id=user_id,
         platform=platform,
-        token=f"token-{device_id}",
         endpoint_arn=f"arn:aws:sns:eu-central-1:000000000000:endpoint/{device_id}",
         enabled=enabled,
         changed_at_ms=_CHANGED_AT_MS,

@@ -112,7 +112,7 @@ class Delivery(Chain):
     def put_device(self, device_id: int, user_id: int, **columns: Any) -> None:
         self.put_user(user_id)
         arn = self.push.put(f"arn-{device_id}")
-        usual: dict[str, Any] = {"device_id": device_id, "user_id": user_id, "platform": "gcm", "token": "t"}
+        usual: dict[str, Any] = {"device_id": device_id, "user_id": user_id, "platform": "gcm"}
         self.directory.put(Device(**usual | {"endpoint_arn": arn} | columns))
 
     def deliver(self, *records: AvroRecord, seconds: float = 60.0, environment: Deliver | None = None) -> list[int]:

@@ -14,6 +14,10 @@ _INDICES: dict[type, tuple[str, str]] = {
 }
 
 
+def token_of(device: Device) -> str:
+    return f"t{device.device_id}"
+
+
 class DirectoryDocuments:
     """Makes documents, each call with a higher version."""
 
@@ -39,8 +43,7 @@ class DirectoryDocuments:
             case User():
                 columns["id"] = columns.pop("user_id")
             case Device():
-                columns["id"] = columns.pop("device_id")
-                columns["active"] = True
+                columns |= {"id": columns.pop("device_id"), "active": True, "token": token_of(row)}
             case Template():
                 columns["id"] = columns.pop("template_id")
         return columns
@@ -52,7 +55,7 @@ class DirectoryDocuments:
 
     def _state(self, device: Device) -> VersionedDocument:
         source = {
-            "token": device.token,
+            "token": token_of(device),
             "endpoint_arn": device.endpoint_arn,
             "enabled": device.enabled,
             "reason": None,

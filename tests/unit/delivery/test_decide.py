@@ -32,7 +32,7 @@ OLD: dict[str, Any] = {"endpoint_arn": None, "changed_at_ms": NOW - 60_000}
 
 
 def _device(number: int = 1, **columns: Any) -> Device:
-    usual: dict[str, Any] = {"platform": "gcm", "token": "t", "endpoint_arn": f"arn-{number}"}
+    usual: dict[str, Any] = {"platform": "gcm", "endpoint_arn": f"arn-{number}"}
     return Device(device_id=number, user_id=1, **usual | columns)
 
 

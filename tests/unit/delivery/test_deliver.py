@@ -202,7 +202,7 @@ class Registrar(InMemoryDirectory):
 
     def devices(self, user_ids: Any) -> dict[int, list[Device]]:
         if self._clock.monotonic() >= self._ready:
-            self.put(Device(device_id=9, user_id=9, platform="gcm", token="t", endpoint_arn="arn-9"))
+            self.put(Device(device_id=9, user_id=9, platform="gcm", endpoint_arn="arn-9"))
         return super().devices(user_ids)
 
 
@@ -210,8 +210,8 @@ class Registrar(InMemoryDirectory):
 def test_unregistered_device_delays_no_other_recipient(after_s: float, waits: bool) -> None:
     chain = Delivery()
     directory = Registrar(chain.clock, after_s)
-    directory.put(Device(device_id=9, user_id=9, platform="gcm", token="t", changed_at_ms=NOW))
-    directory.put(Device(device_id=1, user_id=1, platform="gcm", token="t", endpoint_arn="arn-1"))
+    directory.put(Device(device_id=9, user_id=9, platform="gcm", changed_at_ms=NOW))
+    directory.put(Device(device_id=1, user_id=1, platform="gcm", endpoint_arn="arn-1"))
     directory.put(User(user_id=9, club_id=7))
     chain.push.put("arn-9")
     order: list[float] = []

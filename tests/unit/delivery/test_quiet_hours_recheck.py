@@ -191,7 +191,7 @@ def _opted_out(chain: QuietHoursDelivery) -> None:
 
 
 def _without_device(chain: QuietHoursDelivery) -> None:
-    chain.directory.remove(Device(device_id=1, user_id=1, platform="gcm", token="t"))
+    chain.directory.remove(Device(device_id=1, user_id=1, platform="gcm"))
 
 
 @pytest.mark.parametrize(

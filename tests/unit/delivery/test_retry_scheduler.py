@@ -367,7 +367,7 @@ def _check(kill_at: int, busy_until: dict[int, int]) -> None:
 
 def test_device_without_endpoint_waits_and_delays_no_other() -> None:
     chain = Delivery()
-    chain.directory.put(Device(device_id=9, user_id=9, platform="gcm", token="t"))
+    chain.directory.put(Device(device_id=9, user_id=9, platform="gcm"))
     assert chain.deliver(delivery([9, 1])) == []
     assert results_of(chain.outcomes()) == {(1, "push"): SENT, (9, "push"): DELAYED}
     chain.put_device(9, 9)

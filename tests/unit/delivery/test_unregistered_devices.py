@@ -16,9 +16,7 @@ DELAYED = ("sending", None)
 def _put_unregistered(chain: Delivery, device_id: int, user_id: int, *, age_s: float | None = 3_600) -> None:
     """Store an active device without an endpoint, whose row changed `age_s` seconds ago."""
     changed_at_ms = None if age_s is None else chain.clock.now_ms() - round(age_s * 1000)
-    chain.directory.put(
-        Device(device_id=device_id, user_id=user_id, platform="gcm", token="new", changed_at_ms=changed_at_ms)
-    )
+    chain.directory.put(Device(device_id=device_id, user_id=user_id, platform="gcm", changed_at_ms=changed_at_ms))
 
 
 @pytest.mark.guarantee("push.missing_endpoint_delays_no_device")

@@ -11,6 +11,7 @@ import pytest
 
 from directory_state.processes import tls_context
 from directory_state.store import FED_AT
+from masscomm.aws.http_answer import NotSent
 from masscomm.directory.state import StateDirectory
 from masscomm.domain.time_limits import DIRECTORY_STATE_FED_S
 from masscomm.errors import Retry, Stop
@@ -123,7 +124,7 @@ def _answers(directory: StateDirectory) -> bool:
     return True
 
 
-def test_health_tells_whether_a_task_has_caught_up(tmp_path: Path) -> None:
+def test_task_is_healthy_once_it_has_caught_up(tmp_path: Path) -> None:
     """A load balancer asks without a token, and a task that is behind later is not replaced."""
     tables = StateTables(tmp_path / "behind", ends={"cdc.g1.users": {0: 1}})
     with served(tables.answers) as url:
@@ -152,6 +153,27 @@ def test_own_certificate_encrypts(monkeypatch: pytest.MonkeyPatch) -> None:
             side.do_handshake()
     assert asking.version() == answering.version() == "TLSv1.3"
     assert asking.getpeercert(binary_form=True)
+
+
+def test_environments_share_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise all look-ups would go to the first address."""
+    monkeypatch.setenv("DIRECTORY_STATE_URL", "http://first, http://second")
+    monkeypatch.setenv("DIRECTORY_STATE_TOKEN", TOKEN)
+    asked: list[str] = []
+
+    class Task:
+        def __init__(self, url: str, **_: object) -> None:
+            self.url = url
+
+        def request(self, *_: object) -> None:
+            asked.append(self.url)
+            raise NotSent("a test")
+
+    monkeypatch.setattr("masscomm.directory.state.PooledHttp", Task)
+    for _ in range(50):
+        with pytest.raises(Retry):
+            StateDirectory.from_environment().users([1])
+    assert {*asked[::2]} == {*asked[1::2]} == {"http://first", "http://second"}
 
 
 def test_token_is_read_again_after_a_refusal(tables: StateTables) -> None:

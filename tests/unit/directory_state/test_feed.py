@@ -14,13 +14,20 @@ from directory_state.feed import Applier
 from directory_state.generations import answering, state_of
 from directory_state.store import Store, prepare, source_of
 from masscomm.cdc.changelogs import MARK
+from masscomm.directory import documents
+from masscomm.directory.own_documents import SCHEMA, DocumentKey, OwnDocument, Version
 from masscomm.domain.time_limits import DATABASE_CLOCK_STEP_MS, DIRECTORY_STATE_AGE_MS
-from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.topics import DIRECTORY_DOCUMENT
 from masscomm.observability import logs
 from tests.support.harness.cdc_consumer import Consumer
 from tests.support.inputs.debezium_records import heartbeat, notification, record, row, truncate
 from tests.support.inputs.table_histories import History, histories
+
+REGISTRY = InMemorySchemaRegistry()
+REGISTRY.register(f"{DIRECTORY_DOCUMENT}-value", own_schema(SCHEMA))
+CODEC = Codec(REGISTRY)
 
 
 class Feed:
@@ -29,7 +36,7 @@ class Feed:
     def __init__(self, folder: Path) -> None:
         prepare(folder, generations=["g1", "g2"], topic_ids={}, now_ms=0)
         self.store = Store(folder, writes=True)
-        self.applier = Applier(["g1", "g2"], Codec(InMemorySchemaRegistry()), logs.logger("directory_state"))
+        self.applier = Applier(["g1", "g2"], CODEC, logs.logger("directory_state"))
 
     def apply(self, *records: KafkaRecord) -> None:
         with self.store.writing() as writer:
@@ -37,13 +44,29 @@ class Feed:
                 self.applier.apply(writer, each)
 
     def restart(self) -> None:
-        self.applier = Applier(["g1", "g2"], Codec(InMemorySchemaRegistry()), logs.logger("directory_state"))
+        self.applier = Applier(["g1", "g2"], CODEC, logs.logger("directory_state"))
 
     def rows(self, index: str = "users-g1") -> dict[str, Any]:
         """Return the sources of the documents that are not deleted, by id."""
         with self.store.reading() as reader:
             found = {str(number): source_of(value) for number, value in reader.rows(index, after=-(2**63))}
         return {number: source for number, source in found.items() if not source.get("deleted")}
+
+    def endpoint(self, device_id: int) -> str | None:
+        """Return the endpoint of a device, as a look-up computes it."""
+        with self.store.reading() as reader:
+            (found,), (states,) = (
+                reader.values("devices-g1", [device_id]),
+                reader.values("device_state", [str(device_id)]),
+            )
+        assert found is not None
+        known = {} if states is None else source_of(states)
+        return documents.device(device_id, source_of(found), known, generation="g1").endpoint_arn
+
+    def content(self) -> bytes:
+        """Return the stored values of the device and its states."""
+        with self.store.reading() as reader:
+            return b"".join(filter(None, (*reader.values("devices-g1", [7]), *reader.values("device_state", ["7"]))))
 
     def answering(self) -> tuple[str | None, str]:
         with self.store.reading() as reader:
@@ -63,6 +86,38 @@ def user(number: int, name: str = "a") -> dict[str, Any]:
 
 def tombstone(number: int) -> KafkaRecord:
     return record("users", {"id": number}, None)
+
+
+def device(token: str | None) -> dict[str, Any]:
+    return {"id": 7, "user_id": 1, "platform": "gcm", "token": token, "active": True}
+
+
+def device_state(token: str, **further: Any) -> dict[str, Any]:
+    state = {"token": token, "endpoint_arn": f"arn:aws:sns:r:1:endpoint/GCM/app/{token}", "enabled": True}
+    return {**state, "generation": "g1", "row_version": 1, **further}
+
+
+def own_document(id_: str, source: dict[str, Any], seq_no: int = 1) -> KafkaRecord:
+    key = DocumentKey("device_state", id_)
+    document = OwnDocument(key=key, version=Version(1, seq_no), source=source)
+    return KafkaRecord(DIRECTORY_DOCUMENT, 0, seq_no, 1, key.encoded(), document.encoded(CODEC))
+
+
+@pytest.mark.kills(guard="directory_state.tokens")
+@pytest.mark.kills(guard="directory_state.tokens_of_states")
+def test_store_has_no_tokens(feed: Feed) -> None:
+    """A device still gets the endpoint of its own token, and of no other one."""
+    later = device_state("Token-B", generation="g2", endpoint_arn=None)
+    feed.apply(row("devices", "c", 10, device("Token-A")), own_document("7", device_state("Token-A", others=[later])))
+    assert feed.endpoint(7) == "arn:aws:sns:r:1:endpoint/GCM/app/Token-A"
+    assert b"Token-B" not in feed.content()
+    assert b'"Token-A"' not in feed.content()
+    feed.apply(row("devices", "u", 20, device("Token-B")))
+    assert feed.endpoint(7) is None
+    feed.apply(own_document("7", device_state("Token-B"), 2))
+    assert feed.endpoint(7) == "arn:aws:sns:r:1:endpoint/GCM/app/Token-B"
+    feed.apply(row("devices", "u", 30, device(None)))
+    assert feed.endpoint(7) is None
 
 
 @pytest.mark.guarantee("directory.converges")

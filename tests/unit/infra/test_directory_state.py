@@ -70,7 +70,7 @@ def test_token_is_read_by_its_callers_only(replacing: SynthesisedEnvironment) ->
     assert len(readers) == len(callers) + 1, "and the role that starts the tasks"
 
 
-def test_tasks_read_what_the_store_is_fed_from(replacing: SynthesisedEnvironment) -> None:
+def test_tasks_read_the_topics_of_the_store(replacing: SynthesisedEnvironment) -> None:
     read: set[str] = set()
     for role, statement in role_statements(replacing):
         if role.stack != "directory-state":
@@ -123,7 +123,7 @@ def test_role_of_the_tasks_is_a_user_of_the_directory(replacing: SynthesisedEnvi
     assert user.role_arn.rpartition("/")[2] in roles
 
 
-def test_tasks_start_after_what_they_catch_up_with(replacing: SynthesisedEnvironment) -> None:
+def test_tasks_start_after_functions_and_capture(replacing: SynthesisedEnvironment) -> None:
     artifacts = replacing.manifest["artifacts"]
     before = set(artifacts["masscomm-replacing-directory-state"]["dependencies"])
     assert before >= {f"masscomm-replacing-{name}" for name in ("provisioning", "functions", "cdc")}

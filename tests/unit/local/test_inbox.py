@@ -63,7 +63,7 @@ def test_deep_link_of_a_push_is_shown() -> None:
 
 def test_message_in_another_form_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     arn = "arn:aws:sns:us-east-1:000000000000:endpoint/GCM/masscomm/1"
-    device = Device(device_id=10, user_id=1, platform="gcm", token="t", endpoint_arn=arn)
+    device = Device(device_id=10, user_id=1, platform="gcm", endpoint_arn=arn)
     directory = InMemoryDirectory()
     directory.put(User(user_id=1, club_id=7, email="ada@club1.example"), device)
     monkeypatch.setattr(Inbox, "_directory", directory)

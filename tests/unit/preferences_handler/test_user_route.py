@@ -18,7 +18,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> PreferencesApi:
 
 
 def _device(device_id: int, **values: Any) -> Device:
-    fields = {"platform": "gcm", "token": "secret", "endpoint_arn": "arn:secret"} | values
+    fields = {"platform": "gcm", "endpoint_arn": "arn:secret"} | values
     return Device(device_id=device_id, user_id=USER, **fields)
 
 
