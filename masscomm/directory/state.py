@@ -4,6 +4,7 @@ Every answer is from one snapshot generation, and names it. A generation that re
 proof of `confirm`. The service refuses look-ups while it is behind, so that no answer here is an absence by mistake.
 """
 
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import batched
@@ -76,8 +77,10 @@ class StateDirectory:
         Raises:
             Stop: A variable is missing.
         """
+        urls = [url.strip() for url in environment.required("DIRECTORY_STATE_URL").split(",")]
         return cls(
-            [url.strip() for url in environment.required("DIRECTORY_STATE_URL").split(",")],
+            # Each environment of a function begins with another task.
+            random.sample(urls, len(urls)),
             token=secret_setting("DIRECTORY_STATE_TOKEN"),
             clock_skew_ms=environment.whole_number("CDC_CLOCK_SKEW_MS", 250),
         )
