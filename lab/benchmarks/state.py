@@ -1,17 +1,20 @@
-"""Measure the directory's state in memory beside OpenSearch: `python -m lab.benchmarks.state [--users 50000]`.
+"""Measure the directory's state in memory beside OpenSearch: `python -m lab.benchmarks.state [--users 50000]`. --write
+stores the ratios of processor times in lab/capacity/state_times.json, from which docs/internals/capacity.md is
+calculated.
 
 The benchmark needs `make setup`; it starts and stops its own broker, registry and OpenSearch. Users with settings and
 two devices are produced to the topics of a snapshot, as Debezium does. Measured are
 
 - feeding: changes a second from the filled topics into the store, with one feeder and with two, until the service
   has caught up; the feeders' processor time a change; bytes of the store a user
-- look-ups: users, settings and changed preferences of 500 users through the adapters of both directories, in turns:
-  wall time and the processor time of the servers
+- look-ups: users, settings and changed preferences of 500 users, and their devices, through the adapters of both
+  directories, in turns: wall time and the processor time of the servers
 - freshness: from a change's production until a look-up sees it, while changes are produced at each rate
 """
 
 import argparse
 import json
+import platform
 import random
 import statistics
 import tempfile
@@ -19,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.benchmarks.processor_time import of_process
+from lab.capacity.directories import FILE
 from local.devstack.config import GENERATION, StackConfig
 from local.devstack.provision import create_indices
 from local.devstack.stack import Stack
@@ -166,8 +171,18 @@ class Bench:
         client.indices.refresh()
         return OpenSearchDirectory(client, progress=lambda _: InMemoryCdcProgress(), clock=SystemClock())
 
-    def compare(self, directories: Sequence[tuple[str, Directory, Sequence[psutil.Process]]]) -> None:
-        """Look up batches of 500 users in each directory, in turns; print the medians."""
+    def compare(
+        self,
+        title: str,
+        look_up: Callable[[Directory, list[int]], int],
+        directories: Sequence[tuple[str, Directory, Sequence[psutil.Process]]],
+    ) -> float:
+        """Look up batches of 500 users in each directory, in turns; print the medians. Return the processor time of the
+        last one's servers as a share of the first one's.
+
+        Args:
+            look_up: Looks up, and returns the number of users that were found.
+        """
         chance = random.Random(1)
         found: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name, *_ in directories}
         for _ in range(ROUNDS):
@@ -177,19 +192,20 @@ class Bench:
                 for _ in range(LOOK_UPS):
                     ids = chance.sample(range(self.users), BATCH)
                     at = time.perf_counter()
-                    users, settings = directory.users_and_settings(ids)
+                    number = look_up(directory, ids)
                     times.append((time.perf_counter() - at) * 1e3)
-                    assert len(users) == len(settings) == BATCH
+                    assert number == BATCH
                 spent = (sum(map(of_process, servers)) - before) / LOOK_UPS * 1e3
                 mine = (time.process_time() - me) / LOOK_UPS * 1e3
                 found[name].append((statistics.median(times), max(times), spent, mine))
-        table = Table(
-            "a look-up of 500 users", "p50 ms", "longest ms", "servers' processor ms", "client's processor ms"
-        )
+        table = Table(title, "p50 ms", "longest ms", "servers' processor ms", "client's processor ms")
+        spent_by: list[float] = []
         for name, rounds in found.items():
             medians = [statistics.median(column) for column in zip(*rounds, strict=True)]
             table.add_row(name, *(f"{median:.2f}" for median in medians))
+            spent_by.append(medians[2])
         console.print(table)
+        return spent_by[-1] / spent_by[0]
 
     def freshness(self, directory: Directory, rate: int) -> None:
         """Produce changes at a rate; print how long single ones take until a look-up sees them."""
@@ -229,6 +245,15 @@ class Bench:
         )
 
 
+def _users(directory: Directory, ids: list[int]) -> int:
+    users, settings = directory.users_and_settings(ids)
+    return len(users.keys() & settings.keys())
+
+
+def _devices(directory: Directory, ids: list[int]) -> int:
+    return sum(len(devices) == 2 for devices in directory.devices(ids).values())
+
+
 def _is_named(directory: Directory, name: str) -> bool:
     return directory.users([0])[0].first_name == name
 
@@ -244,6 +269,7 @@ def _answers(look_up: Callable[[], object]) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--users", type=int, default=50_000)
+    parser.add_argument("--write", action="store_true", help=f"store the ratios in {FILE.name}")
     arguments = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -257,12 +283,21 @@ def main() -> None:
         stack.callback(two.stop)
         bench.restart(two)
         opensearch = bench.opensearch()
-        bench.compare(
-            [
-                ("OpenSearch", opensearch, [psutil.Process(running.pid("opensearch"))]),
-                ("directory_state", two.directory(), two.processes()[-1:]),
-            ]
-        )
+        both: list[tuple[str, Directory, Sequence[psutil.Process]]] = [
+            ("OpenSearch", opensearch, [psutil.Process(running.pid("opensearch"))]),
+            ("directory_state", two.directory(), two.processes()[-1:]),
+        ]
+        ratios = {
+            "documents": bench.compare("500 users with settings", _users, both),
+            "devices": bench.compare("devices of 500 users", _devices, both),
+        }
+        if arguments.write:
+            origin = {
+                "command": f"python -m lab.benchmarks.state --users {arguments.users} --write",
+                "measured_at": datetime.now(UTC).date().isoformat(),
+                "machine": f"{psutil.cpu_count()} shared cores ({platform.machine()}), medians of {ROUNDS}",
+            }
+            FILE.write_text(json.dumps({**origin, **{k: round(v, 4) for k, v in ratios.items()}}, indent=2) + "\n")
         for rate in RATES:
             bench.freshness(two.directory(), rate)
 

@@ -213,13 +213,18 @@ def _more_pollers(step: str) -> Raise:
     return raised
 
 
-def _stores(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> Iterator[Limit]:
-    node = plan.environment.opensearch.instance_type
+def look_ups_s(workload: Workload, times: ServiceTimes) -> tuple[float, float]:
+    """Return OpenSearch's processor seconds a second for documents by id, and for searches of devices."""
     rate, allowed = workload.notifications_s, workload.notifications_s * workload.allowed
     # The preference checker reads users and user settings, the builder reads users, and delivery reads user settings
     # and devices.
-    spent = (2 * rate + 2 * allowed + 4 * workload.critical_s) * times.document_s
-    spent += (allowed * (1 - workload.email) + workload.critical_s) * times.devices_s
+    documents = (2 * rate + 2 * allowed + 4 * workload.critical_s) * times.document_s
+    return documents, (allowed * (1 - workload.email) + workload.critical_s) * times.devices_s
+
+
+def _stores(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> Iterator[Limit]:
+    node = plan.environment.opensearch.instance_type
+    spent = sum(look_ups_s(workload, times))
 
     def more_nodes(plan: Plan, needed: float) -> tuple[Plan, str]:
         nodes = ceil(needed / NODE_VCPUS[node])

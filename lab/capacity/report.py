@@ -14,6 +14,7 @@ from pathlib import Path
 from infra.cdk.config import Environment
 from infra.cdk.examples import ENVIRONMENTS, PROD, SMALL, STAGING
 from infra.cdk.quotas import QUOTAS as ACCOUNT_QUOTAS
+from lab.capacity import directories as directories_model
 from lab.capacity.comparison import (
     Compared,
     critical_steps,
@@ -27,7 +28,7 @@ from lab.capacity.comparison import (
 from lab.capacity.costs import LOG_LINES_AN_EVENT, Cost, a_month, by_the_hour, for_a_million, total
 from lab.capacity.event_report import EVENT_MODEL, EVENT_SIMULATION
 from lab.capacity.figures import Figure, Trust
-from lab.capacity.limits import Change, Limit, environments_used, limits, raised_for
+from lab.capacity.limits import Change, Limit, environments_used, limits, look_ups_s, raised_for
 from lab.capacity.plan import Plan
 from lab.capacity.prices import PRICES, SURCHARGE, at_most, price
 from lab.capacity.quotas import QUOTAS, quota, sns_publish
@@ -198,6 +199,26 @@ def sizes_compared() -> str:
         table(("", *(f"{size} (`{each.name}`)" for size, each in SIZES.items())), rows)
         + f"\n\nWith a job that counts without an end, `small` costs {dollars(total(a_month(Plan.of(streaming))))}."
     )
+
+
+def directories() -> str:
+    """Return the table of the directory's monthly cost by the directory that answers look-ups."""
+    ratios, rows = directories_model.measured(), []
+    for rate in RATES:
+        load, plan = _workload(rate), _raised(rate)[0]
+        state = directories_model.in_state(Plan.of(PROD), load, _times(), ratios)
+        spent = sum(look_ups_s(load, _times()))
+        rows.append(
+            [
+                f"{rate:,}/s",
+                f"{figures(spent)} vCPUs, {plan.data_nodes} nodes",
+                dollars(directories_model.in_opensearch(plan)),
+                f"{figures(state.vcpus)} vCPUs, {state.tasks} tasks",
+                dollars(state.dollars),
+            ]
+        )
+    head = ("notifications", "look-ups in OpenSearch", "a month", "in directory_state", "a month, with `prod`'s domain")
+    return table(head, rows) + f"\n\nSource of the ratio: {ratios.origin}."
 
 
 def limits_met() -> str:
@@ -401,6 +422,7 @@ _MODEL: Mapping[str, Callable[[], str]] = {
     "costs": costs,
     "hourly": hourly,
     "sizes": sizes_compared,
+    "directories": directories,
     "idle": idle,
     "limits": limits_met,
     "changes": changes,

@@ -10,8 +10,10 @@ import pytest
 
 from infra.cdk.examples import ENVIRONMENTS, PROD, SMALL
 from lab.capacity.costs import INTERFACE_ENDPOINTS, a_month, by_the_hour, for_a_million, poller_units, total
+from lab.capacity.directories import in_opensearch, in_state
+from lab.capacity.directories import measured as state_ratios
 from lab.capacity.figures import Trust
-from lab.capacity.limits import HEADROOM, NODE_VCPUS, first, limits, raised_for
+from lab.capacity.limits import HEADROOM, NODE_VCPUS, first, limits, look_ups_s, raised_for
 from lab.capacity.plan import STEPS, Plan, functions, recipients_s
 from lab.capacity.prices import PRICES, at_most, price
 from lab.capacity.quotas import QUOTAS, quota, sns_publish
@@ -240,6 +242,16 @@ def test_every_figure_names_its_source() -> None:
         assert figure.value > 0
         assert all((figure.unit, figure.region, figure.source, re.fullmatch(r"\d{4}-\d\d", figure.read)))
         assert figure.trust in Trust
+
+
+@pytest.mark.parametrize("rate", [100, 10_000, 200_000])
+def test_tasks_answer_look_ups_while_one_is_lost(rate: float, times: ServiceTimes) -> None:
+    load = Workload(notifications_s=rate)
+    found = in_state(Plan.of(PROD), load, times, state_ratios())
+    assert found.tasks >= 2
+    assert found.vcpus <= HEADROOM * (found.tasks - 1)
+    assert found.vcpus < sum(look_ups_s(load, times))
+    assert found.dollars > in_opensearch(Plan.of(PROD))
 
 
 def test_unlisted_sns_region_has_the_lowest_quota() -> None:
