@@ -3,11 +3,14 @@
 The command compares the templates of the deployed stacks with those that `make synth` wrote to FOLDER (by default
 out/cdk/ENVIRONMENT). A finding names a connector, a topic, a server or a table that CloudFormation would replace, or an
 exported value that changes or vanishes while another stack imports it: CloudFormation would refuse that in the middle
-of the deployment. It only reads. The exit status is 1 if there is a finding.
+of the deployment. Further findings name the topics whose records would have no consumer (infra/readers.py). It only
+reads; to count records, it needs an API key with the scope `operate` in MASSCOMM_API_KEY. The exit status is 1 if there
+is a finding.
 """
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +21,8 @@ from botocore.exceptions import ClientError
 
 from infra.cdk.environments import add_folder_option, environment_of
 from infra.destroy import STACKS
+from infra.readers import UnknownLagError, lags_of, unread_records
+from infra.smoke import API_KEY, SmokeError, deployed_api
 
 type Template = Mapping[str, Any]
 
@@ -191,7 +196,16 @@ def main() -> int:
         parser.error(f"{folder} has no templates: make synth ENVIRONMENTS={environment.name}")
     session: Any = boto3.Session(region_name=environment.region)
     deployed = deployed_templates(session.client("cloudformation"), environment.prefix)
-    found = findings(deployed, new)
+
+    def lags() -> Mapping[str, int]:
+        if not (key := os.environ.get(API_KEY)):
+            raise UnknownLagError(f"{API_KEY} has no API key")
+        try:
+            return lags_of(deployed_api(session.client, environment).url, key)
+        except SmokeError as error:
+            raise UnknownLagError(str(error)) from error
+
+    found = [*findings(deployed, new), *unread_records(deployed, new, lags)]
     for line in found:
         print(line)  # noqa: T201
     print(f"{len(deployed)} deployed stacks, {len(found)} findings")  # noqa: T201

@@ -42,7 +42,7 @@ ACCEPTED_S = 60
 _POLL_S = 2.0
 # A run that counts in intervals starts its job in this time.
 _JOB_START_S = 300
-_VARIABLE = "MASSCOMM_API_KEY"
+API_KEY = "MASSCOMM_API_KEY"
 
 
 class SmokeError(Exception):
@@ -136,11 +136,11 @@ def run(
     # A count comes at the end of the next run of the job at the latest. A later --timeout has precedence.
     waits = [] if every is None else [f"--timeout={every * 60 + _JOB_START_S}"]
     arguments = [f"--url={address}", f"--club={club}", *waits, *options]
-    if os.environ.get(_VARIABLE):
+    if os.environ.get(API_KEY):
         return check(arguments, {})
     with temporary_key(client, environment, api, club) as key:
         await_accepted(address, key, pause)
-        return check(arguments, {_VARIABLE: key})
+        return check(arguments, {API_KEY: key})
 
 
 def _smoke(arguments: Sequence[str], variables: Mapping[str, str]) -> int:

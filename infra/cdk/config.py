@@ -677,8 +677,11 @@ class Environment:
     # nothing while idle, and retries a batch whole (masscomm/chain/whole_batches.py).
     pollers: int | None = 4
     # The number of broadcast queues (topics of the bulk lane) with event source mappings; as many tenants broadcast
-    # side by side. Each further one has three mappings. Lower it only while the queues that it removes are empty.
+    # side by side. Each further one has three mappings. Lower it in two deployments (closing_queues).
     broadcast_queues: int = len(BROADCASTS)
+    # The number of further queues that still have mappings, and get no more records. If broadcast_queues is lowered by
+    # n, set this to n, deploy, and set it to 0 when these queues are empty.
+    closing_queues: int = 0
     # Whether one NAT gateway takes the place of the endpoints of AWS services. Each party with a connection to AWS then
     # reaches port 443 of the whole Internet.
     nat: bool = False
@@ -767,6 +770,8 @@ class Environment:
             yield "kafka.multi_vpc needs brokers larger than kafka.t3.small"
         if not 1 <= self.broadcast_queues <= len(BROADCASTS):
             yield f"broadcast_queues is from 1 to {len(BROADCASTS)}, the queues of schemas/topics.yaml"
+        if not 0 <= self.closing_queues <= len(BROADCASTS) - self.broadcast_queues:
+            yield f"closing_queues is from 0 to {len(BROADCASTS)} minus broadcast_queues"
         if self.log_days not in LOG_DAYS:
             yield f"log_days is one of {', '.join(map(str, LOG_DAYS))}"
         if not re.fullmatch(r"[!-?A-~]+@[!-?A-~]+", self.sender_address):

@@ -47,7 +47,7 @@ def deployed(environment: Environment) -> list[FunctionEntry]:
 
 def has_mapping(topic: str, environment: Environment) -> bool:
     """Return whether a topic of the chain is consumed: those of further broadcast queues are not."""
-    return lane_of(topic) not in BROADCASTS[environment.broadcast_queues :]
+    return lane_of(topic) not in BROADCASTS[environment.broadcast_queues + environment.closing_queues :]
 
 
 def _mapped(source: EventSource, environment: Environment) -> EventSource:

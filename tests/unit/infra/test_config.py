@@ -23,6 +23,7 @@ from infra.cdk.stacks.grants import _provider
         ({"spark": replace(PROD.spark, archive=0)}, "spark.archive is at least 1"),
         ({"broadcast_queues": 0}, "broadcast_queues is from 1 to 4"),
         ({"broadcast_queues": 5}, "broadcast_queues is from 1 to 4"),
+        ({"broadcast_queues": 3, "closing_queues": 2}, "closing_queues is from 0 to 4 minus broadcast_queues"),
         ({"log_days": 31}, "log_days is one of 14, 30, 90, 365"),
         ({"trace_ratio": 1.5}, "trace_ratio"),
         ({"receipts_percent": 101}, "receipts_percent"),

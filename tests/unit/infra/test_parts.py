@@ -51,6 +51,12 @@ def test_other_kafka_connect_needs_the_organisations_kafka() -> None:
         replace(PROD, without=("cdc",))
 
 
+def test_closing_queues_are_consumed_and_not_sent_to() -> None:
+    """The functions' variable has the number of queues that get records."""
+    assert deployed(replace(PROD, broadcast_queues=2, closing_queues=2)) == deployed(PROD)
+    assert deployed(replace(PROD, broadcast_queues=2)) != deployed(PROD)
+
+
 def test_functions_of_a_part_are_left_out() -> None:
     known = {entry.name for entry in read_catalogue(generation="g1")}
     assert {entry.name for entry in deployed(EXISTING)} == known

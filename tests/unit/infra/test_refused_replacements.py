@@ -1,16 +1,22 @@
-"""A deployment that would replace a connector, a topic, a server or an imported value is refused before it begins."""
+"""A deployment that would replace a connector, a topic, a server or an imported value is refused before it begins, and
+so is one that would leave records without a consumer.
+"""
 
 import copy
 import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from botocore.exceptions import ClientError
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
 from infra import replacements
+from infra.readers import UnknownLagError, lags_of, unread_records
 from infra.replacements import CREATE_ONLY, findings
+from masscomm.domain.lanes import BROADCASTS
+from masscomm.kafka.topics import chain_topics, lane_of
 from tests.support.cdk.resolved import REGION
 from tests.support.cdk.templates import SynthesisedEnvironment
 
@@ -82,6 +88,83 @@ def test_properties_that_replace_are_those_of_cloudformation() -> None:
     for kind, properties in CREATE_ONLY.items():
         schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema(REGION, kind).schema
         assert {f"/properties/{name}" for name in properties} == {*schema["createOnlyProperties"]}, kind
+
+
+# --- records without a consumer ---
+
+LAST = [topic.name for topic in chain_topics() if lane_of(topic.name) is BROADCASTS[-1]]
+EMPTY = dict.fromkeys(LAST, 0)
+
+
+def _queues(before: dict[str, Any], *, sent: int, consumed: int) -> dict[str, Any]:
+    """Return the templates with so many broadcast queues that functions send to, and that have mappings."""
+    after = copy.deepcopy(before)
+    for template in after.values():
+        resources = template["Resources"]
+        for id, each in list(resources.items()):
+            properties = each.get("Properties", {})
+            if variables := properties.get("Environment", {}).get("Variables"):
+                variables |= {"BROADCAST_QUEUES": str(sent)} if "BROADCAST_QUEUES" in variables else {}
+            is_mapping = each["Type"] == "AWS::Lambda::EventSourceMapping"
+            if is_mapping and any(lane_of(topic) in BROADCASTS[consumed:] for topic in properties.get("Topics", ())):
+                del resources[id]
+    return after
+
+
+@pytest.mark.kills(guard="deployments.queue_in_use")
+def test_queue_that_gets_records_must_keep_its_mapping(before: dict[str, Any]) -> None:
+    """The first deployment that lowers the number keeps the mappings; nothing needs to be empty for it."""
+    assert unread_records(before, _queues(before, sent=3, consumed=4), dict) == []
+    found = unread_records(before, _queues(before, sent=3, consumed=3), lambda: EMPTY)
+    assert found == [
+        f"{topic} would have no consumer while records are sent to it: set closing_queues" for topic in sorted(LAST)
+    ]
+
+
+def test_functions_of_the_first_version_use_every_queue(before: dict[str, Any]) -> None:
+    """Version 0.1.0 has no variable BROADCAST_QUEUES."""
+    earlier = json.loads(json.dumps(before).replace("BROADCAST_QUEUES", "OTHER"))
+    assert len(unread_records(earlier, _queues(before, sent=3, consumed=3), lambda: EMPTY)) == len(LAST)
+
+
+@pytest.mark.kills(guard="deployments.queue_with_records")
+def test_queue_with_records_must_keep_its_mapping(before: dict[str, Any]) -> None:
+    """A record that moves on between two readings is seen by one of them."""
+    closing, after = (_queues(before, sent=3, consumed=consumed) for consumed in (4, 3))
+    moves = iter([EMPTY, *([EMPTY | {"delivery.bulk4": 7}] * (len(LAST) - 1))])
+    assert unread_records(closing, after, lambda: next(moves)) == [
+        "delivery.bulk4 would have no consumer, and has 7 records"
+    ]
+    assert unread_records(closing, after, lambda: EMPTY) == []
+
+
+def test_queue_with_unknown_records_must_keep_its_mapping(before: dict[str, Any]) -> None:
+    closing, after = (_queues(before, sent=3, consumed=consumed) for consumed in (4, 3))
+
+    def refused() -> dict[str, int]:
+        raise UnknownLagError("403")
+
+    for lags in (refused, dict):
+        found = unread_records(closing, after, lags)
+        assert [line.partition(",")[0] for line in found] == [f"{each} would have no consumer" for each in sorted(LAST)]
+
+
+def test_records_are_counted_by_the_health_route(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [
+        httpx.Response(200, json={"lag": [{"function": "a", "topic": "event", "records": each} for each in (3, 4)]}),
+        httpx.Response(403),
+    ]
+
+    def get(url: str, *, headers: dict[str, str], timeout: float) -> httpx.Response:
+        assert (url, headers) == ("https://api.club.example/v1/health", {"x-api-key": "k"})
+        answer = answers.pop(0)
+        answer.request = httpx.Request("GET", url)
+        return answer
+
+    monkeypatch.setattr(httpx, "get", get)
+    assert lags_of("https://api.club.example", "k") == {"event": 7}
+    with pytest.raises(UnknownLagError, match="403"):
+        lags_of("https://api.club.example", "k")
 
 
 class CloudFormation:
