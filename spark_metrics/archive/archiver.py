@@ -76,10 +76,15 @@ class Archiver:
             claim_table(connection, self.table, begin)
 
     def append_all(self, stopped: threading.Event) -> None:
-        """Append the records up to the topics' ends on the calling thread, unless stopped. Raises Retry or Stop."""
+        """Append the records up to the topics' present ends on the calling thread, unless stopped. Raises Retry or
+        Stop.
+        """
         with spark_errors():
+            last = self._broker.ends(topic_names(), committed=True)
             while self.append_some() and not stopped.is_set():
-                pass
+                # guard: archive.ends_at_its_start
+                if not last.lags(self._known or {}):
+                    break
             self.append_uncounted()
 
     def stop(self) -> None:

@@ -773,6 +773,7 @@ MUTANTS = (
         "A run that ends advances the watermark to its start, whatever the topics get meanwhile.",
         Removed(),
     ),
+    Mutant("archive.ends_at_its_start", "A run that ends does not append what the topics get meanwhile."),
     Mutant("discarded_batches.acknowledged", "A discarded batch stays until Kafka has its records."),
     Mutant("discarded_batches.unreadable", "An object that cannot be read delays no discarded batch."),
     Mutant("unlisted.retried_first", "A record with an unlisted error is retried before it is given up."),

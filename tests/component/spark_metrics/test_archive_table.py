@@ -135,6 +135,32 @@ def test_archiver_continues_where_the_table_ends(writing: Writing) -> None:
         first.append_some()
 
 
+class ArchiverOfGrowingTopic(ArchiverOfFrames):
+    """Its topic gets more records than it may append each time."""
+
+    def ends(self, topics: object, *, committed: bool) -> Ends:
+        self.topic += [a_send(len(self.topic) + number) for number in range(4)]
+        return super().ends(topics, committed=committed)
+
+
+@pytest.mark.nightly
+@pytest.mark.kills(guard="archive.ends_at_its_start")
+def test_archive_of_a_growing_topic_ends(writing: Writing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that ends appends up to the end of the topic at its beginning."""
+    archiver, stopped, appends = ArchiverOfGrowingTopic(writing, max_offsets_per_trigger=3), threading.Event(), []
+
+    def counted() -> bool:
+        appends.append(Archiver.append_some(archiver))
+        if len(appends) == 5:
+            stopped.set()
+        return appends[-1]
+
+    monkeypatch.setattr(archiver, "append_some", counted)
+    archiver.append_all(stopped)
+    assert not stopped.is_set()
+    assert writing.offsets() == [*range(6)], "the topic had 4 records, and each append takes 3"
+
+
 @pytest.mark.nightly
 def test_archiver_learns_writers_before_it_appends(writing: Writing) -> None:
     archiver, registry = ArchiverOfFrames(writing), InMemorySchemaRegistry()

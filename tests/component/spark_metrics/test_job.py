@@ -3,9 +3,11 @@
 import json
 import random
 import signal
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,8 @@ from tests.support.spark.metrics_job import (
 )
 from tests.support.spark.metrics_topics import Topics
 
+# In a run that ends, records are produced this often.
+PRODUCED_EVERY_S = 2.0
 MINIMAL = ("type", "club_id", "timestamp", "to_users")
 
 
@@ -350,7 +354,6 @@ def test_job_counts_good_records_once_and_quarantines_bad(
 
 
 @pytest.mark.guarantee("metrics_job.available_now")
-@pytest.mark.kills(guard="metrics.available_now_watermark")
 def test_available_now_run_counts_and_ends(start_job: StartJob, counted: CountedTopics, database: str) -> None:
     for _ in range(3):
         counted.a_send(times=2)
@@ -363,8 +366,11 @@ def test_available_now_run_counts_and_ends(start_job: StartJob, counted: Counted
 
 
 @pytest.mark.nightly
+@pytest.mark.kills(guard="metrics.available_now_watermark")
 def test_available_now_runs_count_each_record_once(start_job: StartJob, counted: CountedTopics, database: str) -> None:
-    """One run is killed, records are produced during another one, and the last run has nothing to read."""
+    """One run is killed, records are produced until the end of another one, which advances the watermark nevertheless,
+    and the last run has nothing to read.
+    """
 
     def start() -> JobProcess:
         return start_job("--available-now", SPARK_MAX_OFFSETS_PER_TRIGGER="20")
@@ -372,15 +378,20 @@ def test_available_now_runs_count_each_record_once(start_job: StartJob, counted:
     for _ in range(20):
         counted.a_send(times=2)
     counted.put_poison()
-    counted.flush()
+    moment = counted.flush()
     killed = start()
     wait_until("the first batch", lambda: query_value(database, "select true from stream_offsets limit 1"), killed)
     killed.kill()
     running = start()
     wait_until("a query", lambda: query_value(database, "select state from stream_status") == "running", running)
-    for _ in range(5):
+    until = time.monotonic() + WAIT_S
+    while running.process.poll() is None and time.monotonic() < until:
         counted.a_send()
-    assert running.process.wait(WAIT_S) == 0, running.log.read_text()[-3000:]
+        counted.flush()
+        with suppress(subprocess.TimeoutExpired):
+            running.process.wait(PRODUCED_EVERY_S)
+    assert running.process.returncode == 0, running.log.read_text()[-3000:]
+    assert query_value(database, "select extract(epoch from watermark) from stream_watermark") > moment
     watermarks = []
     for _ in range(2):
         moment = counted.flush()
