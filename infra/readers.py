@@ -35,7 +35,6 @@ def unread_records(
     lost = sorted((_consumed(deployed) - _consumed(new)) & {topic.name for topic in chain_topics()})
     # The first queue is always consumed, and other topics have its lane.
     queues = BROADCASTS[1 : _queues(deployed)]
-    # guard: deployments.queue_in_use
     if in_use := [topic for topic in lost if lane_of(topic) in queues]:
         return [f"{topic} would have no consumer while records are sent to it: set closing_queues" for topic in in_use]
     try:
@@ -43,7 +42,6 @@ def unread_records(
         readings = [_reading(lags(), lost) for _ in lost]
     except UnknownLagError as error:
         return [f"{topic} would have no consumer, and its records are not counted: {error}" for topic in lost]
-    # guard: deployments.queue_with_records
     return [
         f"{topic} would have no consumer, and has {most} records"
         for topic in lost

@@ -28,12 +28,6 @@ MUTANTS = (
         "A tenant does not see another tenant's events in the results of its own endpoint.",
         Returns("()"),
     ),
-    Mutant("deployments.queue_in_use", "A broadcast queue keeps its consumers while functions send to it."),
-    Mutant(
-        "deployments.queue_with_records",
-        "A broadcast queue keeps its consumers while it has records.",
-        Returns("[]"),
-    ),
     Mutant("tokens.size", "A token above the maximum size is not parsed."),
     Mutant("tokens.expired", "A token is refused after its end."),
     Mutant(

@@ -111,7 +111,6 @@ def _queues(before: dict[str, Any], *, sent: int, consumed: int) -> dict[str, An
     return after
 
 
-@pytest.mark.kills(guard="deployments.queue_in_use")
 def test_queue_that_gets_records_must_keep_its_mapping(before: dict[str, Any]) -> None:
     """The first deployment that lowers the number keeps the mappings; nothing needs to be empty for it."""
     assert unread_records(before, _queues(before, sent=3, consumed=4), dict) == []
@@ -127,7 +126,6 @@ def test_functions_of_the_first_version_use_every_queue(before: dict[str, Any]) 
     assert len(unread_records(earlier, _queues(before, sent=3, consumed=3), lambda: EMPTY)) == len(LAST)
 
 
-@pytest.mark.kills(guard="deployments.queue_with_records")
 def test_queue_with_records_must_keep_its_mapping(before: dict[str, Any]) -> None:
     """A record that moves on between two readings is seen by one of them."""
     closing, after = (_queues(before, sent=3, consumed=consumed) for consumed in (4, 3))
