@@ -1,8 +1,8 @@
 """The prices of AWS resources on demand in US dollars, without free tiers, reservations or volume discounts.
 
 The prices are those of eu-central-1, as far as they were found. AWS' price pages load them by a script, so that no
-stored page has them; other sources quote AWS' price list or a bill. The others are those of us-east-1: each price of
-an instance that was found for both regions is up to a fifth higher in eu-central-1. After a change in this file, run
+stored page has them; other sources quote AWS' price list or a bill. The others are those of us-east-1, and a test lists
+them: each price that was found for both regions is up to 26% higher in eu-central-1. After a change in this file, run
 `make capacity`, which updates docs/internals/capacity.md.
 """
 
@@ -15,11 +15,15 @@ HOURS_A_MONTH = 730
 REGION = "eu-central-1"
 _ELSEWHERE = "us-east-1"
 # The factor by which a price that was found for us-east-1 only may be too low.
-SURCHARGE = 1.25
+SURCHARGE = 1.26
 _READ = "2026-11"
 _OFFER = "AWS Price List API, offer AWSLambda of 2026-09-19, as quoted by others"
 _PRICE_LIST = "AWS Price List API, usage type EUC1-{}, as quoted by others"
 _BILL = "a bill of eu-central-1 for 720 hours in 2026-06, usage type {}, as quoted by others"
+_ENDPOINT = _PRICE_LIST.format("VpcEndpoint-Hours") + ", and a bill of 2026-09"
+_LOGS = _PRICE_LIST.format("DataProcessing-Bytes") + " in a price book of 2026-03"
+# The job runs on arm64, whose price is four fifths of x86's in each price list that was found.
+_EMR = "four fifths of x86's price in aws_dpb_emr_serverless_prices.py of GoogleCloudPlatform/PerfKitBenchmarker"
 _EVERYWHERE = "AWS' pricing page: the same in all regions of this table, as others quote it"
 _QUOTED = "AWS' pricing page, as several others quote it"
 
@@ -30,8 +34,6 @@ _PRICES = (
     ("dynamodb_write_unit", 0.625 / 1e6, "write of 1 kB, on demand", _QUOTED, Trust.COPIED),
     ("dynamodb_read_unit", 0.125 / 1e6, "consistent read of 4 kB, on demand", _QUOTED, Trust.COPIED),
     ("dynamodb_gb_month", 0.25, "GB-month", _QUOTED, Trust.COPIED),
-    ("s3_gb_month", 0.023, "GB-month", _QUOTED, Trust.COPIED),
-    ("logs_gb", 0.50, "GB taken in by CloudWatch Logs", _QUOTED, Trust.COPIED),
     ("between_zones_gb", 0.02, "GB from one zone to another, both ends", _QUOTED, Trust.COPIED),
     ("internet_gb_10tb", 0.09, "GB to the internet in a month, up to 10 TB", _QUOTED, Trust.COPIED),
     ("internet_gb_50tb", 0.085, "the same, the next 40 TB", _QUOTED, Trust.COPIED),
@@ -51,9 +53,6 @@ _PRICES = (
     ("rds.r7g.large", 0.239, "instance-hour, one zone", "quoted as .204 to .252", Trust.UNVERIFIED),
     ("rds.r7g.xlarge", 0.478, "instance-hour, one zone", "quoted as .456 to .504", Trust.UNVERIFIED),
     ("rds_proxy_vcpu_hour", 0.015, "vCPU of the database behind it, hour", _QUOTED, Trust.COPIED),
-    ("emr_vcpu_hour", 0.052624, "vCPU-hour, x86", _QUOTED, Trust.COPIED),
-    ("emr_gb_hour", 0.0057785, "GB-hour, x86", _QUOTED, Trust.COPIED),
-    ("endpoint_hour", 0.01, "interface endpoint in one zone, hour", _QUOTED, Trust.COPIED),
 )
 
 # The prices of eu-central-1.
@@ -75,6 +74,11 @@ _FOUND = (
         _BILL.format("LoadBalancerUsage"),
         Trust.COPIED,
     ),
+    ("endpoint_hour", 0.012, "interface endpoint in one zone, hour", _ENDPOINT, Trust.COPIED),
+    ("emr_vcpu_hour", 0.0484224, "vCPU-hour, arm64", _EMR, Trust.UNVERIFIED),
+    ("emr_gb_hour", 0.0053144, "GB-hour, arm64", _EMR, Trust.UNVERIFIED),
+    ("s3_gb_month", 0.0245, "GB-month", _PRICE_LIST.format("TimedStorage-ByteHrs"), Trust.COPIED),
+    ("logs_gb", 0.63, "GB taken in by CloudWatch Logs", _LOGS, Trust.COPIED),
     ("nat_hour", 0.052, "NAT gateway, hour", _PRICE_LIST.format("NatGateway-Hours"), Trust.COPIED),
     ("ipv4_hour", 0.005, "public IPv4 address, hour", _BILL.format("PublicIPv4:InUseAddress"), Trust.COPIED),
     ("metric_month", 0.30, "custom metric, month", _BILL.format("CW:MetricMonitorUsage"), Trust.COPIED),
