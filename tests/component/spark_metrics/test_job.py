@@ -27,6 +27,8 @@ from masscomm.domain.categories import resolve_channels
 from masscomm.errors import Stop
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.topics import chain_topics
+from spark_metrics.common.broker import Broker
+from spark_metrics.common.session import topic_names
 from spark_metrics.common.settings import Settings
 from spark_metrics.job import Job
 from tests.support.servers.metrics_database import metrics_database
@@ -365,8 +367,37 @@ def test_available_now_run_counts_and_ends(start_job: StartJob, counted: Counted
     assert_is_a_plain_count(database, counted)
 
 
-@pytest.mark.nightly
 @pytest.mark.kills(guard="metrics.available_now_watermark")
+def test_available_now_run_advances_to_its_start(
+    counted: CountedTopics, stack: Stack, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topics get a record as soon as the query has begun, which has nothing to read."""
+    settings = Settings(
+        bootstrap_servers=stack.config.kafka_bootstrap, registry_url=stack.config.registry_url, database_url=database
+    )
+    ends = Broker(settings.bootstrap_servers).ends(topic_names()).end
+    with psycopg.connect(database) as connection, connection.cursor() as cursor:
+        rows = [(topic, partition, end) for (topic, partition), end in ends.items()]
+        cursor.executemany("insert into stream_offsets values (%s, %s, %s)", rows)
+    moment = counted.flush()
+    query = MagicMock(isActive=False, lastProgress=None, exception=lambda: None)
+
+    def start() -> MagicMock:
+        counted.a_send()
+        counted.flush()
+        return query
+
+    lanes = MagicMock()
+    stream = lanes.return_value.rows.return_value.writeStream.foreachBatch.return_value
+    stream.option.return_value.trigger.return_value.start = start
+    monkeypatch.setattr("spark_metrics.job.Lanes", lanes)
+    for name in ("spark_session", "kafka_records", "facts", "no_writers"):
+        monkeypatch.setattr(f"spark_metrics.job.{name}", MagicMock())
+    Job(settings, available_now=True).run()
+    assert query_value(database, "select extract(epoch from watermark) from stream_watermark") > moment
+
+
+@pytest.mark.nightly
 def test_available_now_runs_count_each_record_once(start_job: StartJob, counted: CountedTopics, database: str) -> None:
     """One run is killed, records are produced until the end of another one, which advances the watermark nevertheless,
     and the last run has nothing to read.
