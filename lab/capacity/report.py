@@ -206,7 +206,10 @@ def directories() -> str:
     ratios, rows = directories_model.measured(), []
     for rate in RATES:
         load, plan = _workload(rate), _raised(rate)[0]
-        state = directories_model.in_state(Plan.of(PROD), load, _times(), ratios)
+        state, smaller = (
+            directories_model.in_state(Plan.of(replace(PROD, opensearch=each.opensearch)), load, _times(), ratios)
+            for each in (PROD, STAGING)
+        )
         spent = sum(look_ups_s(load, _times()))
         rows.append(
             [
@@ -215,9 +218,13 @@ def directories() -> str:
                 dollars(directories_model.in_opensearch(plan)),
                 f"{figures(state.vcpus)} vCPUs, {state.tasks} tasks",
                 dollars(state.dollars),
+                dollars(smaller.dollars),
             ]
         )
-    head = ("notifications", "look-ups in OpenSearch", "a month", "in directory_state", "a month, with `prod`'s domain")
+    head = (
+        *("notifications", "look-ups in OpenSearch", "a month"),
+        *("in directory_state", "with `prod`'s domain", "with `staging`'s"),
+    )
     return table(head, rows) + f"\n\nSource of the ratio: {ratios.origin}."
 
 
