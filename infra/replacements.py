@@ -3,9 +3,9 @@
 The command compares the templates of the deployed stacks with those that `make synth` wrote to FOLDER (by default
 out/cdk/ENVIRONMENT). A finding names a connector, a topic, a server or a table that CloudFormation would replace, or an
 exported value that changes or vanishes while another stack imports it: CloudFormation would refuse that in the middle
-of the deployment. Further findings name the topics whose records would have no consumer (infra/readers.py). It only
-reads; to count records, it needs an API key with the scope `operate` in MASSCOMM_API_KEY. The exit status is 1 if there
-is a finding.
+of the deployment. Further findings name the topics whose records would have no consumer (infra/unconsumed_records.py).
+It only reads; to count records, it needs an API key with the scope `operate` in MASSCOMM_API_KEY. The exit status is 1
+if there is a finding.
 """
 
 import argparse
@@ -21,8 +21,8 @@ from botocore.exceptions import ClientError
 
 from infra.cdk.environments import add_folder_option, environment_of
 from infra.destroy import STACKS
-from infra.readers import UnknownLagError, lags_of, unread_records
 from infra.smoke import API_KEY, SmokeError, deployed_api
+from infra.unconsumed_records import UnknownLagError, lags_of, unconsumed_records
 
 type Template = Mapping[str, Any]
 
@@ -205,7 +205,7 @@ def main() -> int:
         except SmokeError as error:
             raise UnknownLagError(str(error)) from error
 
-    found = [*findings(deployed, new), *unread_records(deployed, new, lags)]
+    found = [*findings(deployed, new), *unconsumed_records(deployed, new, lags)]
     for line in found:
         print(line)  # noqa: T201
     print(f"{len(deployed)} deployed stacks, {len(found)} findings")  # noqa: T201

@@ -13,8 +13,8 @@ from botocore.exceptions import ClientError
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
 from infra import replacements
-from infra.readers import UnknownLagError, lags_of, unread_records
 from infra.replacements import CREATE_ONLY, findings
+from infra.unconsumed_records import UnknownLagError, lags_of, unconsumed_records
 from masscomm.domain.lanes import BROADCASTS
 from masscomm.kafka.topics import chain_topics, lane_of
 from tests.support.cdk.resolved import REGION
@@ -113,8 +113,8 @@ def _queues(before: dict[str, Any], *, sent: int, consumed: int) -> dict[str, An
 
 def test_queue_that_gets_records_must_keep_its_mapping(before: dict[str, Any]) -> None:
     """The first deployment that lowers the number keeps the mappings; nothing needs to be empty for it."""
-    assert unread_records(before, _queues(before, sent=3, consumed=4), dict) == []
-    found = unread_records(before, _queues(before, sent=3, consumed=3), lambda: EMPTY)
+    assert unconsumed_records(before, _queues(before, sent=3, consumed=4), dict) == []
+    found = unconsumed_records(before, _queues(before, sent=3, consumed=3), lambda: EMPTY)
     assert found == [
         f"{topic} would have no consumer while records are sent to it: set closing_queues" for topic in sorted(LAST)
     ]
@@ -123,17 +123,17 @@ def test_queue_that_gets_records_must_keep_its_mapping(before: dict[str, Any]) -
 def test_functions_of_the_first_version_use_every_queue(before: dict[str, Any]) -> None:
     """Version 0.1.0 has no variable BROADCAST_QUEUES."""
     earlier = json.loads(json.dumps(before).replace("BROADCAST_QUEUES", "OTHER"))
-    assert len(unread_records(earlier, _queues(before, sent=3, consumed=3), lambda: EMPTY)) == len(LAST)
+    assert len(unconsumed_records(earlier, _queues(before, sent=3, consumed=3), lambda: EMPTY)) == len(LAST)
 
 
 def test_queue_with_records_must_keep_its_mapping(before: dict[str, Any]) -> None:
     """A record that moves on between two readings is seen by one of them."""
     closing, after = (_queues(before, sent=3, consumed=consumed) for consumed in (4, 3))
     moves = iter([EMPTY, *([EMPTY | {"delivery.bulk4": 7}] * (len(LAST) - 1))])
-    assert unread_records(closing, after, lambda: next(moves)) == [
+    assert unconsumed_records(closing, after, lambda: next(moves)) == [
         "delivery.bulk4 would have no consumer, and has 7 records"
     ]
-    assert unread_records(closing, after, lambda: EMPTY) == []
+    assert unconsumed_records(closing, after, lambda: EMPTY) == []
 
 
 def test_queue_with_unknown_records_must_keep_its_mapping(before: dict[str, Any]) -> None:
@@ -143,7 +143,7 @@ def test_queue_with_unknown_records_must_keep_its_mapping(before: dict[str, Any]
         raise UnknownLagError("403")
 
     for lags in (refused, dict):
-        found = unread_records(closing, after, lags)
+        found = unconsumed_records(closing, after, lags)
         assert [line.partition(",")[0] for line in found] == [f"{each} would have no consumer" for each in sorted(LAST)]
 
 

@@ -20,7 +20,7 @@ class UnknownLagError(Exception):
     """The records of a topic cannot be counted; the message says why."""
 
 
-def unread_records(
+def unconsumed_records(
     deployed: Mapping[str, Mapping[str, Any]],
     new: Mapping[str, Mapping[str, Any]],
     lags: Callable[[], Mapping[str, int]],
