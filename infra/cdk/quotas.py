@@ -37,9 +37,10 @@ def _spark_vcpus(environment: Environment) -> float:
 
 
 def _fargate_vcpus(environment: Environment) -> float:
-    registry, connect = environment.registry, environment.connect_task
+    registry, connect, state = environment.registry, environment.connect_task, environment.directory_state
     units = 0 if environment.existing.registry is not None else _DEPLOYED * registry.tasks * registry.cpu
     units += 0 if connect is None else connect.cpu
+    units += 0 if state is None else state.tasks * state.cpu
     return _TASK_VCPUS + units / _UNITS_A_VCPU
 
 

@@ -11,6 +11,7 @@ from functions.catalogue import read_catalogue
 from infra.cdk.config import DIRECTORY_STATE, DirectoryStateConfig
 from infra.cdk.examples import EXISTING, PROD
 from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, PROFILES
+from infra.cdk.quotas import LOOKED_UP
 from infra.cdk.resources.network import flows
 from infra.packaging.contents import contents_of
 from infra.provision import WITH_STATE, directory_users
@@ -148,6 +149,11 @@ def test_token_is_no_variable_of_a_task(replacing: SynthesisedEnvironment) -> No
 def test_unsafe_configuration_is_refused(environment: Any, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(environment, **{"directory_state": CONFIG, **changed})
+
+
+def test_tasks_count_for_the_quota_of_fargate() -> None:
+    used = LOOKED_UP["fargate"].used
+    assert used(replace(PROD, directory_state=CONFIG)) == used(PROD) + CONFIG.tasks * CONFIG.cpu / 1024
 
 
 def test_tasks_have_a_price() -> None:
