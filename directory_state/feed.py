@@ -7,6 +7,7 @@ feeder needs no consumer group. Each feeder has a share of the partitions.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger
@@ -18,7 +19,6 @@ from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.change_events import (
     ChangeDecoder,
     Heartbeat,
-    Irrelevant,
     RefusedRow,
     RowChanged,
     SnapshotCompleted,
@@ -37,7 +37,7 @@ from masscomm.directory.changed_documents import (
     problem_of_template,
     with_earlier_values,
 )
-from masscomm.directory.own_documents import DocumentKey, OwnDocument
+from masscomm.directory.own_documents import DocumentKey
 from masscomm.domain.lanes import Lane
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
@@ -55,6 +55,10 @@ _REQUEST_S = 10
 _FED_EVERY_MS = 1_000
 # More sequence numbers than an index of OpenSearch can have in one primary term.
 _SEQUENCE_NUMBERS = 2**44
+
+
+# What applies one record to the store.
+type Step = Callable[[Writer], None]
 
 
 def fed_topics(generations: Sequence[str]) -> list[str]:
@@ -82,39 +86,49 @@ class Applier:
         # The key of the last delete of each partition. Debezium produces its tombstone right after it.
         self._deleted: dict[tuple[str, int], bytes | None] = {}
 
-    def apply(self, writer: Writer, record: KafkaRecord) -> None:
-        """Apply one record. A record that cannot be read changes nothing: cdc_consumer dead-letters it."""
-        try:
-            self._apply(writer, record)
-        except (DeadLetter, UnstorableKey) as error:
-            self.logger.warning("a record is not applied", position=record.source_position, error=str(error))
+    def prepare(self, record: KafkaRecord) -> Step:
+        """Return what applies a record to the store. Records are prepared and applied in their order.
 
-    def _apply(self, writer: Writer, record: KafkaRecord) -> None:
+        It needs no transaction, so that feeders decode side by side. A record that cannot be read changes nothing:
+        cdc_consumer dead-letters it.
+        """
+        try:
+            return self._prepare(record)
+        except DeadLetter as error:
+            self._not_applied(record, error)
+            return _nothing
+
+    def _not_applied(self, record: KafkaRecord, error: Exception) -> None:
+        self.logger.warning("a record is not applied", position=record.source_position, error=str(error))
+
+    def _prepare(self, record: KafkaRecord) -> Step:
         if record.value is None and record.key == MARK:
-            return  # It ends a segment, and concerns no document.
+            return _nothing  # It ends a segment, and concerns no document.
         if record.topic == topics.DIRECTORY_DOCUMENT:
-            self._own(writer, record)
-            return
+            return self._own(record)
         if record.value is None:
-            self._tombstone(writer, record)
-            return
+            return self._tombstone(record)
         try:
             change = self._decoder.decode(record)
         except RefusedRow as refused:
-            self._refused(writer, refused)
-            raise
+            self._not_applied(record, refused)
+            return partial(self._refused, refused)
         rows = [row_without_token(row) for row in rows_of(change)]
         if (problem := problem_of_template(rows)) is not None:
             raise DeadLetter("invalid", problem)
-        for row in rows:
-            writer.put(document_of(row))
         if rows and all(row.columns is None for row in rows):
             self._deleted[record.topic, record.partition] = record.key
         match change:
             case Heartbeat() | SnapshotStarted() | SnapshotCompleted() | TableTruncated():
-                self._notice(writer, topics.generation_of(record.topic), change)
-            case Irrelevant():
-                pass
+                return partial(self._notice, topics.generation_of(record.topic), change)
+        return partial(_put, [document_of(row) for row in rows])
+
+    def apply(self, writer: Writer, record: KafkaRecord, step: Step) -> None:
+        """Apply a prepared record."""
+        try:
+            step(writer)
+        except UnstorableKey as error:
+            self._not_applied(record, error)
 
     def began(self, writer: Writer, topic: str, offset: int) -> None:
         """Note the first offset of a partition of a new store. A table whose earlier records are gone, because its
@@ -126,17 +140,16 @@ class Applier:
             store_state(writer, generation, replace(state_of(writer, generation), rebuild_reason=reason))
             self.logger.error("the directory needs a new generation", generation=generation, reason=reason)
 
-    def _own(self, writer: Writer, record: KafkaRecord) -> None:
-        """Apply a record about one of masscomm's own documents."""
-        match own_documents.decoded(record.key, record.value, self.codec):
-            case DocumentKey(index=index, id=id_):
-                writer.remove(index, id_)
-            case OwnDocument(key=key, version=version, source=source):
-                number = version.primary_term * _SEQUENCE_NUMBERS + version.seq_no
-                known = document_without_tokens(key.index, source)
-                writer.put(VersionedDocument(index=key.index, id=key.id, version=number, source=known))
+    def _own(self, record: KafkaRecord) -> Step:
+        """Return what applies a record about one of masscomm's own documents."""
+        found = own_documents.decoded(record.key, record.value, self.codec)
+        if isinstance(found, DocumentKey):
+            return partial(_remove, found)
+        key, number = found.key, found.version.primary_term * _SEQUENCE_NUMBERS + found.version.seq_no
+        known = document_without_tokens(key.index, found.source)
+        return partial(_put, [VersionedDocument(index=key.index, id=key.id, version=number, source=known)])
 
-    def _refused(self, writer: Writer, refused: RefusedRow) -> None:
+    def _refused(self, refused: RefusedRow, writer: Writer) -> None:
         for row in refused.deleted:
             writer.put(document_of(row))
         for row in refused.unreadable:
@@ -148,32 +161,27 @@ class Applier:
             known = self._stored(writer, row)
             writer.put(with_earlier_values(row, {} if known is None else source_of(known)))
 
-    def _tombstone(self, writer: Writer, record: KafkaRecord) -> None:
-        """Mark a row as deleted whose delete has been compacted away before the feeder read it.
+    def _tombstone(self, record: KafkaRecord) -> Step:
+        """Return what marks a row as deleted whose delete has been compacted away before the feeder read it.
 
         As a rule the delete has just been applied, with its version. If it has not, the row's version is unknown, and
         the mark has that of the stored row, so that a row that is inserted again replaces it.
         """
         if self._deleted.pop((record.topic, record.partition), None) == record.key:
-            return
+            return _nothing
         try:
             row_id = row_id_in(record.key)
         except TypeError as error:
             raise DeadLetter("undecodable", f"a tombstone without the key of a row: {error}") from error
-        for table, generation in self._tables.get(record.topic, ()):
-            index = index_of(table, generation)
-            (stored,) = writer.values(index, [int(row_id)])
-            if stored is None or source_of(stored).get("deleted"):
-                continue
-            mark = {"deleted": True, "deleted_at_ms": max(record.timestamp_ms, 0)}
-            document = VersionedDocument(index=index, id=row_id, version=version_of(stored), source=mark)
-            writer.put(document)  # guard: directory_state.missed_delete
+        mark = {"deleted": True, "deleted_at_ms": max(record.timestamp_ms, 0)}
+        indices = [index_of(table, generation) for table, generation in self._tables.get(record.topic, ())]
+        return partial(_delete, row_id, indices, mark)
 
     def _stored(self, writer: Writer, row: RowChanged) -> bytes | None:
         (found,) = writer.values(index_of(row.table, row.generation), [int(row.id)])
         return found
 
-    def _notice(self, writer: Writer, generation: str, notice: Notice) -> None:
+    def _notice(self, generation: str, notice: Notice, writer: Writer) -> None:
         before = state_of(writer, generation)
         after = before.after(notice)
         if after != before:
@@ -182,6 +190,29 @@ class Applier:
             self.logger.error(
                 "the directory needs a new generation", generation=generation, reason=after.rebuild_reason
             )
+
+
+def _nothing(_: Writer) -> None:
+    pass
+
+
+def _put(documents: Sequence[VersionedDocument], writer: Writer) -> None:
+    for document in documents:
+        writer.put(document)
+
+
+def _remove(key: DocumentKey, writer: Writer) -> None:
+    writer.remove(key.index, key.id)
+
+
+def _delete(row_id: str, indices: Sequence[str], mark: Mapping[str, Any], writer: Writer) -> None:
+    """Mark a row as deleted in each index that has it, with its stored version."""
+    for index in indices:
+        (stored,) = writer.values(index, [int(row_id)])
+        if stored is None or source_of(stored).get("deleted"):
+            continue
+        document = VersionedDocument(index=index, id=row_id, version=version_of(stored), source=mark)
+        writer.put(document)  # guard: directory_state.missed_delete
 
 
 class Feeder:
@@ -232,12 +263,16 @@ class Feeder:
         now_ms = self._now_ms()
         if not messages and now_ms - self._fed_at < _FED_EVERY_MS:
             return 0
+        ends: dict[tuple[str, int], int] = {}
+        steps: list[tuple[KafkaRecord, Step]] = []
+        for message in messages:
+            topic, partition, offset = _place_of(message)
+            record = _record(message, topic, partition, offset)
+            steps.append((record, self._applier.prepare(record)))
+            ends[topic, partition] = offset + 1
         with self._store.writing() as writer:
-            ends: dict[tuple[str, int], int] = {}
-            for message in messages:
-                topic, partition, offset = _place_of(message)
-                self._applier.apply(writer, _record(message, topic, partition, offset))
-                ends[topic, partition] = offset + 1
+            for record, step in steps:
+                self._applier.apply(writer, record, step)
             for (topic, partition), offset in ends.items():
                 writer.set_offset(topic, partition, offset)
             writer.set_meta(f"{FED_AT}/{self._share[0]}", now_ms)

@@ -39,9 +39,10 @@ class Feed:
         self.applier = Applier(["g1", "g2"], CODEC, logs.logger("directory_state"))
 
     def apply(self, *records: KafkaRecord) -> None:
+        steps = [(each, self.applier.prepare(each)) for each in records]
         with self.store.writing() as writer:
-            for each in records:
-                self.applier.apply(writer, each)
+            for each, step in steps:
+                self.applier.apply(writer, each, step)
 
     def restart(self) -> None:
         self.applier = Applier(["g1", "g2"], CODEC, logs.logger("directory_state"))
