@@ -58,10 +58,11 @@ faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1
 .devstack/go/bin/crane:
 	GOBIN=$(CURDIR)/.devstack/go/bin go install github.com/google/go-containerregistry/cmd/crane@v0.20.6
 
-nightly: setup .devstack/go/bin/crane ## all fault cells, 20,000 hostile records a topic, further variants and pages, an upgrade from version 0.1.0
+nightly: setup .devstack/go/bin/crane infra/cdk/node_modules/.package-lock.json ## all fault cells, 20,000 hostile records a topic, further variants and pages, an upgrade from version 0.1.0
 	.venv/bin/python -m pytest tests/unit/test_hostile_records.py tests/unit/spark_events/test_record_mapping.py tests/unit/spark_metrics/test_hostile_records.py --flood full -v --tb=short
 	.venv/bin/python -m pytest tests/upgrade --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/restore --nightly -v --tb=short
+	.venv/bin/python -m pytest tests/localstack/test_template_upgrade.py --deployment whole -v --tb=short
 	.venv/bin/python -m pytest tests/unit/openapi/test_schemathesis.py --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/unit/events tests/unit/rendering/test_step_times.py tests/unit/test_route_costs.py tests/unit/device_registrar/test_interleavings.py tests/unit/infra/test_emulators.py tests/unit/infra/test_enforced_permissions.py tests/unit/infra/test_existing.py tests/unit/infra/test_linted_templates.py tests/unit/infra/test_parts.py --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/e2e tests/component/cdc/test_changelogs.py tests/component/console tests/component/deployment tests/component/events tests/component/masscomm/test_whole_batches.py tests/component/packaging tests/component/prometheus tests/component/webhooks --nightly -v --tb=short

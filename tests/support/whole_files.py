@@ -24,6 +24,7 @@ HOLD_A_STACK = {
     "tests/e2e/test_second_example.py",
     "tests/faults/test_matrix.py",
     "tests/localstack/test_deployment.py",
+    "tests/localstack/test_template_upgrade.py",
     "tests/restore/test_restore.py",
     "tests/upgrade/test_upgrade.py",
 }

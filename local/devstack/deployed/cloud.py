@@ -127,15 +127,19 @@ class Cloud:
 
     # --- steps of a deployment ---
 
-    def package(self) -> None:
-        """Build the package of every function for this machine's processor, and the files of Lambda's runtime."""
-        module = [sys.executable, "-m", "infra.packaging", "--platform", HERE, "--runtime", str(self._runtime)]
-        self._run([*module, *(["--out", str(self.packages)] if self._servers_stand else ["--only-runtime"])], cwd=ROOT)
+    def package(self, tree: Path = ROOT) -> None:
+        """Build the package of every function for this machine's processor, and the files of Lambda's runtime.
 
-    def synthesise(self) -> None:
-        """Synthesise the CloudFormation templates, with the addresses of the servers."""
+        Args:
+            tree: The checkout with the code, such as that of an earlier version.
+        """
+        module = [sys.executable, "-m", "infra.packaging", "--platform", HERE, "--runtime", str(self._runtime)]
+        self._run([*module, *(["--out", str(self.packages)] if self._servers_stand else ["--only-runtime"])], cwd=tree)
+
+    def synthesise(self, tree: Path = ROOT) -> None:
+        """Synthesise the CloudFormation templates of a checkout, with the addresses of the servers."""
         out = self.assembly.parent
-        self._run([sys.executable, "-m", "infra.cdk.app", "--out", str(out), ENVIRONMENT], cwd=ROOT)
+        self._run([sys.executable, "-m", "infra.cdk.app", "--out", str(out), ENVIRONMENT], cwd=tree)
 
     def bootstrap(self) -> None:
         """Create the resources that CDK needs in an account."""
