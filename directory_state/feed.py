@@ -108,6 +108,9 @@ class Applier:
             return self._own(record)
         if record.value is None:
             return self._tombstone(record)
+        place = record.topic, record.partition
+        if record.key is not None and self._deleted.get(place) == record.key:
+            del self._deleted[place]  # Its tombstone is gone, and the next one is another delete's.
         try:
             change = self._decoder.decode(record)
         except RefusedRow as refused:
@@ -117,7 +120,7 @@ class Applier:
         if (problem := problem_of_template(rows)) is not None:
             raise DeadLetter("invalid", problem)
         if rows and all(row.columns is None for row in rows):
-            self._deleted[record.topic, record.partition] = record.key
+            self._deleted[place] = record.key
         match change:
             case Heartbeat() | SnapshotStarted() | SnapshotCompleted() | TableTruncated():
                 return partial(self._notice, topics.generation_of(record.topic), change)
@@ -280,7 +283,7 @@ class Feeder:
         return len(messages)
 
     def _opened(self) -> "Consumer":
-        """Return a consumer that reads on where the store ends. Raises Retry or GapError."""
+        """Return a consumer that reads on where the store ends. Raises Retry."""
         from confluent_kafka import Consumer, KafkaException
 
         consumer = Consumer(
@@ -290,8 +293,8 @@ class Feeder:
                 "group.id": topics.CDC_PROGRESS_GROUP,
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
-                # Offsets outside of a topic are a gap (see _first).
-                "auto.offset.reset": "error",
+                # An offset outside of its topic is a gap.
+                "auto.offset.reset": "error",  # guard: directory_state.gap
                 "fetch.wait.max.ms": 100,
             }
         )
@@ -324,14 +327,12 @@ class Feeder:
         """Return the offset from which a partition is read."""
         from confluent_kafka import TopicPartition
 
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_REQUEST_S, cached=False)
         applied = writer.offset(topic, partition)
-        if applied is None:
-            self._applier.began(writer, topic, low)
-            return low
-        if not low <= applied <= high:  # guard: directory_state.gap
-            raise GapError(f"{topic}-{partition} has the offsets {low} to {high}, and {applied} is the next one")
-        return applied
+        if applied is not None:
+            return applied
+        low, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_REQUEST_S, cached=False)
+        self._applier.began(writer, topic, low)
+        return low
 
 
 class GapError(Exception):

@@ -353,7 +353,11 @@ MUTANTS = (
     ),
     Mutant("directory_state.age", "A store that was not fed for long may miss deletes, and is not continued."),
     Mutant("directory_state.topic_ids", "A store of topics that were created again is not continued."),
-    Mutant("directory_state.gap", "A store that lacks records which are no longer in their topic is not continued."),
+    Mutant(
+        "directory_state.gap",
+        "A store that lacks records which are no longer in their topic is not continued.",
+        Becomes('"latest"'),
+    ),
     Mutant("directory_state.whole_topic", "A topic whose beginning is gone does not have every row."),
     Mutant("directory_state.missed_delete", "A tombstone deletes a row whose delete was compacted away.", Removed()),
     Mutant("directory_state.caught_up", "Look-ups wait until the topics have been read.", Always()),

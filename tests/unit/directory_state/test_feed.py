@@ -171,6 +171,12 @@ def test_compacted_topic_converges_after_any_absence(history: History, seed: int
         feed.store.close()
 
 
+def test_tombstone_of_a_later_delete_deletes(feed: Feed) -> None:
+    """The first delete has lost its tombstone, and the second tombstone its delete."""
+    feed.apply(row("users", "d", 10, None, user(1)), row("users", "c", 20, user(1)), tombstone(1))
+    assert feed.rows() == {}
+
+
 def test_tombstone_of_a_repeated_delete_hides_no_new_row(feed: Feed) -> None:
     feed.apply(row("users", "c", 10, user(1)), row("users", "d", 20, None, user(1)), tombstone(1))
     feed.apply(row("users", "c", 30, user(1, "new")))
