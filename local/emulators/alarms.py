@@ -61,6 +61,7 @@ NOT_EVALUATED: Mapping[tuple[str, str], str] = {
     ("AWS/Kafka", "KafkaDataLogsDiskUsed"): _DISK,
     ("AWS/Kafka", "UnderMinIsrPartitionCount"): "the broker has no replicas",
     ("AWS/Kafka", "CpuIdle"): _CPU,
+    ("AWS/ES", "KMSKeyError"): "no key encrypts its data",
     ("AWS/DynamoDB", "ReadThrottleEvents"): "DynamoDB Local does not throttle",
     ("AWS/RDS", "CPUUtilization"): _CPU,
     ("AWS/RDS", "DatabaseConnections"): "Postgres refuses further connections, which `/-/status` shows",

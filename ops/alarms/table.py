@@ -398,6 +398,16 @@ def _of_stores(of: Installation) -> Iterator[Rule]:
     ):
         domain = of_directory(of.directory, figure, statistic)
         yield Rule(f"directory-{name}", "directory", description, domain, threshold, below=below)
+    # Both have a value only while there is a problem.
+    # https://docs.aws.amazon.com/opensearch-service/latest/developerguide/cloudwatch-alarms.html
+    broken = {
+        name: of_directory(of.directory, figure)
+        for name, figure in (("disabled", "KMSKeyError"), ("gone", "KMSKeyInaccessible"))
+    }
+    description = "The key of the directory's data is disabled, or was deleted."
+    yield Rule(
+        "directory-key", "directory", description, Formula(operation=LARGEST, used=broken, label="key"), 1, periods=1
+    )
     for name, table in of.tables.items():
         throttled = {
             kind: Series(

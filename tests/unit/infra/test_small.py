@@ -271,6 +271,7 @@ def test_each_failure_that_loses_or_delays_has_an_alarm(small: SynthesisedEnviro
             "kafka-controller",
             "kafka-offline",
             "kafka-storage",
+            "directory-key",
             "directory-red",
             "directory-storage",
         ),

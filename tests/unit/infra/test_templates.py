@@ -687,7 +687,7 @@ def test_failures_of_the_system_have_alarms_and_a_budget(prod: SynthesisedEnviro
         *("change-data-capture", "streaming-job", "schema-registry", "api-errors", "api-slow"),
         *("push-provider-errors", "push-provider-throttles", "email-provider-errors", "email-provider-throttles"),
         *("email-bounces", "email-complaints", "kafka-offline", "kafka-storage", "directory-red", "directory-storage"),
-        *("metrics-database-cpu", "registry-database-storage", "delivery_ledger-throttled"),
+        *("directory-key", "metrics-database-cpu", "registry-database-storage", "delivery_ledger-throttled"),
         *("metrics-differ", "metrics-quarantined", "streaming-job-restarts"),
         *("retention-missed", "maintenance-missed", "recompute-missed"),
     }
