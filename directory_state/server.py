@@ -6,7 +6,7 @@
         "templates_of": [[[id, row], …], …]}, each list in the order of the request
     POST /v1/users
         {"club_id", "after", "limit", "snapshot"} → {"generation", "snapshot", "rows": [[id, row], …]}
-        A page of the users of a club, as they were at the moment of the first page.
+        A page of the users of a club, as they were at the moment of the first page; with "one_page": true, as they are.
     POST /v1/templates
         {"club_ids" | null, "types", "channels", "after", "limit"} → {"generation", "rows": [[id, row], …]}
     POST /v1/confirm
@@ -331,6 +331,9 @@ class Server:
         name = body.get("snapshot")
         with self._store.reading() as reader:
             answering_now = self._answers.generation(reader)
+            if body.get("one_page") is True:
+                rows = reader.users_of_club(answering_now, club_id, after=after, limit=limit)
+                return b'{"generation":%s,"rows":%s}' % (fast_json.encoded(answering_now), _pairs(rows))
         if name is None:
             if len(self._snapshots) >= _SNAPSHOTS:
                 raise Retry("too many audiences are read at a time")

@@ -103,7 +103,7 @@ def _user_settings(user_id: int, source: Source, version: int) -> UserSettings:
         quiet_hours=source.get("quiet_hours"),
         version=version,
         preference_version=source.get("preference_version") or 0,
-        changed_at=_ms_of(source.get("updated_at")),
+        changed_at=ms_of(source.get("updated_at")),
     )
 
 
@@ -114,7 +114,7 @@ def _rules(value: Any) -> Any:
     return {} if value is None else value  # guard: preferences.rules_without_an_object
 
 
-def _ms_of(text: object) -> int | None:
+def ms_of(text: object) -> int | None:
     """Return a time of the monolith's row in ms since the epoch; None if it is none, or has no offset."""
     try:
         at = datetime.fromisoformat(text) if isinstance(text, str) else None

@@ -5,10 +5,14 @@ It passes the same contract tests as OpenSearchDirectory (tests/support/contract
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import batched
+from itertools import batched, islice
 from typing import Any
 
+from masscomm.cdc.captured_tables import DEVICES, USER_SETTINGS, USERS
+from masscomm.directory import device_states
+from masscomm.directory.person import DirectoryRow, Person, PersonDevice, is_pending, row_in, suppressed_in
 from masscomm.directory.port import TemplateQuery
+from masscomm.domain import preference_changes, suppressions
 from masscomm.domain.preference_changes import with_changes
 from masscomm.domain.suppressions import Suppression, suppressed
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
@@ -42,6 +46,9 @@ class InMemoryDirectory:
         self._user_settings: dict[int, UserSettings] = {}
         self._devices: dict[int, Device] = {}
         self._templates: dict[int, Template] = {}
+        # Row → its version: the number of the `put` that stored it.
+        self._versions: dict[tuple[type, int], int] = {}
+        self._puts = 0
         self._suppressions: dict[str, Mapping[str, Any]] = {}
         # User id → the document of the user's changes through masscomm.
         self.preference_changes: dict[int, Mapping[str, Any]] = {}
@@ -49,14 +56,18 @@ class InMemoryDirectory:
 
     def put(self, *rows: User | UserSettings | Device | Template) -> None:
         """Insert rows into the tables; a row with the same primary key is replaced."""
+        self._puts += 1
         for row in rows:
             match row:
                 case User():
                     self._users[row.user_id] = row
+                    self._versions[User, row.user_id] = self._puts
                 case UserSettings():
                     self._user_settings[row.user_id] = row
+                    self._versions[UserSettings, row.user_id] = row.version or self._puts
                 case Device():
                     self._devices[row.device_id] = row
+                    self._versions[Device, row.device_id] = self._puts
                 case Template():
                     self._templates[row.template_id] = row
 
@@ -102,8 +113,41 @@ class InMemoryDirectory:
             yield list(page)
             self._called("users_of_club")
 
+    def list_users(self, club_id: int, *, after: int = 0, limit: int) -> list[User]:
+        self._called("list_users")
+        found = (user for user_id, user in sorted(self._users.items()) if user.club_id == club_id and user_id > after)
+        return list(islice(found, limit))
+
+    def person(self, user_id: int, now_ms: int) -> Person | None:
+        self._called("person")
+        user, own = self._users.get(user_id), self._user_settings.get(user_id)
+        if user is None:
+            return None
+        document = self.preference_changes.get(user_id)
+        suppression = self._suppressions.get(suppressions.id_of(user.club_id, user.email or ""))
+        row = DirectoryRow(USER_SETTINGS, self._versions.get((UserSettings, user_id), 0), own and own.changed_at)
+        columns = ("channels", "categories", "quiet_hours")
+        return Person(
+            user=user,
+            row=DirectoryRow(USERS, self._versions[User, user_id]),
+            settings=self._settings([user_id]).get(user_id),
+            own_settings=own,
+            settings_rows={name: row for name in columns if getattr(own, name, None) is not None},
+            changes_row=None if document is None else row_in(preference_changes.INDEX, (document, 0, "")),
+            is_pending=document is not None and is_pending(document, own),
+            devices=tuple(map(self._with_row, self._devices_of([user_id])[user_id])),
+            suppression=None if suppression is None else suppressed_in((suppression, 1, ""), user, now_ms),
+        )
+
+    def _with_row(self, device: Device) -> PersonDevice:
+        table = DEVICES if device.endpoint_arn is None and device.enabled else device_states.INDEX
+        return PersonDevice(device, DirectoryRow(table, self._versions[Device, device.device_id], device.changed_at_ms))
+
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         self._called("devices")
+        return self._devices_of(user_ids)
+
+    def _devices_of(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         found: dict[int, list[Device]] = {user_id: [] for user_id in user_ids}
         for _, device in sorted(self._devices.items()):
             if device.user_id in found:

@@ -22,6 +22,7 @@ from masscomm.directory import device_states, documents, generations
 from masscomm.directory.bulk_writes import answering, connect_from_environment
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.documents import Read, Source
+from masscomm.directory.person import DeviceRead, Person, person_in
 from masscomm.directory.port import TemplateQuery
 from masscomm.domain import preference_changes, suppressions
 from masscomm.domain.time_limits import DIRECTORY_WAIT_S
@@ -118,6 +119,32 @@ class OpenSearchDirectory:
             # It would also end by itself.
             with suppress(Retry, Stop), answering("the end of a point in time"):
                 self._client.delete_pit(body={"pit_id": [snapshot]})
+
+    def list_users(self, club_id: int, *, after: int = 0, limit: int) -> list[User]:
+        query = {"filter": [{"term": {"club_id": club_id}}]}  # guard: tenancy.listed_users
+        pages = self._pages(USERS, query, after=after, page_size=limit)
+        found = (user for page in pages for user in read_each(page, _user_in, store=USERS, key=_key_of))
+        return list(islice(found, limit))
+
+    def person(self, user_id: int, now_ms: int) -> Person | None:
+        tables = (USERS, *settings_tables(), preference_changes.INDEX)
+        found = self._by_id([(table, user_id) for table in tables], tables=len(tables))
+        user = documents.users_in(found)
+        if user_id not in user:
+            return None
+        query = {"filter": [{"term": {"user_id": user_id}}, {"term": {"active": True}}]}
+        ids = [int(hit["_id"]) for page in self._pages(DEVICES, query) for hit in page]
+        name = suppressions.id_of(user[user_id].club_id, user[user_id].email or "")
+        wanted = [(table, str(id_)) for id_ in ids for table in (DEVICES, device_states.INDEX)]
+        rows = self._by_id([*wanted, (suppressions.INDEX, name)], tables=3)
+        devices = [
+            DeviceRead(id_, row, rows.get((device_states.INDEX, str(id_))))
+            for id_ in ids
+            # A row may have changed since the search.
+            if (row := rows.get((DEVICES, str(id_)))) is not None
+            and (row[0].get("user_id"), row[0].get("active")) == (user_id, True)
+        ]
+        return person_in(user_id, found, devices, rows.get((suppressions.INDEX, name)), now_ms)
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         found: dict[int, list[Device]] = {user_id: [] for user_id in user_ids}

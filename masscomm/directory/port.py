@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from masscomm.directory.person import Person
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 
 
@@ -50,6 +51,18 @@ class Directory(Protocol):
 
         All pages show the users as they were at one moment, which is at or after the call. Raises Retry if that moment
         can no longer be read.
+        """
+        ...
+
+    def list_users(self, club_id: int, *, after: int = 0, limit: int) -> list[User]:
+        """Return one page of the users of a club (tenant) whose ids are above `after`, in ascending order of the ids.
+        It has fewer than `limit` users only if no user follows.
+        """
+        ...
+
+    def person(self, user_id: int, now_ms: int) -> Person | None:
+        """Return a user with all that is known of the user, and the row that each part comes from; None for an unknown
+        user.
         """
         ...
 

@@ -14,8 +14,9 @@ from masscomm import environment, fast_json
 from masscomm.aws.http_answer import AnswerLost, NotSent
 from masscomm.aws.pooled_http import PooledHttp
 from masscomm.aws.secrets import secret_setting
-from masscomm.cdc.captured_tables import USERS, settings_tables
+from masscomm.cdc.captured_tables import DEVICES, USERS, settings_tables
 from masscomm.directory import documents
+from masscomm.directory.person import DeviceRead, Person, person_in
 from masscomm.directory.port import TemplateQuery
 from masscomm.domain import preference_changes, suppressions
 from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_STATE_REQUEST_S, DIRECTORY_WAIT_S
@@ -103,11 +104,40 @@ class StateDirectory:
         while True:
             rows = answer["rows"]
             if rows:
-                yield list(read_each(rows, lambda row: documents.user(row[0], row[1][1]), store=USERS, key=_key_of))
+                yield list(read_each(rows, _user, store=USERS, key=_key_of))
             if len(rows) < self._page_size:
                 return
             # Only this task has the moment of the first page.
             answer = self._ask_task(task, "users", {**request, "snapshot": answer["snapshot"], "after": rows[-1][0]})
+
+    def list_users(self, club_id: int, *, after: int = 0, limit: int) -> list[User]:
+        found: list[User] = []
+        while True:
+            request = {"club_id": club_id, "after": after, "limit": limit, "one_page": True}
+            rows = self._answer("users", request)["rows"]
+            found += read_each(rows, _user, store=USERS, key=_key_of)
+            if len(found) >= limit or len(rows) < limit:
+                return found[:limit]
+            after = rows[-1][0]
+
+    def person(self, user_id: int, now_ms: int) -> Person | None:
+        tables = (USERS, *settings_tables(), preference_changes.INDEX)
+        ids = [user_id]
+        answer = self._answer("look-up", {"tables": dict.fromkeys(tables, ids), "devices_of": ids})
+        found = _rows(answer, tables, ids)
+        user = documents.users_in(found)
+        if user_id not in user:
+            return None
+        (rows,) = answer["devices_of"]
+        devices = [
+            DeviceRead(
+                id_, (source, version, f"{DEVICES}-{answer['generation']}"), states and (states[1], states[0], "")
+            )
+            for id_, (version, source), states in rows
+        ]
+        name = suppressions.id_of(user[user_id].club_id, user[user_id].email or "")
+        suppression = self._by_id((suppressions.INDEX,), [name]).get((suppressions.INDEX, name))
+        return person_in(user_id, found, devices, suppression, now_ms)
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         found: dict[int, list[Device]] = {user_id: [] for user_id in user_ids}
@@ -192,18 +222,10 @@ class StateDirectory:
         return None if confirmed is None else confirmed[1]
 
     def _by_id[I: (int, str)](self, tables: Sequence[str], ids: Sequence[I]) -> dict[tuple[str, I], documents.Read]:
-        """Return (table, id) → (row, version, index) for the documents that exist and are not deleted, except settings
-        (documents.is_answered).
-        """
+        """Return (table, id) → (row, version, index) for the documents that `_rows` returns."""
         found: dict[tuple[str, I], documents.Read] = {}
         for some in batched(dict.fromkeys(ids), self._slice_size, strict=False):
-            answer = self._answer("look-up", {"tables": dict.fromkeys(tables, some)})
-            generation = answer["generation"]
-            for table in tables:
-                index = f"{table}-{generation}"
-                for id_, row in zip(some, answer["tables"][table], strict=True):
-                    if row is not None and documents.is_answered(table, row[1]):
-                        found[table, id_] = row[1], row[0], index
+            found |= _rows(self._answer("look-up", {"tables": dict.fromkeys(tables, some)}), tables, some)
         return found
 
     def _answer(self, path: str, body: Mapping[str, Any]) -> Any:
@@ -247,6 +269,23 @@ class StateDirectory:
         if self._confirmed is not None and generation != self._confirmed[0]:  # guard: directory_state.one_generation
             confirmed, self._confirmed = self._confirmed, None
             raise Retry(f"look-ups are answered by {generation}, and {confirmed[0]} was confirmed")
+
+
+def _rows[I: (int, str)](answer: Any, tables: Sequence[str], ids: Sequence[I]) -> dict[tuple[str, I], documents.Read]:
+    """Return (table, id) → (row, version, index) for the documents in an answer to a look-up of these ids that are not
+    deleted, except settings (documents.is_answered).
+    """
+    return {
+        (table, id_): (row[1], row[0], f"{table}-{answer['generation']}")
+        for table in tables
+        for id_, row in zip(ids, answer["tables"][table], strict=True)
+        if row is not None and documents.is_answered(table, row[1])
+    }
+
+
+def _user(row: Any) -> User:
+    user_id, (_, source) = row
+    return documents.user(user_id, source)
 
 
 def _template(row: Any) -> Template:

@@ -102,6 +102,11 @@ def decide_by_user_settings(
     return Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", rule).by(user_settings)
 
 
+def settings_column(rule: str) -> str:
+    """Return the column of the user settings that a rule of the user is in."""
+    return "categories" if rule.startswith(("category:", "categories ")) else "channels"
+
+
 def _is_about_category(rule: str | None) -> bool:
     return rule is not None and rule.startswith("category:")
 

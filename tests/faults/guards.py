@@ -1440,6 +1440,7 @@ MUTANTS = (
         Without(2),
     ),
     Mutant("tenancy.user", "Another tenant's user is not shown.", Becomes("user is None")),
+    Mutant("tenancy.listed_users", "The list of users has those of one tenant.", Becomes('{"filter": []}')),
     Mutant("tenancy.preferences", "The preferences of another tenant's user are not shown.", Becomes("user is None")),
     Mutant(
         "tenancy.changed_preferences",

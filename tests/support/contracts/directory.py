@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from functions.device_registrar.endpoints import endpoint_arn
+from masscomm.directory.person import DirectoryRow
 from masscomm.directory.port import Directory, TemplateQuery
-from masscomm.domain.preference_changes import PreferenceChanges, Wish
+from masscomm.domain.preference_changes import PreferenceChanges, QuietHoursWish, Wish
+from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Suppression
 from masscomm.domain.users import Device, Template, User, UserSettings
@@ -77,6 +79,15 @@ TEMPLATE = Template(
 )
 
 
+def deciding(directory: Directory, channel: str) -> tuple[str | None, bool]:
+    """Return (table of the row, wanted) of the decision about match_reminder on a channel for user 1."""
+    person = directory.person(1, NOW)
+    assert person is not None
+    decision = decide_by_user_settings(person.settings, club_id=7, type="match_reminder", channel=channel)
+    row = person.deciding_row(decision, type="match_reminder", channel=channel)
+    return None if row is None else row.table, decision.status is None
+
+
 class DirectoryContract:
     """Subclasses define the fixture `tables`."""
 
@@ -116,6 +127,68 @@ class DirectoryContract:
         tables.not_ready()
         with pytest.raises(Retry):
             next(tables.directory.users_of_club(7))
+
+    @pytest.mark.kills(guard="tenancy.listed_users")
+    def test_users_of_a_club_are_listed_by_page(self, tables: Tables) -> None:
+        """Without the users of other clubs, deleted users and those up to the given id."""
+        tables.put(*(USER._replace(user_id=user_id) for user_id in (12, 3, 7, 1)), USER._replace(user_id=4, club_id=8))
+        tables.remove(USER._replace(user_id=7))
+        listed = tables.directory.list_users
+        assert listed(7, limit=2) == [USER, USER._replace(user_id=3)]
+        assert [user.user_id for user in listed(7, after=3, limit=2)] == [12]
+        assert [user.user_id for user in listed(7, after=2, limit=10)] == [3, 12]
+        assert listed(9, limit=2) == []
+
+    def test_person_has_the_row_of_each_part(self, tables: Tables) -> None:
+        address = "person@club.example"
+        new = Device(device_id=12, user_id=1, platform="apns", token="t12", changed_at_ms=NOW)
+        tables.put(USER._replace(email=address), SETTINGS, DEVICE, new)
+        tables.suppress(suppression(address))
+        person = tables.directory.person(1, NOW)
+        assert person is not None
+        assert (person.user, person.row.table) == (USER._replace(email=address), "users")
+        assert person.settings == person.own_settings
+        assert [(device, row.table) for device, row in person.devices] == [(DEVICE, "device_state"), (new, "devices")]
+        assert person.devices[1].row.changed_at_ms == NOW
+        assert person.suppression is not None
+        assert (person.suppression.row.table, person.suppression.expires_ms) == ("suppressions", NOW + 1_000)
+        later = tables.directory.person(1, NOW + 1_000)
+        assert later is not None
+        assert later.suppression is None
+
+    def test_newest_row_decides_about_a_channel(self, tables: Tables) -> None:
+        """A change through masscomm decides until the monolith's row has it."""
+        tables.put(USER, SETTINGS)
+        assert deciding(tables.directory, "push") == ("user_settings", False)
+        assert deciding(tables.directory, "email") == (None, True)
+        (settings,) = tables.directory.user_settings([1]).values()
+        wishes: list[Wish | QuietHoursWish] = [Wish(None, "email", False), QuietHoursWish("22:00", "07:00")]
+        changes = PreferenceChanges(user_id=1, club_id=7).after(wishes, settings, NOW, source="api")
+        tables.change(changes)
+        tables.directory.await_changes(1, changes.version)
+        assert deciding(tables.directory, "push") == ("user_settings", False)
+        assert deciding(tables.directory, "email") == ("preference_changes", False)
+        person = tables.directory.person(1, NOW)
+        assert person is not None
+        assert person.changes_row == person.quiet_hours_row == DirectoryRow("preference_changes", NOW, NOW)
+        assert person.is_pending
+
+    def test_changed_row_of_a_person_has_another_version(self, tables: Tables) -> None:
+        tables.put(USER, SETTINGS, DEVICE)
+        before = tables.directory.person(1, NOW)
+        tables.put(USER, SETTINGS, DEVICE)
+        after = tables.directory.person(1, NOW)
+        assert before is not None
+        assert after is not None
+        assert before.row.version < after.row.version
+        assert before.settings_rows["channels"].version < after.settings_rows["channels"].version
+        assert before.devices[0].row.version < after.devices[0].row.version
+
+    def test_absent_user_is_no_person(self, tables: Tables) -> None:
+        assert tables.directory.person(1, NOW) is None
+        tables.put(USER, SETTINGS, DEVICE)
+        tables.remove(USER)
+        assert tables.directory.person(1, NOW) is None
 
     def test_deleted_rows_are_absent(self, tables: Tables) -> None:
         tables.put(USER, SETTINGS, DEVICE, TEMPLATE)
@@ -221,6 +294,10 @@ class DirectoryContract:
             tables.directory.users_and_settings([1])
         with pytest.raises(Retry, match="not ready"):
             tables.directory.devices([1])
+        with pytest.raises(Retry, match="not ready"):
+            tables.directory.person(1, NOW)
+        with pytest.raises(Retry, match="not ready"):
+            tables.directory.list_users(7, limit=1)
         with pytest.raises(Retry, match="not ready"):
             tables.directory.templates([(7, "news", "push")])
         with pytest.raises(Retry):
