@@ -8,14 +8,15 @@ change that the monolith may not have applied, so that a lost record loses no ch
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from functions.preferences_handler.find_person import find_person
 from masscomm.clock import Clock
 from masscomm.directory.document_publisher import DocumentPublisher
+from masscomm.directory.person import Person
 from masscomm.directory.port import Directory
 from masscomm.directory.preference_changes import PreferenceChangeStore, StoredChanges
 from masscomm.domain.preference_changes import INDEX, PreferenceChanges, QuietHoursWish, Wish
 from masscomm.domain.records import PreferenceChange, PreferenceChanged, QuietHoursChange
 from masscomm.domain.time_limits import API_FLUSH_S, PREFERENCES_SWEEP_RESERVE_S, PREFERENCES_SWEPT_AFTER_S
-from masscomm.domain.users import User, UserSettings
 from masscomm.errors import MasscommError, Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
@@ -31,17 +32,6 @@ API, UNSUBSCRIBE = "api", "unsubscribe"
 
 
 @dataclass(frozen=True, kw_only=True)
-class UserPreferences:
-    """The preferences of a user, as they apply now."""
-
-    user: User
-    # None: the user has no settings, and has changed nothing.
-    settings: UserSettings | None
-    # Whether the monolith has not applied a change yet.
-    is_pending: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class ChangePreferences:
     """The use case. Each function environment has one instance. Methods raise Retry or Stop."""
 
@@ -52,15 +42,9 @@ class ChangePreferences:
     producer: Producer
     clock: Clock
 
-    def find(self, user_id: int, clubs: Container[object]) -> UserPreferences | None:
-        """Return the preferences of a user of these clubs; None for any other user, known or not."""
-        users, settings = self.directory.users_and_settings([user_id])
-        user = users.get(user_id)
-        if user is None or user.club_id not in clubs:  # guard: tenancy.preferences
-            return None
-        stored = self.changes.read(user_id)
-        is_pending = stored is not None and bool(stored.changes.pending(settings.get(user_id)))
-        return UserPreferences(user=user, settings=settings.get(user_id), is_pending=is_pending)
+    def find(self, user_id: int, clubs: Container[object]) -> Person | None:
+        """Return a user of these clubs; None for any other user, known or not."""
+        return find_person(self.directory, user_id, clubs, self.clock.now_ms())
 
     def change(
         self,
@@ -70,7 +54,7 @@ class ChangePreferences:
         *,
         source: str,
         principal: str = "",
-    ) -> UserPreferences | None:
+    ) -> Person | None:
         """Store wishes of a user of these clubs and produce them; None for any other user.
 
         When the method returns, no decision about a notification is made without them.

@@ -1,5 +1,5 @@
-"""The preferences_handler function: it serves single users and their preferences, and produces changed preferences for
-the monolith.
+"""The preferences_handler function: it serves users and their preferences, and produces changed preferences for the
+monolith. The users_stream function, from the same package, serves the long poll of a user.
 """
 
 import os
@@ -14,14 +14,16 @@ from masscomm.http.rest import Response
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.operations.bootstrap import limiter, rest_api
+from masscomm.operations.bootstrap import audit_log, limiter, rest_api
 from masscomm.texts import Text
 
 if TYPE_CHECKING:
     from functions.preferences_handler.change_preferences import ChangePreferences
     from functions.preferences_handler.preferences_body import PreferencesBody
+    from functions.preferences_handler.read_users import ReadUsers
     from functions.preferences_handler.unsubscribe import Unsubscribe
     from functions.preferences_handler.user_body import UserBody
+    from masscomm.directory.port import Directory
 
 logger = logs.logger("preferences_handler")
 # The largest number of unknown parameters that a problem names.
@@ -32,10 +34,16 @@ api = rest_api(logger, retry_after_s=5)
 
 
 @cache
+def directory() -> "Directory":
+    from masscomm.directory.chosen import directory_from_environment
+
+    return directory_from_environment()
+
+
+@cache
 def bootstrap() -> "ChangePreferences":
     from functions.preferences_handler.change_preferences import ChangePreferences
     from masscomm.directory.bulk_writes import connect_from_environment
-    from masscomm.directory.chosen import directory_from_environment
     from masscomm.directory.document_publisher import OpenSearchDocumentPublisher
     from masscomm.directory.preference_changes import OpenSearchPreferenceChanges
     from masscomm.kafka.avro import Codec, HttpSchemaRegistry
@@ -44,13 +52,23 @@ def bootstrap() -> "ChangePreferences":
     client, codec = connect_from_environment(), Codec(HttpSchemaRegistry.from_environment())
     producer = KafkaProducer.from_environment()
     return ChangePreferences(
-        directory=directory_from_environment(),
+        directory=directory(),
         changes=OpenSearchPreferenceChanges(client),
         publisher=OpenSearchDocumentPublisher(client, codec, producer),
         codec=codec,
         producer=producer,
         clock=SystemClock(),
     )
+
+
+@cache
+def reading() -> "ReadUsers":
+    """Return the use cases that read. They need no Kafka."""
+    from functions.preferences_handler.read_users import ReadUsers
+    from masscomm.operations.waiting import Waiting
+
+    clock = SystemClock()
+    return ReadUsers(directory=directory(), audit_log=audit_log(), clock=clock, waiting=Waiting.from_environment(clock))
 
 
 @cache
@@ -67,36 +85,48 @@ def unsubscribe() -> "Unsubscribe":
     )
 
 
+@api.get("/v1/users")
+def get_users(request: rest.Request) -> Response:
+    """The users of a tenant, by id."""
+    return rest.uncached(reading().page(request.parameters, request.clubs, request.principal))
+
+
 @api.get("/v1/users/{user_id}")
 def get_user(request: rest.Request, user_id: str) -> Response:
-    """A user with the devices, as the directory has them."""
+    """A user with the devices, as the directory has them, and the rows that decide."""
     from functions.preferences_handler.preferences_body import user_id_of
-    from functions.preferences_handler.user_body import find_user
 
     _check_parameters(request)
-    return _answer(find_user(bootstrap().directory, user_id_of(user_id), request.clubs))
+    return _answer(reading().user(user_id_of(user_id), request.clubs, request.principal))
+
+
+@api.get("/v1/users/{user_id}/stream")
+def get_user_stream(request: rest.Request, user_id: str) -> Response:
+    """Wait until what the directory has about a user has changed."""
+    from functions.preferences_handler.preferences_body import user_id_of
+
+    return rest.uncached(reading().stream(user_id_of(user_id), request))
 
 
 @api.get("/v1/users/{user_id}/preferences")
 def get_preferences(request: rest.Request, user_id: str) -> Response:
     """A user's preferences, as they apply now."""
-    from functions.preferences_handler.preferences_body import body_of, user_id_of
+    from functions.preferences_handler.preferences_body import user_id_of
 
     _check_parameters(request)
-    found = bootstrap().find(user_id_of(user_id), request.clubs)
-    return _answer(None if found is None else body_of(found))
+    return _answer(reading().preferences(user_id_of(user_id), request.clubs, request.principal))
 
 
 @api.put("/v1/users/{user_id}/preferences")
 def put_preferences(request: rest.Request, user_id: str) -> Response:
     """Set some of a user's preferences, which apply to the next notification."""
     from functions.preferences_handler.change_preferences import API
-    from functions.preferences_handler.preferences_body import body_of, user_id_of, wishes_in
+    from functions.preferences_handler.preferences_body import preferences_body, user_id_of, wishes_in
 
     _check_parameters(request)
     user, wishes = user_id_of(user_id), wishes_in(request.text())
     changed = bootstrap().change(user, request.clubs, wishes, source=API, principal=request.principal)
-    return _answer(None if changed is None else body_of(changed))
+    return _answer(None if changed is None else preferences_body(changed))
 
 
 @api.get("/v1/unsubscribe/{token}")
@@ -125,7 +155,7 @@ def _answer(body: "PreferencesBody | UserBody | None") -> Response:
     return rest.uncached(body)
 
 
-@observed(logger, ahead=ON_KAFKA)
+@observed(logger, ahead=(*ON_KAFKA, "masscomm.stores.audit_log.dynamodb"))
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Process an API Gateway REST proxy event and return its response. An event of an SES receipt rule unsubscribes, a
     scheduled event produces the changes that are stored and not produced.

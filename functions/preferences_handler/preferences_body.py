@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
 
-from functions.preferences_handler.change_preferences import UserPreferences
+from functions.preferences_handler.row_body import RowBody, row_body
+from masscomm.directory.person import Person
 from masscomm.domain.categories import categories, category
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.names import folded
@@ -54,6 +55,8 @@ class EffectivePreference(TypedDict):
     """The source of the decision, as in outcomes: user (their settings) or default (the category)."""
     rule: str | None
     """The rule that applies, as in outcomes; null: there is none."""
+    row: RowBody | None
+    """The row that has the rule; null: the category decides."""
 
 
 class PreferencesBody(TypedDict):
@@ -67,6 +70,8 @@ class PreferencesBody(TypedDict):
     """The user's rules for categories."""
     quiet_hours: QuietHoursBody | None
     """The user's quiet hours; null: there are none."""
+    quiet_hours_row: RowBody | None
+    """The row that sets or removes quiet hours; null: no row does."""
     effective: list[EffectivePreference]
     """The result for each category on each channel."""
     changed_at: str | None
@@ -76,9 +81,9 @@ class PreferencesBody(TypedDict):
     links: Links
 
 
-def body_of(found: UserPreferences) -> PreferencesBody:
+def preferences_body(person: Person) -> PreferencesBody:
     """Return the response body. Rules and quiet hours that cannot be read are shown as they apply."""
-    user, settings = found.user, found.settings
+    user, settings = person.user, person.settings
     hours = applied_hours(settings.quiet_hours if settings is not None else None)
     known = setting_names()
     by_channel = _known(settings.channels if settings is not None else {}, known.channels)
@@ -92,6 +97,7 @@ def body_of(found: UserPreferences) -> PreferencesBody:
     for name in names:
         for channel in CHANNELS:
             decision = decide_by_user_settings(settings, club_id=user.club_id, type=name, channel=channel)
+            row = person.deciding_row(decision, type=name, channel=channel)
             effective.append(
                 {
                     "category": name,
@@ -99,6 +105,7 @@ def body_of(found: UserPreferences) -> PreferencesBody:
                     "wanted": decision.status is None,
                     "layer": decision.layer,
                     "rule": decision.rule,
+                    "row": None if row is None else row_body(row),
                 }
             )
     return {
@@ -112,9 +119,10 @@ def body_of(found: UserPreferences) -> PreferencesBody:
             for name, rule in by_category.items()
         },
         "quiet_hours": None if hours is None else {"start": f"{hours[0]:%H:%M}", "end": f"{hours[1]:%H:%M}"},
+        "quiet_hours_row": None if person.quiet_hours_row is None else row_body(person.quiet_hours_row),
         "effective": effective,
         "changed_at": None if settings is None or settings.changed_at is None else time_of_ms(settings.changed_at),
-        "pending": found.is_pending,
+        "pending": person.is_pending,
         "links": {"self": f"/v1/users/{user.user_id}/preferences"},
     }
 

@@ -17,9 +17,10 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote_plus
 
-from functions.preferences_handler.change_preferences import UNSUBSCRIBE, ChangePreferences, UserPreferences
+from functions.preferences_handler.change_preferences import UNSUBSCRIBE, ChangePreferences
 from functions.preferences_handler.unsubscribe_texts import TEXTS, Texts, language_of
 from masscomm.channels.unsubscribe_links import UnsubscribeLinks, token_in_subject
+from masscomm.directory.person import Person
 from masscomm.domain.categories import category
 from masscomm.domain.key_limits import REQUESTS
 from masscomm.domain.preference_changes import Wish
@@ -129,7 +130,7 @@ class Unsubscribe:
             return page.question(subscription)
         return page.answer(HTTPStatus.OK, page.texts.done_title, page.texts.done, subscription)
 
-    def _found(self, subscription: Subscription, *, acts: bool) -> UserPreferences | None:
+    def _found(self, subscription: Subscription, *, acts: bool) -> Person | None:
         """Return the recipient's preferences, after unsubscribing if the request acts; None if the club does not have
         the user.
         """
@@ -155,7 +156,7 @@ class Unsubscribe:
         return None
 
 
-def _is_unsubscribed(found: UserPreferences, subscription: Subscription) -> bool:
+def _is_unsubscribed(found: Person, subscription: Subscription) -> bool:
     """Return whether a rule for the category excludes its e-mails. A rule for all e-mails does not count, because the
     user may change it.
     """

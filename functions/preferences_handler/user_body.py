@@ -1,12 +1,12 @@
-"""GET /v1/users/{user_id}: what the directory knows of a user."""
+"""GET /v1/users/{user_id}: a user in the directory."""
 
-from collections.abc import Container, Sequence
 from enum import StrEnum
 from typing import TypedDict
 
-from masscomm.directory.port import Directory
+from functions.preferences_handler.row_body import RowBody, row_body
+from masscomm.directory.person import Person
 from masscomm.domain.channels import CHANNELS
-from masscomm.domain.users import Device, User
+from masscomm.domain.users import Device
 from masscomm.http.parameters import time_of_ms
 
 # The largest number of devices in a response.
@@ -29,6 +29,17 @@ class UserDevice(TypedDict):
     status: DeviceStatus
     changed_at: str | None
     """The time of the newest change of the monolith's row; null: it is unknown."""
+    row: RowBody
+    """The row that decides about the status."""
+
+
+class UserSuppression(TypedDict):
+    """The suppression of the user's e-mail address: no e-mail is sent to it."""
+
+    reason: str
+    """As in outcomes: bounced_permanent or complained."""
+    expires_at: str
+    row: RowBody
 
 
 class UserLinks(TypedDict):
@@ -37,6 +48,7 @@ class UserLinks(TypedDict):
     self: str
     preferences: str
     notifications: str
+    stream: str
 
 
 class UserBody(TypedDict):
@@ -54,19 +66,16 @@ class UserBody(TypedDict):
     """The devices by id, at most 50."""
     truncated: bool
     """Whether the user has more devices."""
+    suppression: UserSuppression | None
+    """null: the address is not suppressed, or the user has none."""
+    row: RowBody
+    """The row of names, locale and time zone."""
     links: UserLinks
 
 
-def find_user(directory: Directory, user_id: int, clubs: Container[object]) -> UserBody | None:
-    """Return a user of these clubs; None for any other user, known or not. Raises Retry."""
-    user = directory.users([user_id]).get(user_id)
-    if user is None or user.club_id not in clubs:  # guard: tenancy.user
-        return None
-    return _body(user, directory.devices([user_id])[user_id])
-
-
-def _body(user: User, devices: Sequence[Device]) -> UserBody:
-    statuses = [_status(device) for device in devices]
+def user_body(person: Person) -> UserBody:
+    user, suppression = person.user, person.suppression
+    statuses = [_status(device) for device, _ in person.devices]
     path = f"/v1/users/{user.user_id}"
     return {
         "user_id": user.user_id,
@@ -86,11 +95,25 @@ def _body(user: User, devices: Sequence[Device]) -> UserBody:
                 "platform": device.platform,
                 "status": status,
                 "changed_at": None if device.changed_at_ms is None else time_of_ms(device.changed_at_ms),
+                "row": row_body(row),
             }
-            for device, status in list(zip(devices, statuses, strict=True))[:MOST_DEVICES]
+            for (device, row), status in list(zip(person.devices, statuses, strict=True))[:MOST_DEVICES]
         ],
-        "truncated": len(devices) > MOST_DEVICES,
-        "links": {"self": path, "preferences": f"{path}/preferences", "notifications": f"{path}/notifications"},
+        "truncated": len(person.devices) > MOST_DEVICES,
+        "suppression": None
+        if suppression is None
+        else {
+            "reason": suppression.reason,
+            "expires_at": time_of_ms(suppression.expires_ms),
+            "row": row_body(suppression.row),
+        },
+        "row": row_body(person.row),
+        "links": {
+            "self": path,
+            "preferences": f"{path}/preferences",
+            "notifications": f"{path}/notifications",
+            "stream": f"{path}/stream",
+        },
     }
 
 

@@ -353,6 +353,7 @@ class ConcurrencyConfig:
     operations_handler: int = 16
     key_revocation: int = 5
     preferences_handler: int = 20
+    users_stream: int = 28
     events_api: int = 24
     # Few callers count at a time, each for up to 20 s.
     audiences: int = 5

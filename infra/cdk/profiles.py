@@ -77,11 +77,12 @@ _MESSAGES = (
 # The requests to OpenSearch of masscomm/directory/preference_changes.py and masscomm/directory/document_publisher.py.
 _PREFERENCES = (
     "POST _bulk",
-    "POST _mget",
     "POST preference_changes/_mget",
     "POST preference_changes/_search",
-    "POST devices/_search",
 )
+# The requests to OpenSearch of the person and the users of a page in masscomm/directory/opensearch.py, and the indices.
+_PERSON = ("POST _mget", "POST devices/_search")
+_OF_PERSON = (*personal_tables(), "device_state", "preference_changes")
 # The requests to OpenSearch of masscomm/directory/own_document_index.py and masscomm/directory/document_publisher.py.
 _OWN_DOCUMENTS = (
     "POST _bulk",
@@ -325,12 +326,19 @@ PROFILES = {
     "preferences_handler": Profile(
         warmth=Warmth.SNAPSTART,
         looks_up=True,
-        indices=DIRECTORY,
+        indices=(*DIRECTORY, "suppressions"),
         written=("preference_changes",),
-        requests=_PREFERENCES,
-        tables=(USAGE,),
+        requests=(*_PREFERENCES, *_PERSON, "POST users/_search"),
+        tables=(USAGE, AUDIT),
         unsubscribe_links=True,
         reads_mailbox=True,
+    ),
+    "users_stream": Profile(
+        warmth=Warmth.SNAPSTART,
+        looks_up=True,
+        indices=(*_OF_PERSON, "suppressions"),
+        requests=_PERSON,
+        tables=(USAGE, AUDIT, POLLS),
     ),
     "audience_expander": Profile(
         warmth=Warmth.NOTHING,

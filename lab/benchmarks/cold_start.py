@@ -99,6 +99,7 @@ def _event(function: str) -> dict[str, object]:
         "key_revocation": ("POST", "/v1/keys/0/revoke"),
         "audiences": ("POST", "/v1/audiences/count"),
         "preferences_handler": ("GET", "/v1/users/1/preferences"),
+        "users_stream": ("GET", "/v1/users"),
         "metrics_handler": ("GET", "/v1/metrics"),
         "metrics_stream": ("GET", "/v1/metrics"),
         "sends_api": ("GET", "/v1/sends"),

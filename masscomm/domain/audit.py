@@ -39,12 +39,15 @@ class Action(StrEnum):
     SOURCE_DELETED = "source.deleted"
     SUBSCRIPTION_CREATED = "subscription.created"
     SUBSCRIPTION_DELETED = "subscription.deleted"
+    # A caller has read a user, or a page of the users of a tenant.
+    USER_SHOWN = "user.shown"
+    USERS_LISTED = "users.listed"
     # A function with the package of webhook_sender disabled the endpoint.
     WEBHOOK_DISABLED = "webhook.disabled"
 
 
 # The actions that show personal data: each is audited before, and nothing is shown if that fails.
-READINGS = frozenset((Action.DEAD_LETTER_SHOWN,))
+READINGS = frozenset((Action.DEAD_LETTER_SHOWN, Action.USER_SHOWN, Action.USERS_LISTED))
 
 
 class Result(StrEnum):
@@ -68,7 +71,8 @@ class AuditEntry:
     # The id of the API key, or `operator:` and the name of the user who ran a command.
     principal: str
     action: str
-    # The id of the send, key or webhook endpoint, the position of the dead letter, or the digest of the address.
+    # The id of the send, key, webhook endpoint or user, the first and the last id of a page of users, the position of
+    # the dead letter, or the digest of the address.
     subject: str
     result: str
     # Further information for people, such as the number of recipients.

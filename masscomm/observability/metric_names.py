@@ -231,6 +231,7 @@ UNREADABLE_ITEMS = _counter(
     "send_handler",
     "sends_api",
     "sends_stream",
+    "users_stream",
     "webhook_events",
 )
 
@@ -290,6 +291,7 @@ POLLS_UNCOUNTED = _counter(
     "requests of the stream that were answered without waiting, because open polls could not be counted",
     "metrics_stream",
     "sends_stream",
+    "users_stream",
 )
 
 # --- freshness --------------------------------------------------------------------------------------------------------

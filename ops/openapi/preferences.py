@@ -1,18 +1,32 @@
 """The routes of preferences_handler: users and their preferences."""
 
+from functions.preferences_handler import list_users, read_users
 from functions.preferences_handler.preferences_body import PreferencesBody, PreferencesRequest
 from functions.preferences_handler.user_body import UserBody
-from ops.openapi.operation import Operation
+from masscomm.http.tenant import parse_club_id
+from ops.openapi.operation import ID, Operation, Parameter
+from ops.openapi.parameters import WAIT, WAITING, page
 
 _NOT_FOUND = {404: "The user is unknown, or belongs to a tenant that the key may not see"}
+_OWN_ROW = {"table": "user_settings", "version": 26843545600, "changed_at": "2026-11-20T08:00:00Z"}
+_CHANGES_ROW = {"table": "preference_changes", "version": 1795262400000, "changed_at": "2026-11-21T12:00:00Z"}
+_USER_ROW = {"table": "users", "version": 26843545464, "changed_at": "2026-11-02T09:30:00Z"}
+_DEVICE_ROW = {"table": "device_state", "version": 3, "changed_at": "2026-11-20T08:00:01Z"}
 _EXAMPLE = {
     "channels": {"push": True},
     "categories": {"newsletter": {"email": False}},
     "quiet_hours": {"start": "22:00", "end": "07:00"},
     "effective": [
-        {"category": "newsletter", "wanted": True, "layer": "user", "rule": "channel:push"},
-        {"category": "newsletter", "channel": "email", "layer": "user", "rule": "category:newsletter channel:email"},
+        {"category": "newsletter", "wanted": True, "layer": "user", "rule": "channel:push", "row": _OWN_ROW},
+        {
+            "category": "newsletter",
+            "channel": "email",
+            "layer": "user",
+            "rule": "category:newsletter channel:email",
+            "row": _CHANGES_ROW,
+        },
     ],
+    "quiet_hours_row": _OWN_ROW,
     "changed_at": "2026-11-21T12:00:00Z",
     "pending": True,
     "links": {"self": "/v1/users/42/preferences"},
@@ -23,11 +37,22 @@ _USER_EXAMPLE = {
     "locale": "en",
     "time_zone": "Europe/London",
     "channels": ["push", "email"],
-    "devices": [{"device_id": 420, "platform": "apns", "status": "active", "changed_at": "2026-11-20T08:00:00Z"}],
+    "devices": [
+        {
+            "device_id": 420,
+            "platform": "apns",
+            "status": "active",
+            "changed_at": "2026-11-20T08:00:00Z",
+            "row": _DEVICE_ROW,
+        }
+    ],
+    "suppression": None,
+    "row": _USER_ROW,
     "links": {
         "self": "/v1/users/42",
         "preferences": "/v1/users/42/preferences",
         "notifications": "/v1/users/42/notifications",
+        "stream": "/v1/users/42/stream",
     },
 }
 
@@ -49,9 +74,44 @@ OPERATIONS = {
         success="The recipient is unsubscribed",
         problems=_PAGES | {400: "The body is not the one of RFC 8058"},
     ),
+    ("GET", "/v1/users"): Operation(
+        description="The users of one tenant, as the directory has them. A key that may see several tenants must name "
+        "one. The audit log has each page that is read.",
+        parameters=(
+            Parameter("club_id", parse_club_id.form, ID, 1),
+            *page(list_users.DEFAULT_LIMIT, list_users.MAX_LIMIT),
+        ),
+        response=list_users.UsersBody,
+        example={
+            "rows": [
+                {
+                    "first_name": "Ada",
+                    "last_name": "Lovelace",
+                    "locale": "en",
+                    "time_zone": "Europe/London",
+                    "links": {"self": "/v1/users/42"},
+                }
+            ]
+        },
+    ),
+    ("GET", "/v1/users/{user_id}/stream"): Operation(
+        description="A long poll: it is answered once what is shown of the user has changed, by the monolith, a "
+        "device's state, an opt-out or a suppression, and at the end of the wait. Only a response with the user is in "
+        "the audit log.",
+        parameters=(Parameter("after", "`version` of the previous response"), WAIT),
+        response=read_users.UserStreamBody,
+        example={
+            "version": "6f1b1c0b6c6b8d4d5f2a9a0f7f3d9f10",
+            "changed": True,
+            "user": _USER_EXAMPLE,
+            "preferences": _EXAMPLE,
+        },
+        problems=_NOT_FOUND | WAITING,
+    ),
     ("GET", "/v1/users/{user_id}"): Operation(
-        description="What the directory knows of the user now. Addresses and tokens are not in the response. It needs "
-        "no counts, so it is answered while the metrics database is away.",
+        description="What the directory knows of the user now, with the rows that decide. Addresses and tokens are not "
+        "in the response. It needs no counts, so it is answered while the metrics database is away. The audit log has "
+        "each reading.",
         response=UserBody,
         example=_USER_EXAMPLE,
         problems=_NOT_FOUND,
@@ -59,7 +119,8 @@ OPERATIONS = {
     ("GET", "/v1/users/{user_id}/preferences"): Operation(
         description=(
             "`effective` says for each category and channel whether the user gets it, and why. `pending` is true "
-            "while a change through masscomm is not yet in the monolith's row."
+            "while a change through masscomm is not yet in the monolith's row. `row` is the row of the directory that "
+            "decides. The audit log has each reading."
         ),
         response=PreferencesBody,
         example=_EXAMPLE,

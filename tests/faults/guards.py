@@ -1439,9 +1439,9 @@ MUTANTS = (
         "A row that may still arrive is awaited, although the user has changed preferences.",
         Without(2),
     ),
-    Mutant("tenancy.user", "Another tenant's user is not shown.", Becomes("user is None")),
+    Mutant("tenancy.user", "Another tenant's user is not shown.", Becomes("person is None")),
     Mutant("tenancy.listed_users", "The list of users has those of one tenant.", Becomes('{"filter": []}')),
-    Mutant("tenancy.preferences", "The preferences of another tenant's user are not shown.", Becomes("user is None")),
+    Mutant("audit.user", "A user is shown only if the audit log has the reading.", Removed()),
     Mutant(
         "tenancy.changed_preferences",
         "The preferences of another tenant's user are not changed.",

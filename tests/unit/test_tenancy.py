@@ -40,6 +40,7 @@ from tests.support.contracts.webhook_results import results_of
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
 from tests.support.harness.events_api import endpoint_key, events_use_cases, source_id, subscription_id
+from tests.support.harness.preferences_api import read_users
 from tests.support.harness.preferences_api import use_case as change_preferences
 from tests.support.harness.send_api import dry_runs
 from tests.support.harness.send_api import use_cases as send_api_use_cases
@@ -70,6 +71,7 @@ PARAMETERS = {
     ("GET", "/v1/metrics"): COUNTED,
     ("GET", f"/v1/webhooks/{operations_api.endpoint_id(CLUB)}/metrics"): COUNTED,
     ("GET", "/v1/sends"): {"club_id": [str(CLUB)]},
+    ("GET", "/v1/users"): {"club_id": [str(CLUB)]},
     ("GET", "/v1/webhooks"): {"club_id": [str(CLUB)]},
     ("GET", "/v1/sources"): {"club_id": [str(CLUB)]},
     ("GET", "/v1/subscriptions"): {"endpoint_id": [endpoint_key(CLUB).id]},
@@ -139,6 +141,8 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     people.put(User(user_id=7, club_id=CLUB))
     preferences = change_preferences(chain, people, InMemoryDocumentPublisher())
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
+    reading = read_users(clock, people, InMemoryAuditLog(), InMemoryRequestSlots())
+    monkeypatch.setattr(preferences_handler, "reading", lambda: reading)
     events = events_use_cases(chain, clock, InMemoryAuditLog(), CLUB)
     monkeypatch.setattr(events_api, "bootstrap", lambda: events)
     counts = CountAudience(directory=directory)

@@ -40,7 +40,7 @@ class AuditRow(TypedDict):
     """The id of an API key, or `operator:` and a name."""
     action: str
     subject: str
-    """The id of the send or key, the position of the dead letter, or the digest of the address."""
+    """The id of the send, key or user, the position of the dead letter, or the digest of the address."""
     result: str
     """ok, or failed: the action may have had a part of its effect."""
     detail: str

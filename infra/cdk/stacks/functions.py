@@ -257,7 +257,7 @@ class FunctionsStack(Stack):
             variables |= {
                 f"PLATFORM_APPLICATION_ARN_{platform.upper()}": arn for platform, arn in self._applications().items()
             }
-        if entry.name in ("metrics_stream", "sends_stream"):
+        if entry.name in ("metrics_stream", "sends_stream", "users_stream"):
             variables["METRICS_OPEN_POLLS"] = str(environment.api.open_polls)
         if profile.database:
             variables |= {

@@ -1,12 +1,15 @@
 """The function preferences_handler in memory."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from functions.preferences_handler import handler as module
 from functions.preferences_handler.change_preferences import ChangePreferences
+from functions.preferences_handler.read_users import ReadUsers
+from masscomm.clock import Clock
 from masscomm.directory.document_publisher import InMemoryDocumentPublisher
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.directory.preference_changes import InMemoryPreferenceChanges
@@ -14,7 +17,12 @@ from masscomm.domain.records import PreferenceChanged
 from masscomm.domain.users import User
 from masscomm.http.rate_limits import RateLimiter
 from masscomm.kafka import topics
+from masscomm.operations.waiting import Waiting
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
+from masscomm.stores.audit_log.port import AuditLog
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
+from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
+from masscomm.stores.request_slots.port import RequestSlots
 from tests.support.harness.chain import Chain, Context
 from tests.support.inputs.api_gateway_events import EVERY_CLUB, get
 
@@ -37,6 +45,10 @@ def use_case(chain: Chain, directory: InMemoryDirectory, publisher: InMemoryDocu
     )
 
 
+def read_users(clock: Clock, directory: InMemoryDirectory, audit_log: AuditLog, slots: RequestSlots) -> ReadUsers:
+    return ReadUsers(directory=directory, audit_log=audit_log, clock=clock, waiting=Waiting(clock, slots, 2))
+
+
 class PreferencesApi(Chain):
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
@@ -44,15 +56,26 @@ class PreferencesApi(Chain):
         self.directory.put(ADA)
         self.publisher = InMemoryDocumentPublisher()
         self.use_case = use_case(self, self.directory, self.publisher)
+        self.audit_log = InMemoryAuditLog()
+        self.slots = InMemoryRequestSlots()
+        reading = read_users(self.clock, self.directory, self.audit_log, self.slots)
         self.usage = InMemoryKeyUsage()
         limiter = RateLimiter(usage=self.usage, clock=self.clock)
         monkeypatch.setattr(module, "bootstrap", lambda: self.use_case)
+        monkeypatch.setattr(module, "reading", lambda: reading)
         monkeypatch.setattr(module.api, "_limiter", lambda: limiter)
 
     def respond(self, method: str, path: str, **values: Any) -> dict[str, Any]:
         """Return the proxy response to a request; `values` are parts of the event."""
         event = get(path) | {"httpMethod": method} | values
         return module.handler(event, Context(self.clock, TIMEOUT_S))
+
+    def read(self, path: str, authorizer: Mapping[str, str], **parameters: str) -> Answered:
+        """Return (status, body) of a GET with these query parameters."""
+        query = {name: [value] for name, value in parameters.items()}
+        context = {"authorizer": authorizer}
+        answer = self.respond("GET", path, multiValueQueryStringParameters=query, requestContext=context)
+        return answer["statusCode"], json.loads(answer["body"])
 
     def call(
         self, method: str, body: Any = None, *, user_id: object = USER, authorizer: dict[str, str] | None = None

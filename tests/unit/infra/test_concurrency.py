@@ -38,6 +38,7 @@ OF_THE_API = {
     "sends_stream",
     "previews",
     "preferences_handler",
+    "users_stream",
     "operations_handler",
     "key_revocation",
     "authorizer",

@@ -11,6 +11,7 @@ import pytest
 from functions.catalogue import read_catalogue
 from functions.metrics_handler.routes import metrics, stream, trending
 from functions.operations_handler.routes import audit, dead_letters, keys, suppressions
+from functions.preferences_handler import list_users, read_users
 from functions.send_handler.send_request import SendRequest
 from functions.sends_api.routes import recipients, send_events, sends, user_notifications
 from local.devstack.config import ROOT
@@ -113,6 +114,8 @@ def test_described_routes_are_the_deployed_routes() -> None:
         ("/v1/sends", sends.PARAMETERS),
         ("/v1/sends/{send_id}/events", send_events.PARAMETERS),
         ("/v1/sends/{send_id}/recipients", recipients.PARAMETERS),
+        ("/v1/users", list_users.PARAMETERS),
+        ("/v1/users/{user_id}/stream", read_users.STREAM_PARAMETERS),
         ("/v1/users/{user_id}/notifications", user_notifications.PARAMETERS),
         ("/v1/audit", audit.PARAMETERS),
         ("/v1/suppressions", suppressions.PARAMETERS),

@@ -15,7 +15,7 @@ import pytest
 from functions.operations_handler import handler as operations_handler
 from functions.send_handler import previews
 from functions.sends_api import handler as sends_api
-from masscomm.domain.users import Template
+from masscomm.domain.users import Template, User
 from masscomm.http import cursor
 from tests.support.harness import operations_api, rest_api
 from tests.support.harness.chain import Chain
@@ -154,7 +154,7 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     (event,) = [each for each, _ in own.own.values()]
     own.keep([replace(event, event_id=f"evt_{'8' * 32}")], event.occurred_at // 1000)
     templates: Any = previews.dry_runs().directory
-    templates.put(Template(1002, 1, "match_reminder", "push", "en", "a", "b"))
+    templates.put(Template(1002, 1, "match_reminder", "push", "en", "a", "b"), User(user_id=43, club_id=1))
     assert send_id
     return chain
 
@@ -224,7 +224,8 @@ def test_no_filter_or_cursor_shows_another_tenant(probe: Probe, monkeypatch: pyt
         values = [listed(answered(page)[1])["next_cursor"]]
         assert values != [None]
     status, body = answered(alone(own_event(probe.call), values))
-    if "{send_id}" in probe.call.path or "{endpoint_id}" in probe.call.path or probe.name == "endpoint_id":
+    names = ("{send_id}", "{endpoint_id}", "{user_id}/stream")
+    if any(name in probe.call.path for name in names) or probe.name == "endpoint_id":
         assert status == 404
         return
     assert status == 200, body

@@ -28,6 +28,7 @@ DIRECT = {
     "preference_checker": _CHAIN | {"tzdata"},
     "previews": _CHAIN - {"fastavro"} | {"babel", "jinja2", "pydantic", "pydantic-core", "regex", "tzdata"},
     "preferences_handler": _CHAIN | {"tzdata"},
+    "users_stream": _CHAIN | {"tzdata"},
     "receipts": _CHAIN,
     "scheduler": _CHAIN | {"boto3"},
     "webhook_events": _CHAIN | {"psycopg", "psycopg-pool"},

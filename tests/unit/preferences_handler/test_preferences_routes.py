@@ -102,7 +102,7 @@ def test_record_has_all_changes_that_are_not_applied(api: PreferencesApi) -> Non
     assert [each.category for each in api.records()[-1].changes] == ["match_reminder"]
 
 
-@pytest.mark.kills(guard="tenancy.preferences")
+@pytest.mark.kills(guard="tenancy.user")
 @pytest.mark.kills(guard="tenancy.changed_preferences")
 def test_user_of_another_club_is_like_an_unknown_user(api: PreferencesApi) -> None:
     change = {"categories": {"news": False}}
