@@ -1,10 +1,17 @@
 """The page of a user in a real Chromium over the functions in memory."""
 
+import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, expect
 
+from functions.preferences_handler import handler as preferences_handler
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.preference_changes import PreferenceChanges, Wish
+from masscomm.domain.statuses import Reason
+from masscomm.domain.suppressions import Suppression
 from tests.support.harness import console_pictures
 from tests.support.harness.console import Console, open_console
 from tests.support.harness.console_pictures import SHOWN_USER
@@ -26,18 +33,48 @@ def test_user_is_shown_with_devices_and_deciding_settings(console: Console) -> N
     expect(page.get_by_role("heading", level=1)).to_have_text("Ada Lovelace")
     for fact in ("German (de)", "Europe/Berlin", "22:00", "Push, E-mail"):
         expect(page.get_by_role("definition").filter(has_text=fact)).to_be_visible()
-    device = page.get_by_role("row").filter(has_text="Disabled")
-    expect(device).to_contain_text(f"{SHOWN_USER}1Apple")
-    settings = page.get_by_test_id("settings")
+    device = page.get_by_role("row").filter(has_text=f"{SHOWN_USER}1Apple")
+    expect(device).to_have_text(re.compile("Disabled row device_state, version [0-9]+ · "))
     rows = {
         "match_reminder": ("Off · own setting of this category", "Off · own setting of this category"),
         "news": ("On · own setting of this category and channel", "Off · own setting of this channel"),
-        "security_alert": ("On · mandatory category", "On · mandatory category"),
     }
     for category, cells in rows.items():
-        name = page.get_by_role("cell", name=category, exact=True)
-        shown = settings.get_by_role("row").filter(has=name).get_by_role("cell")
-        expect(shown).to_have_text([category, *cells])
+        deciding = [re.compile(f"^{cell} row user_settings, version 7 · ") for cell in cells]
+        expect(_cells(page, category)).to_have_text([category, *deciding])
+    mandatory = "On · mandatory category"
+    expect(_cells(page, "security_alert")).to_have_text(["security_alert", mandatory, mandatory])
+
+
+def _cells(page: Page, category: str) -> Locator:
+    """Return the cells of a category's row in the table of settings."""
+    name = page.get_by_role("cell", name=category, exact=True)
+    return page.get_by_test_id("settings").get_by_role("row").filter(has=name).get_by_role("cell")
+
+
+def test_changes_of_the_directory_appear_by_themselves(console: Console) -> None:
+    page, directory = console.page, in_memory_directory()
+    page.goto(f"{console.url}/#/users/{SHOWN_USER}")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Ada Lovelace")
+    wish = Wish("news", "push", wanted=False)
+    settings = directory.user_settings([SHOWN_USER])[SHOWN_USER]
+    changes = PreferenceChanges(user_id=SHOWN_USER, club_id=1).after([wish], settings, 1_777_900_000_000)
+    directory.preference_changes[SHOWN_USER] = changes.document
+    expect(_cells(page, "news").nth(1)).to_contain_text("row preference_changes, version 1777900000000")
+    expect(page.get_by_text("The monolith does not have the last change yet.")).to_be_visible()
+    user = directory.users([SHOWN_USER])[SHOWN_USER]
+    directory.suppress(
+        Suppression(club_id=1, address=str(user.email), reason=Reason.COMPLAINED, at_ms=1, expires_ms=2**42)
+    )
+    expect(page.get_by_role("definition").filter(has_text="as spam")).to_contain_text("row suppressions")
+    directory.remove(user)
+    expect(page.get_by_text("No user has this id.")).to_be_visible()
+
+
+def in_memory_directory() -> InMemoryDirectory:
+    found: Any = preferences_handler.reading().directory
+    assert isinstance(found, InMemoryDirectory)
+    return found
 
 
 def test_timeline_has_messages_and_changes(console: Console) -> None:

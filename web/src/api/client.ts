@@ -115,10 +115,14 @@ export async function getMetricsCsv(query: Query): Promise<string> {
 
 export const getTrends = (query: Query, signal?: AbortSignal) => listed("/v1/metrics/trending", query, { signal });
 
-export const getUser = (userId: string, signal?: AbortSignal) => api.request("GET", "/v1/users/{user_id}", { path: { user_id: written(userId) }, signal });
-
-export const getPreferences = (userId: string, signal?: AbortSignal) =>
-  api.request("GET", "/v1/users/{user_id}/preferences", { path: { user_id: written(userId) }, signal });
+/** Wait until a user has another version than `after`. */
+export const awaitUser = (userId: string, after: string | null, signal: AbortSignal) =>
+  api.request("GET", "/v1/users/{user_id}/stream", {
+    path: { user_id: written(userId) },
+    query: { ...(after !== null && { after }), wait: after === null ? 0 : WAIT_S },
+    signal,
+    timeoutS: POLL_S,
+  });
 
 export const getUserNotifications = (userId: string, query: Query, signal?: AbortSignal) =>
   listed("/v1/users/{user_id}/notifications", query, { path: { user_id: written(userId) }, signal });

@@ -2,7 +2,7 @@ import { ApiError, ConnectionError } from "masscomm-client";
 import { effectScope, type EffectScope } from "vue";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import * as client from "./client";
-import { FIRST_BYTES_MS, IDLE_MS, nextPause, useSend, type Live } from "./live";
+import { FIRST_BYTES_MS, IDLE_MS, nextPause, useSend, useUser, type Live } from "./live";
 import type { Send } from "./types";
 
 vi.mock("./session", () => ({}));
@@ -10,6 +10,7 @@ vi.mock("./client", async (original) => ({
   ...(await original<typeof client>()),
   openSendEvents: vi.fn(),
   awaitCounts: vi.fn(),
+  awaitUser: vi.fn(),
 }));
 
 const opened = vi.mocked(client.openSendEvents);
@@ -226,4 +227,51 @@ test("pauses double up to their limit", () => {
 
 test("the server's Retry-After is respected", () => {
   expect(nextPause(1_000, new ApiError(429, "busy", [], 5))).toBe(5_000);
+});
+
+const awaited = vi.mocked(client.awaitUser);
+const never = new Promise<never>(() => {});
+const unknown = new ApiError(404, "unknown", [], null);
+/** The answer of a long poll for a user: changed to a name, or unchanged. */
+const userAnswer = (version: string, first_name?: string) =>
+  ({ version, changed: first_name !== undefined, user: first_name ? { first_name } : null, preferences: first_name ? {} : null }) as never;
+
+function followUser(id: () => string): { live: Live; names: (string | null)[] } {
+  const names: (string | null)[] = [];
+  const live = scope.run(() => useUser(id, (found) => names.push(found && found.user.first_name)))!;
+  return { live, names };
+}
+
+test("a user is shown now and after each change", async () => {
+  awaited.mockReset().mockResolvedValueOnce(userAnswer("1", "Ada")).mockResolvedValueOnce(userAnswer("1")).mockResolvedValueOnce(userAnswer("2", "Eve")).mockReturnValue(never);
+  const { names } = followUser(() => "42");
+  await settle();
+  expect(names).toEqual(["Ada", "Eve"]);
+  expect(awaited.mock.calls.map(([id, after]) => [id, after])).toEqual([["42", null], ["42", "1"], ["42", "1"], ["42", "2"]]);
+});
+
+test("an unknown user is asked for again", async () => {
+  awaited.mockReset().mockResolvedValueOnce(userAnswer("1", "Ada")).mockRejectedValueOnce(unknown).mockResolvedValueOnce(userAnswer("2", "Ada")).mockReturnValue(never);
+  const { live, names } = followUser(() => "42");
+  await settle();
+  expect([names, live.error.value]).toEqual([["Ada", null], null]);
+  await settle(1_000);
+  expect(names).toEqual(["Ada", null, "Ada"]);
+  expect(awaited.mock.calls[2]![1]).toBeNull();
+});
+
+test("another user is followed from its first version", async () => {
+  awaited.mockReset().mockResolvedValueOnce(userAnswer("1", "Ada")).mockReturnValueOnce(never).mockResolvedValueOnce(userAnswer("9", "Eve")).mockReturnValue(never);
+  let id = "";
+  const { live, names } = followUser(() => id);
+  await settle();
+  expect(awaited).not.toHaveBeenCalled();
+  id = "42";
+  live.restart();
+  await settle();
+  id = "43";
+  live.restart();
+  await settle();
+  expect(names).toEqual(["Ada", "Eve"]);
+  expect(awaited.mock.calls[2]!.slice(0, 2)).toEqual(["43", null]);
 });

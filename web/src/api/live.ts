@@ -1,8 +1,8 @@
 import { ApiError, ConnectionError, readJson } from "masscomm-client";
 import { onScopeDispose, ref, type Ref } from "vue";
-import { awaitCounts, bodyOf, EVENT_STREAM, openSendEvents } from "./client";
+import { awaitCounts, awaitUser, bodyOf, EVENT_STREAM, openSendEvents } from "./client";
 import { EventReader } from "./events";
-import type { Send, SendEvent } from "./types";
+import type { Preferences, Send, SendEvent, User } from "./types";
 
 export interface Live {
   error: Ref<unknown>;
@@ -18,7 +18,7 @@ export const FIRST_BYTES_MS = 5_000;
 export const IDLE_MS = 35_000;
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 30_000;
-/** The longest pause before a send that is unknown is asked for again. */
+/** The longest pause before a send or a user that is unknown is asked for again. */
 const LONGEST_ABSENCE_MS = 10_000;
 
 /**
@@ -94,16 +94,52 @@ export function useSend(sendId: string, show: (send: Send | null) => void): Live
           poll = !began;
           return 0;
         }
-        if (!(failure instanceof ApiError && failure.status === 404)) throw failure;
+        absences += 1;
+        const pauseMs = absencePause(failure, absences);
         show(null);
         answered();
-        absences += 1;
-        return Math.min(LONGEST_ABSENCE_MS, absences * 1_000);
+        return pauseMs;
       } finally {
         clearTimeout(timer);
       }
     };
   });
+}
+
+/**
+ * Call `show` with the user that `userId` returns now and after each change, by long polls, until the component is closed.
+ * A user that is unknown is shown as null. Without an id, nothing is asked.
+ */
+export function useUser(userId: () => string, show: (found: { user: User; preferences: Preferences } | null) => void): Live {
+  return useConnection(() => {
+    const id = userId();
+    let after: string | null = null;
+    let absences = 0;
+    return async (signal, answered) => {
+      if (!id) return null;
+      try {
+        const { version, user, preferences } = await awaitUser(id, after, signal);
+        if (signal.aborted) return null;
+        if (user && preferences) show({ user, preferences });
+        answered();
+        [after, absences] = [version, 0];
+        return 0;
+      } catch (failure) {
+        absences += 1;
+        const pauseMs = absencePause(failure, absences);
+        after = null;
+        show(null);
+        answered();
+        return pauseMs;
+      }
+    };
+  });
+}
+
+/** Return the pause before the next request for what is unknown, in milliseconds. Any other failure is thrown. */
+function absencePause(failure: unknown, absences: number): number {
+  if (!(failure instanceof ApiError && failure.status === 404)) throw failure;
+  return Math.min(LONGEST_ABSENCE_MS, absences * 1_000);
 }
 
 /** A connection that breaks during the answer is one that cannot be reached. */

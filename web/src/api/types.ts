@@ -24,6 +24,7 @@ export type Trends = Schemas["TrendsBody"];
 export type StreamPosition = Schemas["StreamBody"];
 export type User = Schemas["UserBody"];
 export type Preferences = Schemas["PreferencesBody"];
+export type DirectoryRow = Schemas["RowBody"];
 export type UserNotifications = Schemas["UserNotificationsBody"];
 export type UserNotification = UserNotifications["rows"][number];
 export type Recipients = Schemas["RecipientsBody"];

@@ -2,9 +2,9 @@ import { expect, test } from "vitest";
 import type { UserNotification } from "../api/types";
 import { decidingKey, eventsOf, settingsByCategory, type Effective } from "./person";
 
-const effective = (values: Partial<Effective>): Effective => ({ category: "news", channel: "push", wanted: true, layer: "user", rule: null, ...values });
+const effective = (values: Partial<Effective>): Effective => ({ category: "news", channel: "push", wanted: true, layer: "user", rule: null, row: null, ...values });
 const notification = (at: string): UserNotification => ({ at, send_id: at, channel: "push", club_id: 1, type: "news", status: "sent", reason: null });
-const device = { device_id: 420, platform: "gcm", status: "active" as const, changed_at: "2026-05-03T10:00:00Z" };
+const device = { device_id: 420, platform: "gcm", status: "active" as const, changed_at: "2026-05-03T10:00:00Z", row: { table: "device_state", version: 1, changed_at: null } };
 
 test("settings are grouped by category", () => {
   const rows = settingsByCategory([effective({}), effective({ channel: "email" }), effective({ category: "match" })]);
