@@ -93,7 +93,7 @@ def get_users(request: rest.Request) -> Response:
 
 @api.get("/v1/users/{user_id}")
 def get_user(request: rest.Request, user_id: str) -> Response:
-    """A user with the devices, as the directory has them, and the rows that decide."""
+    """A user with the devices, as the directory has them."""
     from functions.preferences_handler.preferences_body import user_id_of
 
     _check_parameters(request)
@@ -102,7 +102,7 @@ def get_user(request: rest.Request, user_id: str) -> Response:
 
 @api.get("/v1/users/{user_id}/stream")
 def get_user_stream(request: rest.Request, user_id: str) -> Response:
-    """Wait until what the directory has about a user has changed."""
+    """Wait until a user has changed in the directory."""
     from functions.preferences_handler.preferences_body import user_id_of
 
     return rest.uncached(reading().stream(user_id_of(user_id), request))
