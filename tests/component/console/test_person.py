@@ -40,7 +40,7 @@ def test_user_is_shown_with_devices_and_deciding_settings(console: Console) -> N
         "news": ("On · own setting of this category and channel", "Off · own setting of this channel"),
     }
     for category, cells in rows.items():
-        deciding = [re.compile(f"^{cell} row user_settings, version 7 · ") for cell in cells]
+        deciding = [re.compile(rf"^{cell}\s?row user_settings, version 7 · ") for cell in cells]
         expect(_cells(page, category)).to_have_text([category, *deciding])
     mandatory = "On · mandatory category"
     expect(_cells(page, "security_alert")).to_have_text(["security_alert", mandatory, mandatory])
