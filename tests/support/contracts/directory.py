@@ -141,7 +141,7 @@ class DirectoryContract:
 
     def test_person_has_the_row_of_each_part(self, tables: Tables) -> None:
         address = "person@club.example"
-        new = Device(device_id=12, user_id=1, platform="apns", token="t12", changed_at_ms=NOW)
+        new = Device(device_id=12, user_id=1, platform="apns", changed_at_ms=NOW)
         tables.put(USER._replace(email=address), SETTINGS, DEVICE, new)
         tables.suppress(suppression(address))
         person = tables.directory.person(1, NOW)

@@ -77,7 +77,7 @@ def test_quiet_hours_have_their_row(api: PreferencesApi) -> None:
 
 
 def test_state_of_a_device_or_its_row_decides(api: PreferencesApi) -> None:
-    device = Device(device_id=1, user_id=USER, platform="gcm", token="t", changed_at_ms=CHANGED_MS)
+    device = Device(device_id=1, user_id=USER, platform="gcm", changed_at_ms=CHANGED_MS)
     api.directory.put(device, device._replace(device_id=2, endpoint_arn="arn"))
     body = json.loads(api.respond("GET", f"/v1/users/{USER}")["body"])
     found = [(each["status"], each["row"]["table"]) for each in body["devices"]]

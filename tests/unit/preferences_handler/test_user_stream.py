@@ -16,7 +16,7 @@ from tests.support.harness.chain import NOW
 from tests.support.harness.preferences_api import ADA, TIMEOUT_S, USER, PreferencesApi
 
 CLUB_7 = {"principalId": "k", "club_ids": "7", "scopes": "users:read"}
-DEVICE = Device(device_id=1, user_id=USER, platform="gcm", token="t", endpoint_arn="arn")
+DEVICE = Device(device_id=1, user_id=USER, platform="gcm", endpoint_arn="arn")
 
 
 class StreamApi(PreferencesApi):
