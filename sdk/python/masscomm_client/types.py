@@ -121,7 +121,7 @@ class AuditRow(TypedDict):
     """The id of an API key, or `operator:` and a name."""
     action: str
     subject: str
-    """The id of the send or key, the position of the dead letter, or the digest of the address."""
+    """The id of the send, key or user, the position of the dead letter, or the digest of the address."""
     result: str
     """ok, or failed: the action may have had a part of its effect."""
     detail: str
@@ -702,6 +702,8 @@ class EffectivePreference(TypedDict):
     """The source of the decision, as in outcomes: user (their settings) or default (the category)."""
     rule: str | None
     """The rule that applies, as in outcomes; null: there is none."""
+    row: RowBody | None
+    """The row that has the rule; null: the category decides."""
 
 
 class EnabledDeviceBody(TypedDict):
@@ -881,6 +883,18 @@ class ListedSend(TypedDict):
     links: Links
 
 
+class ListedUser(TypedDict):
+    """A user, as the directory has it. Addresses are not shown."""
+
+    user_id: int
+    club_id: int
+    first_name: str
+    last_name: str
+    locale: str
+    time_zone: str
+    links: Links
+
+
 class MessageBody(TypedDict):
     """The message of a send."""
 
@@ -1044,6 +1058,8 @@ class PreferencesBody(TypedDict):
     """The user's rules for categories."""
     quiet_hours: QuietHoursBody | None
     """The user's quiet hours; null: there are none."""
+    quiet_hours_row: RowBody | None
+    """The row that sets or removes quiet hours; null: no row does."""
     effective: list[EffectivePreference]
     """The result for each category on each channel."""
     changed_at: str | None
@@ -1301,6 +1317,18 @@ class RotateKeyRequest(TypedDict):
 
     hours: NotRequired[int]
     """The previous key is valid for this time: 0 to 720, by default 24."""
+
+
+class RowBody(TypedDict):
+    """The row of the directory that decides."""
+
+    table: str
+    """A table of the monolith as schemas/source.yaml names it, or preference_changes (changes through masscomm that the
+monolith has not applied), device_state or suppressions."""
+    version: int
+    """It increases with each change of the row; that of user settings is in decision records."""
+    changed_at: str | None
+    """null: the time of the newest change is unknown."""
 
 
 type Scope = Literal[
@@ -1740,6 +1768,10 @@ class UserBody(TypedDict):
     """The devices by id, at most 50."""
     truncated: bool
     """Whether the user has more devices."""
+    suppression: UserSuppression | None
+    """null: the address is not suppressed, or the user has none."""
+    row: RowBody
+    """The row of names, locale and time zone."""
     links: UserLinks
 
 
@@ -1751,6 +1783,8 @@ class UserDevice(TypedDict):
     status: DeviceStatus
     changed_at: str | None
     """The time of the newest change of the monolith's row; null: it is unknown."""
+    row: RowBody
+    """The row that decides about the status."""
 
 
 class UserLinks(TypedDict):
@@ -1759,6 +1793,7 @@ class UserLinks(TypedDict):
     self: str
     preferences: str
     notifications: str
+    stream: str
 
 
 class UserNotification(TypedDict):
@@ -1789,6 +1824,36 @@ class UserNotificationsBody(TypedDict):
     grace_ms: int
     complete: bool
     generated_at: str
+
+
+class UserStreamBody(TypedDict):
+    """A version of a user."""
+
+    version: str
+    """The value of `after` in the next request."""
+    changed: bool
+    user: UserBody | None
+    """The body of GET /v1/users/{user_id}, after a change."""
+    preferences: PreferencesBody | None
+    """The body of GET /v1/users/{user_id}/preferences, after a change."""
+
+
+class UserSuppression(TypedDict):
+    """The suppression of the user's e-mail address: no e-mail is sent to it."""
+
+    reason: str
+    """As in outcomes: bounced_permanent or complained."""
+    expires_at: str
+    row: RowBody
+
+
+class UsersBody(TypedDict):
+    """Users by id."""
+
+    rows: list[ListedUser]
+    truncated: bool
+    """Whether there are more users."""
+    next_cursor: str | None
 
 
 class WebhookBody(TypedDict):

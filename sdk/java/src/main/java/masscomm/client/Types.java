@@ -176,7 +176,7 @@ public final class Types {
 
         public String action() { return required("action", TEXT); }
 
-        /** The id of the send or key, the position of the dead letter, or the digest of the address. */
+        /** The id of the send, key or user, the position of the dead letter, or the digest of the address. */
         public String subject() { return required("subject", TEXT); }
 
         /** ok, or failed: the action may have had a part of its effect. */
@@ -1109,6 +1109,9 @@ public final class Types {
 
         /** The rule that applies, as in outcomes; null: there is none. */
         public String rule() { return optional("rule", TEXT); }
+
+        /** The row that has the rule; null: the category decides. */
+        public RowBody row() { return optional("row", body(RowBody::new)); }
     }
 
     /** A device that the device registrar will try again. */
@@ -1370,6 +1373,25 @@ public final class Types {
 
         /** Requested notifications without a final status. */
         public Long inFlight() { return optional("in_flight", INTEGER); }
+
+        public Links links() { return required("links", body(Links::new)); }
+    }
+
+    /** A user, as the directory has it. Addresses are not shown. */
+    public static final class ListedUser extends Body {
+        ListedUser(Map<String, ?> members) { super(members); }
+
+        public long userId() { return required("user_id", INTEGER); }
+
+        public long clubId() { return required("club_id", INTEGER); }
+
+        public String firstName() { return required("first_name", TEXT); }
+
+        public String lastName() { return required("last_name", TEXT); }
+
+        public String locale() { return required("locale", TEXT); }
+
+        public String timeZone() { return required("time_zone", TEXT); }
 
         public Links links() { return required("links", body(Links::new)); }
     }
@@ -1719,6 +1741,9 @@ public final class Types {
 
         /** The user's quiet hours; null: there are none. */
         public QuietHoursBody quietHours() { return optional("quiet_hours", body(QuietHoursBody::new)); }
+
+        /** The row that sets or removes quiet hours; null: no row does. */
+        public RowBody quietHoursRow() { return optional("quiet_hours_row", body(RowBody::new)); }
 
         /** The result for each category on each channel. */
         public List<EffectivePreference> effective() { return required("effective", listOf(body(EffectivePreference::new))); }
@@ -2110,6 +2135,23 @@ public final class Types {
 
         /** The previous key is valid for this time: 0 to 720, by default 24. */
         public RotateKeyRequest hours(long value) { set("hours", value); return this; }
+    }
+
+    /** The row of the directory that decides. */
+    public static final class RowBody extends Body {
+        RowBody(Map<String, ?> members) { super(members); }
+
+        /**
+         * A table of the monolith as schemas/source.yaml names it, or preference_changes (changes through masscomm
+         * that the monolith has not applied), device_state or suppressions.
+         */
+        public String table() { return required("table", TEXT); }
+
+        /** It increases with each change of the row; that of user settings is in decision records. */
+        public long version() { return required("version", INTEGER); }
+
+        /** null: the time of the newest change is unknown. */
+        public String changedAt() { return optional("changed_at", TEXT); }
     }
 
     /** A permission of an API key. A later version of the API may have further ones. */
@@ -2876,6 +2918,12 @@ public final class Types {
         /** Whether the user has more devices. */
         public boolean truncated() { return required("truncated", BOOLEAN); }
 
+        /** null: the address is not suppressed, or the user has none. */
+        public UserSuppression suppression() { return optional("suppression", body(UserSuppression::new)); }
+
+        /** The row of names, locale and time zone. */
+        public RowBody row() { return required("row", body(RowBody::new)); }
+
         public UserLinks links() { return required("links", body(UserLinks::new)); }
     }
 
@@ -2891,6 +2939,9 @@ public final class Types {
 
         /** The time of the newest change of the monolith's row; null: it is unknown. */
         public String changedAt() { return optional("changed_at", TEXT); }
+
+        /** The row that decides about the status. */
+        public RowBody row() { return required("row", body(RowBody::new)); }
     }
 
     /** The paths of the user. */
@@ -2902,6 +2953,8 @@ public final class Types {
         public String preferences() { return required("preferences", TEXT); }
 
         public String notifications() { return required("notifications", TEXT); }
+
+        public String stream() { return required("stream", TEXT); }
     }
 
     /** A notification of the user, with its status. */
@@ -2970,6 +3023,46 @@ public final class Types {
 
         /** 1 to 200 characters, no NUL. */
         public UserNotificationsFilters channel(String... values) { set("channel", values); return this; }
+    }
+
+    /** A version of a user. */
+    public static final class UserStreamBody extends Body {
+        UserStreamBody(Map<String, ?> members) { super(members); }
+
+        /** The value of {@code after} in the next request. */
+        public String version() { return required("version", TEXT); }
+
+        public boolean changed() { return required("changed", BOOLEAN); }
+
+        /** The body of GET /v1/users/{user_id}, after a change. */
+        public UserBody user() { return optional("user", body(UserBody::new)); }
+
+        /** The body of GET /v1/users/{user_id}/preferences, after a change. */
+        public PreferencesBody preferences() { return optional("preferences", body(PreferencesBody::new)); }
+    }
+
+    /** The suppression of the user's e-mail address: no e-mail is sent to it. */
+    public static final class UserSuppression extends Body {
+        UserSuppression(Map<String, ?> members) { super(members); }
+
+        /** As in outcomes: bounced_permanent or complained. */
+        public String reason() { return required("reason", TEXT); }
+
+        public String expiresAt() { return required("expires_at", TEXT); }
+
+        public RowBody row() { return required("row", body(RowBody::new)); }
+    }
+
+    /** Users by id. */
+    public static final class UsersBody extends Body {
+        UsersBody(Map<String, ?> members) { super(members); }
+
+        public List<ListedUser> rows() { return required("rows", listOf(body(ListedUser::new))); }
+
+        /** Whether there are more users. */
+        public boolean truncated() { return required("truncated", BOOLEAN); }
+
+        public String nextCursor() { return optional("next_cursor", TEXT); }
     }
 
     /** An endpoint, without its secret. */
