@@ -54,7 +54,7 @@ def test_change_through_masscomm_decides_until_it_is_applied(api: PreferencesApi
     assert found["match_reminder", "email"] == (False, "user_settings")
 
 
-def test_change_that_the_row_says_already_does_not_decide(api: PreferencesApi) -> None:
+def test_change_equal_to_the_row_does_not_decide(api: PreferencesApi) -> None:
     _settings(api, channels={"push": False})
     api.put(channels={"push": False})
     assert _deciding(api)["match_reminder", "push"] == (False, "user_settings")
