@@ -58,11 +58,10 @@ faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1
 .devstack/go/bin/crane:
 	GOBIN=$(CURDIR)/.devstack/go/bin go install github.com/google/go-containerregistry/cmd/crane@v0.20.6
 
-nightly: setup .devstack/go/bin/crane infra/cdk/node_modules/.package-lock.json ## all fault cells, 20,000 hostile records a topic, further variants and pages, an upgrade from version 0.1.0
+nightly: setup .devstack/go/bin/crane ## all fault cells, 20,000 hostile records a topic, further variants and pages, an upgrade from version 0.1.0
 	.venv/bin/python -m pytest tests/unit/test_hostile_records.py tests/unit/spark_events/test_record_mapping.py tests/unit/spark_metrics/test_hostile_records.py --flood full -v --tb=short
 	.venv/bin/python -m pytest tests/upgrade --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/restore --nightly -v --tb=short
-	.venv/bin/python -m pytest tests/localstack/test_template_upgrade.py --deployment whole -v --tb=short
 	.venv/bin/python -m pytest tests/unit/openapi/test_schemathesis.py --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/unit/events tests/unit/rendering/test_step_times.py tests/unit/test_route_costs.py tests/unit/device_registrar/test_interleavings.py tests/unit/infra/test_emulators.py tests/unit/infra/test_enforced_permissions.py tests/unit/infra/test_existing.py tests/unit/infra/test_linted_templates.py tests/unit/infra/test_parts.py --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/e2e tests/component/cdc/test_changelogs.py tests/component/console tests/component/deployment tests/component/events tests/component/masscomm/test_whole_batches.py tests/component/packaging tests/component/prometheus tests/component/webhooks --nightly -v --tb=short
@@ -142,8 +141,9 @@ ENVIRONMENTS ?= dev staging
 synth: setup ## the CloudFormation templates of ENVIRONMENTS, in out/cdk; needs no AWS account
 	.venv/bin/python -m infra.cdk.app --out out/cdk $(ENVIRONMENTS)
 
-deploy-local: setup infra/cdk/node_modules/.package-lock.json ## every stack onto LocalStack, sends through the deployed functions, destroy; no AWS account
+deploy-local: setup infra/cdk/node_modules/.package-lock.json ## every stack onto LocalStack, sends through the deployed functions, destroy; the templates of 0.1.0, the present ones and back; no AWS account
 	.venv/bin/python -m local.devstack.deployed
+	.venv/bin/python -m pytest tests/localstack/test_template_upgrade.py --deployment whole -v --tb=short
 
 # CDK's command line in the version of package.json.
 infra/cdk/node_modules/.package-lock.json: infra/cdk/package-lock.json
