@@ -75,6 +75,8 @@ def _read(tables: OpenSearchTables) -> list[Any]:
     client, directory = tables.client, tables.directory
     changes = OpenSearchPreferenceChanges(client)
     stored = changes.read(1)
+    person = directory.person(1, NOW)
+    assert person is not None
     return [
         directory.users([1]),
         [each._replace(version=0) for each in directory.user_settings([1]).values()],
@@ -82,6 +84,8 @@ def _read(tables: OpenSearchTables) -> list[Any]:
         directory.templates([(7, "news", "push")]),
         directory.list_templates(TemplateQuery(club_ids=(7,), types=("news",), channels=("push",), limit=5)),
         list(directory.users_of_club(7)),
+        directory.list_users(7, limit=5),
+        [device for device, _ in person.devices],
         directory.suppressed(7, ["a@club.example"], NOW),
         directory.confirm(NOW),
         None if stored is None else stored.changes,
