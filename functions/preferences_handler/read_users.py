@@ -73,7 +73,7 @@ class ReadUsers:
         body = users_body(query, self.directory.list_users(query.club_id, after=query.after, limit=query.limit + 1))
         if rows := body["rows"]:
             subject = f"{rows[0]['user_id']}-{rows[-1]['user_id']}"
-            self._audit(Action.USERS_LISTED, principal, query.club_id, subject, f"{len(rows)} users")
+            self._audit(Action.USERS_LISTED, principal, query.club_id, subject, f"users: {len(rows)}")
         return body
 
     def stream(self, user_id: int, request: Request) -> UserStreamBody:

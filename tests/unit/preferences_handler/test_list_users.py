@@ -66,7 +66,7 @@ def test_page_is_audited_with_its_first_and_last_user(api: PreferencesApi) -> No
     _list(api, limit="2")
     _list(api, SEVERAL, club_id="8", limit="1")
     found = [(each.action, each.club_id, each.principal, each.subject, each.detail) for each in api.audit_log.entries]
-    assert found[0] == ("users.listed", 8, "k", "1-3", "2 users")
+    assert found[0] == ("users.listed", 8, "k", "1-3", "users: 2")
     assert len(found) == 2
 
 
