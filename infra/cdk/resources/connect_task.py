@@ -18,7 +18,7 @@ from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.resources.logs import log_group
 from infra.cdk.resources.network import Place
 from infra.cdk.resources.registry import tasks_cluster
-from infra.cdk.resources.task import container_image
+from infra.cdk.resources.task import container_image, task_definition
 from masscomm.cdc.debezium import largest_record
 from masscomm.kafka.topics import generations
 
@@ -100,16 +100,7 @@ class ConnectTask(Construct):
         kafka: KafkaCluster,
         offsets_topic: str,
     ) -> ecs.FargateTaskDefinition:
-        task = ecs.FargateTaskDefinition(
-            self,
-            "task",
-            family=f"{environment.prefix}-connect",
-            cpu=config.cpu,
-            memory_limit_mib=config.memory_mb,
-            runtime_platform=ecs.RuntimePlatform(
-                cpu_architecture=ecs.CpuArchitecture.ARM64, operating_system_family=ecs.OperatingSystemFamily.LINUX
-            ),
-        )
+        task = task_definition(self, family=f"{environment.prefix}-connect", cpu=config.cpu, memory_mb=config.memory_mb)
         connectors = {
             connector_name(environment, each): connector_configuration(environment, each)
             for each in generations(environment.generation)
@@ -140,11 +131,6 @@ class ConnectTask(Construct):
         ):
             task.add_to_task_role_policy(statement)
         explain(task, "the variables hold addresses and references to the secret; credentials are in none", "ECS2")
-        explain(
-            task.obtain_execution_role(),
-            "ecr:GetAuthorizationToken is for the whole account and supports no resource",
-            "IAM5[Resource::*]",
-        )
         return task
 
 

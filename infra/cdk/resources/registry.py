@@ -24,7 +24,7 @@ from infra.cdk.resources.databases import Database
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group, removal
 from infra.cdk.resources.network import HTTPS, REGISTRY, Place
-from infra.cdk.resources.task import container_image
+from infra.cdk.resources.task import container_image, task_definition
 from masscomm.kafka.topics import chain_topics
 
 # The number of paths in a rule of a load balancer: a condition may have three values.
@@ -95,15 +95,11 @@ class SchemaRegistry(Construct):
     ) -> ecs.FargateTaskDefinition:
         """Return a task with two containers: the first generates the key pair and exits, then Apicurio starts."""
         log = log_group(self, "log", environment=environment, key=key)
-        task = ecs.FargateTaskDefinition(
+        task = task_definition(
             self,
-            "task",
             family=f"{environment.prefix}-registry",
             cpu=environment.registry.cpu,
-            memory_limit_mib=environment.registry.memory_mb,
-            runtime_platform=ecs.RuntimePlatform(
-                cpu_architecture=ecs.CpuArchitecture.ARM64, operating_system_family=ecs.OperatingSystemFamily.LINUX
-            ),
+            memory_mb=environment.registry.memory_mb,
         )
         secret = secretsmanager.Secret.from_secret_complete_arn(self, "secret", user.secret_arn)
         password = ecs.Secret.from_secrets_manager(secret, "password")
@@ -156,11 +152,6 @@ class SchemaRegistry(Construct):
         key_use = iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key.key_arn])
         task.obtain_execution_role().add_to_principal_policy(key_use)
         explain(task, "the variables hold addresses and log levels; credentials are secrets", "ECS2")
-        explain(
-            task.obtain_execution_role(),
-            "ecr:GetAuthorizationToken is for the whole account and supports no resource",
-            "IAM5[Resource::*]",
-        )
         return task
 
     def _balancer(

@@ -57,6 +57,44 @@ def container_image(scope: Construct, environment: Environment, image: Image) ->
     return ecs.ContainerImage.from_ecr_repository(found, pinned(image, environment).tag)
 
 
+def task_definition(
+    scope: Construct,
+    *,
+    family: str,
+    cpu: int,
+    memory_mb: int,
+    role: iam.IRole | None = None,
+    volume_gb: int | None = None,
+) -> ecs.FargateTaskDefinition:
+    """Return a task on arm64 without containers, whose execution role reads images.
+
+    Args:
+        family: The name.
+        cpu: The CPU units; 1024 units are one vCPU.
+        memory_mb: The memory in MB.
+        role: The role of its programs; None: one is made.
+        volume_gb: The size of its file system in GB; None: 20.
+    """
+    definition = ecs.FargateTaskDefinition(
+        scope,
+        "task",
+        family=family,
+        cpu=cpu,
+        memory_limit_mib=memory_mb,
+        ephemeral_storage_gib=volume_gb,
+        task_role=role,
+        runtime_platform=ecs.RuntimePlatform(
+            cpu_architecture=ecs.CpuArchitecture.ARM64, operating_system_family=ecs.OperatingSystemFamily.LINUX
+        ),
+    )
+    explain(
+        definition.obtain_execution_role(),
+        "ecr:GetAuthorizationToken is for the whole account and supports no resource",
+        "IAM5[Resource::*]",
+    )
+    return definition
+
+
 def read_secrets(scope: Construct, *arns: str, key: str | None) -> list[iam.PolicyStatement]:
     """Return the permissions to read secrets that a key encrypts; without one, AWS' own key for secrets does."""
     statements = [iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=list(arns))]
@@ -105,16 +143,12 @@ class VpcTask(Construct):
         super().__init__(scope, id)
         self._environment, self._key, self._role = environment, key, role
         self._log = log_group(self, "log", environment=environment, key=key)
-        self.definition = ecs.FargateTaskDefinition(
+        self.definition = task_definition(
             self,
-            "task",
             family=f"{environment.prefix}-{id}",
             cpu=_CPU,
-            memory_limit_mib=_MEMORY_MB,
-            task_role=role.without_policy_updates() if isinstance(role, iam.Role) else role,
-            runtime_platform=ecs.RuntimePlatform(
-                cpu_architecture=ecs.CpuArchitecture.ARM64, operating_system_family=ecs.OperatingSystemFamily.LINUX
-            ),
+            memory_mb=_MEMORY_MB,
+            role=role.without_policy_updates() if isinstance(role, iam.Role) else role,
         )
         self.definition.add_container(
             "masscomm",
@@ -133,13 +167,7 @@ class VpcTask(Construct):
             },
             logging=ecs.LogDriver.aws_logs(stream_prefix=id, log_group=self._log),
         )
-        execution = self.definition.obtain_execution_role()
         explain(self.definition, "the variables hold addresses and names; credentials are read from secrets", "ECS2")
-        explain(
-            execution,
-            "ecr:GetAuthorizationToken is for the whole account and supports no resource",
-            "IAM5[Resource::*]",
-        )
         subnets = place.subnet_ids
         self._request = json.dumps(
             {

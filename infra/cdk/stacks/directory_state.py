@@ -17,7 +17,7 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
 from infra.cdk.resources.registry import SchemaRegistry
 from infra.cdk.resources.registry_access import RegistryAccess
-from infra.cdk.resources.task import container_image, task_role
+from infra.cdk.resources.task import container_image, task_definition, task_role
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.network import NetworkStack
 from masscomm.kafka.topics import CDC_PROGRESS_GROUP, generations
@@ -76,17 +76,13 @@ class DirectoryStateStack(Stack):
             *data.directory.statements(REQUESTS),
         ):
             role.add_to_policy(statement)
-        definition = ecs.FargateTaskDefinition(
+        definition = task_definition(
             self,
-            "task",
             family=f"{environment.prefix}-directory-state",
             cpu=config.cpu,
-            memory_limit_mib=config.memory_mb,
-            ephemeral_storage_gib=config.volume_gb,
-            task_role=role,
-            runtime_platform=ecs.RuntimePlatform(
-                cpu_architecture=ecs.CpuArchitecture.ARM64, operating_system_family=ecs.OperatingSystemFamily.LINUX
-            ),
+            memory_mb=config.memory_mb,
+            role=role,
+            volume_gb=config.volume_gb,
         )
         # A secret with its key would put the execution role into the key's policy, in an earlier stack.
         known = secretsmanager.Secret.from_secret_complete_arn(self, "token", token.secret_arn)
@@ -123,11 +119,6 @@ class DirectoryStateStack(Stack):
             iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key.key_arn])
         )
         explain(definition, "the variables hold addresses and names; the token is a secret", "ECS2")
-        explain(
-            definition.obtain_execution_role(),
-            "ecr:GetAuthorizationToken is for the whole account and supports no resource",
-            "IAM5[Resource::*]",
-        )
         return definition
 
     def _service(
