@@ -32,6 +32,7 @@ from infra.cdk.profiles import (
     OPERATOR_INDICES,
     PROFILES,
     REGISTRY_OWNER,
+    WITH_STATE,
 )
 from masscomm.aws.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws.signature import Credentials
@@ -58,9 +59,6 @@ from ops.provisioning.steps import Step, printing, run_steps
 
 # The fields of the monolith's secret (docs/deploying.md), which the connector reads, too.
 MONOLITH_FIELDS = ("host", "port", "dbname", "username", "password", "ca")
-
-# The variable that is set if the environment has directory_state.
-WITH_STATE = "DIRECTORY_STATE"
 
 type Client = Callable[[str], Any]
 

@@ -113,6 +113,8 @@ _DISABLED_DEVICES = ("POST device_state/_search", "POST _mget")
 DIRECTORY_STATE = "directory-state"
 DIRECTORY_STATE_INDICES = ("directory_state",)
 DIRECTORY_STATE_REQUESTS = tuple(f"GET directory_state/_doc/published-{index}" for index in OWN_INDICES)
+# The variable of infra.provision that is set if the environment has directory_state.
+WITH_STATE = "DIRECTORY_STATE"
 # The suffix of the name of the role with which the erasure job runs.
 ERASURE = "erasure"
 # The suffix of the name of the role of operators' commands, the index that they change, and their requests.

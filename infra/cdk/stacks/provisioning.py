@@ -5,7 +5,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.cdk.config import Environment
-from infra.cdk.profiles import AUDIT, DECISIONS, LEDGER, OPERATOR, OPERATOR_REQUESTS, WAITING
+from infra.cdk.profiles import AUDIT, DECISIONS, LEDGER, OPERATOR, OPERATOR_REQUESTS, WAITING, WITH_STATE
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.registry_access import RegistryAccess
 from infra.cdk.resources.task import VpcTask, read_secrets, task_role
@@ -84,7 +84,7 @@ class ProvisioningStack(Stack):
                 "CDC_GENERATION": environment.generation,
                 "METRICS_DATABASE_URL": data.metrics.administrator_address(data.metrics.name),
                 "METRICS_DATABASE_SECRET": data.metrics.administrator_secret,
-                **({} if environment.directory_state is None else {"DIRECTORY_STATE": "1"}),
+                **({} if environment.directory_state is None else {WITH_STATE: "1"}),
                 **captured,
             },
         )

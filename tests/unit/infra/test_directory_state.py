@@ -10,11 +10,11 @@ from directory_state.feed import fed_topics
 from functions.catalogue import read_catalogue
 from infra.cdk.config import DIRECTORY_STATE, DirectoryStateConfig
 from infra.cdk.examples import EXISTING, PROD
-from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, PROFILES
+from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, PROFILES, WITH_STATE
 from infra.cdk.quotas import LOOKED_UP
 from infra.cdk.resources.network import flows
 from infra.packaging.contents import contents_of
-from infra.provision import WITH_STATE, directory_users
+from infra.provision import directory_users
 from lab.capacity.costs import a_month
 from lab.capacity.plan import Plan
 from masscomm.kafka.topics import generations
