@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
+from functions.preferences_handler.user_body import UserColumns, user_columns
 from masscomm.domain.users import User
 from masscomm.http import parameters as parse
 from masscomm.http.cursor import encode_cursor, position_in
@@ -22,15 +23,9 @@ DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 PARAMETERS = ("club_id", "limit", "cursor")
 
 
-class ListedUser(TypedDict):
+class ListedUser(UserColumns):
     """A user, as the directory has it. Addresses are not shown."""
 
-    user_id: int
-    club_id: int
-    first_name: str
-    last_name: str
-    locale: str
-    time_zone: str
     links: Links
 
 
@@ -92,12 +87,4 @@ def _position(key: list[Any]) -> int:
 
 
 def _row(user: User) -> ListedUser:
-    return {
-        "user_id": user.user_id,
-        "club_id": user.club_id,
-        "first_name": user.first_name,
-        "last_name": user.last_name,
-        "locale": user.locale,
-        "time_zone": user.time_zone,
-        "links": {"self": f"/v1/users/{user.user_id}"},
-    }
+    return {**user_columns(user), "links": {"self": f"/v1/users/{user.user_id}"}}

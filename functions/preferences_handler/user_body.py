@@ -6,7 +6,7 @@ from typing import TypedDict
 from functions.preferences_handler.row_body import RowBody, row_body
 from masscomm.directory.person import Person
 from masscomm.domain.channels import CHANNELS
-from masscomm.domain.users import Device
+from masscomm.domain.users import Device, User
 from masscomm.http.parameters import time_of_ms
 
 # The largest number of devices in a response.
@@ -51,8 +51,8 @@ class UserLinks(TypedDict):
     stream: str
 
 
-class UserBody(TypedDict):
-    """A user, as the directory has it. Addresses are not shown."""
+class UserColumns(TypedDict):
+    """The columns of a user that are shown. Addresses are not."""
 
     user_id: int
     club_id: int
@@ -60,6 +60,22 @@ class UserBody(TypedDict):
     last_name: str
     locale: str
     time_zone: str
+
+
+def user_columns(user: User) -> UserColumns:
+    return {
+        "user_id": user.user_id,
+        "club_id": user.club_id,
+        "first_name": user.first_name,
+        "last_name": user.last_name,
+        "locale": user.locale,
+        "time_zone": user.time_zone,
+    }
+
+
+class UserBody(UserColumns):
+    """A user, as the directory has it. Addresses are not shown."""
+
     channels: list[str]
     """The channels on which the user can be reached: those with an address, or with an active device."""
     devices: list[UserDevice]
@@ -78,12 +94,7 @@ def user_body(person: Person) -> UserBody:
     statuses = [_status(device) for device, _ in person.devices]
     path = f"/v1/users/{user.user_id}"
     return {
-        "user_id": user.user_id,
-        "club_id": user.club_id,
-        "first_name": user.first_name,
-        "last_name": user.last_name,
-        "locale": user.locale,
-        "time_zone": user.time_zone,
+        **user_columns(user),
         "channels": [
             name
             for name, channel in CHANNELS.items()
