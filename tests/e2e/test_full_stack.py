@@ -53,7 +53,7 @@ from masscomm_client.types import DeadLetterRow, EventFields
 from tests.support.harness import client_examples, webhook_sources
 from tests.support.harness.agent import agent
 from tests.support.harness.client_calls import call_each_method, methods
-from tests.support.harness.console import OBSERVE, PATIENCE_MS, Console, open_console
+from tests.support.harness.console import OBSERVE, PATIENCE_MS, Console, open_console, open_page
 from tests.support.harness.problems import NOT_CAUSED, Cause, cause_problems, documented
 from tests.support.harness.webhook_receiver import receiving
 from tests.support.runbooks import RUNBOOKS, commands, spans
@@ -896,7 +896,7 @@ def local_minute(*, after: timedelta) -> datetime:
 def schedule(console: Console, text: str) -> str:
     """Compose a send to five users for three hours ahead. Returns its id."""
     page = console.page
-    page.goto(f"{console.url}/#/compose")
+    open_page(page, f"{console.url}/#/compose")
     page.get_by_label("Later").check()
     page.get_by_label("Time", exact=True).fill(f"{local_minute(after=timedelta(hours=3)):%Y-%m-%dT%H:%M}")
     assert page.get_by_label("Time zone", exact=True).input_value()
@@ -1043,7 +1043,7 @@ def test_console_shows_each_page_without_serious_violations(config: StackConfig)
             ("#/metrics", page.get_by_test_id("total")),
             ("#/users/42", page.get_by_test_id("settings")),
         ):
-            page.goto(f"{console.url}/{path}")
+            open_page(page, f"{console.url}/{path}")
             expect(ready).to_be_visible(timeout=PATIENCE_MS)
             assert console.violations() == [], path
 
@@ -1055,12 +1055,12 @@ def test_console_replays_a_dead_letter_of_the_stack(config: StackConfig) -> None
         position = open_letter(config, api)
     with open_console(config.gateway_url, "admin") as console:
         page = console.page
-        page.goto(f"{console.url}/#/operations/letters")
+        open_page(page, f"{console.url}/#/operations/letters")
         page.get_by_role("button", name=f"Show {position}").click(timeout=PATIENCE_MS)
         page.get_by_role("button", name="Replay").click()
         page.get_by_role("alert").get_by_role("button", name="Replay").click()
         expect(page.get_by_role("status")).to_contain_text(f"Letter {position} is replayed.", timeout=PATIENCE_MS)
-        page.goto(f"{console.url}/#/operations/audit")
+        open_page(page, f"{console.url}/#/operations/audit")
         page.get_by_label("Tenant").fill("")
         replayed = page.get_by_role("row").filter(has_text="dead_letter.replayed").filter(has_text=position)
         expect(replayed).to_contain_text("person:admin", timeout=PATIENCE_MS)
@@ -1086,7 +1086,7 @@ def test_console_interactions_are_measured_on_the_stack(
     with open_console(config.gateway_url, "admin") as console:
         page = console.page
         page.add_init_script(OBSERVE)
-        page.goto(f"{console.url}/#/compose")
+        open_page(page, f"{console.url}/#/compose")
         page.reload()
         page.get_by_label("Title").press_sequentially("Kick-off in one hour")
         page.get_by_label("User ids").press_sequentially("1-500")
@@ -1106,9 +1106,9 @@ def test_console_hides_the_sends_of_another_tenant(config: StackConfig) -> None:
     foreign = send_of_another_club(config)
     with open_console(config.gateway_url, "sender") as console:
         assert console.call("GET", f"/v1/sends/{foreign}") == 404
-        console.page.goto(f"{console.url}/#/sends/{foreign}")
+        open_page(console.page, f"{console.url}/#/sends/{foreign}")
         expect(console.page.get_by_text("There is no send with this id.")).to_be_visible(timeout=PATIENCE_MS)
-        console.page.goto(f"{console.url}/#/sends?club=2")
+        open_page(console.page, f"{console.url}/#/sends?club=2")
         expect(console.page.get_by_role("alert")).to_contain_text("do not permit", timeout=PATIENCE_MS)
         assert foreign not in console.page.content()
 
@@ -1142,17 +1142,17 @@ def test_console_has_the_events_of_a_developer(stack: RunningStack, config: Stac
     ):
         api.set_event_type("e2e.developed", description="An event of this test", example={"goals": 1})
         page = console.page
-        page.goto(f"{console.url}/#/events/types")
+        open_page(page, f"{console.url}/#/events/types")
         row = page.get_by_role("row").filter(has_text="e2e.developed")
         expect(row).to_contain_text("An event of this test", timeout=PATIENCE_MS)
 
-        page.goto(f"{console.url}/#/events/endpoints")
+        open_page(page, f"{console.url}/#/events/endpoints")
         page.get_by_label("URL").fill(receiver.url)
         page.get_by_label("Description").fill("of a developer")
         page.get_by_role("button", name="Create an endpoint").click()
         expect(page.get_by_role("status").locator("code")).to_contain_text("whsec_", timeout=PATIENCE_MS)
 
-        page.goto(f"{console.url}/#/events/subscriptions")
+        open_page(page, f"{console.url}/#/events/subscriptions")
         page.get_by_label("Subscriptions of").select_option("of a developer", timeout=PATIENCE_MS)
         page.get_by_label("Event types", exact=True).fill("e2e.developed")
         page.get_by_role("button", name="Subscribe").click()
@@ -1171,7 +1171,7 @@ def test_console_has_the_events_of_a_developer(stack: RunningStack, config: Stac
         api.report_events([event])
         until("the event has arrived", lambda: "e2e.developed" in types(), 120)
 
-        page.goto(f"{console.url}/#/events/sources")
+        open_page(page, f"{console.url}/#/events/sources")
         page.get_by_role("button", name="New source").click()
         page.get_by_label("Description").fill("of a developer")
         page.get_by_label("Secret").fill("whsec_" + "c2VjcmV0IG9mIGEgc2hvcCBvZiBhIHRlc3Q=")
@@ -1187,7 +1187,7 @@ def test_console_has_the_events_of_a_developer(stack: RunningStack, config: Stac
         assert console.call("POST", "/v1/events", {"events": [event]}) == 403
         assert console.call("GET", "/v1/subscriptions?club_id=2") == 403
         assert console.call("GET", "/v1/users/42/preferences") == 403
-        page.goto(f"{console.url}/#/events/endpoints")
+        open_page(page, f"{console.url}/#/events/endpoints")
         page.get_by_role("row").filter(has_text="of a developer").get_by_role("button", name="Delete").click()
         page.get_by_role("alert").get_by_role("button", name="Delete").click()
         expect(page.get_by_role("status")).to_contain_text("is deleted", timeout=PATIENCE_MS)

@@ -11,5 +11,6 @@ applyTheme();
 void startSession().then(async (path) => {
   const app = createApp(App).use(i18n).use(router);
   if (path) await router.replace(path);
-  app.mount("#app");
+  // The header is about the open page, so that it waits for the first one; after an error, it is there alone.
+  await router.isReady().finally(() => app.mount("#app"));
 });

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.harness import console_pictures
-from tests.support.harness.console import FORGET, Console, open_console
+from tests.support.harness.console import FORGET, Console, open_console, open_page
 from tests.support.harness.console_pictures import PHONE, PICTURES, SIGNED_OUT
 
 pytestmark = pytest.mark.nightly
@@ -27,7 +27,7 @@ def test_a_page_has_no_serious_violation(
     console: Console, picture: console_pictures.Picture, request: pytest.FixtureRequest
 ) -> None:
     console.page.goto("about:blank")
-    console.page.goto(f"{console.url}/{picture.path}")
+    open_page(console.page, f"{console.url}/{picture.path}")
     picture.do(console.page)
     if "German" in request.node.callspec.params["console"]:
         console_pictures.in_german(console.page)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Request, Route, expect
 
-from tests.support.harness.console import Console, is_send, open_console
+from tests.support.harness.console import Console, is_send, open_console, open_page
 from tests.support.until import until
 
 pytestmark = pytest.mark.nightly
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.nightly
 @pytest.fixture
 def console(url: str) -> Iterator[Console]:
     with open_console(url, "admin") as opened:
-        opened.page.goto(f"{url}/#/compose")
+        open_page(opened.page, f"{url}/#/compose")
         yield opened
 
 

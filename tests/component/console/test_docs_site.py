@@ -13,8 +13,17 @@ from playwright.sync_api import expect
 
 from local.devstack.services.lambda_host import DOCS as SITE
 from local.emulators.gateway import DOCS, DOCUMENT, REFERENCE
-from tests.support.harness.console import Console, open_console
+from tests.support.harness.console import Console, open_console, open_page
 from tests.support.until import until
+
+# A script of a page: it notes each address that the header has led to.
+NOTE_HEADER = """
+window.addresses = [];
+new MutationObserver(() => {
+  const link = document.querySelector("header a.docs");
+  if (link) addresses.push(link.href);
+}).observe(document, { attributes: true, childList: true, subtree: true });
+"""
 
 
 @pytest.fixture
@@ -55,12 +64,20 @@ def test_example_is_shown_in_the_chosen_language(console: Console) -> None:
 
 def test_header_leads_to_the_page_about_a_page(console: Console) -> None:
     page = console.page
-    page.goto(f"{console.url}/#/operations/letters")
+    open_page(page, f"{console.url}/#/operations/letters")
     with page.expect_popup() as opened:
         page.get_by_role("banner").get_by_role("link", name="Documentation").click()
     opened.value.wait_for_url("**/docs/operations.html#dead-letters")
     expect(opened.value.get_by_role("heading", name="Dead letters")).to_be_in_viewport()
     opened.value.close()
+
+
+def test_header_is_about_the_first_page_from_its_start(console: Console) -> None:
+    page = console.page
+    page.add_init_script(NOTE_HEADER)
+    page.goto("about:blank")
+    open_page(page, f"{console.url}/#/operations/letters")
+    assert set(page.evaluate("addresses")) == {f"{console.url}/docs/operations.html#dead-letters"}
 
 
 def test_api_reference_shows_each_operation(console: Console) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.harness.console import Console, open_console
+from tests.support.harness.console import Console, open_console, open_page
 from tests.support.harness.events_api import source_id
 from tests.support.harness.operations_api import endpoint_id
 
@@ -27,11 +27,11 @@ def developed(url_of_one_send: str) -> Iterator[Console]:
 
 
 def section(console: Console, name: str) -> None:
-    console.page.goto(f"{console.url}/#/events/{name}")
+    open_page(console.page, f"{console.url}/#/events/{name}")
 
 
 def audited(console: Console, action: str) -> None:
-    console.page.goto(f"{console.url}/#/operations/audit")
+    open_page(console.page, f"{console.url}/#/operations/audit")
     expect(console.page.get_by_role("row").filter(has_text=action)).to_be_visible()
 
 
@@ -149,7 +149,7 @@ def test_attempts_for_events_are_counted_and_filtered(url: str) -> None:
 
 def test_a_developer_sees_one_tenant_and_sends_nothing(developed: Console) -> None:
     page = developed.page
-    page.goto(f"{developed.url}/#/operations/keys")
+    open_page(page, f"{developed.url}/#/operations/keys")
     expect(page.get_by_role("navigation", name="Main").get_by_role("link")).to_have_text(
         ["Overview", "Sends", "Templates", "Metrics", "Events"]
     )

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.harness import console_pictures
-from tests.support.harness.console import OBSERVE, PAINT, Console, open_console
+from tests.support.harness.console import OBSERVE, PAINT, Console, open_console, open_page
 
 pytestmark = pytest.mark.nightly
 # The largest sum of layout shifts of a page. A shift of 0.01 is a tenth of the window that moves by a tenth of it.
@@ -35,7 +35,7 @@ def console(url: str) -> Iterator[Console]:
 def test_a_page_does_not_move_while_it_loads(console: Console, name: str) -> None:
     page = console.page
     page.goto("about:blank")
-    page.goto(f"{console.url}/{PAGES[name]}")
+    open_page(page, f"{console.url}/{PAGES[name]}")
     page.wait_for_load_state("networkidle") if name in {"overview", "compose"} else expect(
         page.get_by_role("cell").first
     ).to_be_visible()
@@ -54,7 +54,7 @@ def test_first_useful_paint_is_measured(console: Console, capsys: pytest.Capture
 def test_interactions_are_measured(console: Console, capsys: pytest.CaptureFixture[str]) -> None:
     """The figures are printed; docs/console.md has the aim."""
     page = console.page
-    page.goto(f"{console.url}/#/compose")
+    open_page(page, f"{console.url}/#/compose")
     page.reload()
     page.get_by_label("Title").press_sequentially("Kick-off in one hour")
     page.get_by_label("User ids").press_sequentially("40-59 42")

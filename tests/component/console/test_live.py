@@ -9,7 +9,7 @@ from playwright.sync_api import Route, expect
 
 from functions.sends_api import handler as sends_api
 from masscomm.stores.metrics.port import ChannelTotals
-from tests.support.harness.console import Console, open_console
+from tests.support.harness.console import Console, open_console, open_page
 
 pytestmark = pytest.mark.nightly
 SEND_ID = "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f39"
@@ -28,7 +28,7 @@ def end_the_send() -> None:
 
 
 def follow_to_the_end(console: Console) -> None:
-    console.page.goto(f"{console.url}/#/sends/{SEND_ID}")
+    open_page(console.page, f"{console.url}/#/sends/{SEND_ID}")
     expect(console.page.get_by_test_id("state")).to_have_text("Paused")
     assert console.count("sent") == 2
     end_the_send()

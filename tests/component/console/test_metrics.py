@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from functions.metrics_handler import handler as metrics_handler
-from tests.support.harness.console import Console, open_console
+from tests.support.harness.console import Console, open_console, open_page
 
 pytestmark = pytest.mark.nightly
 # The ends that each notification has once, and what providers report of sent ones.
@@ -24,7 +24,7 @@ def console(url: str) -> Iterator[Console]:
     with open_console(url, "admin") as opened:
         # The span would move on when a minute ends during a test.
         opened.page.clock.set_fixed_time(datetime.now(UTC))
-        opened.page.goto(f"{url}/#/metrics")
+        open_page(opened.page, f"{url}/#/metrics")
         expect(opened.page.get_by_test_id("total")).not_to_have_text("0")
         yield opened
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from functions.operations_handler import handler as operations_handler
-from tests.support.harness.console import Console, open_console
+from tests.support.harness.console import Console, open_console, open_page
 from tests.support.harness.operations_api import KEY_ID
 
 pytestmark = pytest.mark.nightly
@@ -22,7 +22,7 @@ def console(url_of_one_send: str) -> Iterator[Console]:
 
 
 def section(console: Console, name: str) -> None:
-    console.page.goto(f"{console.url}/#/operations/{name}")
+    open_page(console.page, f"{console.url}/#/operations/{name}")
 
 
 def test_a_dead_letter_is_replayed_once(console: Console) -> None:

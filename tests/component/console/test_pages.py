@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.harness import console_pictures
-from tests.support.harness.console import FORGET, Console, open_console
+from tests.support.harness.console import FORGET, Console, open_console, open_page
 from tests.support.harness.console_pictures import PHONE, PICTURES, SIGNED_OUT
 
 pytestmark = pytest.mark.nightly
@@ -39,7 +39,7 @@ def test_each_control_lies_within_its_card(console: Console, picture: console_pi
     page = console.page
     console.errors.clear()
     page.goto("about:blank")
-    page.goto(f"{console.url}/{picture.path}")
+    open_page(page, f"{console.url}/{picture.path}")
     picture.do(page)
     assert page.evaluate(OUTSIDE) == []
     console_pictures.in_german(page)

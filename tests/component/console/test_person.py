@@ -13,7 +13,7 @@ from masscomm.domain.preference_changes import PreferenceChanges, Wish
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Suppression
 from tests.support.harness import console_pictures
-from tests.support.harness.console import Console, open_console
+from tests.support.harness.console import Console, open_console, open_page
 from tests.support.harness.console_pictures import SHOWN_USER
 
 pytestmark = pytest.mark.nightly
@@ -27,7 +27,7 @@ def console(url: str) -> Iterator[Console]:
 
 def test_user_is_shown_with_devices_and_deciding_settings(console: Console) -> None:
     page = console.page
-    page.goto(f"{console.url}/#/users")
+    open_page(page, f"{console.url}/#/users")
     page.get_by_label("User id").fill(str(SHOWN_USER))
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Ada Lovelace")
@@ -54,7 +54,7 @@ def _cells(page: Page, category: str) -> Locator:
 
 def test_changes_of_the_directory_appear_by_themselves(console: Console) -> None:
     page, directory = console.page, in_memory_directory()
-    page.goto(f"{console.url}/#/users/{SHOWN_USER}")
+    open_page(page, f"{console.url}/#/users/{SHOWN_USER}")
     expect(page.get_by_role("heading", level=1)).to_have_text("Ada Lovelace")
     wish = Wish("news", "push", wanted=False)
     settings = directory.user_settings([SHOWN_USER])[SHOWN_USER]
@@ -79,7 +79,7 @@ def in_memory_directory() -> InMemoryDirectory:
 
 def test_timeline_has_messages_and_changes(console: Console) -> None:
     page = console.page
-    page.goto(f"{console.url}/#/users/{SHOWN_USER}")
+    open_page(page, f"{console.url}/#/users/{SHOWN_USER}")
     timeline = page.get_by_test_id("timeline")
     expect(timeline.get_by_role("row").last).to_contain_text("The settings were changed")
     expect(timeline).to_contain_text(f"Device {SHOWN_USER}0 was changed (Android)")
@@ -92,7 +92,7 @@ def test_timeline_has_messages_and_changes(console: Console) -> None:
 
 def test_user_of_no_directory_has_a_notice(console: Console) -> None:
     page = console.page
-    page.goto(f"{console.url}/#/users/999999")
+    open_page(page, f"{console.url}/#/users/999999")
     expect(page.get_by_text("No user has this id.")).to_be_visible()
     expect(page.get_by_text("Nothing is recorded")).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
@@ -101,7 +101,7 @@ def test_user_of_no_directory_has_a_notice(console: Console) -> None:
 def test_user_is_shown_without_the_metrics_database(console: Console) -> None:
     page = console.page
     page.route("**/notifications*", lambda route: route.fulfill(status=503, json={"detail": "away"}))
-    page.goto(f"{console.url}/#/users/{SHOWN_USER}")
+    open_page(page, f"{console.url}/#/users/{SHOWN_USER}")
     expect(page.get_by_role("heading", level=1)).to_have_text("Ada Lovelace")
     expect(page.get_by_role("alert")).to_contain_text("away")
     expect(page.get_by_test_id("settings")).to_be_visible()

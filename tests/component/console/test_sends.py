@@ -12,7 +12,7 @@ from masscomm.errors import Retry
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.metrics.port import ChannelTotals
 from tests.support.harness import console_pictures
-from tests.support.harness.console import Console, open_console
+from tests.support.harness.console import Console, open_console, open_page
 from tests.support.harness.console_pictures import ENDED, LIVE, SCHEDULED
 
 pytestmark = pytest.mark.nightly
@@ -51,7 +51,7 @@ def test_older_sends_are_appended_once_and_all_stay(opened: Opened) -> None:
     page = opened.console.page
     now = datetime.now(UTC)
     opened.add_sends(MORE, at=now - timedelta(days=1))
-    page.goto(f"{opened.console.url}/#/sends")
+    open_page(page, f"{opened.console.url}/#/sends")
     expect(page.locator("td .id")).to_have_count(25)
     page.get_by_role("button", name="Older sends").dblclick()
     expect(page.locator("td .id")).to_have_count(50)
@@ -69,7 +69,7 @@ def test_older_sends_are_appended_once_and_all_stay(opened: Opened) -> None:
 def test_rows_of_earlier_filters_are_not_appended(opened: Opened) -> None:
     page = opened.console.page
     opened.add_sends(MORE, at=datetime.now(UTC) - timedelta(days=1))
-    page.goto(f"{opened.console.url}/#/sends")
+    open_page(page, f"{opened.console.url}/#/sends")
     expect(page.locator("td .id")).to_have_count(25)
     held: list[Route] = []
     page.route("**/v1/sends?*cursor=*", lambda route: held.append(route))
@@ -84,7 +84,7 @@ def test_rows_of_earlier_filters_are_not_appended(opened: Opened) -> None:
 
 def test_the_link_to_the_sends_clears_the_filters(opened: Opened) -> None:
     page = opened.console.page
-    page.goto(f"{opened.console.url}/#/sends?search=newsletter&status=ended")
+    open_page(page, f"{opened.console.url}/#/sends?search=newsletter&status=ended")
     expect(page.locator("td .id")).to_have_count(1)
     expect(page.get_by_label("Search")).to_have_value("newsletter")
     page.get_by_role("navigation").get_by_role("link", name="Sends").click()
@@ -95,7 +95,7 @@ def test_the_link_to_the_sends_clears_the_filters(opened: Opened) -> None:
 
 def test_a_typed_club_makes_one_request(opened: Opened) -> None:
     page = opened.console.page
-    page.goto(f"{opened.console.url}/#/sends")
+    open_page(page, f"{opened.console.url}/#/sends")
     expect(page.locator("td .id").first).to_be_visible()
     page.get_by_label("Tenant").press("End")
     page.get_by_label("Tenant").press_sequentially("234")
@@ -110,7 +110,7 @@ def test_sends_of_every_tenant_are_listed(opened: Opened, monkeypatch: pytest.Mo
     page = opened.console.page
     other = replace(opened.store.sends[LIVE], send_id="00000000-0000-4000-8000-000000000002", club_id=2)
     opened.store.sends[other.send_id] = other
-    page.goto(f"{opened.console.url}/#/sends")
+    open_page(page, f"{opened.console.url}/#/sends")
     expect(page.locator("td .id").first).to_be_visible()
     expect(page.get_by_role("columnheader", name="Tenant")).to_have_count(0)
     page.get_by_label("Tenant").fill("")
@@ -134,7 +134,7 @@ def is_list(request: Request) -> bool:
 def test_a_send_is_cancelled_with_the_keyboard_alone(opened: Opened) -> None:
     """The question has the focus; Escape keeps the send."""
     console, page = opened.console, opened.console.page
-    page.goto(f"{console.url}/#/sends/{LIVE}")
+    open_page(page, f"{console.url}/#/sends/{LIVE}")
     cancel = page.get_by_role("button", name="Cancel this send")
     expect(cancel).to_be_visible()
     for answer in ("Escape", "Enter"):
@@ -151,7 +151,7 @@ def test_a_send_is_cancelled_with_the_keyboard_alone(opened: Opened) -> None:
 def test_a_send_is_opened_at_its_top(opened: Opened) -> None:
     page = opened.console.page
     opened.add_sends(MORE, at=datetime.now(UTC) - timedelta(days=1))
-    page.goto(f"{opened.console.url}/#/sends")
+    open_page(page, f"{opened.console.url}/#/sends")
     expect(page.locator("td .id")).to_have_count(25)
     last = page.get_by_role("link", name="news", exact=True).last
     last.scroll_into_view_if_needed()
@@ -163,7 +163,7 @@ def test_a_send_is_opened_at_its_top(opened: Opened) -> None:
 
 def test_the_recipients_are_filtered_by_user_and_status(opened: Opened) -> None:
     page = opened.console.page
-    page.goto(f"{opened.console.url}/#/sends/{LIVE}")
+    open_page(page, f"{opened.console.url}/#/sends/{LIVE}")
     table = page.get_by_role("region", name="Recipients").get_by_role("row")
     expect(table).to_have_count(21)
     options = page.get_by_label("Status").locator("option").evaluate_all("all => all.map(each => each.value)")
@@ -184,7 +184,7 @@ def test_the_recipients_are_filtered_by_user_and_status(opened: Opened) -> None:
 
 def test_a_notification_that_is_not_found_keeps_the_list(opened: Opened) -> None:
     page = opened.console.page
-    page.goto(f"{opened.console.url}/#/sends/{LIVE}")
+    open_page(page, f"{opened.console.url}/#/sends/{LIVE}")
     page.route(
         "**/v1/notifications/*", lambda route: route.fulfill(status=404, json={"detail": "No such notification."})
     )
@@ -204,7 +204,7 @@ def test_numbers_that_do_not_add_up_are_marked(opened: Opened) -> None:
         route.fulfill(response=response, json=body)
 
     page.route("**/events*", change, times=1)
-    page.goto(f"{opened.console.url}/#/sends/{LIVE}")
+    open_page(page, f"{opened.console.url}/#/sends/{LIVE}")
     expect(page.get_by_test_id("sum")).to_have_text(
         "These numbers do not add up: 110,000 in the states, 110,001 requested"
     )
@@ -212,7 +212,7 @@ def test_numbers_that_do_not_add_up_are_marked(opened: Opened) -> None:
 
 def test_a_paused_send_has_no_rate(opened: Opened) -> None:
     page = opened.console.page
-    page.goto(f"{opened.console.url}/#/sends/{LIVE}")
+    open_page(page, f"{opened.console.url}/#/sends/{LIVE}")
     expect(page.get_by_test_id("state")).to_have_text("In progress")
     send = opened.store.sends[LIVE]
     opened.store.sends[LIVE] = replace(
@@ -235,7 +235,7 @@ def test_a_paused_send_has_no_rate(opened: Opened) -> None:
 
 def open_form(console: Console) -> Locator:
     """Open the form for another time on the page of the scheduled send. Returns the dialog."""
-    console.page.goto(f"{console.url}/#/sends/{SCHEDULED}")
+    open_page(console.page, f"{console.url}/#/sends/{SCHEDULED}")
     console.page.get_by_role("button", name="Change the time").click()
     return console.page.get_by_role("dialog")
 
@@ -348,33 +348,33 @@ def test_a_send_that_is_cancelled_meanwhile_is_not_moved(opened: Opened) -> None
 
 def test_a_send_that_waits_for_no_time_is_not_moved(opened: Opened) -> None:
     page = opened.console.page
-    page.goto(f"{opened.console.url}/#/sends/{LIVE}")
+    open_page(page, f"{opened.console.url}/#/sends/{LIVE}")
     expect(page.get_by_role("button", name="Cancel this send")).to_be_visible()
     expect(page.get_by_role("button", name="Change the time")).to_have_count(0)
 
 
 def test_a_viewer_moves_no_scheduled_send(url: str) -> None:
     with open_console(url, "viewer") as console:
-        console.page.goto(f"{console.url}/#/sends/{SCHEDULED}")
+        open_page(console.page, f"{console.url}/#/sends/{SCHEDULED}")
         expect(console.page.get_by_test_id("scheduled")).to_be_visible()
         expect(console.page.get_by_role("button", name="Change the time")).to_have_count(0)
 
 
 def test_sends_are_found_by_a_part_of_their_name(opened: Opened) -> None:
     page = opened.console.page
-    page.goto(f"{opened.console.url}/#/sends")
+    open_page(page, f"{opened.console.url}/#/sends")
     expect(page.locator("td .id")).to_have_count(8)
     page.get_by_label("Search").fill("SEASON")
     page.keyboard.press("Enter")
     expect(page.locator("td .id")).to_have_count(1)
     expect(page.get_by_role("row").filter(has_text="New season tickets")).to_be_visible()
-    page.goto(f"{opened.console.url}/#/sends?search=derby")
+    open_page(page, f"{opened.console.url}/#/sends?search=derby")
     expect(page.get_by_role("row").filter(has_text="Derby").get_by_role("cell").last).to_have_text("7")
 
 
 def test_reason_leads_to_its_recipients(opened: Opened) -> None:
     page = opened.console.page
-    page.goto(f"{opened.console.url}/#/sends/{LIVE}")
+    open_page(page, f"{opened.console.url}/#/sends/{LIVE}")
     rows = page.get_by_role("region", name="Recipients").locator("tbody tr")
     expect(rows).to_have_count(20)
     page.get_by_role("link", name="show the recipients. The user has no device").press("Enter")
@@ -386,7 +386,7 @@ def test_reason_leads_to_its_recipients(opened: Opened) -> None:
 
 def test_message_of_a_send_follows_language_and_user(opened: Opened) -> None:
     page = opened.console.page
-    page.goto(f"{opened.console.url}/#/sends/{LIVE}")
+    open_page(page, f"{opened.console.url}/#/sends/{LIVE}")
     message = page.get_by_role("region", name="Message")
     push = message.get_by_test_id("preview-push")
     expect(push).to_contain_text("Anpfiff um 19:30")
@@ -399,7 +399,7 @@ def test_message_of_a_send_follows_language_and_user(opened: Opened) -> None:
 
 def test_own_words_of_a_send_are_shown(opened: Opened) -> None:
     page = opened.console.page
-    page.goto(f"{opened.console.url}/#/sends/{ENDED}")
+    open_page(page, f"{opened.console.url}/#/sends/{ENDED}")
     push = page.get_by_role("region", name="Message").get_by_test_id("preview-push")
     expect(push).to_contain_text("They are on sale from today.")
     expect(push).not_to_contain_text("With the template")
@@ -407,7 +407,7 @@ def test_own_words_of_a_send_are_shown(opened: Opened) -> None:
 
 def test_message_that_is_not_kept_has_its_reason(opened: Opened) -> None:
     page = opened.console.page
-    page.goto(f"{opened.console.url}/#/sends/{SCHEDULED}")
+    open_page(page, f"{opened.console.url}/#/sends/{SCHEDULED}")
     expect(page.get_by_test_id("not-kept")).to_have_text(
         "The message is not kept, because its data has more than 100,000 bytes."
     )
@@ -425,7 +425,7 @@ def test_hidden_values_of_a_message_have_their_names(opened: Opened) -> None:
         )
 
     page.route("**/v1/sends/*/message", hide)
-    page.goto(f"{opened.console.url}/#/sends/{LIVE}")
+    open_page(page, f"{opened.console.url}/#/sends/{LIVE}")
     message = page.get_by_role("region", name="Message")
     expect(message).to_contain_text("sees the values of: opponent")
     expect(message.get_by_test_id("preview-push")).to_contain_text("[opponent]")

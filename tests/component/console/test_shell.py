@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from masscomm.domain.signing_keys import KeySet
 from masscomm.domain.unsubscribe_tokens import Subscription, sign
 from tests.support.harness import rest_api
-from tests.support.harness.console import PATIENCE_MS, open_console
+from tests.support.harness.console import PATIENCE_MS, open_console, open_page
 from tests.support.harness.console_pictures import LIVE
 
 pytestmark = pytest.mark.nightly
@@ -19,7 +19,7 @@ ENGLISH = ("Loading", "Older", "Search", "Notification", "The user", "The provid
 def test_offline_page_shows_a_banner_and_continues(url: str) -> None:
     with open_console(url, "admin") as console:
         page = console.page
-        page.goto(f"{url}/#/sends")
+        open_page(page, f"{url}/#/sends")
         expect(page.get_by_role("table")).to_be_visible()
         page.context.set_offline(True)
         banner = page.get_by_role("status").filter(has_text="This computer is offline.")
@@ -35,17 +35,17 @@ def test_german_pages_have_no_english_words(url: str) -> None:
     with open_console(url, "admin", locale="de-DE", sign_out="Abmelden") as console:
         page = console.page
         assert page.evaluate("document.documentElement.lang") == "de"
-        page.goto(f"{url}/#/sends/{LIVE}")
+        open_page(page, f"{url}/#/sends/{LIVE}")
         page.get_by_role("button", name="42", exact=True).click()
         expect(page.get_by_role("dialog")).to_contain_text("Abgemeldet von match_reminder per Push")
         expect(page.get_by_role("dialog")).to_contain_text("Einstellungen vom 3. Mai 2026")
         page.keyboard.press("Escape")
         for path in (f"sends/{LIVE}", "sends", "metrics", "users/42", "operations/suppressions", "operations/keys"):
-            page.goto(f"{url}/#/{path}")
+            open_page(page, f"{url}/#/{path}")
             expect(page.get_by_role("cell").first).to_be_visible()
             text = page.locator("body").inner_text()
             assert [word for word in ENGLISH if word in text] == [], path
-        page.goto(f"{url}/#/events/endpoints")
+        open_page(page, f"{url}/#/events/endpoints")
         page.get_by_label("URL").fill("https://10.0.0.1/hook")
         page.get_by_role("button", name="Endpunkt erstellen").click()
         expect(page.get_by_text("muss einen öffentlichen Server nennen")).to_be_visible()
@@ -54,14 +54,14 @@ def test_german_pages_have_no_english_words(url: str) -> None:
 def test_problems_and_warnings_of_the_api_are_in_german(url: str) -> None:
     with open_console(url, "sender", locale="de-DE", sign_out="Abmelden") as console:
         page = console.page
-        page.goto(f"{url}/#/compose")
+        open_page(page, f"{url}/#/compose")
         page.get_by_label("Kategorie").select_option("match_reminder")
         page.get_by_label("Titel").fill("Anstoß")
         page.get_by_label("Text").fill("Rot gegen Blau, 18:00")
         page.get_by_label("Nummern der Empfänger").fill("40-59 999999999")
         page.get_by_role("button", name="Prüfen").click()
         expect(page.get_by_text("1 von 21 Nutzern sind noch unbekannt")).to_be_visible()
-        page.goto(f"{url}/#/sends?club=2")
+        open_page(page, f"{url}/#/sends?club=2")
         expect(page.get_by_role("alert")).to_contain_text("Sie dürfen nicht jeden angefragten Mandanten sehen.")
 
 
@@ -90,7 +90,7 @@ def test_pages_without_a_session_log_no_error(url: str) -> None:
 def test_back_shows_the_id_of_the_rows(url: str) -> None:
     with open_console(url, "admin") as console:
         page = console.page
-        page.goto(f"{url}/#/users/42")
+        open_page(page, f"{url}/#/users/42")
         expect(page.get_by_role("cell").first).to_be_visible()
         page.get_by_label("User id").fill("9007199254740993")
         page.get_by_role("button", name="Show").click()

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from local.emulators import sign_in
-from tests.support.harness.console import is_send, open_console
+from tests.support.harness.console import is_send, open_console, open_page
 
 SEND = {"type": "news", "club_id": 1, "to_users": [42], "data": {"headline": "Hello"}}
 
@@ -39,12 +39,13 @@ def test_a_viewer_reads_and_the_api_refuses_a_send(url: str) -> None:
     with open_console(url, "viewer") as console:
         expect(console.page.get_by_role("heading", level=1, name="Overview")).to_be_visible()
         links = console.page.get_by_role("navigation").get_by_role("link").all_inner_texts()
-        assert links == ["Overview", "Sends", "Templates", "Metrics", "User"]
-        console.page.goto(f"{url}/#/compose")
+        assert "Sends" in links
+        assert not {"Compose", "Operations"} & {*links}
+        open_page(console.page, f"{url}/#/compose")
         expect(console.page.get_by_role("heading", level=1, name="Overview")).to_be_visible()
         assert console.page.get_by_role("button", name="Review").count() == 0
         for path in ("operations", "operations/keys", "operations/letters"):
-            console.page.goto(f"{url}/#/{path}")
+            open_page(console.page, f"{url}/#/{path}")
             expect(console.page.get_by_role("heading", level=1, name="Overview")).to_be_visible()
             console.page.wait_for_url(f"{url}/#/")
         assert not [each for each in console.requests if "/v1/keys" in each.url or "/v1/dead-letters" in each.url]
@@ -72,7 +73,7 @@ def test_the_send_of_another_tenant_is_not_found(url: str, monkeypatch: pytest.M
     with open_console(url, "sender") as console:
         assert console.call("GET", f"/v1/{path}") == 404
         assert console.call("POST", f"/v1/{path}/cancel", {}) == 404
-        console.page.goto(f"{url}/#/{path}")
+        open_page(console.page, f"{url}/#/{path}")
         expect(console.page.get_by_text("There is no send with this id.")).to_be_visible()
 
 
@@ -115,7 +116,7 @@ def test_a_token_is_renewed_before_its_end(url: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sign_in, "TOKEN_S", 65)
     with open_console(url, "sender") as console:
         page = console.page
-        page.goto(f"{url}/#/compose")
+        open_page(page, f"{url}/#/compose")
         page.get_by_label("Title").fill("Kept title")
         stored = "Object.entries(sessionStorage).find(([name]) => name.includes('user:'))[1]"
         first = json.loads(page.evaluate(stored))["access_token"]
@@ -134,9 +135,9 @@ def test_a_person_of_two_clubs_begins_with_one_of_them(url: str, monkeypatch: py
     monkeypatch.setattr(sign_in, "USERS", {"sender": replace(sign_in.USERS["sender"], clubs=(7, 8))})
     with open_console(url, "sender") as console:
         page = console.page
-        page.goto(f"{url}/#/sends")
+        open_page(page, f"{url}/#/sends")
         expect(page.get_by_text("There is no such send yet.")).to_be_visible()
-        page.goto(f"{url}/#/metrics")
+        open_page(page, f"{url}/#/metrics")
         expect(page.get_by_label("Tenant (empty: all)").locator("option")).to_have_text(["Any", "7", "8"])
         assert not [each for each in console.requests if "club_id=1" in each.url]
 
@@ -156,7 +157,7 @@ def test_another_person_does_not_see_the_composed_text(url: str) -> None:
 
 def test_a_sign_out_leaves_nothing_in_the_tab(url: str) -> None:
     with open_console(url, "sender") as console:
-        console.page.goto(f"{url}/#/compose")
+        open_page(console.page, f"{url}/#/compose")
         console.page.get_by_label("Title").fill("Secret")
         console.page.get_by_role("button", name="Sign out").click()
         expect(console.page.locator("main").get_by_role("button", name="Sign in")).to_be_visible()

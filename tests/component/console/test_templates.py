@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.harness.console import Console, open_console
+from tests.support.harness.console import Console, open_console, open_page
 
 pytestmark = pytest.mark.nightly
 
@@ -27,7 +27,7 @@ def console(url: str) -> Iterator[Console]:
 )
 def test_problem_is_listed_and_shown_with_the_template(console: Console, name: str, problem: str) -> None:
     page = console.page
-    page.goto(f"{console.url}/#/templates")
+    open_page(page, f"{console.url}/#/templates")
     row = page.get_by_test_id("templates").get_by_role("row").filter(has_text=name)
     expect(row).to_contain_text(problem)
     row.get_by_role("link", name=name).click()
@@ -37,7 +37,7 @@ def test_problem_is_listed_and_shown_with_the_template(console: Console, name: s
 
 def test_preview_follows_values_language_and_user(console: Console) -> None:
     page = console.page
-    page.goto(f"{console.url}/#/templates/matchday")
+    open_page(page, f"{console.url}/#/templates/matchday")
     page.get_by_label("opponent", exact=True).fill("Riverside")
     push = page.get_by_test_id("preview-push")
     expect(push).to_contain_text("Anpfiff um [kick_off]")
@@ -50,7 +50,7 @@ def test_preview_follows_values_language_and_user(console: Console) -> None:
 
 def test_unknown_template_leads_back_to_the_list(console: Console) -> None:
     page = console.page
-    page.goto(f"{console.url}/#/templates/unknown")
+    open_page(page, f"{console.url}/#/templates/unknown")
     expect(page.get_by_text("There is no template of this name.")).to_be_visible()
     page.get_by_role("link", name="All templates").click()
     expect(page.get_by_role("link", name="matchday")).to_be_visible()

@@ -16,6 +16,8 @@ from local.devstack.config import ROOT
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 # The time for the metrics job to count a batch on a loaded machine, in milliseconds.
 PATIENCE_MS = 60_000
+# The time for a page to show anything else. Playwright's own 5 s are too short for a loaded machine.
+expect.set_options(timeout=30_000)
 # A script of a page: it notes layout shifts and the durations of interactions until the next paint, from 16 ms on.
 OBSERVE = """
 window.measured = { shifts: [], events: [] };
@@ -38,6 +40,11 @@ window.painted = new Promise((done) => {
   requestAnimationFrame(look);
 });
 """
+# A condition of a page: the router has opened its address.
+OPENED = """() => {
+  const route = document.querySelector("#app")?.__vue_app__?.config.globalProperties.$route;
+  return route?.matched.length && route.fullPath === (location.hash.slice(1) || "/");
+}"""
 # The most presses of Tab to the next field or button that a test wants.
 _TABS = 60
 # A script of a page: it begins without the draft and the language of the page before. about:blank has no storage.
@@ -73,7 +80,7 @@ class Console:
 
     def compose(self, recipients: str, *, title: str, body: str, type: str = "announcement") -> None:
         """Fill in a send and go to its review."""
-        self.page.goto(f"{self.url}/#/compose")
+        open_page(self.page, f"{self.url}/#/compose")
         self.page.get_by_label("Category").select_option(type)
         self.page.get_by_label("Title").fill(title)
         self.page.get_by_label("Text").fill(body)
@@ -137,6 +144,14 @@ class Console:
             if each["impact"] in _SERIOUS
             for node in each["nodes"]
         ]
+
+
+def open_page(page: Page, url: str) -> None:
+    """Open an address of the console, and return once its page is shown in place of the one before. Both have a header
+    and a heading, and a page is loaded when it is first opened.
+    """
+    page.goto(url)
+    page.wait_for_function(OPENED, timeout=PATIENCE_MS)
 
 
 def is_send(request: Request) -> bool:

@@ -44,7 +44,7 @@ from masscomm.stores.metrics.port import (
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness import rest_api
-from tests.support.harness.console import FORGET, PATIENCE_MS, Console, open_console
+from tests.support.harness.console import FORGET, PATIENCE_MS, Console, open_console, open_page
 from tests.support.harness.events_api import source_id
 from tests.support.harness.operations_api import endpoint_id
 
@@ -493,7 +493,7 @@ def take(
         page = console.page.context.new_page() if picture.name == SIGNED_OUT else console.page
         page.set_viewport_size({"width": size["width"], "height": size["height"]})
         page.goto("about:blank")
-        page.goto(f"{console.url}/{picture.path}")
+        open_page(page, f"{console.url}/{picture.path}")
         picture.do(page)
         if german:
             in_german(page)
