@@ -21,12 +21,13 @@ run: setup ## start everything, with users to send to; stay up until Ctrl-C
 demo: setup ## start everything, run the demo, stop; fails on any mismatch
 	@$(MASSCOMM) up --demo --exit
 
-check: setup ## lint, format, types, layers, prose
+check: setup ## lint, format, types, layers, prose, stored templates
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	.venv/bin/python -m tests.support.prose
+	.venv/bin/cfn-lint
 
 # One worker runs the tests with a whole stack and waits for servers half of its time; two processors can run two more.
 TEST_WORKERS ?= 3
@@ -155,7 +156,7 @@ package-job: setup ## the streaming job's dependencies, for EMR's Python on arm6
 	.devstack/uv/bin/uv pip install -q --target out/job --python-version 3.12 --python-platform aarch64-manylinux_2_28 --only-binary :all: --require-hashes -r requirements/job.txt
 	.venv/bin/python -m infra.job_archive out/job infra/package/spark_metrics.zip
 
-snapshots: setup ## renew the stored lists of each stack's resources
+snapshots: setup ## renew the stored templates, and lists of each stack's resources
 	-MASSCOMM_RENEW_SNAPSHOTS=1 .venv/bin/python -m pytest -q tests/unit/infra/test_snapshots.py
 
 status: ## list the running services
