@@ -43,6 +43,7 @@ from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.topic_reading import record_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -269,10 +270,9 @@ class Feeder:
         ends: dict[tuple[str, int], int] = {}
         steps: list[tuple[KafkaRecord, Step]] = []
         for message in messages:
-            topic, partition, offset = _place_of(message)
-            record = _record(message, topic, partition, offset)
+            record = _record(message)
             steps.append((record, self._applier.prepare(record)))
-            ends[topic, partition] = offset + 1
+            ends[record.topic, record.partition] = record.offset + 1
         with self._store.writing() as writer:
             for record, step in steps:
                 self._applier.apply(writer, record, step)
@@ -339,7 +339,8 @@ class GapError(Exception):
     """Records that the store has not applied are no longer in their topic: the store must be rebuilt."""
 
 
-def _place_of(message: "Message") -> tuple[str, int, int]:
+def _record(message: "Message") -> KafkaRecord:
+    """Return a record. Raises Retry or GapError."""
     from confluent_kafka import KafkaError
 
     error = message.error()
@@ -347,19 +348,4 @@ def _place_of(message: "Message") -> tuple[str, int, int]:
         if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
             raise GapError(str(error))
         raise Retry(f"Kafka does not hand over records: {error}")
-    topic, partition, offset = message.topic(), message.partition(), message.offset()
-    if topic is None or partition is None or offset is None:
-        raise Retry("Kafka handed over a record without its position")
-    return topic, partition, offset
-
-
-def _record(message: "Message", topic: str, partition: int, offset: int) -> KafkaRecord:
-    key, value = message.key(), message.value()
-    return KafkaRecord(
-        topic=topic,
-        partition=partition,
-        offset=offset,
-        timestamp_ms=message.timestamp()[1],
-        key=key if key is None or isinstance(key, bytes) else key.encode(),
-        value=value if value is None or isinstance(value, bytes) else value.encode(),
-    )
+    return record_of(message)

@@ -4,6 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from masscomm.errors import Retry
+from masscomm.kafka.event import KafkaRecord
+
 if TYPE_CHECKING:
     from confluent_kafka import Message, TopicPartition
 
@@ -11,6 +14,22 @@ TIMEOUT_S = 10
 # Kafka clients must have a group id; no offset is ever committed under it.
 OPERATIONS_GROUP = "masscomm.operations"
 NO_SECURITY: Mapping[str, Any] = MappingProxyType({})
+
+
+def record_of(message: "Message") -> KafkaRecord:
+    """Return a consumed message as a record, without its headers. Raises Retry if it has no position."""
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    if topic is None or partition is None or offset is None:
+        raise Retry("Kafka handed over a record without its position")
+    key, value = message.key(), message.value()
+    return KafkaRecord(
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        timestamp_ms=message.timestamp()[1],
+        key=key if key is None or isinstance(key, bytes) else key.encode(),
+        value=value if value is None or isinstance(value, bytes) else value.encode(),
+    )
 
 
 def read_topic(bootstrap: str, topic: str, security: Mapping[str, Any] = NO_SECURITY) -> "Iterator[Message]":
