@@ -20,6 +20,7 @@ from cli.client_log import KAFKA_LOGGER
 from cli.deployed import is_task, resources_of, run_task
 from masscomm import environment
 from masscomm.aws.authentication import kafka_client_config
+from masscomm.cdc.progress import OFFSETS_TOPIC, KafkaCdcProgress
 from masscomm.directory.bulk_writes import connect, connect_from_environment
 from masscomm.directory.client import OpenSearch
 from masscomm.domain.audit import Action, Result, audit_entry
@@ -55,6 +56,8 @@ class Installation:
     aws: Mapping[str, Any] = field(default_factory=dict)
     # The names of the DynamoDB tables, by their names in schemas/dynamodb.
     tables: Mapping[str, str] = field(default_factory=dict)
+    # The consumer group of cdc_consumer.
+    cdc_group: str = "masscomm.cdc_consumer"
     # The address of OpenSearch; if None, the environment variable OPENSEARCH_URL is read.
     opensearch_url: str | None = None
 
@@ -98,6 +101,7 @@ class Installation:
             registry_secret=os.environ.get(SECRET_SETTING, ""),
             generation=environment.required("CDC_GENERATION"),
             security={**kafka_client_config(), "logger": KAFKA_LOGGER},
+            cdc_group=environment.required("CDC_CONSUMER_GROUP"),
             tables={
                 name: os.environ.get(f"{name.upper()}_TABLE", name)
                 for name in ("delivery_ledger", "decisions", "waiting", "api_keys", "audit_log")
@@ -130,6 +134,16 @@ class Installation:
         if self.opensearch_url is None:
             return connect_from_environment()
         return connect(self.opensearch_url)
+
+    def cdc_progress(self, generation: str) -> KafkaCdcProgress:
+        """Return the progress of change data capture of a snapshot generation."""
+        return KafkaCdcProgress(
+            self.kafka_bootstrap,
+            generation=generation,
+            group=self.cdc_group,
+            offsets_topic=OFFSETS_TOPIC,
+            **self.security,
+        )
 
     def registry(self) -> HttpSchemaRegistry:
         """Return a client of the schema registry."""

@@ -35,6 +35,7 @@ MODULES = {
     "keys": ("cli.keys", "API keys with their clubs, scopes and ends."),
     "audit": ("cli.audit", "Show which principal did what, the latest entries first."),
     "dead-letters": ("cli.dead_letters", "Records that could not be processed."),
+    "directory": ("cli.directory", "The copy of the monolith's tables in OpenSearch."),
     "source": ("cli.source", "The monolith's tables, as MASSCOMM_SOURCE or schemas/source.yaml maps them."),
 }
 

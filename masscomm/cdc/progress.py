@@ -28,6 +28,8 @@ from masscomm.kafka.offsets import by_topic, topic_offsets
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+# The topic in which Kafka Connect stores source offsets.
+OFFSETS_TOPIC = "connect.offsets"
 # Topic → partition → offset of the next record; 0 if the partition has no record yet.
 Offsets = Mapping[str, Mapping[int, int]]
 
@@ -109,7 +111,7 @@ class KafkaCdcProgress:
             environment.required("KAFKA_BOOTSTRAP_SERVERS"),
             generation=generation,
             group=environment.required("CDC_CONSUMER_GROUP"),
-            offsets_topic=os.environ.get("CONNECT_OFFSETS_TOPIC") or "connect.offsets",
+            offsets_topic=os.environ.get("CONNECT_OFFSETS_TOPIC") or OFFSETS_TOPIC,
             **kafka_client_config(),
         )
 

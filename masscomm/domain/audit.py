@@ -42,6 +42,7 @@ class Action(StrEnum):
     # A caller has read a user, or a page of the users of a tenant.
     USER_SHOWN = "user.shown"
     USERS_LISTED = "users.listed"
+    DIRECTORY_REBUILT = "directory.rebuilt"
     # A function with the package of webhook_sender disabled the endpoint.
     WEBHOOK_DISABLED = "webhook.disabled"
 

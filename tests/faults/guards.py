@@ -1252,6 +1252,13 @@ MUTANTS = (
     ),
     Mutant("audiences.confirmed_directory", "A user who was created before the request is in the audience.", Removed()),
     Mutant("audiences.concurrent_expansion", "Of two concurrent expansions of an audience one continues."),
+    Mutant(
+        "rebuild.state_after_rows",
+        "A rebuilt generation is complete once all of its rows are written.",
+        Becomes("[state for state in GUARDED if generation.snapshot_completed(0) is None]"),
+    ),
+    Mutant("rebuild.answering_generation", "Indices that answer look-ups are not rebuilt."),
+    Mutant("rebuild.whole_topic", "A topic that has lost its first records rebuilds nothing."),
     Mutant("audiences.share_of_recording", "A record that has recorded its share of an audience hands the rest on."),
     Mutant("audiences.share_of_producing", "A record that has produced its share of an audience hands the rest on."),
     Mutant("audiences.time_of_a_share", "A slow audience is handed on after a time, too.", Returns("False")),

@@ -145,8 +145,14 @@ def _kafka(
         writes = [*writes, *tables]
     if not profile.asks_cdc:
         return data.kafka.statements(writes=writes, reads=reads, asks=[SOURCE_RECORDS_GROUP] if reads else [])
-    groups = [CDC_PROGRESS_GROUP] + [consumer_group(f"masscomm.{CDC_CONSUMER}", topic) for topic in tables]
+    groups = cdc_groups(environment)
     return data.kafka.statements(writes=writes, reads=[*reads, CONNECT_OFFSETS_TOPIC], asks=groups, describes=tables)
+
+
+def cdc_groups(environment: Environment) -> list[str]:
+    """Return the groups that masscomm/cdc/progress.py asks for: its own, and those of cdc_consumer."""
+    tables = [topic for each in generations(environment.generation) for topic in table_topics(each)]
+    return [CDC_PROGRESS_GROUP] + [consumer_group(f"masscomm.{CDC_CONSUMER}", topic) for topic in tables]
 
 
 def _operations(
@@ -170,10 +176,13 @@ def _operations(
 def _directory(
     profile: Profile, data: DataStack | ExternalDataStack, environment: Environment
 ) -> list[iam.PolicyStatement]:
-    requests = [
-        request.format(generation=each) for request in profile.requests for each in generations(environment.generation)
-    ]
-    return data.directory.statements(dict.fromkeys(requests))
+    return data.directory.statements(of_generations(profile.requests, environment))
+
+
+def of_generations(requests: Iterable[str], environment: Environment) -> list[str]:
+    """Return requests to OpenSearch with the names of the captured snapshot generations."""
+    captured = generations(environment.generation)
+    return list(dict.fromkeys(request.format(generation=each) for request in requests for each in captured))
 
 
 def _tables(profile: Profile, data: DataStack | ExternalDataStack) -> list[iam.PolicyStatement]:

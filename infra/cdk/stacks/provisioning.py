@@ -5,12 +5,22 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.cdk.config import Environment
-from infra.cdk.profiles import AUDIT, DECISIONS, LEDGER, OPERATOR, OPERATOR_REQUESTS, WAITING, WITH_STATE
+from infra.cdk.profiles import (
+    AUDIT,
+    CONNECT_OFFSETS_TOPIC,
+    DECISIONS,
+    LEDGER,
+    OPERATOR,
+    OPERATOR_REQUESTS,
+    WAITING,
+    WITH_STATE,
+)
+from infra.cdk.resources.event_sources import consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.registry_access import RegistryAccess
 from infra.cdk.resources.task import VpcTask, read_secrets, task_role
 from infra.cdk.stacks.data import DataStack
-from infra.cdk.stacks.grants import replayed_topics
+from infra.cdk.stacks.grants import CDC_CONSUMER, cdc_groups, of_generations, replayed_topics
 from infra.cdk.stacks.network import NetworkStack
 from infra.cdk.stacks.provisioner import provisioner_task
 from infra.cdk.stacks.registry import RegistryStack
@@ -102,7 +112,7 @@ class ProvisioningStack(Stack):
         return read_secrets(self, named, key=config.key_arn)
 
     def _operator(self) -> VpcTask:
-        """Return the task for `dead-letters`, `trace`, `audit` and `suppressions`.
+        """Return the task for `dead-letters`, `trace`, `audit`, `suppressions` and `directory`.
 
         It has no right to API keys: `masscomm keys` would print a new key into the log.
         """
@@ -115,12 +125,12 @@ class ProvisioningStack(Stack):
         tables = {name: data.tables[name] for name in _TABLES}
         for statement in (
             *data.kafka.statements(
-                reads=topics,
+                reads=[*topics, CONNECT_OFFSETS_TOPIC],
                 writes=[*replayed_topics(environment), DEAD_LETTER_STATUS],
-                asks=[OPERATIONS_GROUP],
+                asks=[OPERATIONS_GROUP, *cdc_groups(environment)],
                 transacts=[transactional_id(DEAD_LETTER_STATUS)],
             ),
-            *data.directory.statements(OPERATOR_REQUESTS),
+            *data.directory.statements(of_generations(OPERATOR_REQUESTS, environment)),
             *registry.statements(self),
             *(
                 iam.PolicyStatement(
@@ -149,6 +159,7 @@ class ProvisioningStack(Stack):
                 "OPENSEARCH_URL": data.directory.url,
                 "OPENSEARCH_AUTHENTICATION": data.directory.authentication,
                 "CDC_GENERATION": environment.generation,
+                "CDC_CONSUMER_GROUP": consumer_group(f"masscomm.{CDC_CONSUMER}", "{topic}"),
                 **{f"{name.upper()}_TABLE": table.table_name for name, table in tables.items()},
             },
             command=["dead-letters", "list", "--deployed", environment.name],

@@ -175,19 +175,21 @@ class RunningGeneration:
         )
 
     def start_again(self) -> None:
-        """Make the indices and the generation's state anew, and continue as a new group, which reads the topics from
-        their beginning.
-        """
+        """Lose the indices, and continue as a new group, which reads the topics from their beginning."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
+        self.lose_indices()
+        self.records = []
+        self._start_group(f"{self.group}.again")
+
+    def lose_indices(self) -> None:
+        """Make the indices and the generation's state anew."""
         self.client.indices.delete(index=",".join(f"{table}-{self.name}" for table in captured_tables()))
         create_indices(self.config.opensearch_url, self.name)
         for document in (f"generation-{self.name}", f"position-{self.name}"):
             url = f"{self.config.opensearch_url}/directory_state/_doc/{document}"
             httpx.delete(url, timeout=30).raise_for_status()
-        self.records = []
-        self._start_group(f"{self.group}.again")
 
     def changes(self) -> list[Any]:
         decoder = ChangeDecoder(self.name)

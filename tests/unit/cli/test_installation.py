@@ -17,7 +17,7 @@ from cli.options import given
 from infra.cdk.environments import EXAMPLES
 from masscomm.errors import Stop
 
-NEEDED = ("KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "CDC_GENERATION")
+NEEDED = ("KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "CDC_GENERATION", "CDC_CONSUMER_GROUP")
 
 
 def test_deployed_installation_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 from infra.cdk.examples import ENVIRONMENTS
 from infra.cdk.parts import has_mapping
-from infra.cdk.profiles import OPERATOR_REQUESTS
+from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, OPERATOR_REQUESTS
+from infra.cdk.stacks.grants import cdc_groups, of_generations
 from masscomm.kafka.topic_reading import OPERATIONS_GROUP
 from masscomm.kafka.topics import DEAD_LETTER_STATUS, cdc_topics, chain_topics
 from masscomm.operations.dead_letter_replays import sources, transactional_id
@@ -40,10 +41,13 @@ def test_operators_role_has_exactly_these_permissions(environment: SynthesisedEn
     (key,) = found["kms:Decrypt"]
     of_kafka = cluster.removeprefix("cluster/")
     generation = ENVIRONMENTS[environment.name].generation
-    topics = {f"topic/{of_kafka}/{topic.name}" for topic in (*chain_topics(), *cdc_topics(generation))}
+    read = [topic.name for topic in (*chain_topics(), *cdc_topics(generation))]
+    topics = {f"topic/{of_kafka}/{name}" for name in (*read, CONNECT_OFFSETS_TOPIC)}
     consumed = [name for name in sources(generation) if has_mapping(name, ENVIRONMENTS[environment.name])]
     written = {f"topic/{of_kafka}/{name}" for name in (*consumed, DEAD_LETTER_STATUS)}
+    groups = [OPERATIONS_GROUP, *cdc_groups(ENVIRONMENTS[environment.name])]
     transaction = {f"transactional-id/{of_kafka}/{transactional_id(DEAD_LETTER_STATUS)}"}
+    requests = [each.split() for each in of_generations(OPERATOR_REQUESTS, ENVIRONMENTS[environment.name])]
     assert found == {
         "kafka-cluster:Connect": {cluster},
         "kafka-cluster:DescribeCluster": {cluster},
@@ -51,14 +55,19 @@ def test_operators_role_has_exactly_these_permissions(environment: SynthesisedEn
         "kafka-cluster:ReadData": topics,
         "kafka-cluster:WriteData": written,
         "kafka-cluster:DescribeTopic": topics | written,
-        "kafka-cluster:DescribeGroup": {f"group/{of_kafka}/{OPERATIONS_GROUP}"},
+        "kafka-cluster:DescribeGroup": {f"group/{of_kafka}/{name}" for name in groups},
         "kafka-cluster:AlterTransactionalId": transaction,
         "kafka-cluster:DescribeTransactionalId": transaction,
         "dynamodb:GetItem": {f"table/{prefix}-decisions"},
         "dynamodb:Query": {f"table/{prefix}-delivery_ledger", f"table/{prefix}-audit_log"},
         "dynamodb:Scan": {f"table/{prefix}-waiting"},
         "dynamodb:PutItem": {f"table/{prefix}-audit_log"},
-        "es:ESHttpPost": {f"domain/{prefix}-directory/{each.removeprefix('POST ')}" for each in OPERATOR_REQUESTS},
+        **{
+            f"es:ESHttp{method.capitalize()}": {
+                f"domain/{prefix}-directory/{path}" for each, path in requests if each == method
+            }
+            for method in ("GET", "PUT", "POST")
+        },
         "kms:Decrypt": {key},
         "kms:DescribeKey": {key},
     }
