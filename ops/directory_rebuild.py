@@ -13,7 +13,7 @@ from itertools import batched
 
 from functions.cdc_consumer.generation import Generation
 from functions.cdc_consumer.write_rows import Fact, WriteRows
-from masscomm.cdc.captured_tables import table_topics
+from masscomm.cdc.captured_tables import captured_tables, table_topics
 from masscomm.cdc.change_events import (
     ChangeDecoder,
     RefusedRow,
@@ -25,8 +25,10 @@ from masscomm.cdc.change_events import (
 from masscomm.cdc.progress import CdcProgress
 from masscomm.chain.batch import Item
 from masscomm.clock import Clock
+from masscomm.directory.bulk_writes import answering
 from masscomm.directory.by_id import documents_by_id
-from masscomm.directory.client import OpenSearch
+from masscomm.directory.changed_documents import index_of
+from masscomm.directory.client import NotFoundError, OpenSearch
 from masscomm.directory.generations import INDEX, document_id
 from masscomm.errors import DeadLetter, MasscommError, Retry
 from masscomm.kafka.event import KafkaRecord
@@ -104,7 +106,15 @@ class DirectoryRebuild:
         return Rebuilt(records=read, rows=changes, refused=refused, is_complete=self._complete(generation))
 
     def _check(self) -> None:
-        """Raise CannotRebuild if the indices are in use, or can never be complete."""
+        """Raise CannotRebuild if the indices do not exist, are in use, or can never be complete."""
+        indices = ",".join(index_of(table, self.generation) for table in captured_tables())
+        try:
+            with answering("its indices"):
+                self.client.indices.refresh(index=indices)
+        except Retry as error:
+            if isinstance(error.__cause__, NotFoundError):
+                raise CannotRebuild(f"an index is missing: `masscomm upgrade` makes those of {indices}") from error
+            raise
         state = self._state()
         if state.get("complete") is True:  # guard: rebuild.answering_generation
             raise CannotRebuild(f"the indices of {self.generation} answer look-ups: delete them and their state first")

@@ -6,6 +6,7 @@ import pytest
 
 from functions.cdc_consumer.generation import Generation
 from local.devstack.config import StackConfig
+from local.devstack.provision import create_indices
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.clock import SystemClock
 from masscomm.errors import Retry
@@ -71,6 +72,15 @@ def test_lost_indices_are_rebuilt_from_the_topics(stack: StackConfig) -> None:
         # Changes go on as before.
         sql.execute("UPDATE users SET first_name = 'next' WHERE id = 4")
         made.consume_until(lambda: made.documents("users")["4"]["first_name"] == "next")
+
+
+@pytest.mark.nightly
+def test_missing_index_is_made_first(stack: StackConfig) -> None:
+    with RunningGeneration.made(stack) as made, TopicReader(stack.kafka_bootstrap) as reader:
+        made.client.indices.delete(index=f"users-{made.name}")
+        with pytest.raises(CannotRebuild, match="masscomm upgrade"):
+            _rebuild(made, reader)
+        create_indices(stack.opensearch_url, made.name)
 
 
 @pytest.mark.nightly
