@@ -1,6 +1,7 @@
 """`masscomm directory`: the copy of the monolith's tables in OpenSearch."""
 
 import time
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -11,9 +12,11 @@ from cli.options import JsonOption, given
 from cli.terminal import Terminal, print_json
 from masscomm.clock import SystemClock
 from masscomm.domain.audit import Action
+from masscomm.kafka.avro import Codec
 from masscomm.kafka.topic_reading import TopicReader
 from masscomm.kafka.topics import generations
 from ops.directory_rebuild import DirectoryRebuild, records_of
+from ops.own_document_rebuild import published_documents
 
 app = typer.Typer(no_args_is_help=True)
 console = Terminal()
@@ -45,11 +48,13 @@ def rebuild(*, installation: Installation, generation: GenerationOption = None, 
         report=lambda records: None if as_json else console.print(f"{records} records"),
     )
     with TopicReader(installation.kafka_bootstrap, installation.security) as reader:
-        done = rebuilding.run(records_of(reader, name))
+        codec = Codec(installation.registry())
+        done = rebuilding.run(records_of(reader, name), published_documents(reader, codec))
     installation.audit(Action.DIRECTORY_REBUILT, subject=name, detail=f"{done.records} records")
     if as_json:
-        print_json({"records": done.records, "rows": done.rows, "refused": done.refused, "complete": done.is_complete})
+        print_json(asdict(done))
         return
+    console.print(f"{sum(done.own_documents.values())} of masscomm's own documents")
     console.print(f"{sum(done.rows.values())} rows of {len(done.rows)} tables, {done.refused} records refused")
     if done.is_complete:
         console.print("look-ups are answered")

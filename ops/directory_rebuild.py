@@ -1,5 +1,5 @@
-"""Fills the indices of a snapshot generation from the changelogs of the monolith's tables, without the monolith: after
-OpenSearch, or an index of it, was lost.
+"""Fills the indices of a snapshot generation from the changelogs of the monolith's tables, without the monolith, and
+those of masscomm's own documents from theirs: after OpenSearch, or an index of it, was lost.
 
 The rows are written as cdc_consumer writes them, each with its version, so that both may run. Look-ups are refused
 until the generation is complete: the state of its snapshot is written after all rows, and cdc_consumer's own steps
@@ -30,10 +30,13 @@ from masscomm.directory.by_id import documents_by_id
 from masscomm.directory.changed_documents import index_of
 from masscomm.directory.client import NotFoundError, OpenSearch
 from masscomm.directory.generations import INDEX, document_id
+from masscomm.directory.own_document_index import OpenSearchOwnDocumentIndices
+from masscomm.directory.own_documents import OwnDocument
 from masscomm.errors import DeadLetter, MasscommError, Retry
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.topic_reading import TopicReader, record_of
 from masscomm.kafka.topics import cdc_topic
+from ops.own_document_rebuild import restore
 
 # The records of one write, and how often a write is repeated that OpenSearch does not accept now.
 _RECORDS = 2_000
@@ -56,6 +59,8 @@ class Rebuilt:
     refused: int
     # Whether look-ups are answered from the indices.
     is_complete: bool
+    # Index → masscomm's own documents that it had lost.
+    own_documents: Mapping[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +80,12 @@ class DirectoryRebuild:
     pause: Callable[[float], object]
     report: Callable[[int], object] = field(default=lambda _: None)
 
-    def run(self, records: Iterable[KafkaRecord]) -> Rebuilt:
+    def run(self, records: Iterable[KafkaRecord], lost: Iterable[Sequence[OwnDocument]]) -> Rebuilt:
         """Apply the records of the generation's topics, from their beginnings to their ends.
+
+        Args:
+            records: See records_of.
+            lost: See published_documents.
 
         Raises:
             CannotRebuild: The generation answers look-ups, or needs a new snapshot.
@@ -84,6 +93,8 @@ class DirectoryRebuild:
             Stop: OpenSearch denies access.
         """
         self._check()
+        # Before a look-up is answered, suppressions and opt-outs are back.
+        own = restore(self.client, OpenSearchOwnDocumentIndices(self.client), lost, self.clock)
         generation = Generation(self.client, name=self.generation, progress=self.progress, clock=self.clock)
         rows = WriteRows(self.client, self.clock)
         decoder = ChangeDecoder(self.generation)
@@ -103,7 +114,8 @@ class DirectoryRebuild:
                 generation.snapshot_started(state.snapshot_id)
             else:
                 generation.snapshot_completed(state.at_ms)
-        return Rebuilt(records=read, rows=changes, refused=refused, is_complete=self._complete(generation))
+        is_complete = self._complete(generation)
+        return Rebuilt(records=read, rows=changes, refused=refused, is_complete=is_complete, own_documents=own)
 
     def _check(self) -> None:
         """Raise CannotRebuild if the indices do not exist, are in use, or can never be complete."""

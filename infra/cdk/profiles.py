@@ -118,10 +118,10 @@ WITH_STATE = "DIRECTORY_STATE"
 # The suffix of the name of the role with which the erasure job runs.
 ERASURE = "erasure"
 # The suffix of the name of the role of operators' commands, the indices that they change, and their requests. A rebuild
-# of the directory writes as cdc_consumer does (ops/directory_rebuild.py).
+# of the directory writes as cdc_consumer and the scheduler do (ops/directory_rebuild.py).
 OPERATOR = "operator"
-OPERATOR_INDICES = ("suppressions", *captured_tables(), "directory_state")
-OPERATOR_REQUESTS = tuple(dict.fromkeys((*_SUPPRESSIONS, *_CHANGES, "POST directory_state/_mget")))
+OPERATOR_INDICES = (*captured_tables(), *OWN_INDICES, "directory_state")
+OPERATOR_REQUESTS = tuple(dict.fromkeys((*_SUPPRESSIONS, *_CHANGES, *_OWN_DOCUMENTS, "POST directory_state/_mget")))
 # The part of a secret's name under which that job finds addresses (infra/erase.py).
 ADDRESSES = "erased-addresses"
 # The indices that ops/erasure/search_indices.py changes.

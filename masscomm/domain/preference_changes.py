@@ -7,7 +7,7 @@ that it was made for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 from masscomm.domain.channels import CHANNELS
@@ -116,6 +116,18 @@ class PreferenceChanges:
             changes=kept + added,
             produced_version=self.produced_version,
             **values,
+        )
+
+    def over(self, lost: Self) -> Self:
+        """Return these changes with those of a document that was lost before they were made, as if it had not been."""
+        kept = tuple(
+            change
+            for change in lost.changes
+            if change not in self.changes and not any(each.wish.replaces(change.wish) for each in self.changes)
+        )
+        produced = self.produced_version if lost.is_produced or not kept else 0
+        return replace(
+            self, version=max(self.version, lost.version), changes=kept + self.changes, produced_version=produced
         )
 
     def applied_version(self, settings: UserSettings | None) -> int:

@@ -1257,6 +1257,8 @@ MUTANTS = (
         "A rebuilt generation is complete once all of its rows are written.",
         Becomes("[state for state in GUARDED if generation.snapshot_completed(0) is None]"),
     ),
+    Mutant("rebuild.lower_versions", "Documents of a new index are published over those of the lost one."),
+    Mutant("rebuild.erased_user", "Lost changes of preferences do not come back to an erased user."),
     Mutant("rebuild.answering_generation", "Indices that answer look-ups are not rebuilt."),
     Mutant("rebuild.whole_topic", "A topic that has lost its first records rebuilds nothing."),
     Mutant("audiences.share_of_recording", "A record that has recorded its share of an audience hands the rest on."),

@@ -31,7 +31,7 @@ def _rebuild(made: RunningGeneration, reader: TopicReader, report: Callable[[int
         clock=SystemClock(),
         pause=_not,
         report=report,
-    ).run(records_of(reader, made.name))
+    ).run(records_of(reader, made.name), [])
 
 
 def _serves(made: RunningGeneration, *ids: int) -> bool:

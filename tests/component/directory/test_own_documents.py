@@ -5,6 +5,7 @@ those that a crash left out.
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import astuple
 from typing import Any
 from uuid import uuid4
 
@@ -21,17 +22,21 @@ from masscomm.clock import FixedClock
 from masscomm.directory import own_documents
 from masscomm.directory.bulk_writes import ChangedDocument, write_changed
 from masscomm.directory.client import NotFoundError
-from masscomm.directory.document_publisher import OpenSearchDocumentPublisher
+from masscomm.directory.document_publisher import OpenSearchDocumentPublisher, produce
 from masscomm.directory.generations import InMemoryCreationTimes
 from masscomm.directory.own_document_index import OpenSearchOwnDocumentIndices, document_id
 from masscomm.directory.own_documents import INDICES, DocumentKey, OwnDocument, Version
+from masscomm.domain.preference_changes import ERASURE, PreferenceChanges, Wish
+from masscomm.domain.preference_changes import INDEX as PREFERENCES
+from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
 from masscomm.domain.time_limits import DOCUMENTS_SETTLED_S
 from masscomm.errors import Retry
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import KafkaProducer
-from masscomm.kafka.topic_reading import read_topic
+from masscomm.kafka.topic_reading import TopicReader, read_topic
 from masscomm.kafka.topics import DIRECTORY_DOCUMENT, chain_topics
-from tests.support.contracts.own_document_index import Made, OwnDocumentIndicesContract, suppression
+from ops.own_document_rebuild import published_documents, restore
+from tests.support.contracts.own_document_index import Made, OwnDocumentIndicesContract, changes, suppression
 from tests.support.harness.chain import NOW
 from tests.support.harness.device_registrar import environment_of
 from tests.support.inputs.debezium_records import row
@@ -157,3 +162,51 @@ def test_sweep_completes_and_removes_documents(published: Published) -> None:
     assert [each is None for each in published.records(ended.index, ended.id)] == [False, True]
     found = published.client.mget(index=ended.index, body={"ids": [ended.id]})["docs"]
     assert [each["found"] for each in found] == [False]
+
+
+@pytest.mark.kills(guard="rebuild.lower_versions")
+@pytest.mark.kills(guard="rebuild.erased_user")
+def test_lost_indices_are_filled_from_the_topic(published: Published, cluster: str) -> None:
+    made, publisher = OpenSearchMade(published.client), published.publisher
+    (bounced, source), (removed, removed_source) = suppression(uuid4().int), suppression(uuid4().int)
+    users = [uuid4().int % 2**62 for _ in range(3)]
+    for key, document in ((bounced, source), (removed, removed_source), *map(_silenced, users)):
+        made.put(key, document)
+        publisher.publish(key.index, [key.id])
+    produce([removed], published.codec, published.producer)
+
+    published.client.indices.delete(index=",".join(INDICES))
+    create_indices(cluster, "g1")
+    # Since then, one user wants no e-mail, and another one was erased.
+    both, erased, untouched = users
+    now = PreferenceChanges(user_id=both, club_id=7).after([Wish(None, "email", False)], None, NOW + 1, source="api")
+    made.put(DocumentKey(PREFERENCES, str(both)), now.document)
+    made.put(*changes(erased, ERASURE))
+    with TopicReader(published.bootstrap) as reader:
+        lost = list(published_documents(reader, published.codec))
+    # The topic also has documents of other tests.
+    written = restore(published.client, made.indices, lost, FixedClock(NOW))
+    assert (written[PREFERENCES] >= 2, written[SUPPRESSIONS] >= 1) == (True, True)
+    assert not restore(published.client, made.indices, lost, FixedClock(NOW))
+    assert published.stored(*astuple(bounced)).source == source
+    assert not _exists(published.client, removed)
+    assert _silent_channels(published, both) == ["push", "email"]
+    assert _silent_channels(published, untouched) == ["push"]
+    assert _silent_channels(published, erased) == []
+    progress = made.indices.progress(SUPPRESSIONS)
+    assert progress is not None
+    assert (progress.is_later_history, progress.published) == (True, -1)
+
+
+def _silenced(user_id: int) -> tuple[DocumentKey, dict[str, Any]]:
+    silenced = PreferenceChanges(user_id=user_id, club_id=7).after([Wish(None, "push", False)], None, NOW, source="api")
+    return DocumentKey(PREFERENCES, str(user_id)), silenced.document
+
+
+def _silent_channels(published: Published, user_id: int) -> list[str | None]:
+    changes = PreferenceChanges.read(published.stored(PREFERENCES, str(user_id)).source).changes
+    return [each.wish.channel for each in changes if isinstance(each.wish, Wish)]
+
+
+def _exists(client: TestClient, key: DocumentKey) -> bool:
+    return bool(client.mget(index=key.index, body={"ids": [key.id]})["docs"][0]["found"])

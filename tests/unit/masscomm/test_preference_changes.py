@@ -1,5 +1,6 @@
 """A change through masscomm applies until the monolith's row has it; where their order is unknown, the opt-out wins."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -219,3 +220,30 @@ def test_opt_out_survives_any_row_without_it(
         newer = [each for each_version, each in kept if each_version > own_version]
         if not wanted and not any(each.category == category for each in newer):
             assert not _wanted(changes, _row(other, version=version), type=str(category), channel=channel or "push")
+
+
+WISHES = st.one_of(
+    st.builds(Wish, st.sampled_from([None, "news", "offers"]), st.sampled_from([None, "email", "push"]), st.booleans()),
+    st.sampled_from([NIGHT, NO_HOURS]),
+)
+
+
+@given(before=st.lists(WISHES, min_size=1, max_size=4), since=st.lists(WISHES, max_size=4))
+def test_lost_changes_come_back_as_if_never_lost(
+    before: list[Wish | QuietHoursWish], since: list[Wish | QuietHoursWish]
+) -> None:
+    lost, present, never_lost = NONE, NONE, NONE
+    for number, wish in enumerate(before):
+        lost, never_lost = (each.after([wish], None, NOW + number) for each in (lost, never_lost))
+    for number, wish in enumerate(since, start=len(before)):
+        present, never_lost = (each.after([wish], None, NOW + number) for each in (present, never_lost))
+    merged = present.over(lost)
+    assert merged == never_lost
+    assert merged.over(lost) == merged
+
+
+def test_lost_changes_are_produced_if_they_never_were() -> None:
+    lost, present = (NONE.after([wish], None, NOW) for wish in (OUT, NIGHT))
+    unproduced, produced = replace(present, produced_version=NOW), replace(lost, produced_version=NOW)
+    assert not unproduced.over(lost).is_produced
+    assert unproduced.over(produced).is_produced
