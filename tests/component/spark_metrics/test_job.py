@@ -320,7 +320,31 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     assert_is_a_plain_count(job.database, counted)
     assert_views_are_sums_of_the_counts(job.database)
 
-    # Damaged tables are restored from the archive while the stream runs.
+    # Records that Postgres rejects are quarantined; all others are counted.
+    with psycopg.connect(job.database) as connection:
+        connection.execute("alter table counts_minute add check (club_id <> 666)")
+        connection.execute("alter table sends add check (club_id <> 667)")
+    for club_id in (666, 667):
+        counted.put_refused(club_id)
+    counted.a_send(times=2)
+    await_watermark(job, counted.flush())
+    assert_is_a_plain_count(job.database, counted)
+    assert query_value(job.database, "select count(*) from quarantine where reason = 'unstorable'") == 2
+    counted.allow_refused()
+
+    job.process.send_signal(signal.SIGTERM)
+    assert job.process.wait(WAIT_S) == 0
+    assert query_value(job.database, "select state from stream_status") == "stopped"
+
+
+@pytest.mark.nightly
+def test_damaged_tables_are_restored_beside_the_stream(
+    start_job: StartJob, counted: CountedTopics, tmp_path: Path
+) -> None:
+    job = start_job(**as_the_pages_say(tmp_path))
+    for _ in range(3):
+        counted.a_send(times=2)
+    await_watermark(job, counted.flush())
     with psycopg.connect(job.database) as connection:
         connection.execute("update counts_minute set count_total = count_total + 1 where club_id = 0")
         connection.execute("delete from counts_hour where club_id = 1")
@@ -337,22 +361,6 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     await_watermark(job, counted.flush())
     assert_is_a_plain_count(job.database, counted)
     assert_views_are_sums_of_the_counts(job.database)
-
-    # Records that Postgres rejects are quarantined; all others are counted.
-    with psycopg.connect(job.database) as connection:
-        connection.execute("alter table counts_minute add check (club_id <> 666)")
-        connection.execute("alter table sends add check (club_id <> 667)")
-    for club_id in (666, 667):
-        counted.put_refused(club_id)
-    counted.a_send(times=2)
-    await_watermark(job, counted.flush())
-    assert_is_a_plain_count(job.database, counted)
-    assert query_value(job.database, "select count(*) from quarantine where reason = 'unstorable'") == 2
-    counted.allow_refused()
-
-    job.process.send_signal(signal.SIGTERM)
-    assert job.process.wait(WAIT_S) == 0
-    assert query_value(job.database, "select state from stream_status") == "stopped"
 
 
 @pytest.mark.guarantee("metrics_job.available_now")
