@@ -21,7 +21,7 @@ from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunks import fault_of_send
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
-from masscomm.domain.audiences import Audience, members, read_audience
+from masscomm.domain.audiences import Audience, read_audience
 from masscomm.domain.categories import resolve_channels
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.key_limits import RECIPIENTS as RECIPIENTS_A_DAY
@@ -188,13 +188,13 @@ class ExpandAudience:
                 yield Found(list(few), few[-1])
             return
         pending = []
-        for page in self.directory.users_of_club(request.club_id, after=after):
-            pending += [user.user_id for user in members(audience, page, self.directory)]
+        for page in self.directory.members_of_club(request.club_id, audience, after=after):
+            pending += page.user_ids
             while len(pending) > request.chunk_size:
                 some, pending = pending[: request.chunk_size], pending[request.chunk_size :]
                 yield Found(some, some[-1])
             if share.is_late:
-                yield Found(pending, page[-1].user_id)
+                yield Found(pending, page.up_to)
                 pending = []
         if pending:
             yield Found(pending, pending[-1])

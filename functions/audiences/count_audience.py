@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
 from masscomm.directory.port import Directory
-from masscomm.domain.audiences import Audience, members
+from masscomm.domain.audiences import Audience
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.time_limits import COUNT_RESERVE_S
-from masscomm.domain.users import Device, User
 from masscomm.http.audiences import audience_of
 from masscomm.http.body import read_object
 from masscomm.http.problem import FieldError, Problem, invalid
@@ -96,26 +95,12 @@ class CountAudience:
             "examined": 0,
             "complete": False,
         }
-        for page in self.directory.users_of_club(query.club_id):
-            found = members(query.audience, page, self.directory)
-            counts["examined"] += len(page)
-            counts["users"] += len(found)
-            self._count_reachable(found, counts["channels"])
+        for found in self.directory.count_members(query.club_id, query.audience, query.channels):
+            counts["examined"] += found.examined
+            counts["users"] += found.users
+            for name in query.channels:
+                counts["channels"][name] += found.channels[name]
             if remaining_s() < COUNT_RESERVE_S:
                 return counts
         counts["complete"] = True
         return counts
-
-    def _count_reachable(self, users: Sequence[User], by_channel: dict[str, int]) -> None:
-        to_devices = any(CHANNELS[name].to_devices for name in by_channel)
-        devices = self.directory.devices([user.user_id for user in users]) if users and to_devices else {}
-        for name in by_channel:
-            channel = CHANNELS[name]
-            if channel.to_devices:
-                by_channel[name] += sum(_has_device(devices.get(user.user_id, ())) for user in users)
-            else:
-                by_channel[name] += sum(channel.reaches(user) for user in users)
-
-
-def _has_device(devices: Sequence[Device]) -> bool:
-    return any(device.enabled for device in devices)

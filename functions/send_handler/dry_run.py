@@ -19,7 +19,6 @@ from functions.send_handler.send_request import SendRequest
 from masscomm.chain.dry_run import DryRun, End, Forecast
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
-from masscomm.domain.audiences import members
 from masscomm.domain.categories import resolve_channels
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE
@@ -188,10 +187,9 @@ class DryRunSend:
             return _Recipients(SIMULATOR_RECIPIENTS, len(SIMULATOR_RECIPIENTS))
         audience, _ = audience_of(send.audience)
         users, total = list[int](), 0
-        for page in self.directory.users_of_club(send.club_id):
-            found = [user.user_id for user in members(audience, page, self.directory)]
-            total += len(found)
-            users += found
+        for page in self.directory.members_of_club(send.club_id, audience):
+            total += len(page.user_ids)
+            users += page.user_ids
             if len(users) > 2 * EXACT_RECIPIENTS:  # The sample of samples is the sample of all.
                 users = _sample(users)
             if remaining_s() < DRY_RUN_AUDIENCE_RESERVE_S:

@@ -37,7 +37,7 @@ _LOOK_UPS = (
     "POST devices-{generation},notification_templates-{generation}/_refresh",
     f"GET _alias/{','.join(captured_tables())}",
 )
-# The requests to OpenSearch of users_of_club in masscomm/directory/opensearch.py. A search in a point in time does not
+# The requests to OpenSearch of _users_of_club in masscomm/directory/opensearch.py. A search in a point in time does not
 # name its index in the path.
 _USERS_OF_CLUB = (
     "POST users/_refresh",

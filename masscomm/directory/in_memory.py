@@ -10,9 +10,11 @@ from typing import Any
 
 from masscomm.cdc.captured_tables import DEVICES, USER_SETTINGS, USERS
 from masscomm.directory import device_states
+from masscomm.directory.members import counts_of_members, pages_of_members
 from masscomm.directory.person import DirectoryRow, Person, PersonDevice, is_pending, row_in, suppressed_in
-from masscomm.directory.port import TemplateQuery
+from masscomm.directory.port import MembersCount, MembersPage, TemplateQuery
 from masscomm.domain import preference_changes, suppressions
+from masscomm.domain.audiences import Audience
 from masscomm.domain.preference_changes import with_changes
 from masscomm.domain.suppressions import Suppression, suppressed
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
@@ -25,7 +27,7 @@ class InMemoryDirectory:
     """Implements the directory of users, settings, devices and templates with dictionaries.
 
     Args:
-        page_size: The number of users in one page of `users_of_club`.
+        page_size: The number of users that are compared with an audience at a time.
 
     Attributes:
         ready: Whether the snapshot of the monolith's tables is complete.
@@ -106,7 +108,13 @@ class InMemoryDirectory:
         }
         return {user_id: settings for user_id, settings in found.items() if settings is not None}
 
-    def users_of_club(self, club_id: int, *, after: int = 0) -> Iterator[list[User]]:
+    def members_of_club(self, club_id: int, audience: Audience, *, after: int = 0) -> Iterator[MembersPage]:
+        return pages_of_members(self._users_of_club(club_id, after), audience, self)
+
+    def count_members(self, club_id: int, audience: Audience, channels: Sequence[str]) -> Iterator[MembersCount]:
+        return counts_of_members(self._users_of_club(club_id, 0), audience, channels, self)
+
+    def _users_of_club(self, club_id: int, after: int) -> Iterator[list[User]]:
         self._called("users_of_club")
         found = [user for user_id, user in sorted(self._users.items()) if user.club_id == club_id and user_id > after]
         for page in batched(found, self._page_size, strict=False):

@@ -22,9 +22,11 @@ from masscomm.directory import device_states, documents, generations
 from masscomm.directory.bulk_writes import answering, connect_from_environment
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.documents import Read, Source
+from masscomm.directory.members import counts_of_members, pages_of_members
 from masscomm.directory.person import DeviceRead, Person, person_in
-from masscomm.directory.port import TemplateQuery
+from masscomm.directory.port import MembersCount, MembersPage, TemplateQuery
 from masscomm.domain import preference_changes, suppressions
+from masscomm.domain.audiences import Audience
 from masscomm.domain.time_limits import DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
@@ -104,7 +106,14 @@ class OpenSearchDirectory:
         found = self._by_id(wanted, tables=len(tables))
         return documents.users_in(found), documents.merged_settings(found)
 
-    def users_of_club(self, club_id: int, *, after: int = 0) -> Iterator[list[User]]:
+    def members_of_club(self, club_id: int, audience: Audience, *, after: int = 0) -> Iterator[MembersPage]:
+        return pages_of_members(self._users_of_club(club_id, after), audience, self)
+
+    def count_members(self, club_id: int, audience: Audience, channels: Sequence[str]) -> Iterator[MembersCount]:
+        return counts_of_members(self._users_of_club(club_id, 0), audience, channels, self)
+
+    def _users_of_club(self, club_id: int, after: int) -> Iterator[list[User]]:
+        """Yield pages of the users of a club, in the order of their ids and as they were at one moment."""
         with answering("a refresh"):
             refreshed = self._client.indices.refresh(index=USERS)
             # The point in time belongs to one snapshot generation, although the alias may move meanwhile.

@@ -9,11 +9,12 @@ A look-up has four different results. A caller must not mistake one for another:
 - a failure of the look-up, for all or some of the ids → Retry
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from masscomm.directory.person import Person
+from masscomm.domain.audiences import Audience
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 
 
@@ -31,6 +32,23 @@ class TemplateQuery:
     limit: int
 
 
+class MembersPage(NamedTuple):
+    """The users of an audience among those of a club that were compared with it for this page."""
+
+    user_ids: Sequence[int]
+    # The last user that was compared.
+    up_to: int
+
+
+class MembersCount(NamedTuple):
+    """The number of users of an audience among those of a club that were compared with it."""
+
+    examined: int
+    users: int
+    # Channel → the users that it can reach: those with an address, or with an enabled device.
+    channels: Mapping[str, int]
+
+
 class Directory(Protocol):
     """Look-ups for a whole batch. Every method raises Retry unless it has the result for all ids."""
 
@@ -46,12 +64,17 @@ class Directory(Protocol):
         """Return users and user settings, with half the round trips of two calls."""
         ...
 
-    def users_of_club(self, club_id: int, *, after: int = 0) -> Iterator[list[User]]:
-        """Yield pages of all users of a club (tenant) whose ids are above `after`, in ascending order of the ids.
+    def members_of_club(self, club_id: int, audience: Audience, *, after: int = 0) -> Iterator[MembersPage]:
+        """Yield pages of the users of a club (tenant) that belong to an audience and whose ids are above `after`, in
+        ascending order of the ids. A page without users shows how far the club has been read.
 
-        All pages show the users as they were at one moment, which is at or after the call. Raises Retry if that moment
-        can no longer be read.
+        All pages show the users as they were at one moment, which is at or after the call; settings may be newer.
+        Raises Retry if that moment can no longer be read.
         """
+        ...
+
+    def count_members(self, club_id: int, audience: Audience, channels: Sequence[str]) -> Iterator[MembersCount]:
+        """Yield the counts of an audience, whose sum is that of all users of the club (tenant) at one moment."""
         ...
 
     def list_users(self, club_id: int, *, after: int = 0, limit: int) -> list[User]:

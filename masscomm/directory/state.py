@@ -16,9 +16,11 @@ from masscomm.aws.pooled_http import PooledHttp
 from masscomm.aws.secrets import secret_setting
 from masscomm.cdc.captured_tables import DEVICES, USERS, settings_tables
 from masscomm.directory import documents
+from masscomm.directory.members import counts_of_members, pages_of_members
 from masscomm.directory.person import DeviceRead, Person, person_in
-from masscomm.directory.port import TemplateQuery
+from masscomm.directory.port import MembersCount, MembersPage, TemplateQuery
 from masscomm.domain import preference_changes, suppressions
+from masscomm.domain.audiences import Audience
 from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_STATE_REQUEST_S, DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
@@ -98,7 +100,13 @@ class StateDirectory:
         found = self._by_id(tables, user_ids)
         return documents.users_in(found), documents.merged_settings(found)
 
-    def users_of_club(self, club_id: int, *, after: int = 0) -> Iterator[list[User]]:
+    def members_of_club(self, club_id: int, audience: Audience, *, after: int = 0) -> Iterator[MembersPage]:
+        return pages_of_members(self._users_of_club(club_id, after), audience, self)
+
+    def count_members(self, club_id: int, audience: Audience, channels: Sequence[str]) -> Iterator[MembersCount]:
+        return counts_of_members(self._users_of_club(club_id, 0), audience, channels, self)
+
+    def _users_of_club(self, club_id: int, after: int) -> Iterator[list[User]]:
         request = {"club_id": club_id, "after": after, "limit": self._page_size}
         task, answer = self._ask("users", request)
         while True:

@@ -34,14 +34,14 @@ MAX_TEXT = 255
 MAX_EXCEPTIONS = 10_000
 _MAX_ERRORS = 20
 
-_ATTRIBUTES, _SETTINGS = "attributes.", "settings."
+ATTRIBUTES, SETTINGS = "attributes.", "settings."
 # The columns of a user that conditions may compare, and the form that all names of one value share.
 _COMPARED: Mapping[str, Callable[[str], Hashable]] = {
     "locale": read_locale,  # guard: audiences.names_of_a_locale
     "time_zone": zone_form,  # guard: audiences.names_of_a_zone
 }
 # Personal data: conditions may only test whether the user has it, so that no caller can search for a person.
-_PERSONAL = ("first_name", "last_name", "email", "phone")
+PERSONAL = ("first_name", "last_name", "email", "phone")
 _JOINS = ("all", "any", "not")
 _OPERATORS = ("is", "in", "before", "after", "exists")
 
@@ -62,8 +62,15 @@ class Audience:
 
     condition: Condition = field(default=lambda _user, _settings: True)
     except_users: frozenset[int] = frozenset()
-    # Whether the condition reads user settings.
-    reads_settings: bool = False
+    # The fields that the condition reads, such as `attributes.plan`.
+    fields: frozenset[str] = frozenset()
+    # The JSON value that the audience was read from.
+    document: Any = None
+
+    @property
+    def reads_settings(self) -> bool:
+        """Whether the condition reads user settings."""
+        return any(name.startswith(SETTINGS) for name in self.fields)
 
     def has(self, user: User, settings: UserSettings | None) -> bool:
         # guard: audiences.exceptions
@@ -109,7 +116,7 @@ class _Reader:
         self._names = {"channels": settings.channels, "categories": settings.categories}
         self.errors: list[AudienceError] = []
         self._conditions = 0
-        self._reads_settings = False
+        self._fields: set[str] = set()
 
     def audience(self, value: Any) -> Audience:
         if not isinstance(value, Mapping):
@@ -128,7 +135,8 @@ class _Reader:
         return Audience(
             condition=condition,
             except_users=self._exceptions(value.get("except_users", [])),
-            reads_settings=self._reads_settings,
+            fields=frozenset(self._fields),
+            document=value,
         )
 
     def _exceptions(self, value: Any) -> frozenset[int]:
@@ -188,15 +196,16 @@ class _Reader:
 
     def _field(self, name: Any, path: str, operators: Sequence[str]) -> Callable[[User, UserSettings | None], Any]:
         """Return the function that reads a field of a user."""
+        self._fields.add(str(name))
         match name:
             case str() if name in _COMPARED:
                 return lambda user, _: getattr(user, name)
-            case str() if name in _PERSONAL:
+            case str() if name in PERSONAL:
                 if operators not in ([], ["exists"]):
                     self._error(path, Text.AUDIENCE_PERSONAL.filled(field=name))
                 return lambda user, _: getattr(user, name) or None
-            case str() if name.startswith(_ATTRIBUTES):
-                attribute = name.removeprefix(_ATTRIBUTES)
+            case str() if name.startswith(ATTRIBUTES):
+                attribute = name.removeprefix(ATTRIBUTES)
                 if attribute not in self._attributes:
                     known = ", ".join(sorted(self._attributes))
                     self._error(
@@ -206,13 +215,12 @@ class _Reader:
                         else Text.AUDIENCE_NO_ATTRIBUTES.filled(),
                     )
                 return lambda user, _: user.attributes.get(attribute)
-            case str() if name.startswith(_SETTINGS):
-                return self._setting(name.removeprefix(_SETTINGS), path)
-        self._error(path, Text.AUDIENCE_FIELD.filled(fields=", ".join((*_COMPARED, *_PERSONAL))))
+            case str() if name.startswith(SETTINGS):
+                return self._setting(name.removeprefix(SETTINGS), path)
+        self._error(path, Text.AUDIENCE_FIELD.filled(fields=", ".join((*_COMPARED, *PERSONAL))))
         return lambda _user, _settings: None
 
     def _setting(self, name: str, path: str) -> Callable[[User, UserSettings | None], Any]:
-        self._reads_settings = True
         kind, _, key = name.partition(".")
         if kind in self._names and key:
             # A name that no settings have would match no user, and every user under `not`.

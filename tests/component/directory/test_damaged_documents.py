@@ -11,7 +11,7 @@ from masscomm.directory.port import TemplateQuery
 from masscomm.directory.suppression_list import OpenSearchSuppressionList
 from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
 from masscomm.observability import metrics
-from tests.support.contracts.directory import DEVICE, NOW, TEMPLATE, USER, suppression
+from tests.support.contracts.directory import DEVICE, EVERYBODY, NOW, TEMPLATE, USER, suppression
 from tests.support.servers.directory_tables import OpenSearchTables
 
 _SUPPRESSED = ("a@club.example", "b@club.example")
@@ -57,7 +57,7 @@ def _read(tables: OpenSearchTables) -> list[list[Any]]:
     suppressions = OpenSearchSuppressionList(client).page(clubs=[7], address_id=None, limit=100, after=None)
     return [
         list(directory.users([1, 2]).values()),
-        [user for page in directory.users_of_club(7) for user in page],
+        [user_id for page in directory.members_of_club(7, EVERYBODY) for user_id in page.user_ids],
         directory.list_users(7, limit=2),
         directory.templates([(7, "news", "push")])[7, "news", "push"],
         directory.list_templates(query),

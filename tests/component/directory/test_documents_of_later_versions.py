@@ -15,7 +15,7 @@ from masscomm.directory.preference_changes import OpenSearchPreferenceChanges
 from masscomm.directory.suppression_list import OpenSearchSuppressionList
 from masscomm.domain.preference_changes import INDEX as PREFERENCE_CHANGES
 from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
-from tests.support.contracts.directory import DEVICE, NOW, SETTINGS, TEMPLATE, USER, suppression
+from tests.support.contracts.directory import DEVICE, EVERYBODY, NOW, SETTINGS, TEMPLATE, USER, suppression
 from tests.support.contracts.preference_changes import changed
 from tests.support.contracts.sent_messages import outcome
 from tests.support.servers.directory_tables import OpenSearchTables
@@ -83,7 +83,7 @@ def _read(tables: OpenSearchTables) -> list[Any]:
         directory.devices([1]),
         directory.templates([(7, "news", "push")]),
         directory.list_templates(TemplateQuery(club_ids=(7,), types=("news",), channels=("push",), limit=5)),
-        list(directory.users_of_club(7)),
+        list(directory.members_of_club(7, EVERYBODY)),
         directory.list_users(7, limit=5),
         [device for device, _ in person.devices],
         directory.suppressed(7, ["a@club.example"], NOW),

@@ -1,13 +1,15 @@
 """The tests that every directory (users, settings, devices, templates) must pass, in memory and real."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 
 from functions.device_registrar.endpoints import endpoint_arn
 from masscomm.directory.person import DirectoryRow
-from masscomm.directory.port import Directory, TemplateQuery
+from masscomm.directory.port import Directory, MembersPage, TemplateQuery
+from masscomm.domain.audiences import Audience, read_audience
 from masscomm.domain.preference_changes import PreferenceChanges, QuietHoursWish, Wish
 from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.statuses import Reason
@@ -79,6 +81,31 @@ TEMPLATE = Template(
 )
 
 
+def audience(value: Mapping[str, Any]) -> Audience:
+    found, errors = read_audience(value)
+    assert not errors
+    return found
+
+
+EVERYBODY = audience({"all_users": True})
+GERMAN = {"field": "locale", "is": "de"}
+
+
+def member_ids(pages: Iterable[MembersPage]) -> list[int]:
+    return [user_id for page in pages for user_id in page.user_ids]
+
+
+def members_of(tables: "Tables", value: Mapping[str, Any]) -> list[int]:
+    return member_ids(tables.directory.members_of_club(7, audience(value)))
+
+
+def counted(tables: "Tables", value: Mapping[str, Any], channels: list[str]) -> tuple[int, int, dict[str, int]]:
+    """Return the sums of the counts: examined users, members, and members by channel."""
+    counts = list(tables.directory.count_members(7, audience(value), channels))
+    by_channel = {name: sum(count.channels[name] for count in counts) for name in channels}
+    return sum(count.examined for count in counts), sum(count.users for count in counts), by_channel
+
+
 def deciding(directory: Directory, channel: str) -> tuple[str | None, bool]:
     """Return (table of the row, wanted) of the decision about match_reminder on a channel for user 1."""
     person = directory.person(1, NOW)
@@ -102,31 +129,55 @@ class DirectoryContract:
         assert tables.directory.users([]) == {}
 
     @pytest.mark.kills(guard="audiences.own_tenant")
-    def test_users_of_a_club_are_paged_by_id(self, tables: Tables) -> None:
+    def test_members_of_a_club_are_paged_by_id(self, tables: Tables) -> None:
         """Without the users of other clubs, deleted users and those up to the given id."""
         users = [USER._replace(user_id=user_id) for user_id in (12, 3, 1, 25, 7, 8, 40)]
         tables.put(*users, USER._replace(user_id=4, club_id=8))
         tables.remove(USER._replace(user_id=7))
-        pages = list(tables.directory.users_of_club(7))
-        assert [user for page in pages for user in page] == [USER._replace(user_id=n) for n in (1, 3, 8, 12, 25, 40)]
-        assert len(pages) == 2
-        after = tables.directory.users_of_club(7, after=8)
-        assert [user.user_id for page in after for user in page] == [12, 25, 40]
-        assert list(tables.directory.users_of_club(9)) == []
+        pages = list(tables.directory.members_of_club(7, EVERYBODY))
+        assert member_ids(pages) == [1, 3, 8, 12, 25, 40]
+        assert [page.up_to for page in pages] == [8, 40]
+        assert member_ids(tables.directory.members_of_club(7, EVERYBODY, after=8)) == [12, 25, 40]
+        assert list(tables.directory.members_of_club(9, EVERYBODY)) == []
 
     def test_pages_show_one_moment(self, tables: Tables) -> None:
         tables.put(*(USER._replace(user_id=user_id) for user_id in range(1, 5)))
-        pages = tables.directory.users_of_club(7)
+        pages = tables.directory.members_of_club(7, EVERYBODY)
         first = next(pages)
         tables.put(USER._replace(user_id=9))
         tables.remove(USER._replace(user_id=4))
-        assert [user.user_id for page in (first, *pages) for user in page] == [1, 2, 3, 4]
+        assert member_ids((first, *pages)) == [1, 2, 3, 4]
 
-    def test_users_of_a_club_in_no_complete_snapshot_are_a_retry(self, tables: Tables) -> None:
+    @pytest.mark.kills(guard="audiences.exceptions")
+    def test_members_match_the_audience(self, tables: Tables) -> None:
+        german = [USER._replace(user_id=user_id) for user_id in (1, 2, 5)]
+        tables.put(*german, *(USER._replace(user_id=user_id, locale="en") for user_id in (3, 6)))
+        tables.put(SETTINGS, SETTINGS._replace(user_id=2, categories={}))
+        assert members_of(tables, {"where": GERMAN, "except_users": [2, 900]}) == [1, 5]
+        assert members_of(tables, {"where": {"field": "settings.categories.news", "exists": True}}) == [1]
+        (*_, last) = tables.directory.members_of_club(7, audience({"where": {"field": "locale", "is": "fr"}}))
+        assert (list(last.user_ids), last.up_to) == ([], 6)
+        tables.put(USER._replace(user_id=1, locale="en"))
+        tables.remove(USER._replace(user_id=5))
+        assert members_of(tables, {"where": GERMAN}) == [2]
+
+    def test_members_are_counted_by_channel(self, tables: Tables) -> None:
+        tables.put(*(USER._replace(user_id=user_id) for user_id in (1, 2, 3)))
+        tables.put(USER._replace(user_id=4, email=None), USER._replace(user_id=5, locale="en"))
+        disabled = DEVICE._replace(device_id=12, user_id=2, enabled=False)
+        tables.put(DEVICE, disabled, DEVICE._replace(device_id=13, user_id=4), DEVICE._replace(device_id=14, user_id=5))
+        assert counted(tables, {"where": GERMAN}, ["push", "email"]) == (5, 4, {"push": 2, "email": 3})
+        assert counted(tables, {"where": GERMAN}, []) == (5, 4, {})
+        tables.put(DEVICE._replace(enabled=False), disabled._replace(device_id=13, user_id=3, enabled=True))
+        assert counted(tables, {"where": GERMAN}, ["push"]) == (5, 4, {"push": 1})
+
+    def test_members_in_no_complete_snapshot_are_a_retry(self, tables: Tables) -> None:
         tables.put(USER)
         tables.not_ready()
         with pytest.raises(Retry):
-            next(tables.directory.users_of_club(7))
+            next(tables.directory.members_of_club(7, EVERYBODY))
+        with pytest.raises(Retry):
+            next(tables.directory.count_members(7, EVERYBODY, []))
 
     @pytest.mark.kills(guard="tenancy.listed_users")
     def test_users_of_a_club_are_listed_by_page(self, tables: Tables) -> None:

@@ -47,14 +47,14 @@ def test_produced_chunks_are_bounded_by_a_share() -> None:
 def test_an_audience_is_expanded_in_shares_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each share has time for one page, and the audience has few users."""
     expander = Expander(users=20)
-    users_of_club = expander.directory.users_of_club
+    members_of_club = expander.directory.members_of_club
 
-    def slow(club_id: int, *, after: int = 0) -> Any:
-        for page in users_of_club(club_id, after=after):
+    def slow(*arguments: Any, after: int) -> Any:
+        for page in members_of_club(*arguments, after=after):
             expander.clock.advance(11)
             yield page
 
-    monkeypatch.setattr(expander.directory, "users_of_club", slow)
+    monkeypatch.setattr(expander.directory, "members_of_club", slow)
     expander.directory.put(User(user_id=17, club_id=7, locale="fr"), User(user_id=3, club_id=7, locale="fr"))
     expander.send_audience({"where": {"field": "locale", "is": "fr"}})
     for share in range(7):

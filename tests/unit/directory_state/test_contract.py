@@ -15,7 +15,7 @@ from masscomm.aws.http_answer import NotSent
 from masscomm.directory.state import StateDirectory
 from masscomm.domain.time_limits import DIRECTORY_STATE_FED_S
 from masscomm.errors import Retry, Stop
-from tests.support.contracts.directory import DEVICE, USER, DirectoryContract
+from tests.support.contracts.directory import DEVICE, EVERYBODY, USER, DirectoryContract
 from tests.support.servers.directory_state import TOKEN, StateTables, served, state_tables
 from tests.support.until import until
 
@@ -110,7 +110,7 @@ class TestStateDirectory(DirectoryContract):
     def test_pages_after_the_end_of_their_snapshot_are_a_retry(self, tables: StateTables) -> None:
         tables.put(*(USER._replace(user_id=number) for number in range(1, 6)))
         with served(tables.answers) as url:
-            pages = StateDirectory([url], token=lambda: TOKEN, page_size=2).users_of_club(7)
+            pages = StateDirectory([url], token=lambda: TOKEN, page_size=2).members_of_club(7, EVERYBODY)
             next(pages)
         with pytest.raises(Retry):
             next(pages)
