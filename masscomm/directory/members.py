@@ -1,12 +1,15 @@
 """Compares the users of a club with an audience where they are read page by page."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from masscomm.directory.port import MembersCount, MembersPage
-from masscomm.domain.audiences import Audience, members
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.users import Device, User, UserSettings
+
+if TYPE_CHECKING:
+    # Most functions read no audiences: their packages have no names of locales and zones.
+    from masscomm.domain.audiences import Audience
 
 
 class _Directory(Protocol):
@@ -15,8 +18,14 @@ class _Directory(Protocol):
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]: ...
 
 
+def members(audience: "Audience", users: Sequence[User], directory: _Directory) -> list[User]:
+    """Return the users that belong to the audience. Raises the errors of the look-up."""
+    settings = directory.user_settings([user.user_id for user in users]) if audience.reads_settings and users else {}
+    return [user for user in users if audience.has(user, settings.get(user.user_id))]
+
+
 def pages_of_members(
-    pages: Iterable[Sequence[User]], audience: Audience, directory: _Directory
+    pages: Iterable[Sequence[User]], audience: "Audience", directory: _Directory
 ) -> Iterator[MembersPage]:
     """Yield a page of members for each page of users."""
     for users in filter(None, pages):
@@ -24,22 +33,23 @@ def pages_of_members(
 
 
 def counts_of_members(
-    pages: Iterable[Sequence[User]], audience: Audience, channels: Sequence[str], directory: _Directory
+    pages: Iterable[Sequence[User]], audience: "Audience", channels: Sequence[str], directory: _Directory
 ) -> Iterator[MembersCount]:
     """Yield a count of members for each page of users."""
     to_devices = any(CHANNELS[name].to_devices for name in channels)
     for users in pages:
         found = members(audience, users, directory)
         devices = directory.devices([user.user_id for user in found]) if found and to_devices else {}
-        reached = [reached_on(user, devices.get(user.user_id, ()), channels) for user in found]
+        with_devices = {user_id for user_id, own in devices.items() if any(device.enabled for device in own)}
+        reached = [reached_on(channels, user, has_device=user.user_id in with_devices) for user in found]
         counts = {name: sum(name in each for each in reached) for name in channels}
         yield MembersCount(len(users), len(found), counts)
 
 
-def reached_on(user: User, devices: Iterable[Device], channels: Iterable[str]) -> frozenset[str]:
-    """Return the channels that can reach a user: opt-outs and suppressions are not considered."""
-    return frozenset(
-        name
-        for name in channels
-        if (any(device.enabled for device in devices) if CHANNELS[name].to_devices else CHANNELS[name].reaches(user))
+def reached_on(channels: Iterable[str], user: User, *, has_device: bool) -> tuple[str, ...]:
+    """Return the channels that can reach a user with an enabled device or without: opt-outs and suppressions are not
+    considered.
+    """
+    return tuple(
+        name for name in channels if (has_device if CHANNELS[name].to_devices else CHANNELS[name].reaches(user))
     )

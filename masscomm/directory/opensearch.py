@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import islice
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from masscomm import environment
 from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, USERS, captured_tables, settings_tables
@@ -26,11 +26,13 @@ from masscomm.directory.members import counts_of_members, pages_of_members
 from masscomm.directory.person import DeviceRead, Person, person_in
 from masscomm.directory.port import MembersCount, MembersPage, TemplateQuery
 from masscomm.domain import preference_changes, suppressions
-from masscomm.domain.audiences import Audience
 from masscomm.domain.time_limits import DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
 from masscomm.observability.unreadable_items import read_each
+
+if TYPE_CHECKING:
+    from masscomm.domain.audiences import Audience
 
 _KEYS_A_SEARCH = 100
 # Matches the templates for every club.
@@ -106,10 +108,10 @@ class OpenSearchDirectory:
         found = self._by_id(wanted, tables=len(tables))
         return documents.users_in(found), documents.merged_settings(found)
 
-    def members_of_club(self, club_id: int, audience: Audience, *, after: int = 0) -> Iterator[MembersPage]:
+    def members_of_club(self, club_id: int, audience: "Audience", *, after: int = 0) -> Iterator[MembersPage]:
         return pages_of_members(self._users_of_club(club_id, after), audience, self)
 
-    def count_members(self, club_id: int, audience: Audience, channels: Sequence[str]) -> Iterator[MembersCount]:
+    def count_members(self, club_id: int, audience: "Audience", channels: Sequence[str]) -> Iterator[MembersCount]:
         return counts_of_members(self._users_of_club(club_id, 0), audience, channels, self)
 
     def _users_of_club(self, club_id: int, after: int) -> Iterator[list[User]]:

@@ -11,11 +11,13 @@ A look-up has four different results. A caller must not mistake one for another:
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from masscomm.directory.person import Person
-from masscomm.domain.audiences import Audience
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
+
+if TYPE_CHECKING:
+    from masscomm.domain.audiences import Audience
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +66,7 @@ class Directory(Protocol):
         """Return users and user settings, with half the round trips of two calls."""
         ...
 
-    def members_of_club(self, club_id: int, audience: Audience, *, after: int = 0) -> Iterator[MembersPage]:
+    def members_of_club(self, club_id: int, audience: "Audience", *, after: int = 0) -> Iterator[MembersPage]:
         """Yield pages of the users of a club (tenant) that belong to an audience and whose ids are above `after`, in
         ascending order of the ids. A page without users shows how far the club has been read.
 
@@ -73,7 +75,7 @@ class Directory(Protocol):
         """
         ...
 
-    def count_members(self, club_id: int, audience: Audience, channels: Sequence[str]) -> Iterator[MembersCount]:
+    def count_members(self, club_id: int, audience: "Audience", channels: Sequence[str]) -> Iterator[MembersCount]:
         """Yield the counts of an audience, whose sum is that of all users of the club (tenant) at one moment."""
         ...
 

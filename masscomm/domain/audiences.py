@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.locales import read_locale
@@ -75,18 +75,6 @@ class Audience:
     def has(self, user: User, settings: UserSettings | None) -> bool:
         # guard: audiences.exceptions
         return user.user_id not in self.except_users and self.condition(user, settings)
-
-
-class _Settings(Protocol):
-    """The directory's look-up of user settings."""
-
-    def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]: ...
-
-
-def members(audience: Audience, users: Sequence[User], directory: _Settings) -> list[User]:
-    """Return the users that belong to the audience. Raises the errors of the look-up."""
-    settings = directory.user_settings([user.user_id for user in users]) if audience.reads_settings and users else {}
-    return [user for user in users if audience.has(user, settings.get(user.user_id))]
 
 
 def read_audience(
