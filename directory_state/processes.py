@@ -26,6 +26,7 @@ from typing import Any
 
 from aiohttp import web
 
+from directory_state.audience_process import AudienceProcess
 from directory_state.certificate import self_signed_context
 from directory_state.feed import Feeder, GapError, fed_topics
 from directory_state.server import Answers, Server
@@ -111,7 +112,7 @@ def _serve(feeders: int) -> None:
         clock_skew_ms=environment.whole_number("CDC_CLOCK_SKEW_MS", 250),
     )
     web.run_app(
-        Server(answers, token=token).application(),
+        Server(answers, token=token, audiences=AudienceProcess(_folder())).application(),
         host=host,
         port=int(port),
         ssl_context=tls,

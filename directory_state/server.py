@@ -5,8 +5,12 @@
         → {"generation", "tables": {table: [row | null, …]}, "devices_of": [[[id, row, states | null], …], …],
         "templates_of": [[[id, row], …], …]}, each list in the order of the request
     POST /v1/users
-        {"club_id", "after", "limit", "snapshot"} → {"generation", "snapshot", "rows": [[id, row], …]}
-        A page of the users of a club, as they were at the moment of the first page; with "one_page": true, as they are.
+        {"club_id", "after", "limit"} → {"generation", "rows": [[id, row], …]}
+    POST /v1/members
+        {"club_id", "after", "audience"} → {"generation", "user_ids": [id, …], "up_to"}
+        The users of a club above `after` that belong to an audience (its JSON as a text), and the last one compared.
+    POST /v1/count
+        {"club_id", "audience", "channels"} → {"generation", "examined", "users", "channels": {channel: number}}
     POST /v1/templates
         {"club_ids" | null, "types", "channels", "after", "limit"} → {"generation", "rows": [[id, row], …]}
     POST /v1/confirm
@@ -25,14 +29,16 @@ import hmac
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
-from uuid import uuid4
 
 from aiohttp import web
 from aws_lambda_powertools import Logger
 
+from directory_state.audience_process import AudienceRequests
 from directory_state.generations import answering, state_of, store_state
 from directory_state.store import FED_AT, FILLED, Reader, Store, UnstorableKey, source_of
 from masscomm import fast_json
@@ -44,8 +50,8 @@ from masscomm.directory import device_states
 from masscomm.directory.changed_documents import index_of
 from masscomm.directory.own_documents import INDICES
 from masscomm.domain.time_limits import (
+    DIRECTORY_STATE_AUDIENCE_S,
     DIRECTORY_STATE_FED_S,
-    DIRECTORY_STATE_SNAPSHOT_S,
     DIRECTORY_WAIT_S,
     GENERATION_LAG_MS,
 )
@@ -54,20 +60,13 @@ from masscomm.errors import Retry
 
 # The size limit of a request: the ids of a batch.
 _REQUEST_BYTES = 4_000_000
-# The most snapshots of users that are read at a time. LMDB keeps what a snapshot can still read.
-_SNAPSHOTS = 32
+# The bytes of an answer that are encrypted at a time. Look-ups wait meanwhile.
+_WRITTEN_BYTES = 262_144
 _LONG = 2**63
 
 
 class Refused(Exception):
     """The request is malformed."""
-
-
-@dataclass
-class _Snapshot:
-    reader: Reader
-    generation: str
-    used_at: float
 
 
 class StoreProgress:
@@ -229,21 +228,26 @@ class Server:
 
     Args:
         token: The token that callers present.
+        audiences: Compares audiences with users; closed with the application.
     """
 
-    def __init__(self, answers: Answers, *, token: str) -> None:
+    def __init__(self, answers: Answers, *, token: str, audiences: AudienceRequests) -> None:
         self._answers = answers
+        self._audiences = audiences
+        # The last refresh of the values of audiences.
+        self._refresh: Future[None] | None = None
         self._store = answers.store
         self._token = token.encode()
-        self._snapshots: dict[str, _Snapshot] = {}
 
     def application(self) -> web.Application:
-        """Return the application. It ends snapshots that are no longer read."""
+        """Return the application. It keeps the values of audiences current."""
         application = web.Application(client_max_size=_REQUEST_BYTES)
         application.add_routes(
             [
                 web.post("/v1/look-up", self._answering(self._look_up)),
                 web.post("/v1/users", self._answering(self._users)),
+                web.post("/v1/members", self._answering(self._members)),
+                web.post("/v1/count", self._answering(self._count)),
                 web.post("/v1/templates", self._answering(self._templates)),
                 web.post("/v1/confirm", self._answering(self._confirm)),
                 web.get("/v1/health", self._health),
@@ -257,8 +261,7 @@ class Server:
         yield
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        for snapshot in self._snapshots.values():
-            snapshot.reader.close()
+        self._audiences.close()
 
     async def _maintain(self) -> None:
         while True:
@@ -266,15 +269,22 @@ class Server:
                 await asyncio.to_thread(self._answers.advance)
             except Retry as error:
                 self._answers.logger.warning("the directory's state does not advance", error=str(error))
-            oldest = time.monotonic() - DIRECTORY_STATE_SNAPSHOT_S
-            for name in [name for name, each in self._snapshots.items() if each.used_at < oldest]:
-                self._snapshots.pop(name).reader.close()
+            self._refresh_audiences()
             await asyncio.sleep(0.2)
+
+    def _refresh_audiences(self) -> None:
+        """Begin a refresh of the values of audiences unless one is going on, or look-ups are not answered either."""
+        if self._refresh is not None and not self._refresh.done():
+            return
+        if self._refresh is not None and (error := self._refresh.exception()) is not None:
+            self._answers.logger.warning("the values of audiences are not current", error=str(error))
+        with self._store.reading() as reader, suppress(Retry):
+            self._refresh = self._audiences.submit("refresh", self._answers.generation(reader))
 
     def _answering(
         self, answer: Callable[[Mapping[str, Any]], Awaitable[bytes]]
-    ) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def handle(request: web.Request) -> web.Response:
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handle(request: web.Request) -> web.StreamResponse:
             presented = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
             if not hmac.compare_digest(presented, self._token):  # guard: directory_state.token
                 return _problem(401, "a valid token is required")
@@ -283,7 +293,7 @@ class Server:
                 body = fast_json.parsed(content) if content else {}
                 if not isinstance(body, dict):
                     return _problem(400, "the request is not a JSON object")
-                return web.Response(body=await answer(body), content_type="application/json")
+                return await _written(request, await answer(body))
             except (Refused, UnstorableKey, ValueError, KeyError, TypeError, AttributeError) as error:
                 return _problem(400, str(error))
             except Retry as error:
@@ -313,10 +323,10 @@ class Server:
 
     def _rows(self, reader: Reader, generation: str, table: str, ids: Sequence[Any]) -> list[bytes | None]:
         if table in captured_tables():
-            return reader.values(index_of(table, generation), [_long(each) for each in ids])
+            return reader.values_of_table(table, generation, [_long(each) for each in ids])
         if table not in INDICES:
             raise Refused(f"there is no table {table!r:.100}")
-        return reader.values(table, [str(each) for each in ids])
+        return reader.values_of_table(table, generation, ids)
 
     def _devices(self, reader: Reader, generation: str, user_id: int) -> bytes:
         rows = reader.devices_of(generation, user_id)
@@ -328,29 +338,32 @@ class Server:
 
     async def _users(self, body: Mapping[str, Any]) -> bytes:
         club_id, after, limit = _long(body["club_id"]), _long(body["after"]), _limit(body)
-        name = body.get("snapshot")
         with self._store.reading() as reader:
-            answering_now = self._answers.generation(reader)
-            if body.get("one_page") is True:
-                rows = reader.users_of_club(answering_now, club_id, after=after, limit=limit)
-                return b'{"generation":%s,"rows":%s}' % (fast_json.encoded(answering_now), _pairs(rows))
-        if name is None:
-            if len(self._snapshots) >= _SNAPSHOTS:
-                raise Retry("too many audiences are read at a time")
-            name = str(uuid4())
-            self._snapshots[name] = _Snapshot(self._store.snapshot(), answering_now, time.monotonic())
-        snapshot = self._snapshots.get(name)
-        if snapshot is None:
-            raise Retry("the moment of the first page can no longer be read")
-        snapshot.used_at = time.monotonic()
-        rows = snapshot.reader.users_of_club(snapshot.generation, club_id, after=after, limit=limit)
-        if len(rows) < limit:
-            self._snapshots.pop(name).reader.close()
-        return b'{"generation":%s,"snapshot":%s,"rows":%s}' % (
-            fast_json.encoded(snapshot.generation),
-            fast_json.encoded(name),
-            _pairs(rows),
-        )
+            generation = self._answers.generation(reader)
+            rows = reader.users_of_club(generation, club_id, after=after, limit=limit)
+            return b'{"generation":%s,"rows":%s}' % (fast_json.encoded(generation), _pairs(rows))
+
+    async def _members(self, body: Mapping[str, Any]) -> bytes:
+        return await self._compared("members", _long(body["club_id"]), _text(body["audience"]), _long(body["after"]))
+
+    async def _count(self, body: Mapping[str, Any]) -> bytes:
+        channels = [_text(each) for each in body["channels"]]
+        return await self._compared("count", _long(body["club_id"]), _text(body["audience"]), channels)
+
+    async def _compared(self, method: str, *arguments: Any) -> bytes:
+        """Return the answer of a method of Audiences. Raises Retry if it does not answer in time."""
+        with self._store.reading() as reader:
+            generation = self._answers.generation(reader)
+        until = time.monotonic() + DIRECTORY_STATE_AUDIENCE_S
+        future = self._audiences.submit(method, generation, *arguments, until)
+        try:
+            async with asyncio.timeout(DIRECTORY_STATE_AUDIENCE_S):
+                answer: bytes = await asyncio.wrap_future(future)
+        except TimeoutError as error:
+            raise Retry("the audience was not compared with all users in time") from error
+        except BrokenExecutor as error:
+            raise Retry("the process that compares audiences has ended") from error
+        return answer
 
     async def _templates(self, body: Mapping[str, Any]) -> bytes:
         clubs, types, channels = body.get("club_ids"), body.get("types", ()), body.get("channels", ())
@@ -400,11 +413,29 @@ def _long(value: Any) -> int:
     return value
 
 
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Refused(f"a text is required, not {value!r:.100}")
+    return value
+
+
 def _limit(body: Mapping[str, Any]) -> int:
     limit = _long(body["limit"])
     if not 1 <= limit <= 10_000:
         raise Refused("limit is from 1 to 10000")
     return limit
+
+
+async def _written(request: web.Request, body: bytes) -> web.StreamResponse:
+    """Return the response with a body of JSON. A long one is written in parts, between which others are answered."""
+    if len(body) <= _WRITTEN_BYTES:
+        return web.Response(body=body, content_type="application/json")
+    response = web.StreamResponse()
+    response.content_type, response.content_length = "application/json", len(body)
+    await response.prepare(request)
+    for start in range(0, len(body), _WRITTEN_BYTES):
+        await response.write(body[start : start + _WRITTEN_BYTES])
+    return response
 
 
 def _problem(status: int, reason: str) -> web.Response:

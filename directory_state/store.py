@@ -4,7 +4,8 @@ processes read, each from the snapshot at which its transaction began.
 Each document is kept as the bytes that are answered: `[version,source]`, in JSON. An index of OpenSearch is a database
 here. Three more databases find documents by other values: the users of a club, the devices of a user, and the templates
 of a category and channel. One transaction writes documents with the offsets up to which the topics have been applied,
-so that a process that is killed continues where the documents end.
+so that a process that is killed continues where the documents end. It also numbers the users whose values may have
+changed, so that a reader that keeps values in memory reads the changed ones alone.
 
 The file is not flushed to the disk, because it can be rebuilt from the topics. It survives the death of a process, but
 not that of the machine: `prepare` empties a store that was written before the machine's last start.
@@ -23,9 +24,11 @@ from uuid import uuid4
 import lmdb
 
 from masscomm import fast_json
-from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, USERS, captured_tables
+from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, USERS, captured_tables, settings_tables
+from masscomm.directory import device_states
 from masscomm.directory.bulk_writes import VersionedDocument
 from masscomm.directory.changed_documents import index_of
+from masscomm.domain import preference_changes
 from masscomm.domain.source_tables import source_file
 from masscomm.domain.time_limits import DIRECTORY_STATE_AGE_MS
 
@@ -40,6 +43,11 @@ _META = "meta"
 FED_AT = "fed_at"
 # The name under which it has whether its topics had all of masscomm's own documents.
 FILLED = "filled"
+# The database of the last changes of users, by their numbers modulo the second, and the name of the number of changes.
+_CHANGED, CHANGES_KEPT = "changed", 2**18
+_CHANGES = "changes"
+# A change: the user, and the club that the user may have left, if there is one.
+_CHANGE = struct.Struct(">qq?")
 # LMDB's limit for a key, as py-lmdb is compiled.
 _KEY_BYTES = 511
 
@@ -121,7 +129,9 @@ class Store:
         self._open_databases()
         with self._env.begin(write=True) as transaction:
             # The databases that the transaction makes exist once it has ended.
-            yield Writer(dict(self._databases), transaction, self._env)
+            writer = Writer(dict(self._databases), transaction, self._env)
+            yield writer
+            writer.store_changes()
 
     def _open_databases(self) -> None:
         """Open the databases that a transaction has made since the last call. A transaction cannot use a database that
@@ -172,6 +182,31 @@ class Reader:
             return [None] * len(keys)
         get = self._transaction.get
         return [get(key, db=database) for key in keys]
+
+    def values_of_table(self, table: str, generation: str, ids: Sequence[int]) -> list[bytes | None]:
+        """Return as `values` the documents of a captured table, or of one of masscomm's own."""
+        if table in captured_tables():
+            return self.values(index_of(table, generation), ids)
+        return self.values(table, map(str, ids))
+
+    def changes(self) -> int:
+        """Return the number of changes of users until now."""
+        return int(self.meta(_CHANGES) or 0)
+
+    def changed_after(self, number: int) -> list[tuple[int, int | None]] | None:
+        """Return (user id, club that the user may have left) of all changes after the first ones; None if they are too
+        many.
+        """
+        changes = self.changes()
+        if changes - number > CHANGES_KEPT:  # guard: directory_state.changes_kept
+            return None
+        database, found = self._databases.get(_CHANGED), []
+        for each in range(number, changes):
+            user_id, club_id, has_left = _CHANGE.unpack(
+                self._transaction.get(_number(each % CHANGES_KEPT), db=database)
+            )
+            found.append((user_id, club_id if has_left else None))
+        return found
 
     def devices_of(self, generation: str, user_id: int) -> list[tuple[int, bytes]]:
         """Return the active devices of a user, as (id, stored value) in the order of the ids."""
@@ -237,6 +272,8 @@ class Writer(Reader):
         super().__init__(databases, transaction)
         self._made = databases
         self._env = env
+        # The changes of users in this transaction, in their order, each once.
+        self._changed: dict[tuple[int, int | None], None] = {}
 
     def _database(self, name: str) -> Any:
         """Return a database, which is made if it does not exist."""
@@ -269,13 +306,14 @@ class Writer(Reader):
         if known == value:
             return True
         self._transaction.put(key, value, db=database)
-        if is_captured:
-            self._find_by(document.index, table, key, known, document.source)
+        places = self._find_by(document.index, table, key, known, document.source) if is_captured else ()
+        self._note_change(table, document.id, places)
         return True
 
     def remove(self, index: str, id_: str) -> None:
         """Remove one of masscomm's own documents, and forget its version."""
         self._transaction.delete(self._key(id_), db=self._database(index))
+        self._note_change(index, id_, ())
 
     def drop_generations(self, *, kept: Sequence[str]) -> None:
         """Remove all documents of other generations. No other process may have the store open."""
@@ -284,19 +322,54 @@ class Writer(Reader):
             if table in captured_tables() and rest.partition(".")[0] not in kept:
                 self._transaction.drop(self._made.pop(name))
 
-    def _find_by(self, index: str, table: str, key: bytes, known: bytes | None, after: Any) -> None:
-        """Update the database that finds documents of this table by another value."""
-        if table not in _FINDING:
+    def store_changes(self) -> None:
+        """Store which users have changed in this transaction."""
+        if not self._changed:
             return
+        first, database = self.changes(), self._database(_CHANGED)
+        for number, (user_id, club_id) in enumerate(self._changed, first):
+            change = _CHANGE.pack(user_id, club_id or 0, club_id is not None)
+            self._transaction.put(_number(number % CHANGES_KEPT), change, db=database)
+        self.set_meta(_CHANGES, first + len(self._changed))
+
+    def _note_change(self, table: str, id_: str, places: Sequence[bytes | None]) -> None:
+        """Note whose values a document of a table may have changed.
+
+        Args:
+            places: The values by which it was found before, and is found now.
+        """
+        if table == USERS:
+            club = None if places[0] is None else number_in(places[0])
+            self._changed[int(id_), club] = None
+        elif table == DEVICES:
+            self._changed.update(((number_in(each), None), None) for each in places if each is not None)
+        elif table in settings_tables() or table == preference_changes.INDEX:
+            self._changed[int(id_), None] = None
+        elif table == device_states.INDEX and not id_.startswith(device_states.HOLDERS_PREFIX):
+            self._changed.update(((user_id, None), None) for user_id in self._users_of_device(int(id_)))
+
+    def _users_of_device(self, device_id: int) -> Iterator[int]:
+        """Yield the user of an active device in each generation."""
+        for index in [name for name in self._made if name.startswith(f"{DEVICES}-") and not name.endswith(_OF_USER)]:
+            (row,) = self.values(index, [device_id])
+            user = None if row is None else _user_of(source_of(row))
+            if user is not None:
+                yield number_in(user)
+
+    def _find_by(self, index: str, table: str, key: bytes, known: bytes | None, after: Any) -> tuple[bytes | None, ...]:
+        """Update the database that finds documents of this table by another value. Return the value before and now."""
+        if table not in _FINDING:
+            return ()
         by, place = _FINDING[table]
         old, new = None if known is None else place(source_of(known)), place(after)
         if old == new:
-            return
+            return old, new
         database = self._database(f"{index}{by}")
         if old is not None:
             self._transaction.delete(old, key, db=database)
         if new is not None:
             self._transaction.put(new, key, db=database)
+        return old, new
 
 
 def _club_of(source: Any) -> bytes | None:

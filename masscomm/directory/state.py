@@ -4,11 +4,12 @@ Every answer is from one snapshot generation, and names it. A generation that re
 proof of `confirm`. The service refuses look-ups while it is behind, so that no answer here is an absence by mistake.
 """
 
+import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import batched
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from masscomm import environment, fast_json
 from masscomm.aws.http_answer import AnswerLost, NotSent
@@ -16,15 +17,16 @@ from masscomm.aws.pooled_http import PooledHttp
 from masscomm.aws.secrets import secret_setting
 from masscomm.cdc.captured_tables import DEVICES, USERS, settings_tables
 from masscomm.directory import documents
-from masscomm.directory.members import counts_of_members, pages_of_members
 from masscomm.directory.person import DeviceRead, Person, person_in
 from masscomm.directory.port import MembersCount, MembersPage, TemplateQuery
 from masscomm.domain import preference_changes, suppressions
-from masscomm.domain.audiences import Audience
 from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_STATE_REQUEST_S, DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
 from masscomm.observability.unreadable_items import read_each
+
+if TYPE_CHECKING:
+    from masscomm.domain.audiences import Audience
 
 _UNAUTHORISED = 401
 _BAD_REQUEST = 400
@@ -40,7 +42,7 @@ class StateDirectory:
         wait_s: Returns the seconds that `confirm` may wait before it raises Retry.
         clock_skew_ms: As that of OpenSearchDirectory; the service's own must be the same.
         slice_size: The number of ids in one request.
-        page_size: The number of users in one page.
+        page_size: The number of members in one page.
     """
 
     def __init__(
@@ -100,28 +102,24 @@ class StateDirectory:
         found = self._by_id(tables, user_ids)
         return documents.users_in(found), documents.merged_settings(found)
 
-    def members_of_club(self, club_id: int, audience: Audience, *, after: int = 0) -> Iterator[MembersPage]:
-        return pages_of_members(self._users_of_club(club_id, after), audience, self)
+    def members_of_club(self, club_id: int, audience: "Audience", *, after: int = 0) -> Iterator[MembersPage]:
+        request = {"club_id": club_id, "after": after, "audience": json.dumps(audience.document)}
+        answer = self._answer("members", request)
+        found, up_to = answer["user_ids"], answer["up_to"]
+        *pages, last = list(batched(found, self._page_size, strict=False)) or [()]
+        yield from (MembersPage(page, page[-1]) for page in pages)
+        if up_to > after:
+            yield MembersPage(last, up_to)
 
-    def count_members(self, club_id: int, audience: Audience, channels: Sequence[str]) -> Iterator[MembersCount]:
-        return counts_of_members(self._users_of_club(club_id, 0), audience, channels, self)
-
-    def _users_of_club(self, club_id: int, after: int) -> Iterator[list[User]]:
-        request = {"club_id": club_id, "after": after, "limit": self._page_size}
-        task, answer = self._ask("users", request)
-        while True:
-            rows = answer["rows"]
-            if rows:
-                yield list(read_each(rows, _user, store=USERS, key=_key_of))
-            if len(rows) < self._page_size:
-                return
-            # Only this task has the moment of the first page.
-            answer = self._ask_task(task, "users", {**request, "snapshot": answer["snapshot"], "after": rows[-1][0]})
+    def count_members(self, club_id: int, audience: "Audience", channels: Sequence[str]) -> Iterator[MembersCount]:
+        request = {"club_id": club_id, "audience": json.dumps(audience.document), "channels": list(channels)}
+        answer = self._answer("count", request)
+        yield MembersCount(answer["examined"], answer["users"], answer["channels"])
 
     def list_users(self, club_id: int, *, after: int = 0, limit: int) -> list[User]:
         found: list[User] = []
         while True:
-            request = {"club_id": club_id, "after": after, "limit": limit, "one_page": True}
+            request = {"club_id": club_id, "after": after, "limit": limit}
             rows = self._answer("users", request)["rows"]
             found += read_each(rows, _user, store=USERS, key=_key_of)
             if len(found) >= limit or len(rows) < limit:

@@ -127,11 +127,11 @@ CHANGELOG_MARKED_S = _HOUR_S
 # How long after a row was deleted or changed its earlier values are in the changelogs at most.
 CHANGELOG_ERASED_S = 10 * _DAY_S
 TEMPLATES_CACHED_S = 5.0
-# The time limit of a request to directory_state; the time without a read from Kafka after which it refuses look-ups;
-# and the time without a request after which it ends the snapshot of an audience's users.
+# The time limit of a request to directory_state; that of comparing an audience with all users of a club; and the time
+# without a read from Kafka after which it refuses look-ups.
 DIRECTORY_STATE_REQUEST_S = 5.0
+DIRECTORY_STATE_AUDIENCE_S = 8.0
 DIRECTORY_STATE_FED_S = 10.0
-DIRECTORY_STATE_SNAPSHOT_S = 120.0
 # The age up to which a store of directory_state is continued. An older one may miss deletes that the compacted topics
 # no longer have.
 DIRECTORY_STATE_AGE_MS = 12 * _HOUR_S * 1_000
@@ -442,7 +442,9 @@ RULES: Mapping[str, str] = {
     "CDC_PROGRESS_REQUEST_S < DIRECTORY_STATE_FED_S <= GENERATION_LAG_MS / 1000": (
         "a feeder that waits for Kafka is not taken for a dead one, and a dead one not for long"
     ),
-    "CHAIN_TIMEOUT_S < DIRECTORY_STATE_SNAPSHOT_S": "a page of an audience is processed before its snapshot ends",
+    "DIRECTORY_STATE_AUDIENCE_S < DIRECTORY_STATE_REQUEST_S + DIRECTORY_WAIT_S < COUNT_RESERVE_S": (
+        "an audience that takes too long is refused while its caller waits, and a count is answered"
+    ),
     "DIRECTORY_STATE_AGE_MS / 1000 < kept_s('cdc')": "a store that is continued has missed no delete",
     "REGISTRY_REQUEST_S + OPENSEARCH_REQUEST_S + DIRECTORY_WAIT_S < CHAIN_TIMEOUT_S - FLUSH_RESERVE_S": (
         "a batch of unknown schema and absent rows is answered in one invocation"

@@ -368,6 +368,17 @@ MUTANTS = (
     Mutant("directory_state.tokens_of_states", "The store has digests of the tokens in states.", Returns("source")),
     Mutant("directory_state.plain_text", "Without TLS the service listens on loopback only."),
     Mutant("directory_state.token", "A caller without the token gets no answer."),
+    Mutant(
+        "directory_state.changes_kept", "Changes that are no longer in the store are not taken for others.", Never()
+    ),
+    Mutant(
+        "directory_state.exceptions",
+        "An audience has no users that are excepted by id.",
+        Becomes("list(found)"),
+    ),
+    Mutant("directory_state.counted_exceptions", "Users that are excepted by id are not counted.", Removed()),
+    Mutant("directory_state.valid_audience", "An audience that cannot be read is refused."),
+    Mutant("directory_state.audience_time", "An audience that takes too long is refused as a whole."),
     Mutant("preferences.applied", "A change of preferences is acknowledged once look-ups see it.", Removed()),
     Mutant("directory.one_generation", "An answer of another generation than the confirmed one is no proof."),
     Mutant("directory.generation_behind", "A generation that is behind does not answer."),

@@ -11,11 +11,13 @@ import pytest
 from directory_state.feed import Feeder, GapError
 from directory_state.store import Store, prepare
 from local.devstack.config import StackConfig
+from masscomm.directory.port import MembersCount
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import logs
+from tests.support.contracts.directory import EVERYBODY
 from tests.support.inputs.debezium_records import heartbeat, notification, row
 from tests.support.servers.directory_state_process import Changelogs, StateProcess, free_port
 from tests.support.until import until
@@ -95,6 +97,33 @@ def test_service_ends_with_a_killed_feeder(changelogs: Changelogs, service: Stat
     service.start()
     until("the snapshot can be looked up again", lambda: is_confirmed(service, FIRST_S * 1_000))
     assert names(service) == {"first"}
+
+
+def counted(service: StateProcess) -> MembersCount | None:
+    """Return the count of all users; None if the service does not count now."""
+    with suppress(Retry):
+        (found,) = service.directory().count_members(7, EVERYBODY, ["push"])
+        return found
+    return None
+
+
+@pytest.mark.guarantee("directory_state.audiences_apart")
+def test_audiences_are_compared_in_a_process_of_their_own(changelogs: Changelogs, service: StateProcess) -> None:
+    changelogs.produce(snapshot())
+    changelogs.acknowledge(20)
+    service.start()
+    until("the snapshot can be looked up", lambda: is_confirmed(service, FIRST_S * 1_000))
+    everybody = MembersCount(USERS, USERS, {"push": 0})
+    until("the users are counted", lambda: counted(service) == everybody)
+    process = service.audience_process()
+    process.kill()
+    assert names(service) == {"first"}
+    until("the users are counted by another process", lambda: counted(service) == everybody)
+    *_, server = service.processes()
+    process = service.audience_process()
+    server.kill()
+    assert service.wait() != 0
+    process.wait(30)
 
 
 @pytest.mark.kills(guard="directory_state.gap")

@@ -3,12 +3,15 @@
 import asyncio
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
+from directory_state.audience_process import AudienceRequests
+from directory_state.audiences import Audiences
 from directory_state.generations import GenerationState, store_state
 from directory_state.server import Answers, Server
 from directory_state.store import FED_AT, Store, Writer, prepare
@@ -105,13 +108,31 @@ def _put(writer: Writer, documents: list[VersionedDocument]) -> None:
         assert writer.put(document)
 
 
+class _InThread:
+    """Compares audiences in a thread: a process opens a store once."""
+
+    def __init__(self, store: Store) -> None:
+        self._audiences = Audiences(store)
+        self._pool = ThreadPoolExecutor(1)
+
+    def submit(self, method: str, *arguments: Any) -> Future[Any]:
+        return self._pool.submit(getattr(self._audiences, method), *arguments)
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
 @contextmanager
-def served(answers: Answers) -> Iterator[str]:
-    """Run the server in a thread; yield its address."""
+def served(answers: Answers, audiences: AudienceRequests | None = None) -> Iterator[str]:
+    """Run the server in a thread; yield its address.
+
+    Args:
+        audiences: Compares audiences; None: a thread of the test.
+    """
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    runner = web.AppRunner(Server(answers, token=TOKEN).application())
+    runner = web.AppRunner(Server(answers, token=TOKEN, audiences=audiences or _InThread(answers.store)).application())
 
     async def start() -> int:
         await runner.setup()

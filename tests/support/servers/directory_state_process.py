@@ -133,6 +133,12 @@ class StateProcess:
         workers = [each for each in first.children() if "spawn_main" in " ".join(each.cmdline())]
         return [first, *sorted(workers, key=lambda each: each.pid)]
 
+    def audience_process(self) -> psutil.Process:
+        """Return the process that compares audiences."""
+        *_, server = self.processes()
+        (found,) = [each for each in server.children() if "spawn_main" in " ".join(each.cmdline())]
+        return found
+
     def kill(self) -> None:
         """Kill all processes at once."""
         assert self._process is not None

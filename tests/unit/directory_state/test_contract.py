@@ -2,9 +2,12 @@
 
 import ssl
 from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from queue import Queue
+from typing import Any
 
 import httpx
 import pytest
@@ -13,6 +16,7 @@ from directory_state.processes import tls_context
 from directory_state.store import FED_AT
 from masscomm.aws.http_answer import NotSent
 from masscomm.directory.state import StateDirectory
+from masscomm.domain.audiences import Audience, read_audience
 from masscomm.domain.time_limits import DIRECTORY_STATE_FED_S
 from masscomm.errors import Retry, Stop
 from tests.support.contracts.directory import DEVICE, EVERYBODY, USER, DirectoryContract
@@ -107,13 +111,72 @@ class TestStateDirectory(DirectoryContract):
         tables.put(moved := DEVICE._replace(user_id=2))
         assert tables.directory.devices([1, 2]) == {1: [], 2: [moved]}
 
-    def test_pages_after_the_end_of_their_snapshot_are_a_retry(self, tables: StateTables) -> None:
+    def test_pages_of_members_need_one_answer(self, tables: StateTables) -> None:
+        """The task may end after the first page."""
         tables.put(*(USER._replace(user_id=number) for number in range(1, 6)))
         with served(tables.answers) as url:
             pages = StateDirectory([url], token=lambda: TOKEN, page_size=2).members_of_club(7, EVERYBODY)
-            next(pages)
-        with pytest.raises(Retry):
-            next(pages)
+            assert next(pages) == ((1, 2), 2)
+        assert list(pages) == [((3, 4), 4), ((5,), 5)]
+
+    @pytest.mark.kills(guard="directory_state.valid_audience")
+    def test_invalid_audience_stops(self, tables: StateTables) -> None:
+        """A service with another schemas/source.yaml does not know an attribute."""
+        tables.put(USER)
+        unknown, _ = read_audience({"where": {"field": "attributes.plan", "is": "gold"}}, attributes=["plan"])
+        with pytest.raises(Stop, match="refuses a request: the audience is invalid"):
+            list(tables.directory.count_members(7, unknown, []))
+        with pytest.raises(Stop, match="refuses a request: the audience is invalid"):
+            list(tables.directory.members_of_club(7, Audience()))
+
+    def test_look_up_is_answered_while_an_audience_is_compared(self, tables: StateTables) -> None:
+        tables.put(USER)
+        busy = Busy()
+        with served(tables.answers, busy) as url, ThreadPoolExecutor(1) as pool:
+            directory = StateDirectory([url], token=lambda: TOKEN)
+            counting = pool.submit(lambda: list(directory.count_members(7, EVERYBODY, [])))
+            assert busy.counts.get(timeout=30)
+            assert directory.users([1]) == {1: USER}
+            assert not counting.done()
+            busy.answer.set_result(b'{"generation":"g1","examined":1,"users":1,"channels":{}}')
+            assert counting.result(30) == [(1, 1, {})]
+
+    def test_end_of_the_process_of_audiences_is_a_retry(self, tables: StateTables) -> None:
+        busy = Busy()
+        busy.answer.set_exception(BrokenExecutor("killed"))
+        with served(tables.answers, busy) as url, pytest.raises(Retry, match="has ended"):
+            list(StateDirectory([url], token=lambda: TOKEN).members_of_club(7, EVERYBODY))
+
+    def test_audience_that_takes_too_long_is_a_retry(
+        self, tables: StateTables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Never a part of its users."""
+        tables.put(USER)
+        monkeypatch.setattr("directory_state.server.DIRECTORY_STATE_AUDIENCE_S", 0.0)
+        with pytest.raises(Retry, match="in time"):
+            list(tables.directory.count_members(7, EVERYBODY, []))
+
+
+class Busy:
+    """A process that is busy with an audience.
+
+    Attributes:
+        counts: Whether a request was a count or another one, except refreshes.
+        answer: The answer to each of these requests.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Queue[bool] = Queue()
+        self.answer: Future[bytes] = Future()
+
+    def submit(self, method: str, *_: object) -> Future[Any]:
+        if method == "refresh":
+            return Future()
+        self.counts.put(method == "count")
+        return self.answer
+
+    def close(self) -> None:
+        pass
 
 
 def _answers(directory: StateDirectory) -> bool:

@@ -1,0 +1,71 @@
+"""The process that compares audiences with users, so that look-ups never wait for it."""
+
+import multiprocessing
+import os
+import threading
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any, Protocol
+
+from directory_state.audiences import Audiences
+from directory_state.store import Store
+
+
+class AudienceRequests(Protocol):
+    def submit(self, method: str, *arguments: Any) -> Future[Any]:
+        """Call a method of Audiences, after those that were submitted before."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class AudienceProcess:
+    """Calls the methods of Audiences in a process of its own. One that has ended is replaced at the next call.
+
+    Args:
+        folder: The folder of the store.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pool = self._started()
+
+    def _started(self) -> ProcessPoolExecutor:
+        context = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(1, context, initializer=_begin, initargs=(self._folder,))
+
+    def submit(self, method: str, *arguments: Any) -> Future[Any]:
+        try:
+            return self._pool.submit(_call, method, *arguments)
+        except BrokenProcessPool:
+            self.close()
+            self._pool = self._started()
+            return self._pool.submit(_call, method, *arguments)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+# The audiences of the process.
+_audiences: Audiences
+
+
+def _begin(folder: Path) -> None:
+    # Look-ups and changes go before.
+    os.nice(10)
+    global _audiences
+    _audiences = Audiences(Store(folder, writes=False))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End the process when its parent has been killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _call(method: str, *arguments: Any) -> Any:
+    return getattr(_audiences, method)(*arguments)
