@@ -238,11 +238,12 @@ class Audiences:
     def _read(
         self, reader: Reader, generation: str, rows: Iterable[tuple[int, bytes | None]]
     ) -> Iterator[tuple[User, list[int]]]:
-        """Yield the users in rows that are not deleted and can be read, with the codes of their values."""
+        """Return the users in rows that are not deleted and can be read, with the codes of their values."""
         sources = [(user_id, fast_json.parsed(row)[1]) for user_id, row in rows if row is not None]
         users = documents.users((user_id, source) for user_id, source in sources if not source.get("deleted"))
         settings = _settings_of(reader, generation, list(users))
-        for user in users.values():
+
+        def coded(user: User) -> tuple[User, list[int]]:
             own = settings.get(user.user_id, _NO_SETTINGS)
             values = {
                 "locale": user.locale,
@@ -252,7 +253,9 @@ class Audiences:
                 **{name: getattr(own, name) for name in _OF_SETTINGS},
                 **{f"{ATTRIBUTES}{name}": user.attributes.get(name) for name in self._attributes},
             }
-            yield user, [self._values[name].code(values[name]) for name in self._columns]
+            return user, [self._values[name].code(values[name]) for name in self._columns]
+
+        return read_each(users.values(), coded, store=USERS, key=lambda user: {"id": str(user.user_id)})
 
 
 _NO_SETTINGS = UserSettings(user_id=0)
