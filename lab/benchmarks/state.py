@@ -9,6 +9,8 @@ two devices are produced to the topics of a snapshot, as Debezium does. Measured
   has caught up; the feeders' processor time a change; bytes of the store a user
 - look-ups: users, settings and changed preferences of 500 users, and their devices, through the adapters of both
   directories, in turns: wall time and the processor time of the servers
+- audiences: a count of the users that match conditions about their rows and settings, and by channel of those that it
+  reaches, among all users in one club; and look-ups while directory_state counts without a pause
 - freshness: from a change's production until a look-up sees it, while changes are produced at each rate
 """
 
@@ -44,6 +46,8 @@ from masscomm.directory.bulk_writes import connect, write
 from masscomm.directory.changed_documents import document_of
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.directory.port import Directory
+from masscomm.domain.audiences import read_audience
+from masscomm.domain.channels import CHANNELS
 from masscomm.errors import Retry
 from masscomm.kafka.event import KafkaRecord
 from tests.support.inputs.debezium_records import heartbeat, notification, row
@@ -52,11 +56,17 @@ from tests.support.until import until
 
 BATCH = 500
 ROUNDS, LOOK_UPS = 7, 40
+COUNTS = 3
+CLUB = 1
 RATES = (100, 1_000, 5_000)
 FRESH_S = 8.0
 # The database's time of the snapshot, in seconds since the epoch.
 AT_S = 1_700_000_000
 _STAMP = "2026-01-01T00:00:00.000000Z"
+
+AUDIENCE, _ = read_audience(
+    {"where": {"all": [{"field": "locale", "is": "de"}, {"field": "settings.channels.email", "is": True}]}}
+)
 
 console = Console()
 
@@ -76,7 +86,7 @@ def snapshot(users: int) -> Iterator[KafkaRecord]:
 def user_row(op: str, lsn: int, number: int, name: str = "Ada") -> KafkaRecord:
     columns = {
         "id": number,
-        "club_id": number % 300,
+        "club_id": CLUB,
         "first_name": name,
         "last_name": "Lovelace",
         "email": f"user{number}@club.example",
@@ -92,7 +102,7 @@ def user_row(op: str, lsn: int, number: int, name: str = "Ada") -> KafkaRecord:
 def _settings(number: int) -> dict[str, Any]:
     return {
         "user_id": number,
-        "club_id": number % 300,
+        "club_id": CLUB,
         "channels": json.dumps({"push": True, "email": number % 3 > 0}),
         "categories": json.dumps({"news": {"push": False}, "offers": True}),
         "quiet_hours": json.dumps({"start": "22:00", "end": "07:00"}),
@@ -207,6 +217,54 @@ class Bench:
         console.print(table)
         return spent_by[-1] / spent_by[0]
 
+    def count(self, directories: Sequence[tuple[str, Directory, Sequence[psutil.Process]]]) -> None:
+        """Count an audience among all users in each directory, in turns; print the medians."""
+        found: dict[str, list[tuple[float, float, float]]] = {name: [] for name, *_ in directories}
+        for _ in range(COUNTS):
+            for name, directory, servers in directories:
+                before, me, at = sum(map(of_process, servers)), time.process_time(), time.perf_counter()
+                counts = list(directory.count_members(CLUB, AUDIENCE, list(CHANNELS)))
+                elapsed = time.perf_counter() - at
+                spent, mine = sum(map(of_process, servers)) - before, time.process_time() - me
+                assert sum(count.examined for count in counts) == self.users
+                assert sum(count.users for count in counts) == sum(number % 3 > 0 for number in range(self.users))
+                found[name].append((elapsed, spent, mine))
+        title = f"count of an audience among {self.users:,} users"
+        table = Table(title, "ms", "ns a user", "servers' processor ns a user", "caller's processor ns a user")
+        for name, rounds in found.items():
+            elapsed, *shares = (statistics.median(column) for column in zip(*rounds, strict=True))
+            shares = [f"{each / self.users * 1e9:,.0f}" for each in (elapsed, *shares)]
+            table.add_row(name, f"{elapsed * 1e3:,.0f}", *shares)
+        console.print(table)
+
+    def look_up_beside_counts(self, service: StateProcess) -> None:
+        """Print how long look-ups of 500 users take without counts, and while audiences are counted."""
+        chance, ended = random.Random(3), threading.Event()
+        directory = service.directory()
+
+        def look_ups(title: str) -> None:
+            times = []
+            for _ in range(ROUNDS * LOOK_UPS):
+                ids = chance.sample(range(self.users), BATCH)
+                at = time.perf_counter()
+                assert _users(directory, ids) == BATCH
+                times.append((time.perf_counter() - at) * 1e3)
+            console.print(f"look-ups {title}: p50 {statistics.median(times):.1f} ms, p99 {_p99(times):.1f} ms")
+
+        def count() -> None:
+            counting = service.directory()
+            while not ended.is_set():
+                assert list(counting.count_members(CLUB, AUDIENCE, list(CHANNELS)))
+
+        look_ups("without counts")
+        thread = threading.Thread(target=count)
+        thread.start()
+        try:
+            look_ups("while audiences are counted")
+        finally:
+            ended.set()
+            thread.join()
+
     def freshness(self, directory: Directory, rate: int) -> None:
         """Produce changes at a rate; print how long single ones take until a look-up sees them."""
         ended, chance = threading.Event(), random.Random(2)
@@ -238,11 +296,14 @@ class Bench:
         finally:
             ended.set()
             thread.join()
-        times.sort()
         console.print(
             f"fresh at {rate:,} changes/s: p50 {statistics.median(times):.0f} ms, "
-            f"p99 {times[min(len(times) - 1, int(len(times) * 0.99))]:.0f} ms ({len(times)} changes)"
+            f"p99 {_p99(times):.0f} ms ({len(times)} changes)"
         )
+
+
+def _p99(times: Sequence[float]) -> float:
+    return sorted(times)[min(len(times) - 1, int(len(times) * 0.99))]
 
 
 def _users(directory: Directory, ids: list[int]) -> int:
@@ -291,6 +352,11 @@ def main() -> None:
             "documents": bench.compare("500 users with settings", _users, both),
             "devices": bench.compare("devices of 500 users", _devices, both),
         }
+        counting = two.directory()
+        until("audiences are counted", lambda: _answers(lambda: list(counting.count_members(CLUB, AUDIENCE, []))), 600)
+        (*_, server), counts = two.processes(), two.audience_process()
+        bench.count([both[0], ("directory_state", counting, [server, counts])])
+        bench.look_up_beside_counts(two)
         if arguments.write:
             origin = {
                 "command": f"python -m lab.benchmarks.state --users {arguments.users} --write",
