@@ -174,18 +174,21 @@ class Audiences:
         wanted = self._audience_in(audience)
         self.refresh(generation)
         club = self._clubs.get(club_id) or _Club(self._columns)
+        start = bisect_right(club.ids, 0)
         names = [*_columns_of(wanted), _REACHED]
-        columns = [club.codes[name] for name in names]
+        columns = [club.codes[name][start:] for name in names]
         numbers = Counter(zip(*columns, strict=True))
         for user_id in wanted.except_users:
             if (place := club.place_of(user_id)) is not None:
-                numbers[tuple(column[place] for column in columns)] -= 1  # guard: directory_state.counted_exceptions
+                numbers[tuple(column[place - start] for column in columns)] -= (
+                    1  # guard: directory_state.counted_exceptions
+                )
         users, reached = 0, dict.fromkeys(channels, 0)
         for codes, known in self._matching(wanted, names, numbers, until):
             users += numbers[codes]
             for name in reached.keys() & set(known[_REACHED]):
                 reached[name] += numbers[codes]
-        answer = {"generation": generation, "examined": len(club.ids), "users": users, "channels": reached}
+        answer = {"generation": generation, "examined": len(club.ids) - start, "users": users, "channels": reached}
         return fast_json.encoded(answer)
 
     def _audience_in(self, text: str) -> Audience:

@@ -76,7 +76,9 @@ class Directory(Protocol):
         ...
 
     def count_members(self, club_id: int, audience: "Audience", channels: Sequence[str]) -> Iterator[MembersCount]:
-        """Yield the counts of an audience, whose sum is that of all users of the club (tenant) at one moment."""
+        """Yield the counts of an audience, whose sum is that of all users of the club (tenant) at one moment, except
+        those whose ids are not positive.
+        """
         ...
 
     def list_users(self, club_id: int, *, after: int = 0, limit: int) -> list[User]:

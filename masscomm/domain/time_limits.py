@@ -582,6 +582,7 @@ RULES: Mapping[str, str] = {
         "a refused caller asks again while the others run, and a slot is kept as long as they"
     ),
     "OPENSEARCH_REQUEST_S < COUNT_RESERVE_S < timeout_s('audiences')": "a count is answered in time",
+    "2 * (DIRECTORY_STATE_REQUEST_S + DIRECTORY_WAIT_S) < timeout_s('audiences')": "a count asks two tasks in time",
     "OPENSEARCH_REQUEST_S < DRY_RUN_RESERVE_S < DRY_RUN_AUDIENCE_RESERVE_S < timeout_s('previews')": (
         "a dry run is answered in time, with an audience, too"
     ),
