@@ -180,9 +180,8 @@ class Audiences:
         numbers = Counter(zip(*columns, strict=True))
         for user_id in wanted.except_users:
             if (place := club.place_of(user_id)) is not None:
-                numbers[tuple(column[place - start] for column in columns)] -= (
-                    1  # guard: directory_state.counted_exceptions
-                )
+                # guard: directory_state.counted_exceptions
+                numbers[tuple(column[place - start] for column in columns)] -= 1
         users, reached = 0, dict.fromkeys(channels, 0)
         for codes, known in self._matching(wanted, names, numbers, until):
             users += numbers[codes]
