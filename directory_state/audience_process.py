@@ -5,6 +5,8 @@ import os
 import threading
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,21 +31,24 @@ class AudienceProcess:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._pool = self._started()
+        self._start()
 
-    def _started(self) -> ProcessPoolExecutor:
+    def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(1, context, initializer=_begin, initargs=(self._folder,))
+        # The end of this pipe ends the process, even while it reads all users.
+        ended, self._alive = context.Pipe(duplex=False)
+        self._pool = ProcessPoolExecutor(1, context, initializer=_begin, initargs=(self._folder, ended))
 
     def submit(self, method: str, *arguments: Any) -> Future[Any]:
         try:
             return self._pool.submit(_call, method, *arguments)
         except BrokenProcessPool:
             self.close()
-            self._pool = self._started()
+            self._start()
             return self._pool.submit(_call, method, *arguments)
 
     def close(self) -> None:
+        self._alive.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -51,20 +56,19 @@ class AudienceProcess:
 _audiences: Audiences
 
 
-def _begin(folder: Path) -> None:
+def _begin(folder: Path, ended: Connection) -> None:
     # Look-ups and changes go before.
     os.nice(10)
     global _audiences
     _audiences = Audiences(Store(folder, writes=False))
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with, args=(ended,), daemon=True).start()
 
 
-def _end_with_parent() -> None:
-    """End the process when its parent has been killed."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+def _end_with(ended: Connection) -> None:
+    """End the process when its parent closes the other end of a pipe, or is killed."""
+    with suppress(EOFError):
+        ended.recv()
+    os._exit(0)
 
 
 def _call(method: str, *arguments: Any) -> Any:

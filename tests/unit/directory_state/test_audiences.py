@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -239,7 +240,7 @@ def test_unused_values_are_forgotten(rows: Rows, monkeypatch: pytest.MonkeyPatch
         assert len(audiences._values["attributes.points"]) <= 12
 
 
-def test_ended_process_is_replaced(rows: Rows) -> None:
+def test_ended_process_is_replaced_and_a_busy_one_ended(rows: Rows) -> None:
     rows.put(USERS, 1, {"club_id": 7})
     process = AudienceProcess(rows.folder)
     arguments: tuple[Any, ...] = ("g1", 7, EVERYBODY, [], FOREVER)
@@ -251,4 +252,8 @@ def test_ended_process_is_replaced(rows: Rows) -> None:
     rows.put(USERS, 2, {"club_id": 7})
     answer = process.submit("count", *arguments).result(60)
     assert fast_json.parsed(answer)["users"] == 2
+    (worker,) = process._pool._processes.values()
+    process._pool.submit(time.sleep, 600)
     process.close()
+    worker.join(60)
+    assert worker.exitcode == 0
