@@ -407,6 +407,7 @@ _IN_ENVIRONMENTS = (
 _WITH_STATE = (
     "delivery killed in the middle of publishing",
     "every function killed in turn",
+    "audience_expander killed at each write between the shares of an audience",
 )
 # The cells of this column only.
 _OF_STATE = (
