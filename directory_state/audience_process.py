@@ -57,8 +57,6 @@ _audiences: Audiences
 
 
 def _begin(folder: Path, ended: Connection) -> None:
-    # Look-ups and changes go before.
-    os.nice(10)
     global _audiences
     _audiences = Audiences(Store(folder, writes=False))
     threading.Thread(target=_end_with, args=(ended,), daemon=True).start()

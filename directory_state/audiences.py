@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import batched, compress, filterfalse
 from typing import Any
 
@@ -35,6 +35,8 @@ from masscomm.observability.unreadable_items import read_each
 
 # The users that are read from the store at a time.
 _USERS_READ = 500
+# The users that are made to compare them with an audience, at a time.
+_USERS_MADE = 10_000
 # The values that are compared between two looks at the clock.
 _COMPARED = 1_000
 # The values of users that have changed stay in memory until they outnumber those of all users by so many.
@@ -160,7 +162,7 @@ class Audiences:
         # Without a condition, any column will do.
         names = _columns_of(wanted) or [_REACHED]
         columns = [club.codes[name][start:] for name in names]
-        matching = {codes for codes, _ in self._matching(wanted, names, set(zip(*columns, strict=True)), until)}
+        matching = set(self._matching(wanted, names, set(zip(*columns, strict=True)), until))
         found = compress(club.ids[start:], map(matching.__contains__, zip(*columns, strict=True)))
         # guard: directory_state.exceptions
         ids = list(filterfalse(wanted.except_users.__contains__, found))
@@ -182,11 +184,13 @@ class Audiences:
             if (place := club.place_of(user_id)) is not None:
                 # guard: directory_state.counted_exceptions
                 numbers[tuple(column[place - start] for column in columns)] -= 1
-        users, reached = 0, dict.fromkeys(channels, 0)
-        for codes, known in self._matching(wanted, names, numbers, until):
-            users += numbers[codes]
-            for name in reached.keys() & set(known[_REACHED]):
-                reached[name] += numbers[codes]
+        by_reached: Counter[int] = Counter()
+        for codes in self._matching(wanted, names, numbers, until):
+            by_reached[codes[-1]] += numbers[codes]
+        users, reached = by_reached.total(), dict.fromkeys(channels, 0)
+        for code, number in by_reached.items():
+            for name in reached.keys() & set(self._values[_REACHED][code]):
+                reached[name] += number
         answer = {"generation": generation, "examined": len(club.ids) - start, "users": users, "channels": reached}
         return fast_json.encoded(answer)
 
@@ -198,15 +202,30 @@ class Audiences:
         return audience
 
     def _matching(
-        self, audience: Audience, names: Sequence[str], distinct: Collection[_Codes], until: float
-    ) -> Iterator[tuple[_Codes, dict[str, Any]]]:
-        """Yield the codes that match an audience, with their values by column. Raises Retry."""
+        self, audience: Audience, names: Sequence[str], distinct: Iterable[_Codes], until: float
+    ) -> Iterator[_Codes]:
+        """Yield the codes that match an audience. Raises Retry.
+
+        Args:
+            names: The columns, those of attributes first.
+        """
+        split = sum(name.startswith(ATTRIBUTES) for name in names)
+        read = [(name.removeprefix(ATTRIBUTES), self._values[name]) for name in names[:split]]
+        # Attributes may differ for each user. All others have few values: one user is made for equal ones.
+        attributes: dict[str, Any] = {}
+
+        @lru_cache(_USERS_MADE)
+        def user_with(codes: _Codes) -> tuple[User, UserSettings]:
+            known = {name: self._values[name][code] for name, code in zip(names[split:], codes, strict=True)}
+            return _user(known, attributes), _settings(known)
+
         for number, codes in enumerate(distinct):
             if number % _COMPARED == 0 and time.monotonic() > until:  # guard: directory_state.audience_time
                 raise Retry("too many different users to compare with the audience in time")
-            known = {name: self._values[name][code] for name, code in zip(names, codes, strict=True)}
-            if audience.condition(_user(known), _settings(known)):
-                yield codes, known
+            for (name, values), code in zip(read, codes, strict=False):
+                attributes[name] = values[code]
+            if audience.condition(*user_with(codes[split:])):
+                yield codes
 
     def _has_many_unused_values(self) -> bool:
         users = sum(len(club.ids) for club in self._clubs.values())
@@ -289,8 +308,8 @@ def _has_device(reader: Reader, generation: str, user_id: int) -> bool:
 
 
 def _columns_of(audience: Audience) -> list[str]:
-    """Return the columns that an audience reads."""
-    return sorted({_column_of(name) for name in audience.fields})
+    """Return the columns that an audience reads, those of attributes first."""
+    return sorted({_column_of(name) for name in audience.fields}, key=lambda name: not name.startswith(ATTRIBUTES))
 
 
 def _column_of(field: str) -> str:
@@ -299,14 +318,14 @@ def _column_of(field: str) -> str:
     return field.split(".")[1] if field.startswith(SETTINGS) else field
 
 
-def _user(known: Mapping[str, Any]) -> User:
+def _user(known: Mapping[str, Any], attributes: Mapping[str, Any]) -> User:
     """Return a user with the values of some columns."""
     return User(
         user_id=0,
         club_id=0,
         locale=known.get("locale", ""),
         time_zone=known.get("time_zone", ""),
-        attributes={name.removeprefix(ATTRIBUTES): value for name, value in known.items()},
+        attributes=attributes,
         **dict.fromkeys(known.get(_HAS, ()), "some"),
     )
 
