@@ -73,7 +73,7 @@ class Rows:
     def change(self) -> None:
         """Change a row of a random table."""
         any_of = self._chance.choice
-        user_id, device_id = any_of(IDS), any_of(range(40))
+        user_id, device_id = any_of(IDS), any_of(range(12))
         user = {
             "club_id": any_of((*CLUBS, *CLUBS, *CLUBS, "7", None)),
             **{name: any_of((None, "", "x")) for name in ("first_name", "last_name", "email", "phone")},
@@ -106,7 +106,7 @@ class Rows:
         ]
         changes = PreferenceChanges(user_id=user_id, club_id=7).after(wishes[: any_of((1, 2))], None, 5)
         deleted = {"deleted": True, "deleted_at_ms": 1}
-        match any_of(range(12)):
+        match any_of(range(16)):
             case 0 | 1 | 2 | 3:
                 self.put(USERS, user_id, user)
             case 4:
@@ -117,12 +117,14 @@ class Rows:
                 self.put(USER_SETTINGS, user_id, deleted)
             case 8:
                 self.put(preference_changes.INDEX, user_id, changes.document)
-            case 9:
+            case 9 | 10:
                 self.put(DEVICES, device_id, any_of((device, device, device, deleted)))
-            case 10:
+            case 11 | 12:
                 self.put(device_states.INDEX, device_id, state)
-            case 11:
-                self.remove(any_of((preference_changes.INDEX, device_states.INDEX)), any_of((user_id, device_id)))
+            case 13:
+                self.remove(preference_changes.INDEX, user_id)
+            case _:
+                self.remove(device_states.INDEX, device_id)
 
     def users(self, club_id: int) -> list[User]:
         rows = {(table, id_): (*document, "users-g1") for (table, id_), document in self._documents.items()}
@@ -191,6 +193,15 @@ def check(rows: Rows, audiences: Audiences, wanted: Audience, club_id: int, afte
     assert (answer["examined"], answer["users"], answer["channels"]) == count
 
 
+def values_in(audiences: Audiences) -> dict[tuple[int, int], list[Any]]:
+    """Return the values in memory by (club, user)."""
+    return {
+        (club_id, user_id): [audiences._values[name][codes[place]] for name, codes in club.codes.items()]
+        for club_id, club in audiences._clubs.items()
+        for place, user_id in enumerate(club.ids)
+    }
+
+
 def _rounds(request: pytest.FixtureRequest) -> int:
     return 60 if request.config.getoption("--nightly") else 1
 
@@ -212,6 +223,9 @@ def test_audience_has_the_users_whose_rows_match(
                 rows.change()
             for _ in range(4):
                 check(rows, audiences, audience(chance), chance.choice(CLUBS), chance.choice((0, *IDS)))
+            anew = Audiences(rows.store, ATTRIBUTES)
+            anew.refresh("g1")
+            assert values_in(audiences) == values_in(anew)
         rows.store.close()
 
 
@@ -230,6 +244,22 @@ def test_audience_after_its_time_is_a_retry(rows: Rows) -> None:
     rows.put(USERS, 1, {"club_id": 7})
     with pytest.raises(Retry, match="in time"):
         Audiences(rows.store).count("g1", 7, EVERYBODY, [], 0.0)
+
+
+def test_changed_state_of_a_device_is_seen(rows: Rows) -> None:
+    rows.put(USERS, 1, {"club_id": 7})
+    rows.put(DEVICES, 5, {"user_id": 1, "platform": "ios", "token": "a", "active": True})
+    audiences = Audiences(rows.store)
+
+    def counted() -> int:
+        answer = fast_json.parsed(audiences.count("g1", 7, EVERYBODY, ["push"], FOREVER))
+        return int(answer["channels"]["push"])
+
+    assert counted() == 1
+    rows.put(device_states.INDEX, 5, {"generation": "g1", "token": "a", "enabled": False})
+    assert counted() == 0
+    rows.remove(device_states.INDEX, 5)
+    assert counted() == 1
 
 
 def test_unused_values_are_forgotten(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
