@@ -13,6 +13,8 @@ from typing import Any, Protocol
 from directory_state.audiences import Audiences
 from directory_state.store import Store
 
+_NICENESS = 5
+
 
 class AudienceRequests(Protocol):
     def submit(self, method: str, *arguments: Any) -> Future[Any]:
@@ -57,6 +59,8 @@ _audiences: Audiences
 
 
 def _begin(folder: Path, ended: Connection) -> None:
+    # Look-ups and changes go before if there are fewer cores than processes.
+    os.nice(_NICENESS)
     global _audiences
     _audiences = Audiences(Store(folder, writes=False))
     threading.Thread(target=_end_with, args=(ended,), daemon=True).start()
