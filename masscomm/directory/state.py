@@ -73,6 +73,8 @@ class StateDirectory:
         self._slice_size = slice_size
         self._page_size = page_size
         self._confirmed: tuple[str, DirectoryPosition] | None = None
+        # The tasks that have confirmed it. Another one may be behind.
+        self._confirmed_by: set[PooledHttp] = set()
 
     @classmethod
     def from_environment(cls) -> Self:
@@ -214,10 +216,13 @@ class StateDirectory:
     def confirm(self, ts_ms: int) -> DirectoryPosition:
         if (confirmed := self._confirmed) is not None and self.is_confirmed(ts_ms):
             return confirmed[1]
-        answer = self._answer("confirm", {"ts_ms": ts_ms, "wait_s": min(self._wait_s(), DIRECTORY_WAIT_S)})
+        task, answer = self._ask("confirm", self._confirming(ts_ms))
         position = DirectoryPosition(lsn=answer["lsn"], ts_ms=answer["ts_ms"])
-        self._confirmed = answer["generation"], position
+        self._confirmed, self._confirmed_by = (answer["generation"], position), {task}
         return position
+
+    def _confirming(self, ts_ms: int) -> dict[str, Any]:
+        return {"ts_ms": ts_ms, "wait_s": min(self._wait_s(), DIRECTORY_WAIT_S)}
 
     def is_confirmed(self, ts_ms: int) -> bool:
         confirmed = self._confirmed
@@ -243,12 +248,21 @@ class StateDirectory:
         refusals = []
         for task in list(self._tasks):
             try:
+                if path != "confirm":
+                    self._confirm_at(task)
                 return task, self._ask_task(task, path, body)
             except Retry as error:
                 refusals.append(str(error))
                 # The next request begins with another task.
                 self._tasks = [each for each in self._tasks if each is not task] + [task]
         raise Retry("; ".join(refusals))
+
+    def _confirm_at(self, task: PooledHttp) -> None:
+        """Return once a task has come as far as the confirmed position. Raises Retry or Stop."""
+        confirmed = self._confirmed
+        if confirmed is not None and task not in self._confirmed_by:  # guard: directory_state.confirmed_by_each_task
+            self._ask_task(task, "confirm", self._confirming(confirmed[1].ts_ms - self._clock_skew_ms))
+            self._confirmed_by.add(task)
 
     def _ask_task(self, task: PooledHttp, path: str, body: Mapping[str, Any]) -> Any:
         if self._token is None:

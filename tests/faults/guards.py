@@ -1268,6 +1268,10 @@ MUTANTS = (
         "A rebuilt generation is complete once all of its rows are written.",
         Becomes("[state for state in GUARDED if generation.snapshot_completed(0) is None]"),
     ),
+    Mutant(
+        "directory_state.confirmed_by_each_task",
+        "What one task of directory_state has confirmed is confirmed by the task that answers.",
+    ),
     Mutant("rebuild.lower_versions", "Documents of a new index are published over those of the lost one."),
     Mutant("rebuild.erased_user", "Lost changes of preferences do not come back to an erased user."),
     Mutant("rebuild.answering_generation", "Indices that answer look-ups are not rebuilt."),

@@ -47,6 +47,21 @@ class TestStateDirectory(DirectoryContract):
             assert directory.users([1]) == {1: USER}
             assert directory.users([1]) == {1: USER}
 
+    @pytest.mark.kills(guard="directory_state.confirmed_by_each_task")
+    def test_task_that_is_behind_does_not_answer_for_another(self, tables: StateTables, tmp_path: Path) -> None:
+        tables.put(USER)
+        tables.caught_up_to(1_000)
+        with state_tables(tmp_path / "behind") as behind, served(behind.answers) as second:
+            with served(tables.answers) as first:
+                directory = StateDirectory([first, second], token=lambda: TOKEN, wait_s=lambda: 0, clock_skew_ms=0)
+                directory.confirm(1_000)
+                assert directory.users([1]) == {1: USER}
+            with pytest.raises(Retry):
+                directory.users([1])
+            behind.put(USER)
+            behind.caught_up_to(1_000)
+            assert directory.users([1]) == {1: USER}
+
     @pytest.mark.kills(guard="directory_state.one_generation")
     def test_answer_of_another_generation_is_a_retry(self, tables: StateTables, tmp_path: Path) -> None:
         tables.put(USER)
