@@ -42,7 +42,7 @@ create table if not exists send_channels (
 
 -- Notifications by status: each notification is counted in one row only, and moved when a later outcome record changes its
 -- status (masscomm.domain.statuses.merge: held then sent is sent, sent then delivered is delivered). reason: '' if the status needs
--- none, 'other' if spark_metrics.common.states does not know it.
+-- none, 'other' if masscomm.domain.notification_codes does not know it.
 create table if not exists send_totals (
     send_id     text   not null,
     channel     text   not null,
@@ -52,8 +52,8 @@ create table if not exists send_totals (
     primary key (send_id, channel, status, reason)
 );
 
--- The states that send_totals sums: the status and reason of each notification, two bytes each (spark_metrics.common.states), a row for
--- 512 positions of a chunk on a channel.
+-- The states that send_totals sums: the status and reason of each notification, two bytes each
+-- (masscomm.domain.notification_codes), a row for 512 positions of a chunk on a channel.
 create table if not exists send_states (
     send_id     text     not null,
     chunk_index integer  not null,

@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 
 from masscomm.domain.lanes import Lane
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
+from masscomm.domain.notification_codes import RUN
 from masscomm.kafka import topics
 from masscomm.kafka.avro import own_schema
 from spark_metrics.common import identifiers
 from spark_metrics.common.settings import imported
-from spark_metrics.common.states import RUN
 
 type Fields = dict[str, "Fields | None"]
 
@@ -35,8 +35,8 @@ class Source:
         topic_names: Names in schemas/topics.yaml; the topics of every lane are read.
         fields: The fields that are counted.
         facts: Returns, for the decoded record, record_id, club_id, type, at_ms and counts (COUNTS). It may return
-            chunk_index and chunk_count, for results by position run and listed (spark_metrics.common.states), and for
-            results of webhooks listed (spark_metrics.counting.webhook_results).
+            chunk_index and chunk_count, for results by position run and listed (masscomm.domain.notification_codes),
+            and for results of webhooks listed (spark_metrics.counting.webhook_results).
         send_id: Returns the id of the record's send; null if the record could not be decoded.
         labels: Those of `fields` that a view can have as dimensions (spark_metrics.counting.views); texts.
         texts: Fields, also beyond `fields`, that are checked to be UTF-8. All other fields are skipped.
@@ -293,7 +293,7 @@ def run_of(positions: Column) -> Column:
 
 
 def listed(outcome: Column) -> Column:
-    """Return the result of each position as a line of JSON (spark_metrics.common.states)."""
+    """Return the result of each position as a line of JSON (masscomm.domain.notification_codes)."""
     results = outcome["results"]
     return F.to_json(
         F.struct(

@@ -31,7 +31,7 @@ def facts(
 
     The columns are topic, partition, kafka_offset, timestamp_ms, source, schema_id, send_id, record_id, id (the 16
     bytes of record_id), club_id, type, at_ms, chunk_index, chunk_count, counts (channel, measure, reason, count_total),
-    run and listed (see spark_metrics.common.states), labels (JSON), problem, and with `recipients` user_ids,
+    run and listed (see masscomm.domain.notification_codes), labels (JSON), problem, and with `recipients` user_ids,
     result_index and decisions (sources.decisions). If a row has a problem, only its position and problem are valid.
 
     No expression contains a lambda (transform, filter, exists): Spark would interpret it for each record, and could not

@@ -20,9 +20,9 @@ import psycopg
 
 from masscomm.domain.grains import Grain
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
+from masscomm.domain.notification_codes import StateEntry
 from spark_metrics.common.database import STREAM, connect, first_line, is_permanent
 from spark_metrics.common.settings import WEBHOOK_SUCCESSES
-from spark_metrics.common.states import StateEntry
 from spark_metrics.counting import send_states
 from spark_metrics.counting.counted_ids import IdTables, store_new
 from spark_metrics.counting.problems import Problem
@@ -52,7 +52,7 @@ class LaneRow(NamedTuple):
         labels: JSON with further texts for views.
         channel, measure, reason, total: The count of a record that has exactly one.
         several: Channels, measures, reasons and totals of the counts of a record that has several, all as texts.
-        run, listed: The results by position (spark_metrics.common.states); listed: those of webhooks, too
+        run, listed: The results by position (masscomm.domain.notification_codes); listed: those of webhooks, too
             (sources.listed_results).
         users: The users of an outcome with one result as numbers separated by commas; `only` is the index of its count.
         user_ids, result_index: The users of all other outcomes, each with the index of its count.

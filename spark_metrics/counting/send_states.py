@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from spark_metrics.common.states import BlockKey, StateEntry, blocks_of, merged, restored, stored
+from masscomm.domain.notification_codes import BlockKey, StateEntry, blocks_of, merged, restored, stored
 from spark_metrics.sql import read_sql
 
 # Send id, chunk index, channel.

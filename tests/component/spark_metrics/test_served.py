@@ -12,11 +12,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from masscomm.domain.notification_codes import BLOCK, stored
 from masscomm.domain.statuses import RANK, Status
 from masscomm.errors import Retry
 from spark_metrics.common.database import STREAM
 from spark_metrics.common.span import Span
-from spark_metrics.common.states import BLOCK, stored
 from spark_metrics.counting.served import TABLES, RecomputedTables, Served, Table, log_of
 from spark_metrics.counting.sink import PostgresSink
 from tests.support.spark.session import PY4J_SOCKETS

@@ -20,12 +20,12 @@ import psycopg
 import pytest
 
 from local.devstack.provision import SCHEMAS, apply_sql
+from masscomm.domain.notification_codes import RUN
 from masscomm.errors import Retry, Stop
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECORDS_QUARANTINED
 from spark_metrics.common.broker import Broker, Ends
 from spark_metrics.common.database import connect
-from spark_metrics.common.states import RUN
 from spark_metrics.counting import lane_merge
 from spark_metrics.counting.lane_merge import LaneResult, LaneRow, Plan, merge_lane, prepare
 from spark_metrics.counting.problems import Problem
@@ -352,7 +352,7 @@ def test_equal_ids_in_two_lanes_count_once(sink: PostgresSink) -> None:
 
 
 def test_notification_is_in_totals_once_under_its_last_status(sink: PostgresSink) -> None:
-    """Statuses are merged by the rank in spark_metrics.common.states."""
+    """Statuses are merged by the rank in masscomm.domain.notification_codes."""
     shared: dict[str, Any] = {"first_position": 510}
     count(sink, Record(0, number=1, counts=[("push", "held", None, 4)], **shared))
     assert [row[2:] for row in served(sink)["send_totals"]] == [("held", "", 4)]

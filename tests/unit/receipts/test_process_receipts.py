@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from functions.receipts.sent_messages import InMemorySentMessages, SentMessages
+from masscomm.domain.notification_codes import REASONS
 from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Periods, id_of
@@ -13,7 +14,6 @@ from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S, SENT_MESSAGES_KE
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.observability import traces
-from spark_metrics.common.states import REASONS
 from tests.support.contracts.sent_messages import SentMessagesContract, outcome
 from tests.support.harness.chain import NOW, SEND_ID, entry
 from tests.support.harness.receipts import Receipts

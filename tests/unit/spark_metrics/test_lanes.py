@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from masscomm.domain import ids
 from masscomm.domain.limits import FAR_FUTURE_MS
+from masscomm.domain.notification_codes import BLOCK, blocks_of, code_of
 from masscomm.kafka.avro import own_schema
 from spark_metrics.common.sources import DECISION
-from spark_metrics.common.states import BLOCK, blocks_of, code_of
 from spark_metrics.counting.facts import facts
 from spark_metrics.counting.lane_merge import LaneRow, counts_of
 from spark_metrics.counting.lanes import Lanes

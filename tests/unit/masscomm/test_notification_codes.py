@@ -7,8 +7,7 @@ import struct
 from array import array
 from collections import Counter
 
-from masscomm.domain.statuses import RANK, Reason, Status, merge
-from spark_metrics.common.states import (
+from masscomm.domain.notification_codes import (
     BLOCK,
     REASONS,
     RUN,
@@ -20,6 +19,7 @@ from spark_metrics.common.states import (
     status_of,
     stored,
 )
+from masscomm.domain.statuses import RANK, Reason, Status, merge
 
 KEY = ("s", 0, "push", 0)
 
