@@ -693,6 +693,9 @@ class Environment:
     provisioned: int = 2
     # The share of sends that are traced.
     trace_ratio: float = 0.1
+    # Whether the results of sends to up to 1,000 users are readable before the metrics job has counted them, which
+    # costs a write for each outcome record.
+    send_results: bool = True
     # Whether SNS and SES report the delivery status of messages.
     receipts: bool = True
     # The percentage of delivered pushes that SNS reports; docs/receipts.md has the costs.

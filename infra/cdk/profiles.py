@@ -183,6 +183,9 @@ class Profile:
     tables_read: tuple[str, ...] = ()
     # The tables of schemas/dynamodb whose items the function only updates.
     tables_updated: tuple[str, ...] = ()
+    # Whether the function emits outcome records, whose results it puts into the register of sends
+    # (masscomm/stores/send_results).
+    emits_outcomes: bool = False
     # The indices of tables of schemas/dynamodb that the function queries: table and index.
     table_indices: tuple[tuple[str, str], ...] = ()
     # The topics that the function reads in all lanes (kinds of sends), in addition to those of its event source
@@ -227,7 +230,8 @@ class Profile:
 
     @property
     def every_table(self) -> tuple[str, ...]:
-        return (*self.tables, *self.tables_read, *self.tables_updated)
+        of_outcomes = (SENDS,) if self.emits_outcomes else ()
+        return tuple(dict.fromkeys((*self.tables, *self.tables_read, *self.tables_updated, *of_outcomes)))
 
 
 # The functions with the package of webhook_sender.
@@ -247,6 +251,7 @@ PROFILES = {
         indices=DIRECTORY,
         requests=_LOOK_UPS,
         tables=(WAITING, DECISIONS, QUEUES, SENDS),
+        emits_outcomes=True,
         asks_cdc=True,
         chooses_queue=True,
     ),
@@ -257,6 +262,7 @@ PROFILES = {
         requests=_LOOK_UPS,
         tables=(DECISIONS,),
         tables_read=(SENDS,),
+        emits_outcomes=True,
         asks_cdc=True,
     ),
     "delivery": Profile(
@@ -266,6 +272,7 @@ PROFILES = {
         requests=_LOOK_UPS,
         tables=(LEDGER, WAITING),
         tables_read=(SENDS,),
+        emits_outcomes=True,
         asks_cdc=True,
         push=True,
         email=True,
@@ -291,6 +298,7 @@ PROFILES = {
         written=("provider_messages", "suppressions"),
         requests=_MESSAGES,
         tables=(WAITING,),
+        emits_outcomes=True,
         receipts=True,
     ),
     "scheduler": Profile(
@@ -300,6 +308,7 @@ PROFILES = {
         requests=_OWN_DOCUMENTS,
         tables=(WAITING,),
         tables_read=(LEDGER, SENDS),
+        emits_outcomes=True,
         table_indices=((WAITING, BY_SEND),),
         reads=(SEND_MONOLITH, SEND_API, RECHECK, BUILD, DELIVERY),
         chooses_queue=True,

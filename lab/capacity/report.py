@@ -34,7 +34,7 @@ from lab.capacity.prices import PRICES, SURCHARGE, at_most, price
 from lab.capacity.quotas import QUOTAS, quota, sns_publish
 from lab.capacity.service_times import VCPU_MB, ServiceTimes, measured
 from lab.capacity.tables import dollars, figures, table
-from lab.capacity.workload import Workload, message_bytes, register_item, sizes
+from lab.capacity.workload import Workload, message_bytes, register_item, result_item, sizes
 from masscomm.domain.time_limits import MESSAGES_KEPT_S, REGISTERED_SENDS_KEPT_S
 from ops.marked_part import with_part
 
@@ -365,19 +365,22 @@ def _critical(plan: Plan, *, recipients: int = 0) -> list[str]:
 def register() -> str:
     """Return the table of the costs of single sends in the register of sends."""
     item, message, most = register_item(), message_bytes(), quota("dynamodb_new_table_writes")
+    result = result_item()
     # A transaction writes each item twice.
     by_kafka, by_rest = (2 * sum(ceil(size / 1_024) for size in sizes) for sizes in ((item,), (item, message)))
     rows = []
-    for source, rate, kept_message, units in (
-        ("Kafka", 50, 0, by_kafka),
-        ("Kafka", 1_000, 0, by_kafka),
-        ("REST, with a message", 50, message, by_rest),
+    for source, rate, registered, kept_message, units in (
+        ("Kafka", 50, item, 0, by_kafka),
+        ("Kafka", 1_000, item, 0, by_kafka),
+        ("REST, with a message", 50, item, message, by_rest),
+        ("either, their results", 50, result, 0, ceil(result / 1_024)),
+        ("either, their results", 1_000, result, 0, ceil(result / 1_024)),
     ):
-        kept_gb = rate * (REGISTERED_SENDS_KEPT_S * item + MESSAGES_KEPT_S * kept_message) / 1e9
+        kept_gb = rate * (REGISTERED_SENDS_KEPT_S * registered + MESSAGES_KEPT_S * kept_message) / 1e9
         rows.append(
             [
                 f"{source}, {rate:,}/s",
-                f"{item + kept_message} bytes",
+                f"{registered + kept_message} bytes",
                 f"{rate * units:,} write units/s, {rate * units / most:.0%} of a new table",
                 dollars(units * 1e6 * price("dynamodb_write_unit")),
                 f"{kept_gb:,.0f} GB, {dollars(kept_gb * price('dynamodb_gb_month'))} a month",

@@ -6,6 +6,7 @@ and run `make capacity`.
 
 import json
 import zlib
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +18,7 @@ from lab.capacity.service_times import measured
 from masscomm.decisions.parts import PART_SIZE
 from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.kept_messages import KeptMessage, NotKept
+from masscomm.domain.notification_codes import code_of
 from masscomm.domain.outcomes import RANGE_SIZE, RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import (
@@ -34,6 +36,8 @@ from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.decision_log.port import Decisions, record_decisions
 from masscomm.stores.delivery_ledger.port import to_document
+from masscomm.stores.send_results.dynamodb import item_of as result_item_of
+from masscomm.stores.send_results.port import SendResult
 from masscomm.stores.sends.dynamodb import item_of, message_item
 
 KB = 1024
@@ -189,6 +193,13 @@ def register_item() -> int:
         not_kept=NotKept.SMALL,
     )
     return _item_bytes(item_of(send, 10**9))
+
+
+def result_item() -> int:
+    """Return the bytes of the results of a single send in the register, of one outcome record."""
+    codes = array("H", [code_of(Status.SENT, None)])
+    result = SendResult(send=SendKey(1_000_000, _ID), record_id=_ID, channel="push", first=0, codes=codes)
+    return _item_bytes(result_item_of(result, 10**12))
 
 
 def message_bytes() -> int:

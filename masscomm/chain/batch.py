@@ -15,10 +15,11 @@ from typing import Any, Protocol
 
 from aws_lambda_powertools import Logger
 
+from masscomm.chain.result_writer import ResultWriter
 from masscomm.chain.unlisted_errors import UnlistedErrors, is_unlisted
 from masscomm.chain.whole_batches import BatchFailed, UsedUp, WholeBatches
 from masscomm.clock import Clock, SystemClock
-from masscomm.domain.records import AvroRecord
+from masscomm.domain.records import AvroRecord, NotificationOutcome
 from masscomm.domain.time_limits import FLUSH_RESERVE_S
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import topics
@@ -72,6 +73,8 @@ class Batch[T]:
     codec: Codec
     producer: Producer
     remaining_s: Callable[[], float]
+    # The outcome records produced since the last flush.
+    outcomes: list[NotificationOutcome] = field(default_factory=list)
 
     def active(self) -> list[Item[T]]:
         return [item for item in self.items if item.error is None]
@@ -187,6 +190,7 @@ class BatchDriver:
         on_demand: Whether the event source mapping is in on-demand mode, which retries a batch whole.
         whole_batches: Keeps the attempts of that mode; None: they have no end.
         on_failure: Takes the records whose attempts are used up in that mode; None: `producer` does.
+        results: Stores the results of small sends; None: they are not stored.
     """
 
     function: str
@@ -199,6 +203,7 @@ class BatchDriver:
     on_demand: bool = False
     whole_batches: WholeBatches | None = None
     on_failure: Producer | None = None
+    results: ResultWriter | None = None
     clock: Clock = field(default_factory=SystemClock)
 
     def run[T](self, event: Mapping[str, Any], context: LambdaContext, use_case: UseCase[T]) -> dict[str, Any]:
@@ -244,7 +249,7 @@ class BatchDriver:
             raise
         except Exception as error:
             self._handle_each(batch, use_case, error)
-        self._flush(context)
+        self._flush(batch, context)
         self._end_unlisted(results)
         dead_lettered = [
             result
@@ -252,7 +257,7 @@ class BatchDriver:
             if self._dead_letter_item(batch, result, use_case) or self._dead_letter_undecoded(result)
         ]
         if dead_lettered:
-            self._flush(context)
+            self._flush(batch, context)
         for result in results:
             result.settle()
         self._report(results)
@@ -349,8 +354,13 @@ class BatchDriver:
             self.function, parent_trace, **ids, position=item.record.source_position, request_id=request_id
         )
 
-    def _flush(self, context: LambdaContext) -> None:
+    def _flush[T](self, batch: Batch[T], context: LambdaContext) -> None:
+        """Wait for Kafka and, concurrently, for the results of small sends."""
+        finish = self.results.begin(batch.outcomes) if self.results is not None else None
+        batch.outcomes.clear()
         self.producer.flush(_flush_s(context))
+        if finish is not None:
+            finish()
 
     def _hand_over[T](self, result: _Result[T], why: UnknownSchema) -> None:
         """Produce a record to the topic on-failure, so that it waits for its schema and the records after it do not.

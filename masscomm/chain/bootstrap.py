@@ -8,6 +8,7 @@ from aws_lambda_powertools import Logger
 
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver, UseCase, redeliver_all
+from masscomm.chain.result_writer import ResultWriter
 from masscomm.chain.unlisted_errors import UnlistedErrors
 from masscomm.chain.whole_batches import WholeBatches
 from masscomm.domain.delays import RetrySchedule
@@ -45,7 +46,7 @@ def batch_driver(function: str, logger: Logger, *, endless: bool = False) -> Bat
         endless: Whether the attempts of its event source mapping have no end.
 
     Raises:
-        Stop: An environment variable is missing.
+        Stop: An environment variable is missing or invalid.
     """
     traces.check_config()
     return BatchDriver(
@@ -58,6 +59,7 @@ def batch_driver(function: str, logger: Logger, *, endless: bool = False) -> Bat
         denied_ids=DeniedIds(retry_s=environment.number("DENIED_SCHEMA_RETRY_S", DENIED_SCHEMA_RETRY_S)),
         on_demand=_is_on_demand(),
         whole_batches=_whole_batches(),
+        results=ResultWriter.from_environment(),
     )
 
 

@@ -58,7 +58,10 @@ class OutcomeEmitter:
 def emit_outcome[T](
     batch: Batch[T], item: Item[T], record: NotificationOutcome, headers: Headers | None = None
 ) -> None:
-    """Produce an outcome record, and count its recipients by status. Raises the errors of Batch.produce."""
+    """Produce an outcome record, and count its recipients by status. The flush of the batch stores the results of a
+    small send, too. Raises the errors of Batch.produce.
+    """
     batch.produce(item, topics.OUTCOME, record.record_id, record, headers)
+    batch.outcomes.append(record)
     for result in record.results:
         metrics.add(RECIPIENTS[Status(result.status)], result.count)

@@ -20,6 +20,10 @@ PRODUCER_MESSAGE_S = 15.0
 # of the type t3.small accepts four new connections with IAM a second, others 100.
 # https://docs.aws.amazon.com/msk/latest/developerguide/limits.html
 KAFKA_RECONNECT_S, KAFKA_RECONNECT_MOST_S = 1.0, 5.0
+# How long a batch waits for storing the results of small sends. It begins with the flush, which mostly takes longer.
+RESULTS_PUT_S = 0.5
+# How long before the watermark of the metrics a result was stored whose record may be in its topic after the watermark.
+RESULTS_UNCOUNTED_S = 20.0
 # The time limit of flushing the chunks of one request.
 SEND_FLUSH_S = 20.0
 # The time limit of flushing the single record of a request, such as that of changed preferences.
@@ -287,6 +291,8 @@ METRICS_ANSWER_S = 12
 # the time reserved for the query after the wait, and the pause of a caller that gets no slot.
 STREAM_WAIT_S = 20
 STREAM_POLL_S = 0.5
+# The interval of the polls of one send, whose results are readable as soon as its recipients are notified.
+SEND_POLL_S = 0.25
 STREAM_RESERVE_S = 8.0
 STREAM_RETRY_AFTER_S = 5
 # After which a caller may repeat a costly request that is one too many at the same time.
@@ -374,6 +380,8 @@ RULES: Mapping[str, str] = {
         "a producer connects again before its records expire"
     ),
     "PRODUCER_MESSAGE_S + FLUSH_RESERVE_S < CHAIN_TIMEOUT_S": "every report arrives before the function ends",
+    "RESULTS_PUT_S < FLUSH_RESERVE_S / 2": "the results of small sends are stored before the function ends",
+    "PRODUCER_MESSAGE_S + 2 * CLOCK_SKEW_S < RESULTS_UNCOUNTED_S": "an older result is counted, or has no record",
     "timeout_s('send_handler') <= GATEWAY_TIMEOUT_S < CHAIN_TIMEOUT_S": (
         "API Gateway has the response of each request, and the functions of the chain serve no route"
     ),
@@ -575,7 +583,7 @@ RULES: Mapping[str, str] = {
     "2 * METRICS_CONNECT_S + METRICS_ANSWER_S < timeout_s('metrics_handler')": (
         "a slow query has an answer, and so has a database that hangs: 503"
     ),
-    "STREAM_POLL_S < STREAM_RETRY_AFTER_S < STREAM_WAIT_S": "a poll asks several times",
+    "SEND_POLL_S <= STREAM_POLL_S < STREAM_RETRY_AFTER_S < STREAM_WAIT_S": "a poll asks several times",
     "STREAM_WAIT_S + STREAM_RESERVE_S < timeout_s('metrics_stream')": "the query follows the longest wait",
     "STREAM_WAIT_S < POLL_SLOTS_KEPT_S": "a slot is kept while its poll waits",
     "COSTLY_RETRY_AFTER_S < timeout_s('audiences') < POLL_SLOTS_KEPT_S": (

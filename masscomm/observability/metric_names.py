@@ -136,6 +136,13 @@ RECIPIENTS: Mapping[Status, Metric] = {
     )
     for status in Status
 }
+RESULTS_NOT_STORED = _counter(
+    "ResultsNotStored",
+    "outcome records whose results readers see only once they are counted",
+    *CHAIN,
+    "receipts",
+    "scheduler",
+)
 DUPLICATES_REFUSED = _counter(
     "DuplicatesRefused",
     "recipients of redelivered records with results in the ledger: nothing was published twice",
@@ -374,6 +381,7 @@ ALL: Mapping[str, Metric] = {
         *STAGE_LATENCY.values(),
         SENDS_ACCEPTED,
         *RECIPIENTS.values(),
+        RESULTS_NOT_STORED,
         DUPLICATES_REFUSED,
         REPEATED_RECIPIENTS,
         SETTINGS_MALFORMED,

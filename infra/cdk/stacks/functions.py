@@ -14,7 +14,7 @@ from functions.catalogue import PREFIX, FunctionEntry
 from infra.cdk.concurrency import concurrent_invocations, partitions_of
 from infra.cdk.config import Environment
 from infra.cdk.parts import deployed
-from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, LEDGER, METRICS_READER, PROFILES
+from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, LEDGER, METRICS_READER, PROFILES, SENDS
 from infra.cdk.resources.door import Door
 from infra.cdk.resources.event_sources import EventSources, QueueMapping, consumer_group, grant_discarded
 from infra.cdk.resources.findings import explain
@@ -35,6 +35,7 @@ from masscomm.domain.webhook_authentication import PURPOSE
 from masscomm.kafka.topics import chain_topics, lane_of
 from masscomm.operations.health import GROUP
 from masscomm.stores.discarded_batches.s3 import BUCKET_SETTING
+from masscomm.stores.send_results.port import SETTING, SETTINGS
 
 
 class FunctionsStack(Stack):
@@ -231,6 +232,8 @@ class FunctionsStack(Stack):
             variables["ALARM_PREFIX"] = f"{environment.prefix}-"
         # The stores in masscomm read the table names from these variables.
         variables |= {f"{name.upper()}_TABLE": data.tables[name].table_name for name in profile.every_table}
+        if SENDS in profile.every_table and not environment.send_results:
+            variables[SETTING] = SETTINGS[1]
         if profile.email or profile.unsubscribe_links:
             # The page of an unsubscribe link names the sender.
             variables["SES_SENDER"] = environment.sender

@@ -9,7 +9,7 @@ from aws_cdk import aws_iam as iam
 from functions.catalogue import FunctionEntry
 from infra.cdk.config import Environment
 from infra.cdk.parts import has_mapping
-from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, LEDGER, PROFILES, Profile
+from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, LEDGER, PROFILES, SENDS, Profile
 from infra.cdk.resources.event_sources import consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
@@ -202,6 +202,8 @@ def _tables(profile: Profile, data: DataStack | ExternalDataStack) -> list[iam.P
             arns[tuple(sorted(_TABLE_READS.intersection(definition["operations"])))].append(data.tables[name].table_arn)
         elif name in profile.tables_updated:
             arns["UpdateItem",].append(data.tables[name].table_arn)
+    if profile.emits_outcomes:
+        arns[tuple(definitions()[SENDS]["operations_of_emitters"])].append(data.tables[SENDS].table_arn)
     return [
         *(
             iam.PolicyStatement(actions=[f"dynamodb:{operation}" for operation in operations], resources=resources)

@@ -43,6 +43,7 @@ REPLACING = replace(
     alarm_email="others@masscomm.example",
     unsubscribe_mailbox=MAILBOX,
     directory_state=DirectoryStateConfig(answers=True),
+    send_results=False,
     event_sources="examples/event_sources.yaml",
     spark=replace(PROD.spark, archive=2),
     platform=PLATFORM,

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from infra.cdk.examples import ENVIRONMENTS, PROD, SMALL
-from lab.capacity.costs import INTERFACE_ENDPOINTS, a_month, by_the_hour, for_a_million, poller_units, total
+from lab.capacity.costs import (
+    DAYS_A_MONTH,
+    INTERFACE_ENDPOINTS,
+    a_month,
+    by_the_hour,
+    for_a_million,
+    poller_units,
+    total,
+)
 from lab.capacity.directories import in_opensearch, in_state
 from lab.capacity.directories import measured as state_ratios
 from lab.capacity.figures import Trust
@@ -18,8 +26,9 @@ from lab.capacity.plan import STEPS, Plan, functions, recipients_s
 from lab.capacity.prices import PRICES, REGION, SURCHARGE, at_most, price
 from lab.capacity.quotas import QUOTAS, quota, sns_publish
 from lab.capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes, Time, measured
-from lab.capacity.workload import Workload, sizes
+from lab.capacity.workload import Workload, result_item, sizes
 from masscomm.domain.lanes import BROADCASTS, Lane
+from masscomm.domain.time_limits import REGISTERED_SENDS_KEPT_S
 from masscomm.kafka import topics
 from tests.support.inputs.service_times import PROVIDER_S
 
@@ -89,6 +98,13 @@ def test_receipts_are_charged_as_far_as_they_are_reported(times: ServiceTimes, p
     for component in ("push reports (logs)", "Lambda, receipts", "Kafka, between zones"):
         assert none[component] < half[component] < all_[component]
     assert none["push reports (logs)"] == 0
+
+
+def test_results_of_single_sends_cost_70_cents_a_million() -> None:
+    """Of a send to one, one outcome record without a receipt: its write, and its item for as long as a send's."""
+    written = ceil(result_item() / 1_024) * price("dynamodb_write_unit")
+    months = REGISTERED_SENDS_KEPT_S / 86_400 / DAYS_A_MONTH
+    assert 1e6 * (written + result_item() / 1e9 * months * price("dynamodb_gb_month")) <= 0.70
 
 
 def test_standby_costs_as_much_as_the_database() -> None:

@@ -99,8 +99,24 @@ def _granted(environment: SynthesisedEnvironment) -> Iterator[tuple[Resource, st
 
 
 def test_operations_of_a_table_are_those_of_its_adapters() -> None:
-    stated = {name: set(each["operations"]) for name, each in _definitions().items()}
+    stated = {
+        name: {*each["operations"], *each.get("operations_of_emitters", ())} for name, each in _definitions().items()
+    }
     assert stated == operations_by_table()
+
+
+def test_emitters_of_outcomes_put_results_in_batches(environment: SynthesisedEnvironment) -> None:
+    """They have no other write than before, and no other function has this one."""
+    granted = [
+        (policy.id.partition("role")[0].removesuffix("critical"), allowed)
+        for policy, name, allowed in _granted(environment)
+        if name == "sends" and "dynamodb:BatchWriteItem" in allowed and not policy.id.startswith("erase")
+    ]
+    emitters = {name.replace("_", "") for name, profile in PROFILES.items() if profile.emits_outcomes}
+    assert {function for function, _ in granted} == emitters
+    registering = {name.replace("_", "") for name, profile in PROFILES.items() if "sends" in profile.tables}
+    others = {f"dynamodb:{each}" for each in ("PutItem", "UpdateItem", "DeleteItem")}
+    assert [function for function, allowed in granted if function not in registering and allowed & others] == []
 
 
 def test_deletions_are_granted_where_an_adapter_deletes(environment: SynthesisedEnvironment) -> None:

@@ -12,7 +12,7 @@ import pytest
 from functions.catalogue import read_catalogue
 from infra.cdk.examples import ENVIRONMENTS
 from infra.cdk.parts import deployed
-from infra.cdk.profiles import API_KEYS, PROFILES
+from infra.cdk.profiles import API_KEYS, PROFILES, SENDS
 from infra.cdk.resources.spark_run import shipped_jars
 from local.devstack.config import ROOT
 from masscomm.cdc.captured_tables import table_topics
@@ -959,6 +959,27 @@ def test_profiles_agree_with_catalogue_and_table_schemas() -> None:
     # The authorizer is not in functions.yaml.
     writers[API_KEYS].remove("authorizer")
     assert {
-        table: {name for name, profile in PROFILES.items() if table in (*profile.tables, *profile.tables_updated)}
+        table: {
+            name
+            for name, profile in PROFILES.items()
+            if table in (*profile.tables, *profile.tables_updated) or (table == SENDS and profile.emits_outcomes)
+        }
         for table in writers
     } == writers
+
+
+def test_results_of_sends_are_switched_off_in_each_function(
+    prod: SynthesisedEnvironment, replacing: SynthesisedEnvironment
+) -> None:
+    """Those that put results and those that read them."""
+
+    def switched_off(environment: SynthesisedEnvironment) -> set[str]:
+        return {
+            function.properties["FunctionName"].removeprefix(f"masscomm-{environment.name}-")
+            for function in environment.resources("AWS::Lambda::Function", "functions")
+            if function.properties.get("Environment", {}).get("Variables", {}).get("SEND_RESULTS") == "off"
+        }
+
+    emitters = {name for name, profile in PROFILES.items() if profile.emits_outcomes}
+    assert switched_off(replacing) >= {*emitters, "delivery-critical", "sends_api", "sends_stream"}
+    assert switched_off(prod) == set()

@@ -1,0 +1,77 @@
+"""The results of small sends, until the metrics job has counted them: each outcome record has an item below its send,
+in the register's table.
+
+The job's counts are the truth. A result is stored with one attempt and may be missing; readers see it seconds earlier.
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from masscomm.domain.notification_codes import BLOCK, BlockKey, code_of
+from masscomm.domain.records import NotificationOutcome
+from masscomm.domain.sends import SendKey
+
+# The largest number of users of a send whose results are stored.
+MOST_USERS = 1_000
+# The variable that switches results off, and its values.
+SETTING, SETTINGS = "SEND_RESULTS", ("on", "off")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendResult:
+    """The results in one outcome record of a send's first chunk."""
+
+    send: SendKey
+    # The id of the outcome record. A repeated record replaces its item.
+    record_id: str
+    channel: str
+    # The first position, and the codes (masscomm.domain.notification_codes) of it and those after it; 0: no result.
+    first: int
+    codes: array[int]
+
+    @classmethod
+    def of(cls, record: NotificationOutcome) -> Self | None:
+        """Return the results in an outcome record; None if it cannot belong to a send that readers see at once.
+
+        An outcome record does not have its send's number of users. The first positions of a larger send are stored in
+        vain: a few items a broadcast.
+        """
+        send = SendKey(record.club_id, record.send_id)
+        positions = record.positions
+        if record.chunk_index != 0 or not positions or not send.is_valid:
+            return None
+        first, last = min(positions), max(positions)
+        if first < 0 or last >= MOST_USERS:  # guard: results.small_sends
+            return None
+        known = [code_of(result.status, result.reason) for result in record.results]
+        codes = array("H", bytes(2 * (last + 1 - first)))
+        for position, index in zip(positions, record.result_index, strict=True):
+            codes[position - first] = known[index]
+        return cls(send=send, record_id=record.record_id, channel=record.channel, first=first, codes=codes)
+
+    def blocks(self) -> dict[BlockKey, array[int]]:
+        """Return the results in the job's blocks."""
+        found: dict[BlockKey, array[int]] = {}
+        for position, code in enumerate(self.codes, self.first):
+            if code:
+                number, place = divmod(position, BLOCK)
+                key = (self.send.send_id, 0, self.channel, number)
+                block = found.setdefault(key, array("H", bytes(2 * BLOCK)))
+                block[place] = code
+        return found
+
+
+class SendResults(Protocol):
+    """The interface of the store. Methods raise Retry (down, slow), Stop (no table, no permission) or DeadLetter (an
+    item that can never be stored).
+    """
+
+    def put(self, results: Sequence[SendResult]) -> None:
+        """Store results, the later one of two with the same send and id. The time of each is the present one."""
+        ...
+
+    def since(self, send: SendKey, at_ms: int | None) -> Sequence[SendResult]:
+        """Return a send's results that were stored at a time or later; None: all that are kept."""
+        ...
