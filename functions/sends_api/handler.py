@@ -16,6 +16,7 @@ from functions.sends_api.routes.notification import NotificationRoute
 from functions.sends_api.routes.pause import PauseRoute, ResumeRoute
 from functions.sends_api.routes.recipients import RecipientsRoute
 from functions.sends_api.routes.reschedule import RescheduleRoute
+from functions.sends_api.routes.results_at_once import ResultsAtOnce
 from functions.sends_api.routes.send import SendRoute
 from functions.sends_api.routes.send_events import SendEventsRoute
 from functions.sends_api.routes.sends import SendsRoute
@@ -34,6 +35,7 @@ from masscomm.operations.waiting import Waiting
 from masscomm.stores.audit_log.port import AuditLog
 from masscomm.stores.delayed_records.port import DelayStore
 from masscomm.stores.metrics.port import MetricsStore
+from masscomm.stores.send_results.port import SETTING, SETTINGS, SendResults
 from masscomm.stores.sends.port import Sends
 
 logger = logs.logger("sends_api")
@@ -61,6 +63,7 @@ class UseCases:
 def bootstrap() -> UseCases:
     from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
     from masscomm.stores.metrics.postgres import PostgresMetricsStore
+    from masscomm.stores.send_results.dynamodb import DynamoDbSendResults
     from masscomm.stores.sends.dynamodb import DynamoDbSends
 
     clock = SystemClock()
@@ -73,6 +76,7 @@ def bootstrap() -> UseCases:
         DynamoDbSends.from_environment(),
         DynamoDbDelayStore.from_environment(),
         audit_log(),
+        DynamoDbSendResults.from_environment() if environment.choice(SETTING, SETTINGS) == SETTINGS[0] else None,
     )
 
 
@@ -84,9 +88,12 @@ def use_cases(
     sends: Sends,
     delay_store: DelayStore,
     audit_log: AuditLog,
+    results: SendResults | None = None,
 ) -> UseCases:
-    """Return the use cases over one metrics store. `waiting` limits the long polls."""
-    send_route = SendRoute(store, sends, clock)
+    """Return the use cases over one metrics store. `waiting` limits the long polls; without `results`, a send is
+    answered with its counts alone.
+    """
+    send_route = SendRoute(store, sends, clock, None if results is None else ResultsAtOnce(store, results))
     control = Control(store, sends, delay_store, clock, audit_log)
     return UseCases(
         send_route,

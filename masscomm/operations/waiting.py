@@ -48,16 +48,18 @@ class Waiting:
         wait: int | None,
         caller: str,
         remaining_s: float,
+        poll_s: float = STREAM_POLL_S,
     ) -> T:
         """Return the first state that has moved, or the last state when the wait ends. A request whose first state
         has moved, or that may not wait, needs no slot.
 
         Args:
             moved: Returns whether a state is the one that the request waits for.
-            read: Returns the present state. It must be cheap: it is called twice a second.
+            read: Returns the present state. It must be cheap: it is called each `poll_s` seconds.
             wait: The maximum wait in seconds; None: the longest.
             caller: The id of the API key.
             remaining_s: The remaining time of the invocation in seconds.
+            poll_s: The interval of the calls.
 
         Raises:
             Problem: With status 429 if all of the key's slots are taken.
@@ -70,7 +72,7 @@ class Waiting:
         with self._slot(caller, remaining_s) as may_wait:
             deadline = self.clock.monotonic() + wait_s
             while may_wait and not moved(state) and (left := deadline - self.clock.monotonic()) > 0:
-                self.clock.sleep(min(STREAM_POLL_S, left))
+                self.clock.sleep(min(poll_s, left))
                 state = read()
             return state
 

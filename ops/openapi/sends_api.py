@@ -93,7 +93,8 @@ OPERATIONS = {
     ("GET", "/v1/sends/{send_id}"): Operation(
         description=(
             "`totals` has the notifications by status and reason, and `complete` is true when each of them has ended. "
-            "Counts are seconds behind. `conservation` compares their sum with the notifications that were requested."
+            "Counts are seconds behind, except of sends to up to 1,000 users. "
+            "`conservation` compares their sum with the notifications that were requested."
         ),
         response=SendBody,
         example={

@@ -1862,12 +1862,15 @@ MUTANTS = (
     Mutant("webhooks.unknown_send", "The events of a send that only counts know wait for the counts."),
     Mutant("webhooks.expired_event", "An event is not announced again after its record has expired.", Removed()),
     Mutant("tenancy.counted_send", "Counts of another tenant's send with the same id are not shown.", Removed()),
+    Mutant("tenancy.counted_states", "States of another tenant's send with the same id are not shown."),
     Mutant(
         "tenancy.send_results",
         "Results of another tenant's records with the id of a send are not shown.",
         Becomes('"(club_id >= :club OR club_id < :club) AND at_ms >= :since AND expires_at > :now"'),
     ),
     Mutant("results.small_sends", "Results are stored for the positions of small sends only."),
+    Mutant("results.registered_parts", "A send does not end before all of its parts are registered."),
+    Mutant("results.unreadable", "A send whose results cannot be read is answered with its counts."),
     Mutant(
         "audiences.failure_of_another_send",
         "A dead-lettered record of another send does not mark a send as failed.",

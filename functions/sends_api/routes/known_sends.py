@@ -4,7 +4,7 @@ The register says what the send is, and whether it may go on; it needs no counts
 known by its counts.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from masscomm.domain.send_states import SendState, send_state
@@ -76,6 +76,29 @@ class KnownSends:
         if counted is None and not stored.is_known:  # Only its control is left.
             raise _not_found()
         return KnownSend(send=stored, counted=counted, counts_known=counts_known)
+
+
+def with_requested(known: KnownSend) -> SendTotals:
+    """Return the totals with all notifications that the send requests, including those of chunks not counted yet.
+    If all chunks are counted, the counts are complete.
+    """
+    totals, send = known.totals, known.send
+    is_whole = totals.chunk_count is not None and totals.chunks >= totals.chunk_count
+    # Of a send by Kafka in several chunks, the users are unknown.
+    if not send.is_known or is_whole:
+        return totals
+    ended = send.expansion
+    found = ended.users if ended is not None and ended.error is None else 0
+    users = found if send.is_to_audience else send.users or 0
+    channels = {name: totals.channels.get(name, ChannelTotals()) for name in (*totals.channels, *send.channels)}
+    return replace(
+        totals,
+        channels={
+            # guard: sends.requested_does_not_fall
+            name: replace(each, requested=max(each.requested, users if name in send.channels else 0))
+            for name, each in channels.items()
+        },
+    )
 
 
 def _not_found() -> Problem:

@@ -9,8 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-from functions.sends_api.routes.known_sends import KnownSend, KnownSends
-from functions.sends_api.routes.send import with_requested
+from functions.sends_api.routes.known_sends import KnownSend, KnownSends, with_requested
 from masscomm.clock import Clock
 from masscomm.domain.categories import is_confidential, resolve_channels
 from masscomm.domain.channels import CHANNELS

@@ -22,7 +22,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal, TypedDict, cast
 
-from functions.sends_api.routes.known_sends import KnownSend, KnownSends
+from functions.sends_api.routes.known_sends import KnownSend, KnownSends, with_requested
+from functions.sends_api.routes.results_at_once import ResultsAtOnce
 from masscomm.clock import Clock
 from masscomm.domain.send_states import FINAL, SendState
 from masscomm.domain.sends import Expansion, Send, SendControl
@@ -163,11 +164,14 @@ class SendRoute:
     store: MetricsStore
     sends: Sends
     clock: Clock
+    # None: a send is answered with its counts alone.
+    results: ResultsAtOnce | None = None
 
     def answer(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> SendBody:
         """Return the response body. Raises Problem (400 for any parameter, 404) or Retry."""
         Reader(parameters).check()
-        known = KnownSends(self.store, self.sends).find(send_id, clubs)
+        counted = KnownSends(self.store, self.sends).find(send_id, clubs)
+        known = counted if self.results is None else self.results.added_to(counted)
         send, totals, now_ms = known.send, with_requested(known), self.clock.now_ms()
         # Sends and outcomes are read from different topics. While the metrics job catches up, it can count the end of a
         # notification before its beginning, and ok is false until then.
@@ -186,7 +190,10 @@ class SendRoute:
             "requested_at": rfc3339(totals.requested_at),
             "send_at": send_at,
             "send_at_local": send_at_local,
-            "chunks": {"expected": totals.chunk_count, "counted": totals.chunks if counts_known else None},
+            "chunks": {
+                "expected": counted.totals.chunk_count,
+                "counted": counted.totals.chunks if counts_known else None,
+            },
             "requested": together["requested"] if _is_requested_known(known, status) else None,
             "duplicates": together["duplicates"] if counts_known else None,
             "counts_known": counts_known,
@@ -199,19 +206,19 @@ class SendRoute:
             "complete": status in FINAL,
             "control": _control(send.control),
             "expansion": _expansion(send.expansion) if send.is_to_audience else None,
-            "cancellation": self._cancellation(known, totals, status),
+            "cancellation": self._cancellation(counted, now_ms),
             "generated_at": time_of_ms(now_ms),
         }
 
-    def _cancellation(self, known: KnownSend, totals: SendTotals, status: SendState) -> CancellationOfSend | None:
-        """Return the cancellation; None if no request cancelled the send. The log of recipients is read once the send
-        has ended, because this takes time for a large send.
+    def _cancellation(self, known: KnownSend, now_ms: int) -> CancellationOfSend | None:
+        """Return the cancellation of a send with its counts; None if no request cancelled the send. The log of
+        recipients is read once the send has ended, because this takes time for a large send.
         """
         cancelled_at_ms, before = known.send.control.cancelled_at_ms, known.send.control.published_before
         if cancelled_at_ms is None:
             return None
-        at, total, since = datetime.fromtimestamp(cancelled_at_ms / 1000, UTC), published(totals), None
-        if status in FINAL and known.counts_known:
+        at, total, since = datetime.fromtimestamp(cancelled_at_ms / 1000, UTC), published(known.totals), None
+        if known.counts_known and known.state(now_ms) in FINAL:
             with suppress(Retry):  # The log of a large send may take longer than a query may.
                 since = self.store.published_since(known.key.send_id, known.key.club_id, at)
         before = before if since is None else max(0, total - since)
@@ -229,29 +236,6 @@ def _is_requested_known(known: KnownSend, status: SendState) -> bool:
     if status is SendState.EXPANDING:
         return False
     return known.counts_known or send.users is not None or send.expansion is not None
-
-
-def with_requested(known: KnownSend) -> SendTotals:
-    """Return the totals with all notifications that the send requests, including those of chunks not counted yet.
-    If all chunks are counted, the counts are complete.
-    """
-    totals, send = known.totals, known.send
-    is_whole = totals.chunk_count is not None and totals.chunks >= totals.chunk_count
-    # Of a send by Kafka in several chunks, the users are unknown.
-    if not send.is_known or is_whole:
-        return totals
-    ended = send.expansion
-    found = ended.users if ended is not None and ended.error is None else 0
-    users = found if send.is_to_audience else send.users or 0
-    channels = {name: totals.channels.get(name, ChannelTotals()) for name in (*totals.channels, *send.channels)}
-    return replace(
-        totals,
-        channels={
-            # guard: sends.requested_does_not_fall
-            name: replace(each, requested=max(each.requested, users if name in send.channels else 0))
-            for name, each in channels.items()
-        },
-    )
 
 
 def _not_below_terminal(totals: ChannelTotals) -> ChannelTotals:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from functions.sends_api.routes.send import SendBody, SendRoute
+from masscomm.domain.time_limits import SEND_POLL_S
 from masscomm.http import parameters as parse
 from masscomm.http.parameters import Reader
 from masscomm.http.read_request import MOVING
@@ -71,7 +72,7 @@ class SendEventsRoute:
         def moved(send: SendBody) -> bool:
             return send["complete"] or version_of(send) != after
 
-        send = self.waiting.until(moved, current, wait=wait, caller=caller, remaining_s=remaining_s)
+        send = self.waiting.until(moved, current, wait=wait, caller=caller, remaining_s=remaining_s, poll_s=SEND_POLL_S)
         version = version_of(send)
         changed = version != after
         return {

@@ -187,9 +187,11 @@ class InMemoryMetricsStore:
         }
         return len(found)
 
-    def send(self, send_id: str) -> SendTotals | None:
+    def send(self, send_id: str, *, with_states: bool = False) -> SendTotals | None:
         known = self.sends.get(send_id)
-        return replace(known, watermark=self.watermark) if known else None
+        if known is None:
+            return None
+        return replace(known, watermark=self.watermark, states=known.states if with_states else {})
 
     def counted(self, send_ids: Iterable[str]) -> frozenset[str]:
         return frozenset(each for each in send_ids if each in self.sends and self.sends[each].requested_at is not None)

@@ -185,6 +185,9 @@ class SendTotals:
     chunks: int
     channels: dict[str, ChannelTotals]
     watermark: datetime | None
+    # The states that the totals sum, of the first chunk: channel and number of the block → stored codes
+    # (masscomm.domain.notification_codes). They are read on demand.
+    states: Mapping[tuple[str, int], bytes] = field(default_factory=dict)
 
     @property
     def together(self) -> ChannelTotals:
@@ -500,7 +503,7 @@ class MetricsStore(Protocol):
         """
         ...
 
-    def send(self, send_id: str) -> SendTotals | None:
+    def send(self, send_id: str, *, with_states: bool = False) -> SendTotals | None:
         """Return a send, from one consistent state of the database; None if no record of it was counted."""
         ...
 

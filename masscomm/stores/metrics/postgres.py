@@ -170,7 +170,7 @@ class PostgresMetricsStore:
             row = connection.execute(_PUBLISHED_SINCE, values).fetchone()
         return int(row[0]) if row else 0
 
-    def send(self, send_id: str) -> SendTotals | None:
+    def send(self, send_id: str, *, with_states: bool = False) -> SendTotals | None:
         if not _is_text(send_id):
             return None  # Postgres cannot store the text, so no send has this id.
         with self._connection() as connection:
@@ -190,6 +190,12 @@ class PostgresMetricsStore:
                 [send_id],
             ):
                 channels.setdefault(channel, ChannelTotals()).by_status.setdefault(status, {})[reason] = count
+            states: dict[tuple[str, int], bytes] = {}
+            if with_states:
+                for channel, block, codes in connection.execute(
+                    "select channel, block, codes from send_states where send_id = %s and chunk_index = 0", [send_id]
+                ):
+                    states[channel, block] = codes
             watermark, _ = _watermark(connection)
         club_id, category, requested_at, chunk_count, chunks = send
         return SendTotals(
@@ -201,6 +207,7 @@ class PostgresMetricsStore:
             chunks=chunks,
             channels=channels,
             watermark=watermark,
+            states=states,
         )
 
     def counted(self, send_ids: Iterable[str]) -> frozenset[str]:

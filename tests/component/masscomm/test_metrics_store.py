@@ -85,6 +85,7 @@ SEND = SendTotals(
     },
     watermark=WATERMARK,
 )
+STATES = {("email", 0): b"\x01\x02", ("push", 1): b"\x03\x04"}
 
 
 def fill(url: str) -> None:
@@ -103,6 +104,9 @@ def fill(url: str) -> None:
                     connection.execute(
                         "insert into send_totals values ('s', %s, %s, %s, %s)", [channel, status, reason, count]
                     )
+        for (channel, block), codes in STATES.items():
+            connection.execute("insert into send_states values ('s', 0, %s, %s, %s)", [channel, block, codes])
+        connection.execute("insert into send_states values ('s', 1, 'push', 0, 'x'), ('r', 0, 'push', 0, 'x')")
         connection.execute(
             "insert into stream_status (stream, epoch, batch_id, finished_at) values ('metrics', 1, 7, %s)", [NOON]
         )
@@ -127,7 +131,7 @@ def store(request: pytest.FixtureRequest) -> MetricsStore:
     if request.param == "memory":
         return InMemoryMetricsStore(
             STORED,
-            {"s": SEND},
+            {"s": replace(SEND, states=STATES)},
             WATERMARK,
             BOUNDS,
             7,
@@ -479,6 +483,10 @@ def test_a_notification_has_all_of_its_rows(logged: MetricsStore) -> None:
 
 def test_a_send_is_found_by_its_id(store: MetricsStore) -> None:
     assert store.send("s") == SEND
+
+
+def test_a_send_has_the_states_of_its_first_chunk(store: MetricsStore) -> None:
+    assert store.send("s", with_states=True) == replace(SEND, states=STATES)
 
 
 @pytest.mark.parametrize("send_id", ["S", "", "s\0", "\ud800", "' or ''='", "x" * 10_000])
