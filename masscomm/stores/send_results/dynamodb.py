@@ -1,6 +1,5 @@
 """The results of small sends in DynamoDB, in the register's table (schemas/dynamodb/sends.json)."""
 
-import zlib
 from array import array
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -72,7 +71,7 @@ def item_of(result: SendResult, now_ms: int) -> dict[str, Any]:
         "club_id": {"N": str(result.send.club_id)},
         "channel": {"S": result.channel},
         "first": {"N": str(result.first)},
-        "codes": {"B": zlib.compress(stored(result.codes))},
+        "codes": {"B": stored(result.codes)},
         "at_ms": {"N": str(now_ms)},
         "expires_at": {"N": str(now_ms // 1000 + REGISTERED_SENDS_KEPT_S)},
     }
@@ -81,7 +80,7 @@ def item_of(result: SendResult, now_ms: int) -> dict[str, Any]:
 def _result(send: SendKey, item: Mapping[str, Any]) -> SendResult:
     """Return the results in an item. Raises Retry if the item is malformed."""
     try:
-        codes: array[int] = restored(zlib.decompress(item["codes"]["B"]))
+        codes: array[int] = restored(item["codes"]["B"])
         return SendResult(
             send=send,
             record_id=item["part"]["S"].removeprefix(_RESULT),
@@ -89,5 +88,5 @@ def _result(send: SendKey, item: Mapping[str, Any]) -> SendResult:
             first=int(item["first"]["N"]),
             codes=codes,
         )
-    except (LookupError, ValueError, TypeError, zlib.error) as error:
+    except (LookupError, ValueError, TypeError) as error:
         raise Retry(f"the item of a result is malformed: {error!r}") from error

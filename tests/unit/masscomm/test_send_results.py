@@ -1,7 +1,6 @@
 """The results of small sends: their stores, and the outcome records whose results are stored."""
 
 import random
-from array import array
 from collections import Counter
 from typing import Any
 
@@ -129,16 +128,3 @@ def test_blocks_have_each_result_at_its_position() -> None:
         }
         assert at == {position: (SENT, NO_DEVICE)[number % 2] for number, position in enumerate(positions)}
         assert Counter(found.codes)[code_of(Status.SENT, None)] == len(positions[::2])
-
-
-def test_equal_results_of_500_recipients_are_one_write_unit() -> None:
-    """A write of up to 1 kB is one unit.
-
-    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
-    """
-    from masscomm.stores.send_results.dynamodb import item_of
-
-    item = item_of(
-        SendResult(send=KEY, record_id=KEY.send_id, channel="push", first=0, codes=array("H", [SENT]) * 500), NOW
-    )
-    assert sum(len(name) + len(str(next(iter(value.values())))) for name, value in item.items()) < 1_000
