@@ -1,7 +1,6 @@
 """The tests that every store of the results of small sends must pass, in memory and real."""
 
 from array import array
-from dataclasses import replace
 
 import pytest
 
@@ -22,13 +21,13 @@ class SendResultsContract:
     """Subclasses define the fixture `results`, an empty store with the clock of the fixture `clock`."""
 
     def test_results_are_read_again(self, results: SendResults) -> None:
-        other = replace(RESULT, record_id="r2", channel="email", first=0, codes=array("H", [SENT]))
+        other = RESULT._replace(record_id="r2", channel="email", first=0, codes=array("H", [SENT]))
         results.put([RESULT, other])
         assert sorted(results.since(KEY, None), key=lambda each: each.record_id) == [RESULT, other]
 
     def test_repeated_record_replaces_its_results(self, results: SendResults) -> None:
         """Two results with one id may be in one batch; BatchWriteItem would refuse it."""
-        changed = replace(RESULT, codes=array("H", [NO_DEVICE]))
+        changed = RESULT._replace(codes=array("H", [NO_DEVICE]))
         results.put([RESULT, RESULT])
         results.put([RESULT, changed])
         assert results.since(KEY, None) == [changed]
@@ -36,14 +35,14 @@ class SendResultsContract:
     def test_results_are_read_since_a_time(self, results: SendResults, clock: FixedClock) -> None:
         results.put([RESULT])
         clock.advance(1)
-        later = replace(RESULT, record_id="r2")
+        later = RESULT._replace(record_id="r2")
         results.put([later])
         assert results.since(KEY, NOW + 1_000) == [later]
         assert results.since(KEY, NOW + 1_001) == []
 
     @pytest.mark.kills(guard="tenancy.send_results")
     def test_results_of_other_sends_and_tenants_are_absent(self, results: SendResults) -> None:
-        results.put([RESULT, replace(RESULT, send=KEY._replace(send_id="other"), record_id="r2")])
+        results.put([RESULT, RESULT._replace(send=KEY._replace(send_id="other"), record_id="r2")])
         assert results.since(KEY._replace(club_id=8), None) == []
         assert results.since(KEY, None) == [RESULT]
 
@@ -55,7 +54,7 @@ class SendResultsContract:
         assert results.since(KEY, None) == []
 
     def test_more_results_than_one_request_writes_or_reads(self, results: SendResults) -> None:
-        many = [replace(RESULT, record_id=f"r{number:04}") for number in range(60)]
+        many = [RESULT._replace(record_id=f"r{number:04}") for number in range(60)]
         results.put(many)
         assert sorted(results.since(KEY, None), key=lambda each: each.record_id) == many
         results.put([])
