@@ -105,6 +105,7 @@ def test_results_are_stored_during_the_flush() -> None:
     assert len(_stored(results, function.chain, 1)) == 1
 
 
+@pytest.mark.guarantee("results.not_stored")
 @pytest.mark.parametrize("error", [Retry("throttled"), Stop("no permission"), ValueError("a fault")])
 def test_result_that_is_not_stored_holds_nothing(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
     results = InMemorySendResults()
@@ -117,6 +118,7 @@ def test_result_that_is_not_stored_holds_nothing(error: Exception, capsys: pytes
     assert "not readable until they are counted" in capsys.readouterr().out
 
 
+@pytest.mark.guarantee("results.not_stored")
 def test_batch_does_not_wait_for_a_store_that_hangs() -> None:
     results = Held()
     function = Emitting(results)

@@ -183,6 +183,7 @@ def test_small_audience_shows_its_results() -> None:
 
 
 @pytest.mark.kills(guard="results.unreadable")
+@pytest.mark.guarantee("results.not_stored")
 @pytest.mark.parametrize("failing", ["results", "store"])
 def test_send_is_answered_with_counts_if_results_fail(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     send = Following(users=2)
@@ -274,6 +275,7 @@ def _ended(shown: Counter[tuple[str, str, str]]) -> int:
     return sum(n for (_, status, _), n in shown.items() if status in TERMINAL)
 
 
+@pytest.mark.guarantee("results.shown_before_they_are_counted")
 @pytest.mark.parametrize("seed", range(40))
 def test_shown_results_are_those_of_the_outcome_records(seed: int) -> None:
     """For any order, redelivery and lost put: the answer has the stored and the counted results, never more than the
