@@ -13,6 +13,7 @@ from rich.text import Text
 
 from cli.errors import CommandError
 from cli.terminal import Terminal, print_json
+from masscomm.domain.send_states import FINAL
 from masscomm.integers import integer
 from masscomm_client import Client
 from masscomm_client.calls import UNKNOWN_S
@@ -111,10 +112,14 @@ def follow(
 
 
 def _reads(followed: Iterator[SendBody], *, through_quiet_hours: bool) -> Iterator[SendBody]:
-    """Yield a send until each notification has ended or, unless through_quiet_hours, is held. Raises CommandError."""
+    """Yield a send until each notification has ended, counted or not, or, unless through_quiet_hours, is held. Raises
+    CommandError.
+    """
     try:
         for send in followed:
             yield send
+            if send.get("status") in FINAL:
+                return
             totals = send["totals"]
             if totals and 0 < totals["held"] == totals["in_flight"] and not through_quiet_hours:
                 return

@@ -151,7 +151,8 @@ class SendBody(TypedDict):
     watermark: str | None
     """The counts include all records that were in the topics at this time."""
     complete: bool
-    """Whether each notification has a final status: the send's status is cancelled, ended or failed."""
+    """Whether each notification has a final status and is counted: the list of recipients and the metrics have it, too.
+    The send's status is cancelled, ended or failed."""
     control: ControlOfSend | None
     expansion: ExpansionOfSend | None
     """Of a send to an audience, while the send is registered."""
@@ -203,7 +204,7 @@ class SendRoute:
             if counts_known
             else None,
             "watermark": rfc3339(totals.watermark),
-            "complete": status in FINAL,
+            "complete": counted.state(now_ms) in FINAL,
             "control": _control(send.control),
             "expansion": _expansion(send.expansion) if send.is_to_audience else None,
             "cancellation": self._cancellation(counted, now_ms),

@@ -342,7 +342,7 @@ class Client:
     def follow(
         self, send_id: str, *, timeout_s: float = 3_600, poll_s: float = 1, unknown_s: float = UNKNOWN_S
     ) -> Iterator[types.SendBody]:
-        """Yield a send each time that it is read, until each of its notifications has ended.
+        """Yield a send each time that it is read, until each of its notifications has ended and is counted.
 
         A send by Kafka is unknown until it is counted. Raises ApiError if it is unknown for `unknown_s` seconds, and
         TimeoutError after `timeout_s` seconds.

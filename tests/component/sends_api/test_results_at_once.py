@@ -79,7 +79,7 @@ def test_ended_send_is_readable_without_a_job(
 
     route = SendRoute(metrics, sends, clock, ResultsAtOnce(metrics, results))
     answer = route.answer(str(record.send_id), {}, Clubs(frozenset({7})))
-    assert (answer["status"], answer["complete"], answer["watermark"]) == ("ended", True, None)
+    assert (answer["status"], answer["complete"], answer["watermark"]) == ("ended", False, None)
     assert answer["totals"] is not None
     assert answer["totals"]["suppressed"] == {"opted_out": 2}
     assert answer["chunks"] == {"expected": None, "counted": 0}

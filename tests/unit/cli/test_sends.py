@@ -170,6 +170,15 @@ def test_waiting_ends_when_all_others_are_held(
     assert ("1 held until the end" in output.getvalue()) == (not through_quiet_hours)
 
 
+def test_waiting_ends_before_the_end_is_counted(server: AnsweringServer) -> None:
+    """The results of a small send are readable at once; a client that needs lists and metrics waits for `complete`."""
+    _, body = counted(sent=2)
+    server.answers = [(200, json.dumps({**json.loads(body), "status": "ended", "complete": False}).encode())]
+    with Client(server.url, key=KEY) as api:
+        send.follow(api, "a", Terminal(file=io.StringIO(), width=100))
+    assert len(server.asked) == 1
+
+
 def test_the_share_of_ended_notifications_is_shown(server: AnsweringServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(send, "POLL_S", 0)
     server.answers = [counted(), counted(sent=1), counted(sent=2)]

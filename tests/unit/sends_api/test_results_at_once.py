@@ -130,11 +130,22 @@ def test_results_are_shown_before_the_job_has_counted_any() -> None:
     assert answer["totals"] | {"suppressed": {"opted_out": 1}, "requested": 3, "in_flight": 2} == answer["totals"]
     send.results.put([result("b", "push", {1: SENT, 2: SENT})])
     answer = send.answer()
-    assert (answer["status"], answer["complete"]) == ("ended", True)
+    assert (answer["status"], answer["complete"]) == ("ended", False)
     assert (answer["totals"]["sent"], answer["totals"]["queued"], answer["totals"]["in_flight"]) == (2, 2, 0)
     assert answer["conservation"] == {"terminal": 3, "in_flight": 0, "ok": True}
     assert answer["chunks"] == {"expected": None, "counted": 0}
-    assert not send.answer(at_once=False)["complete"]
+    assert send.answer(at_once=False)["status"] == "accepted"
+
+
+def test_send_is_complete_once_its_results_are_counted() -> None:
+    """A client that waits for it finds them in the list of recipients and in the metrics, too."""
+    send = Following(users=1)
+    record = result("a", "push", {0: SENT})
+    send.results.put([record])
+    send.count([], NOW, requested=1)
+    assert (send.answer()["status"], send.answer()["complete"]) == ("ended", False)
+    send.count([record], NOW, requested=1)
+    assert (send.answer()["status"], send.answer()["complete"]) == ("ended", True)
 
 
 def test_counted_result_changes_nothing() -> None:
@@ -166,9 +177,9 @@ def test_send_with_missing_parts_does_not_end_at_once() -> None:
     parts = Parts(count=2, registered=1, chunks=1, chunk_size=5_000)
     send = Following(users=1, parts=parts)
     send.results.put([result("a", "push", {0: SENT})])
-    assert not send.answer()["complete"]
+    assert send.answer()["status"] != "ended"
     send.register.put(replace(send.send, parts=replace(parts, count=1)))
-    assert send.answer()["complete"]
+    assert send.answer()["status"] == "ended"
 
 
 def test_small_audience_shows_its_results() -> None:
@@ -308,7 +319,7 @@ def test_result_stays_until_its_record_is_surely_counted(late_s: float) -> None:
     send.results.put([record])
     send.clock.advance(late_s)
     send.count([], send.clock.now_ms(), requested=1)
-    assert send.answer()["complete"]
+    assert send.answer()["status"] == "ended"
     send.clock.advance(PRODUCER_MESSAGE_S * 2)
     send.count([record], send.clock.now_ms(), requested=1)
     send.store.sends[KEY.send_id] = replace(send.store.sends[KEY.send_id], states={})
