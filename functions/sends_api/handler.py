@@ -93,8 +93,9 @@ def use_cases(
     """Return the use cases over one metrics store. `waiting` limits the long polls; without `results`, a send is
     answered with its counts alone.
     """
-    send_route = SendRoute(store, sends, clock, None if results is None else ResultsAtOnce(store, results))
-    control = Control(store, sends, delay_store, clock, audit_log)
+    at_once = None if results is None else ResultsAtOnce(store, results)
+    send_route = SendRoute(store, sends, clock, at_once)
+    control = Control(store, sends, delay_store, clock, audit_log, at_once)
     return UseCases(
         send_route,
         SendEventsRoute(send_route, waiting),

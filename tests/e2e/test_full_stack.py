@@ -1020,7 +1020,8 @@ def test_console_foretells_a_send_and_explains_its_recipients(config: StackConfi
 
         rows = page.get_by_role("region", name="Recipients").get_by_role("row")
         page.get_by_label("Status").select_option("suppressed")
-        expect(rows.filter(has_text="999999999")).to_have_count(1)
+        # The list follows once the end is counted.
+        expect(rows.filter(has_text="999999999")).to_have_count(1, timeout=PATIENCE_MS)
         expect(rows.filter(has_text="Suppressed")).to_have_count(console.count("suppressed"))
         page.get_by_label("Status").select_option("")
         page.get_by_label("User", exact=True).fill("42")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from functions.sends_api.routes.known_sends import KnownSend, KnownSends
+from functions.sends_api.routes.results_at_once import ResultsAtOnce
 from functions.sends_api.routes.send import published
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action, audit_entry
@@ -31,6 +32,8 @@ class Control:
     delay_store: DelayStore
     clock: Clock
     audit_log: AuditLog
+    # None: only counts tell whether a send has ended.
+    results: ResultsAtOnce | None = None
 
     def send(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> KnownSend:
         """Return a send of the caller's clubs. Raises Problem (400 for any parameter, 404) or Retry."""
@@ -39,6 +42,7 @@ class Control:
 
     def has_ended(self, known: KnownSend) -> bool:
         """Return whether no notification of a send can be published any more, as far as it is known."""
+        known = known if self.results is None else self.results.added_to(known)
         # A send with an invalid id was dead-lettered.
         return not known.key.is_valid or known.state(self.clock.now_ms()) in FINAL
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from functions.sends_api.routes.cancel import CancelRoute
+from functions.sends_api.routes.controllable import Control
 from functions.sends_api.routes.results_at_once import ResultsAtOnce
 from functions.sends_api.routes.send import SendRoute
 from masscomm.clock import FixedClock
@@ -17,7 +19,10 @@ from masscomm.domain.sends import Expansion, Parts, Send, SendControl, SendKey, 
 from masscomm.domain.statuses import PUBLISHED, TERMINAL, Reason, Status
 from masscomm.domain.time_limits import PRODUCER_MESSAGE_S
 from masscomm.errors import Retry
+from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS
+from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.metrics.port import ChannelTotals, SendTotals
 from masscomm.stores.send_results.in_memory import InMemorySendResults
@@ -225,6 +230,18 @@ def test_states_of_another_tenants_send_are_not_merged() -> None:
     send.results.put([result("b", "push", {1: SENT})])
     answer = send.answer()
     assert (answer["totals"]["sent"], answer["totals"]["requested"]) == (1, 2)
+
+
+def test_send_that_is_shown_as_ended_cannot_be_cancelled() -> None:
+    send = Following(users=1)
+    at_once = ResultsAtOnce(send.store, send.results)
+    control = Control(send.store, send.register, InMemoryDelayStore(), send.clock, InMemoryAuditLog(), at_once)
+    send.results.put([result("a", "push", {0: SENT})])
+    with pytest.raises(Problem) as raised:
+        CancelRoute(control).answer(KEY.send_id, {}, ALL_CLUBS, None)
+    assert raised.value.status == 409
+    without = replace(control, results=None)
+    assert CancelRoute(without).answer(KEY.send_id, {}, ALL_CLUBS, None)["status"] == "cancelling"
 
 
 def test_cancellation_has_the_counts_of_published_ones() -> None:
