@@ -24,6 +24,7 @@ from masscomm.stores.send_results.in_memory import InMemorySendResults
 from masscomm.stores.send_results.port import SendResult, SendResults
 from tests.support.harness.chain import Chain, build, send
 from tests.support.harness.relay import Relay
+from tests.support.servers.http_server import Answer, Asked, http_server
 
 
 def _outcome(chain: Chain, user: int) -> NotificationOutcome:
@@ -129,6 +130,34 @@ def test_batch_does_not_wait_for_a_store_that_hangs() -> None:
     assert not results.may_end.is_set()
     assert metrics.taken()[0]["ResultsNotStored"] == 1
     results.may_end.set()
+
+
+@pytest.mark.guarantee("results.not_stored")
+@pytest.mark.parametrize("fault", ["throttled", "closed", "hanging"])
+def test_fault_of_dynamodb_costs_one_request(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With our client, whose other uses repeat a failed request."""
+    asked, ended = list[Asked](), Event()
+
+    def answer(request: Asked) -> Answer:
+        asked.append(request)
+        if fault == "hanging":
+            ended.wait(30)
+        throttled = b'{"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException", "message": "busy"}'
+        return (400, {}, throttled) if fault == "throttled" else None
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    with http_server(answer) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", url)
+        function = Emitting(DynamoDbSendResults())
+        metrics.taken()
+        assert function.run(1, 2) == []
+        assert not ended.is_set()
+        ended.set()
+    assert len(function.chain.outcomes()) == 2
+    assert metrics.taken()[0]["ResultsNotStored"] == 2
+    assert [each.headers["X-Amz-Target"].partition(".")[2] for each in asked] == ["BatchWriteItem"]
 
 
 def test_results_are_switched_off_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
