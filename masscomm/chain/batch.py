@@ -19,7 +19,7 @@ from masscomm.chain.result_writer import ResultWriter
 from masscomm.chain.unlisted_errors import UnlistedErrors, is_unlisted
 from masscomm.chain.whole_batches import BatchFailed, UsedUp, WholeBatches
 from masscomm.clock import Clock, SystemClock
-from masscomm.domain.records import AvroRecord, NotificationOutcome
+from masscomm.domain.records import AvroRecord
 from masscomm.domain.time_limits import FLUSH_RESERVE_S
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import topics
@@ -40,6 +40,7 @@ from masscomm.observability.metric_names import (
     STAGE_LATENCY,
     STAGES,
 )
+from masscomm.stores.send_results.port import SendResult
 
 
 @dataclass
@@ -73,8 +74,8 @@ class Batch[T]:
     codec: Codec
     producer: Producer
     remaining_s: Callable[[], float]
-    # The outcome records produced since the last flush.
-    outcomes: list[NotificationOutcome] = field(default_factory=list)
+    # The results of small sends in the outcome records produced since the last flush.
+    results: list[SendResult] = field(default_factory=list)
 
     def active(self) -> list[Item[T]]:
         return [item for item in self.items if item.error is None]
@@ -356,8 +357,8 @@ class BatchDriver:
 
     def _flush[T](self, batch: Batch[T], context: LambdaContext) -> None:
         """Wait for Kafka and, concurrently, for the results of small sends."""
-        finish = self.results.begin(batch.outcomes) if self.results is not None else None
-        batch.outcomes.clear()
+        finish = self.results.begin(batch.results) if self.results is not None else None
+        batch.results.clear()
         self.producer.flush(_flush_s(context))
         if finish is not None:
             finish()

@@ -13,6 +13,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.producer import Headers
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECIPIENTS
+from masscomm.stores.send_results.port import SendResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,7 @@ def emit_outcome[T](
     small send, too. Raises the errors of Batch.produce.
     """
     batch.produce(item, topics.OUTCOME, record.record_id, record, headers)
-    batch.outcomes.append(record)
+    if (own := SendResult.of(record)) is not None:
+        batch.results.append(own)
     for result in record.results:
         metrics.add(RECIPIENTS[Status(result.status)], result.count)

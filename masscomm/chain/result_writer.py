@@ -4,7 +4,7 @@ job has counted them.
 A result that is not stored is counted and logged. It holds nothing back: its outcome record has it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +12,6 @@ from itertools import batched
 from typing import Self
 
 from masscomm import environment
-from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.time_limits import RESULTS_PUT_S
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import RESULTS_NOT_STORED
@@ -26,7 +25,7 @@ _THREADS, _RESULTS_A_PUT = 4, 25
 
 @dataclass(frozen=True, kw_only=True)
 class ResultWriter:
-    """Stores the results in outcome records. Each function environment has one instance."""
+    """Stores results. Each function environment has one instance."""
 
     results: SendResults
     pool: Executor = field(default_factory=lambda: ThreadPoolExecutor(_THREADS, thread_name_prefix="results"))
@@ -41,11 +40,11 @@ class ResultWriter:
 
         return cls(results=DynamoDbSendResults.from_environment())
 
-    def begin(self, outcomes: Sequence[NotificationOutcome]) -> Callable[[], None]:
-        """Begin to store the results in outcome records. Return a function that waits for the end, but not long."""
-        found = [result for record in outcomes if (result := SendResult.of(record)) is not None]
+    def begin(self, results: Iterable[SendResult]) -> Callable[[], None]:
+        """Begin to store results. Return a function that waits for the end, but not long."""
         puts = {
-            self.pool.submit(self.results.put, some): len(some) for some in batched(found, _RESULTS_A_PUT, strict=False)
+            self.pool.submit(self.results.put, some): len(some)
+            for some in batched(results, _RESULTS_A_PUT, strict=False)
         }
         return partial(_finish, puts)
 

@@ -4,20 +4,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from threading import Event
 from time import monotonic
-from typing import Any
 
 import pytest
 
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.outcome_emitter import OutcomeEmitter, emit_outcome
 from masscomm.chain.result_writer import ResultWriter
-from masscomm.domain.outcomes import DEAD_LETTERED, SENT, RecipientOutcome
+from masscomm.domain.outcomes import DEAD_LETTERED, SENT, RecipientOutcome, outcome
 from masscomm.domain.records import NotificationOutcome, SendRequested
 from masscomm.domain.sends import SendKey
 from masscomm.domain.time_limits import RESULTS_PUT_S
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import topics
-from masscomm.kafka.producer import InMemoryProducer
 from masscomm.observability import metrics
 from masscomm.stores.send_results.dynamodb import DynamoDbSendResults
 from masscomm.stores.send_results.in_memory import InMemorySendResults
@@ -29,12 +27,9 @@ from tests.support.servers.http_server import Answer, Asked, http_server
 
 def _outcome(chain: Chain, user: int) -> NotificationOutcome:
     """Return the outcome record of a send to one user, whose id is the send's."""
-    relay, request = Relay(), build([user], send_id=f"s{user}", record_id=f"r{user}")
-    batch: Batch[Any] = Batch(items=[], codec=chain.codec, producer=InMemoryProducer(), remaining_s=lambda: 60.0)
-    item = Item(record=None, value=relay)  # type: ignore[arg-type]  # the record is not used
-    emitter = OutcomeEmitter(step="delivery", clock=chain.clock)
-    emitter.emit(batch, item, request, "push", (0, 1), [RecipientOutcome(0, user, SENT)])
-    return batch.outcomes[0]
+    request, sent = build([user], send_id=f"s{user}", record_id=f"r{user}"), [RecipientOutcome(0, user, SENT)]
+    now_ms = chain.clock.now_ms()
+    return outcome(request, sent, channel="push", step="delivery", start=0, end=1, now_ms=now_ms, directory=None)
 
 
 class Emitting:
