@@ -29,6 +29,7 @@ from masscomm.domain.records import (
     DeliveryRequested,
     SendRequested,
 )
+from masscomm.domain.send_results import SendResult
 from masscomm.domain.sends import Send, SendKey, Source
 from masscomm.domain.statuses import Reason, Status
 from masscomm.kafka import topics
@@ -37,7 +38,6 @@ from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.decision_log.port import Decisions, record_decisions
 from masscomm.stores.delivery_ledger.port import to_document
 from masscomm.stores.send_results.dynamodb import item_of as result_item_of
-from masscomm.stores.send_results.port import SendResult
 from masscomm.stores.sends.dynamodb import item_of, message_item
 
 KB = 1024

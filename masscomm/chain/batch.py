@@ -20,6 +20,7 @@ from masscomm.chain.unlisted_errors import UnlistedErrors, is_unlisted
 from masscomm.chain.whole_batches import BatchFailed, UsedUp, WholeBatches
 from masscomm.clock import Clock, SystemClock
 from masscomm.domain.records import AvroRecord
+from masscomm.domain.send_results import SendResult
 from masscomm.domain.time_limits import FLUSH_RESERVE_S
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import topics
@@ -40,7 +41,6 @@ from masscomm.observability.metric_names import (
     STAGE_LATENCY,
     STAGES,
 )
-from masscomm.stores.send_results.port import SendResult
 
 
 @dataclass

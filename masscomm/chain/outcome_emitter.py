@@ -8,12 +8,12 @@ from masscomm.clock import Clock
 from masscomm.directory.port import Directory
 from masscomm.domain.outcomes import RecipientOutcome, outcome
 from masscomm.domain.records import BuildRequested, DeliveryRequested, NotificationOutcome, RecheckRequested
+from masscomm.domain.send_results import SendResult
 from masscomm.domain.statuses import Status
 from masscomm.kafka import topics
 from masscomm.kafka.producer import Headers
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECIPIENTS
-from masscomm.stores.send_results.port import SendResult
 
 
 @dataclass(frozen=True, kw_only=True)

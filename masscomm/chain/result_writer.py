@@ -12,10 +12,11 @@ from itertools import batched
 from typing import Self
 
 from masscomm import environment
+from masscomm.domain.send_results import SendResult
 from masscomm.domain.time_limits import RESULTS_PUT_S
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import RESULTS_NOT_STORED
-from masscomm.stores.send_results.port import SETTING, SETTINGS, SendResult, SendResults
+from masscomm.stores.send_results.port import SETTING, SETTINGS, SendResults
 
 logger = logs.logger("masscomm")
 

@@ -13,13 +13,14 @@ from datetime import timedelta
 
 from functions.sends_api.routes.known_sends import KnownSend, with_requested
 from masscomm.domain.notification_codes import BlockKey, Moves, merged, restored
+from masscomm.domain.send_results import MOST_USERS, SendResult
 from masscomm.domain.sends import Send
 from masscomm.domain.statuses import PUBLISHED
 from masscomm.domain.time_limits import RESULTS_UNCOUNTED_S
 from masscomm.errors import Retry
 from masscomm.observability import logs
 from masscomm.stores.metrics.port import ChannelTotals, MetricsStore, SendTotals
-from masscomm.stores.send_results.port import MOST_USERS, SendResult, SendResults
+from masscomm.stores.send_results.port import SendResults
 
 logger = logs.logger("sends_api")
 

@@ -9,10 +9,10 @@ from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.clock import Clock, SystemClock
 from masscomm.domain.notification_codes import restored, stored
+from masscomm.domain.send_results import SendResult
 from masscomm.domain.sends import SendKey
 from masscomm.domain.time_limits import REGISTERED_SENDS_KEPT_S, RESULTS_PUT_S
 from masscomm.errors import Retry
-from masscomm.stores.send_results.port import SendResult
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

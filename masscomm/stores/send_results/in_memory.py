@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from masscomm.clock import Clock, SystemClock
+from masscomm.domain.send_results import SendResult
 from masscomm.domain.sends import SendKey
 from masscomm.domain.time_limits import REGISTERED_SENDS_KEPT_S
 from masscomm.stores.in_memory import InMemoryStore
-from masscomm.stores.send_results.port import SendResult
 
 
 class InMemorySendResults(InMemoryStore):

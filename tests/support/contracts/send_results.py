@@ -6,10 +6,11 @@ import pytest
 
 from masscomm.clock import FixedClock
 from masscomm.domain.notification_codes import code_of
+from masscomm.domain.send_results import SendResult
 from masscomm.domain.sends import SendKey
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import REGISTERED_SENDS_KEPT_S
-from masscomm.stores.send_results.port import SendResult, SendResults
+from masscomm.stores.send_results.port import SendResults
 
 NOW = 1_700_000_000_500
 KEY = SendKey(7, "8a6e0804-2bd0-4672-b79d-d97027f9071a")

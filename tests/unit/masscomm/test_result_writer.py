@@ -12,6 +12,7 @@ from masscomm.chain.outcome_emitter import OutcomeEmitter, emit_outcome
 from masscomm.chain.result_writer import ResultWriter
 from masscomm.domain.outcomes import DEAD_LETTERED, SENT, RecipientOutcome, outcome
 from masscomm.domain.records import NotificationOutcome, SendRequested
+from masscomm.domain.send_results import SendResult
 from masscomm.domain.sends import SendKey
 from masscomm.domain.time_limits import RESULTS_PUT_S
 from masscomm.errors import DeadLetter, Retry, Stop
@@ -19,7 +20,7 @@ from masscomm.kafka import topics
 from masscomm.observability import metrics
 from masscomm.stores.send_results.dynamodb import DynamoDbSendResults
 from masscomm.stores.send_results.in_memory import InMemorySendResults
-from masscomm.stores.send_results.port import SendResult, SendResults
+from masscomm.stores.send_results.port import SendResults
 from tests.support.harness.chain import Chain, build, send
 from tests.support.harness.relay import Relay
 from tests.support.servers.http_server import Answer, Asked, http_server

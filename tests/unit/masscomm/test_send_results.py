@@ -9,11 +9,12 @@ import pytest
 from masscomm.clock import FixedClock
 from masscomm.domain.notification_codes import BLOCK, code_of
 from masscomm.domain.records import NotificationOutcome, Result
+from masscomm.domain.send_results import MOST_USERS, SendResult
 from masscomm.domain.statuses import Reason, Status
 from masscomm.errors import Retry
 from masscomm.stores.send_results.dynamodb import DynamoDbSendResults
 from masscomm.stores.send_results.in_memory import InMemorySendResults
-from masscomm.stores.send_results.port import MOST_USERS, SendResult, SendResults
+from masscomm.stores.send_results.port import SendResults
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 from tests.support.contracts.send_results import KEY, NO_DEVICE, NOW, RESULT, SENT, SendResultsContract
 from tests.support.contracts.sends import AUDIENCE, SEND, chunk

@@ -15,6 +15,7 @@ from functions.sends_api.routes.results_at_once import ResultsAtOnce
 from functions.sends_api.routes.send import SendRoute
 from masscomm.clock import FixedClock
 from masscomm.domain.notification_codes import BLOCK, code_of, status_of, stored
+from masscomm.domain.send_results import MOST_USERS, SendResult
 from masscomm.domain.sends import Expansion, Parts, Send, SendControl, SendKey, Source
 from masscomm.domain.statuses import PUBLISHED, TERMINAL, Reason, Status
 from masscomm.domain.time_limits import PRODUCER_MESSAGE_S
@@ -26,7 +27,6 @@ from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.metrics.port import ChannelTotals, SendTotals
 from masscomm.stores.send_results.in_memory import InMemorySendResults
-from masscomm.stores.send_results.port import MOST_USERS, SendResult
 from masscomm.stores.sends.in_memory import InMemorySends
 
 NOW = 1_700_000_000_000
