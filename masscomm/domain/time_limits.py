@@ -292,7 +292,7 @@ METRICS_ANSWER_S = 12
 STREAM_WAIT_S = 20
 STREAM_POLL_S = 0.5
 # The interval of the polls of one send, whose results are readable as soon as its recipients are notified.
-SEND_POLL_S = 0.25
+SEND_POLL_S = 0.125
 STREAM_RESERVE_S = 8.0
 STREAM_RETRY_AFTER_S = 5
 # After which a caller may repeat a costly request that is one too many at the same time.
