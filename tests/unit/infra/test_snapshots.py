@@ -15,18 +15,31 @@ from tests.support.cdk.templates import SynthesisedEnvironment
 
 FOLDER = Path(__file__).parent / "snapshots"
 RENEW = "MASSCOMM_RENEW_SNAPSHOTS"
-# The digest of an uploaded file, which changes with each line of the sources in it.
-DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
+# The digests of uploaded files, of functions' versions and of images, which change with each line of the sources.
+DIGEST = re.compile(
+    r"\b[0-9a-f]{64}\b|(?<=CurrentVersion[0-9A-F]{8})[0-9a-f]{32}|(?<=:masscomm-)[0-9a-f]{16}|(?<=:connect-)[0-9a-f]{16}"
+)
 
 
 def _whole(template: dict[str, Any]) -> str:
-    """Return a template without what changes without the environment: digests of sources, and CDK's own notes."""
+    """Return a template without what changes while the environment stays the same: digests of sources, the order of
+    resources that CDK sorts by them, and its own notes.
+    """
     resources = {
         id: {name: value for name, value in resource.items() if name != "Metadata"}
         for id, resource in template["Resources"].items()
     }
-    written = json.dumps(template | {"Resources": resources}, indent=1, sort_keys=True)
-    return DIGEST.sub("0" * 64, written) + "\n"
+    written = DIGEST.sub(lambda found: "0" * len(found[0]), json.dumps(template | {"Resources": resources}))
+    return json.dumps(_sorted(json.loads(written)), indent=1, sort_keys=True) + "\n"
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        found = {name: _sorted(each) for name, each in value.items()}
+        if isinstance(found.get("Resource"), list):
+            found["Resource"].sort(key=json.dumps)
+        return found
+    return [_sorted(each) for each in value] if isinstance(value, list) else value
 
 
 def _listed(template: dict[str, Any]) -> str:
