@@ -1372,7 +1372,8 @@ class SendBody(TypedDict):
     watermark: str | None
     """The counts include all records that were in the topics at this time."""
     complete: bool
-    """Whether each notification has a final status: the send's status is cancelled, ended or failed."""
+    """Whether each notification has a final status and is counted: the list of recipients and the metrics have it, too.
+The send's status is cancelled, ended or failed."""
     control: ControlOfSend | None
     expansion: ExpansionOfSend | None
     """Of a send to an audience, while the send is registered."""

@@ -2213,7 +2213,10 @@ public final class Types {
         /** The counts include all records that were in the topics at this time. */
         public String watermark() { return optional("watermark", TEXT); }
 
-        /** Whether each notification has a final status: the send's status is cancelled, ended or failed. */
+        /**
+         * Whether each notification has a final status and is counted: the list of recipients and the metrics have it,
+         * too. The send's status is cancelled, ended or failed.
+         */
         public boolean complete() { return required("complete", BOOLEAN); }
 
         public ControlOfSend control() { return optional("control", body(ControlOfSend::new)); }
