@@ -65,7 +65,7 @@ nightly: setup .devstack/go/bin/crane ## all fault cells, 20,000 hostile records
 	.venv/bin/python -m pytest tests/restore --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/unit/openapi/test_schemathesis.py --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/unit/events tests/unit/rendering/test_step_times.py tests/unit/test_route_costs.py tests/unit/device_registrar/test_interleavings.py tests/unit/directory_state/test_audiences.py tests/unit/infra/test_emulators.py tests/unit/infra/test_enforced_permissions.py tests/unit/infra/test_existing.py tests/unit/infra/test_linted_templates.py tests/unit/infra/test_parts.py --nightly -v --tb=short
-	.venv/bin/python -m pytest tests/e2e tests/component/cdc tests/component/console tests/component/deployment tests/component/events tests/component/masscomm/test_whole_batches.py tests/component/packaging tests/component/prometheus tests/component/webhooks --nightly -v --tb=short
+	.venv/bin/python -m pytest tests/e2e tests/component/cdc tests/component/console tests/component/deployment tests/component/directory_state tests/component/events tests/component/masscomm/test_whole_batches.py tests/component/packaging tests/component/prometheus tests/component/webhooks --nightly -v --tb=short
 	.venv/bin/python -m pytest tests/component/spark_events tests/component/spark_metrics --nightly -v --tb=short
 	$(MASSCOMM) up --demo --own-topics --exit
 	MASSCOMM_POLLERS=on-demand $(MASSCOMM) up --demo --exit

@@ -11,6 +11,7 @@ Environment:
         listens on a loopback address only. The certificate `self-signed` is made at each start: for a load balancer,
         which does not verify it.
     DIRECTORY_STATE_FEEDERS: The number of feeders, 1 by default.
+    DIRECTORY_STATE_SNAPSHOTS: The bucket of the snapshots; without it, there are none.
 """
 
 import ipaddress
@@ -20,6 +21,8 @@ import signal
 import ssl
 import sys
 import threading
+import time
+from collections.abc import Callable
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,7 @@ from directory_state.audience_process import AudienceProcess
 from directory_state.certificate import self_signed_context
 from directory_state.feed import Feeder, GapError, fed_topics
 from directory_state.server import Answers, Server
+from directory_state.snapshots import Snapshots
 from directory_state.store import Store, empty, prepare
 from masscomm import environment
 from masscomm.aws.authentication import kafka_client_config
@@ -37,6 +41,7 @@ from masscomm.cdc.progress import KafkaCdcProgress
 from masscomm.clock import SystemClock
 from masscomm.directory.bulk_writes import connect_from_environment
 from masscomm.directory.own_document_index import OpenSearchOwnDocumentIndices, unfilled
+from masscomm.domain.time_limits import DIRECTORY_STATE_SNAPSHOT_S
 from masscomm.errors import Retry, Stop
 from masscomm.kafka import topics
 from masscomm.kafka.admin import KafkaAdmin
@@ -95,30 +100,75 @@ def _feed(index: int, count: int) -> None:
 
 
 def _serve(feeders: int) -> None:
-    logger = logs.logger("directory_state")
     token = environment.required("DIRECTORY_STATE_TOKEN")
     if len(token) < _SHORTEST_TOKEN:
         raise Stop(f"DIRECTORY_STATE_TOKEN has less than {_SHORTEST_TOKEN} characters")
     host, _, port = environment.required("DIRECTORY_STATE_ADDRESS").rpartition(":")
     tls = tls_context(host)
-    answers = Answers(
-        store=Store(_folder(), writes=True),
-        generations=_generations(),
-        progress=_progress,
-        filled=_is_filled,
-        feeders=feeders,
-        clock=SystemClock(),
-        logger=logger,
-        clock_skew_ms=environment.whole_number("CDC_CLOCK_SKEW_MS", 250),
-    )
     web.run_app(
-        Server(answers, token=token, audiences=AudienceProcess(_folder())).application(),
+        Server(_answers(feeders), token=token, audiences=AudienceProcess(_folder())).application(),
         host=host,
         port=int(port),
         ssl_context=tls,
         access_log=None,
         print=None,
     )
+
+
+def _answers(feeders: int) -> Answers:
+    return Answers(
+        store=Store(_folder(), writes=True),
+        generations=_generations(),
+        progress=_progress,
+        filled=_is_filled,
+        feeders=feeders,
+        clock=SystemClock(),
+        logger=logs.logger("directory_state"),
+        clock_skew_ms=environment.whole_number("CDC_CLOCK_SKEW_MS", 250),
+    )
+
+
+def keep_snapshots(snapshots: Snapshots, answers: Answers, folder: Path, ended: Callable[[float], bool]) -> None:
+    """Keep a snapshot at each interval, once the store has caught up.
+
+    Args:
+        folder: A folder for copies.
+        ended: Waits for a number of seconds, and returns whether the process is to end.
+    """
+    while not ended(DIRECTORY_STATE_SNAPSHOT_S):
+        try:
+            answers.advance()
+            # guard: directory_state.snapshot_of_all
+            if answers.caught_up() is not None and snapshots.keep(answers.store, folder):
+                answers.logger.info("a snapshot is stored")
+        except Retry as error:
+            answers.logger.warning("no snapshot is stored", error=str(error))
+
+
+def _snapshot(bucket: str, feeders: int) -> None:
+    told = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: told.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = os.getppid()
+
+    def ended(wait_s: float) -> bool:
+        until = time.monotonic() + wait_s
+        while (left := until - time.monotonic()) > 0 and os.getppid() == parent and not told.is_set():
+            told.wait(min(left, 1))
+        return told.is_set() or os.getppid() != parent
+
+    folder = _folder().with_name(f"{_folder().name}.copy")
+    keep_snapshots(Snapshots.in_bucket(bucket), _answers(feeders), folder, ended)
+
+
+def _fetch_snapshot(bucket: str) -> None:
+    """Begin with the newest snapshot. If there is none, all topics are read."""
+    logger = logs.logger("directory_state")
+    try:
+        if Snapshots.in_bucket(bucket).fetch(_folder()):
+            logger.info("the store begins with a snapshot")
+    except Retry as error:
+        logger.warning("the store begins without a snapshot", error=str(error))
 
 
 def _is_filled() -> bool:
@@ -163,12 +213,17 @@ def _topic_ids() -> dict[str, str]:
 def _run() -> int:
     """Run the processes until one of them ends, or this one gets a signal; return the status of the first one."""
     feeders = environment.whole_number("DIRECTORY_STATE_FEEDERS", 1, lowest=1)
+    bucket = os.environ.get("DIRECTORY_STATE_SNAPSHOTS")
+    if bucket and not _folder().exists():
+        _fetch_snapshot(bucket)
     prepare(_folder(), generations=_generations(), topic_ids=_topic_ids(), now_ms=SystemClock().now_ms())
     context = multiprocessing.get_context("spawn")
     processes = [
         context.Process(target=_feed, args=(index, feeders), name=f"feeder {index}") for index in range(feeders)
     ]
     processes.append(context.Process(target=_serve, args=(feeders,), name="server"))
+    if bucket:
+        processes.append(context.Process(target=_snapshot, args=(bucket, feeders), name="snapshots"))
     ended, told = os.pipe()
     signal.signal(signal.SIGTERM, lambda *_: os.write(told, b"."))
     signal.signal(signal.SIGINT, lambda *_: os.write(told, b"."))

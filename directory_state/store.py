@@ -32,6 +32,8 @@ from masscomm.domain import preference_changes
 from masscomm.domain.source_tables import source_file
 from masscomm.domain.time_limits import DIRECTORY_STATE_AGE_MS
 
+# The file in the folder of a store.
+FILE = "data.mdb"
 # The form of the stored values. A store of another form is emptied.
 _FORM = 2
 # The most that the file may contain. It is address space, not memory.
@@ -110,6 +112,11 @@ class Store:
 
     def close(self) -> None:
         self._env.close()
+
+    def copy(self, folder: Path) -> None:
+        """Write the store as it is at this moment to a file in another folder. Raises OSError."""
+        # LMDB 0.9.36 crashes when it compacts databases with several values for a key.
+        self._env.copy(str(folder), compact=False)
 
     @contextmanager
     def reading(self) -> "Iterator[Reader]":
@@ -405,6 +412,14 @@ def _boot() -> str:
 def empty(folder: Path) -> None:
     """Delete the store."""
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def adopt(folder: Path) -> None:
+    """Let this machine continue a store that another one has copied whole."""
+    store = Store(folder, writes=True)
+    with store.writing() as writer:
+        writer.set_meta("store", (writer.meta("store") or {}) | {"boot": _boot()})
+    store.close()
 
 
 def prepare(folder: Path, *, generations: Sequence[str], topic_ids: Mapping[str, str], now_ms: int) -> None:

@@ -139,6 +139,8 @@ DIRECTORY_STATE_FED_S = 10.0
 # The age up to which a store of directory_state is continued. An older one may miss deletes that the compacted topics
 # no longer have.
 DIRECTORY_STATE_AGE_MS = 12 * _HOUR_S * 1_000
+# The interval of its snapshots.
+DIRECTORY_STATE_SNAPSHOT_S = 600.0
 
 # --- schema ids that the registry denies ------------------------------------------------------------------------------
 # The registry's answer that it has no schema with an id is cached for this time, so that the records of a batch cause
@@ -453,6 +455,7 @@ RULES: Mapping[str, str] = {
     "DIRECTORY_STATE_AUDIENCE_S < DIRECTORY_STATE_REQUEST_S + DIRECTORY_WAIT_S < COUNT_RESERVE_S": (
         "an audience that takes too long is refused while its caller waits, and a count is answered"
     ),
+    "10 * DIRECTORY_STATE_SNAPSHOT_S < DIRECTORY_STATE_AGE_MS / 1000": "a new task can continue the newest snapshot",
     "DIRECTORY_STATE_AGE_MS / 1000 < kept_s('cdc')": "a store that is continued has missed no delete",
     "REGISTRY_REQUEST_S + OPENSEARCH_REQUEST_S + DIRECTORY_WAIT_S < CHAIN_TIMEOUT_S - FLUSH_RESERVE_S": (
         "a batch of unknown schema and absent rows is answered in one invocation"

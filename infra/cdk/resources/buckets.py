@@ -98,6 +98,24 @@ def console_bucket(scope: Construct, *, environment: Environment, key: kms.IKey,
     )
 
 
+def snapshot_bucket(scope: Construct, *, environment: Environment, key: kms.IKey, access_log: s3.IBucket) -> s3.Bucket:
+    """Return the bucket of directory_state's snapshots. It has one object, which is replaced each ten minutes, and goes
+    after two days without a task.
+    """
+    return _bucket(
+        scope,
+        "snapshots",
+        environment,
+        key,
+        **_encrypted_by(key),
+        server_access_logs_bucket=access_log,
+        server_access_logs_prefix="snapshots/",
+        lifecycle_rules=[
+            s3.LifecycleRule(expiration=Duration.days(2), abort_incomplete_multipart_upload_after=Duration.days(1))
+        ],
+    )
+
+
 def locked_bucket(
     scope: Construct, *, environment: Environment, key: kms.IKey, access_log: s3.IBucket, days: int
 ) -> s3.Bucket:

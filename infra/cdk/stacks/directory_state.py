@@ -8,11 +8,13 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from directory_state.feed import fed_topics
+from directory_state.snapshots import KEY
 from infra.cdk.config import DIRECTORY_STATE, DirectoryStateConfig, Environment
 from infra.cdk.images import APPLICATION, own_image
 from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC
 from infra.cdk.profiles import DIRECTORY_STATE as ROLE
 from infra.cdk.profiles import DIRECTORY_STATE_REQUESTS as REQUESTS
+from infra.cdk.resources.buckets import access_log_bucket, snapshot_bucket
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
 from infra.cdk.resources.registry import SchemaRegistry
@@ -38,6 +40,8 @@ class DirectoryStateStack(Stack):
     Args:
         token: The secret with the token that callers present.
 
+    A bucket has the newest snapshot of the store, with which a new task begins.
+
     Attributes:
         services: The Fargate services.
     """
@@ -55,6 +59,8 @@ class DirectoryStateStack(Stack):
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-directory-state", env={"region": environment.region})
         self._environment, self._base, self._config = environment, base, config
+        access_log = access_log_bucket(self, environment=environment, key=base.key)
+        self._snapshots = snapshot_bucket(self, environment=environment, key=base.key, access_log=access_log)
         definition = self._definition(data, token)
         self.services: list[ecs.FargateService] = []
         for number, port in enumerate(config.ports):
@@ -74,6 +80,7 @@ class DirectoryStateStack(Stack):
                 asks=[CDC_PROGRESS_GROUP],
             ),
             *data.directory.statements(REQUESTS),
+            *self._snapshot_statements(),
         ):
             role.add_to_policy(statement)
         definition = task_definition(
@@ -109,6 +116,7 @@ class DirectoryStateStack(Stack):
                 "DIRECTORY_STATE_ADDRESS": f"0.0.0.0:{DIRECTORY_STATE}",
                 "DIRECTORY_STATE_CERTIFICATE": "self-signed",
                 "DIRECTORY_STATE_FEEDERS": str(config.feeders),
+                "DIRECTORY_STATE_SNAPSHOTS": self._snapshots.bucket_name,
             },
             secrets={"DIRECTORY_STATE_TOKEN": ecs.Secret.from_secrets_manager(known)},
             logging=ecs.LogDriver.aws_logs(
@@ -120,6 +128,23 @@ class DirectoryStateStack(Stack):
         )
         explain(definition, "the variables hold addresses and names; the token is a secret", "ECS2")
         return definition
+
+    def _snapshot_statements(self) -> list[iam.PolicyStatement]:
+        return [
+            # With ListBucket, a missing object is 404, not 403.
+            # https://docs.aws.amazon.com/AmazonS3/latest/API/API_HeadObject.html
+            iam.PolicyStatement(actions=["s3:ListBucket"], resources=[self._snapshots.bucket_arn]),
+            iam.PolicyStatement(
+                actions=["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"],
+                resources=[self._snapshots.arn_for_objects(KEY)],
+            ),
+            # https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html
+            iam.PolicyStatement(
+                actions=["kms:Decrypt", "kms:GenerateDataKey"],
+                resources=[self._base.key.key_arn],
+                conditions={"StringEquals": {"kms:ViaService": f"s3.{self.region}.amazonaws.com"}},
+            ),
+        ]
 
     def _service(
         self, number: int, definition: ecs.FargateTaskDefinition, registry: SchemaRegistry

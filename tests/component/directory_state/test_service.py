@@ -6,9 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
+from moto import mock_aws
 
 from directory_state.feed import Feeder, GapError
+from directory_state.snapshots import Snapshots
 from directory_state.store import Store, prepare
 from local.devstack.config import StackConfig
 from masscomm.directory.port import MembersCount
@@ -20,9 +23,11 @@ from masscomm.observability import logs
 from tests.support.contracts.directory import EVERYBODY
 from tests.support.inputs.debezium_records import heartbeat, notification, row
 from tests.support.servers.directory_state_process import Changelogs, StateProcess, free_port
+from tests.support.servers.moto import served_by_moto
 from tests.support.until import until
 
 USERS = 400
+REGION = "eu-central-1"
 # The database's time of the heartbeats, in seconds since the epoch.
 FIRST_S, SECOND_S = 1_700_000_000, 1_700_000_100
 
@@ -105,6 +110,39 @@ def counted(service: StateProcess) -> MembersCount | None:
         (found,) = service.directory().count_members(7, EVERYBODY, ["push"])
         return found
     return None
+
+
+@pytest.mark.nightly
+def test_new_task_begins_with_the_snapshot(
+    registry: StackConfig, changelogs: Changelogs, service: StateProcess, tmp_path: Path
+) -> None:
+    changelogs.produce(snapshot())
+    changelogs.acknowledge(20)
+    service.start()
+    until("the snapshot can be looked up", lambda: is_confirmed(service, FIRST_S * 1_000))
+    service.stop()
+    with mock_aws(), served_by_moto("s3", REGION) as s3:
+        client = boto3.client("s3", REGION)
+        client.create_bucket(Bucket="snapshots", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+        store = Store(service.folder, writes=False)
+        assert Snapshots(client, "snapshots").keep(store, tmp_path / "copy")
+        store.close()
+        changelogs.produce(row("users", "u", 30 + number, user(number, "second")) for number in range(USERS))
+        changelogs.produce([heartbeat(1_000, str(SECOND_S))])
+        changelogs.acknowledge(1_000)
+        variables = {
+            "DIRECTORY_STATE_SNAPSHOTS": "snapshots",
+            "AWS_ENDPOINT_URL_S3": s3,
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": REGION,
+        }
+        new = StateProcess(registry, changelogs, tmp_path / "new", port=free_port(), snapshots=variables)
+        new.start()
+        until("the changes can be looked up", lambda: is_confirmed(new, SECOND_S * 1_000))
+        assert new.has_logged("the store begins with a snapshot")
+        assert names(new) == {"second"}
+        new.stop()
 
 
 @pytest.mark.guarantee("directory_state.audiences_apart")

@@ -2,23 +2,18 @@
 
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import boto3
 import pytest
-import requests
 from moto import mock_aws
 
 from infra.cdk.resources.spark_run import shipped_jars
 from local.devstack.config import ROOT
 from local.devstack.service import base_environment
+from tests.support.servers.moto import served_by_moto
 
 REGION = "eu-central-1"
-HOSTS = {"glue": f"glue.{REGION}.amazonaws.com", "s3": f"s3.{REGION}.amazonaws.com"}
 COLUMNS = "topic string, partition int, kafka_offset bigint, at timestamp"
 # Two appends, the second by a writer that has read the end of the first.
 APPENDING = f"""
@@ -40,54 +35,11 @@ print(table.appended().offsets, spark.table(table.name).where("at > '1970-01-01'
 """
 
 
-@contextmanager
-def _moto(service: str) -> Iterator[str]:
-    """Yield the address of a server that passes requests on to moto, which answers in this process."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
-            answer = requests.request(
-                self.command,
-                f"https://{HOSTS[service]}{self.path}",
-                headers=headers,
-                data=body,
-                timeout=10,
-                stream=True,
-            )
-            # The answer to HEAD has the length of a body that it lacks.
-            content = b"" if self.command == "HEAD" else answer.content
-            self.send_response(answer.status_code)
-            for name, value in answer.headers.items():
-                if name.lower() not in ("content-length", "transfer-encoding", "connection"):
-                    self.send_header(name, value)
-            length = answer.headers.get("content-length", "0") if self.command == "HEAD" else str(len(content))
-            self.send_header("content-length", length)
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _answer
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 @pytest.mark.nightly
 def test_archive_commits_to_glue_and_s3(tmp_path: Path) -> None:
     jars = ",".join(map(str, shipped_jars()))
     keys = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": REGION}
-    with mock_aws(), _moto("glue") as glue, _moto("s3") as s3:
+    with mock_aws(), served_by_moto("glue", REGION) as glue, served_by_moto("s3", REGION) as s3:
         boto3.client("s3", REGION).create_bucket(
             Bucket="archive", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
         )

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -80,13 +80,22 @@ class StateProcess:
 
     Args:
         port: A free port of the loopback address.
+        snapshots: The variables of snapshots, one of which has such a store; None: there are none.
     """
 
     def __init__(
-        self, config: StackConfig, changelogs: Changelogs, folder: Path, *, port: int, feeders: int = 1
+        self,
+        config: StackConfig,
+        changelogs: Changelogs,
+        folder: Path,
+        *,
+        port: int,
+        feeders: int = 1,
+        snapshots: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self.port = port
+        self._snapshots = snapshots
         self._log = folder.with_suffix(".log")
         self._environment = {
             **base_environment(),
@@ -99,12 +108,13 @@ class StateProcess:
             "DIRECTORY_STATE_ADDRESS": f"127.0.0.1:{port}",
             "DIRECTORY_STATE_TOKEN": TOKEN,
             "DIRECTORY_STATE_FEEDERS": str(feeders),
+            **(snapshots or {}),
         }
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the service on a store whose topics have masscomm's own documents: there is no OpenSearch to ask."""
-        if not self.folder.exists():
+        if self._snapshots is None and not self.folder.exists():
             prepare(self.folder, generations=[self._environment["CDC_GENERATION"]], topic_ids={}, now_ms=0)
             store = Store(self.folder, writes=True)
             with store.writing() as writer:
@@ -138,6 +148,9 @@ class StateProcess:
         *_, server = self.processes()
         (found,) = [each for each in server.children() if "spawn_main" in " ".join(each.cmdline())]
         return found
+
+    def has_logged(self, text: str) -> bool:
+        return text in self._log.read_text()
 
     def kill(self) -> None:
         """Kill all processes at once."""
