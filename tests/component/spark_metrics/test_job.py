@@ -338,7 +338,7 @@ def test_job_counts_good_records_once_and_quarantines_bad(
 
 
 @pytest.mark.nightly
-def test_damaged_tables_are_restored_beside_the_stream(
+def test_damaged_tables_are_restored_during_the_stream(
     start_job: StartJob, counted: CountedTopics, tmp_path: Path
 ) -> None:
     job = start_job(**as_the_pages_say(tmp_path))

@@ -212,7 +212,7 @@ def _rounds(request: pytest.FixtureRequest) -> int:
 @pytest.mark.kills(guard="directory_state.exceptions")
 @pytest.mark.kills(guard="directory_state.counted_exceptions")
 @pytest.mark.kills(guard="directory_state.changes_kept")
-def test_audience_has_the_users_whose_rows_match(
+def test_audience_has_the_users_with_matching_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """With hostile values, damaged and deleted rows, users that move, and more changes than the store keeps."""
