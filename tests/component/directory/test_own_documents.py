@@ -17,7 +17,7 @@ from functions.device_registrar.endpoints import InMemoryEndpoints
 from functions.device_registrar.token_holders import OpenSearchTokenHolders
 from functions.scheduler.publish_documents import PublishDocuments
 from local.devstack.config import StackConfig
-from local.devstack.provision import create_indices, create_topics
+from local.devstack.provision import create_indices, create_topics, register_schemas
 from masscomm.clock import FixedClock
 from masscomm.directory import own_documents
 from masscomm.directory.bulk_writes import ChangedDocument, write_changed
@@ -31,7 +31,7 @@ from masscomm.domain.preference_changes import INDEX as PREFERENCES
 from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
 from masscomm.domain.time_limits import DOCUMENTS_SETTLED_S
 from masscomm.errors import Retry
-from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.kafka.topic_reading import TopicReader, read_topic
 from masscomm.kafka.topics import DIRECTORY_DOCUMENT, chain_topics
@@ -90,13 +90,14 @@ class TestOpenSearchOwnDocumentIndices(OwnDocumentIndicesContract):
 
 
 class Published:
-    def __init__(self, client: TestClient, kafka: StackConfig) -> None:
+    def __init__(self, client: TestClient, kafka: StackConfig, registry: StackConfig) -> None:
         self.client = client
         self.bootstrap = kafka.kafka_bootstrap
-        create_topics(self.bootstrap, [each for each in chain_topics() if each.name == DIRECTORY_DOCUMENT])
-        registry = InMemorySchemaRegistry()
-        registry.register(f"{DIRECTORY_DOCUMENT}-value", own_schema(own_documents.SCHEMA))
-        self.codec = Codec(registry)
+        own = [each for each in chain_topics() if each.name == DIRECTORY_DOCUMENT]
+        create_topics(self.bootstrap, own)
+        # Other tests read this topic, too.
+        register_schemas(registry.registry_url, own)
+        self.codec = Codec(HttpSchemaRegistry(registry.registry_url))
         self.producer = KafkaProducer(self.bootstrap)
         self.publisher = OpenSearchDocumentPublisher(client, self.codec, self.producer)
 
@@ -117,8 +118,8 @@ class Published:
 
 
 @pytest.fixture
-def published(client: TestClient, kafka: StackConfig) -> Published:
-    return Published(client, kafka)
+def published(client: TestClient, kafka: StackConfig, registry: StackConfig) -> Published:
+    return Published(client, kafka, registry)
 
 
 def test_topic_has_the_state_of_a_device_that_is_done(published: Published) -> None:

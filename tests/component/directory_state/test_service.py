@@ -17,7 +17,7 @@ from local.devstack.config import StackConfig
 from masscomm.directory.port import MembersCount
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import logs
 from tests.support.contracts.directory import EVERYBODY
@@ -166,7 +166,7 @@ def test_audiences_are_compared_in_a_process_of_their_own(changelogs: Changelogs
 
 
 @pytest.mark.kills(guard="directory_state.gap")
-def test_gap_ends_the_feeder(kafka: StackConfig, changelogs: Changelogs, tmp_path: Path) -> None:
+def test_gap_ends_the_feeder(kafka: StackConfig, registry: StackConfig, changelogs: Changelogs, tmp_path: Path) -> None:
     """Records that the store has not applied may be gone: the service then reads the topics from their beginning."""
     prepare(tmp_path / "state", generations=[changelogs.generation], topic_ids={}, now_ms=0)
     store = Store(tmp_path / "state", writes=True)
@@ -176,7 +176,7 @@ def test_gap_ends_the_feeder(kafka: StackConfig, changelogs: Changelogs, tmp_pat
         store,
         {"bootstrap.servers": kafka.kafka_bootstrap},
         generations=[changelogs.generation],
-        codec=Codec(InMemorySchemaRegistry()),
+        codec=Codec(HttpSchemaRegistry(registry.registry_url)),
         share=(0, 1),
         logger=logs.logger("directory_state"),
     )

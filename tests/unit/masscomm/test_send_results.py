@@ -62,7 +62,7 @@ class TestMotoSendResults(SendResultsContract):
         assert sends.part(KEY.send_id, 0) is None
         assert sends.last(KEY.send_id) is None
         assert list(sends.announced()) == []
-        assert list(sends.listed(KEY.club_id, start_ms=0, before_ms=NOW * 2)) == []
+        assert list(sends.listed(KEY.club_id, start_ms=NOW - 86_400_000, before_ms=NOW + 86_400_000)) == []
         sends.record(AUDIENCE, 0, chunk(1))
         sends.record(AUDIENCE, 1, chunk(2, before=1))
         found = sends.last(KEY.send_id)
