@@ -210,11 +210,15 @@ def _topic_ids() -> dict[str, str]:
         admin.close()
 
 
-def _run() -> int:
-    """Run the processes until one of them ends, or this one gets a signal; return the status of the first one."""
+def _run(*, with_snapshot: bool) -> int:
+    """Run the processes until one of them ends, or this one gets a signal; return the status of the first one.
+
+    Args:
+        with_snapshot: Whether a new store begins with the snapshot.
+    """
     feeders = environment.whole_number("DIRECTORY_STATE_FEEDERS", 1, lowest=1)
     bucket = os.environ.get("DIRECTORY_STATE_SNAPSHOTS")
-    if bucket and not _folder().exists():
+    if bucket and with_snapshot and not _folder().exists():
         _fetch_snapshot(bucket)
     prepare(_folder(), generations=_generations(), topic_ids=_topic_ids(), now_ms=SystemClock().now_ms())
     context = multiprocessing.get_context("spawn")
@@ -244,8 +248,8 @@ def _run() -> int:
 
 def main() -> int:
     """Run until the processes end; return the status of this one."""
-    status = _run()
+    status = _run(with_snapshot=True)
     while status == _GAP:
         empty(_folder())
-        status = _run()
+        status = _run(with_snapshot=False)  # guard: directory_state.gap_of_the_snapshot
     return status

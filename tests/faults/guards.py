@@ -1272,7 +1272,14 @@ MUTANTS = (
         "directory_state.confirmed_by_each_task",
         "What one task of directory_state has confirmed is confirmed by the task that answers.",
     ),
-    Mutant("directory_state.adopted_snapshot", "A store that another machine has copied whole is continued."),
+    Mutant(
+        "directory_state.adopted_snapshot", "A store that another machine has copied whole is continued.", Removed()
+    ),
+    Mutant(
+        "directory_state.gap_of_the_snapshot",
+        "A store with a gap is made from the topics, not from the snapshot.",
+        Becomes("_run(with_snapshot=True)"),
+    ),
     Mutant("directory_state.snapshot_of_all", "A snapshot is kept of a store that has read all topics."),
     Mutant("directory_state.snapshot_of_another_task", "One of several tasks keeps a snapshot."),
     Mutant("rebuild.lower_versions", "Documents of a new index are published over those of the lost one."),

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, create_autospec
 
 import boto3
 import pytest
 from botocore.config import Config
 from moto import mock_aws
 
+from directory_state import processes
 from directory_state.processes import keep_snapshots
 from directory_state.snapshots import KEY, Snapshots
 from directory_state.store import FED_AT, Store, empty, prepare, source_of
@@ -121,6 +122,16 @@ def test_snapshot_of_another_task_is_enough(new: Task, snapshots: Snapshots) -> 
     empty(new.folder)
     snapshots.fetch(new.folder)
     assert new.name(new.prepare()) == "Ada"
+
+
+@pytest.mark.kills(guard="directory_state.gap_of_the_snapshot")
+def test_store_with_a_gap_begins_without_the_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older snapshot has the same gap."""
+    monkeypatch.setenv("DIRECTORY_STATE_FOLDER", str(tmp_path / "state"))
+    run = create_autospec(processes._run, side_effect=[processes._GAP, processes._GAP, 0])
+    monkeypatch.setattr(processes, "_run", run)
+    assert processes.main() == 0
+    assert [each.kwargs["with_snapshot"] for each in run.call_args_list] == [True, False, False]
 
 
 @dataclass
