@@ -13,6 +13,7 @@ from local.devstack.config import ROOT, StackConfig
 from local.devstack.provision import provisioning
 from local.devstack.service import Service, Task
 from local.devstack.services import all_services
+from masscomm.directory.chosen import OPENSEARCH
 from tests.support.fault_stack.stack import FaultStack
 
 # Version 0.1.0, the first one with users: later ones read its stored data. A clone may lack the tag.
@@ -31,6 +32,12 @@ from local.devstack.config import StackConfig
 from local.devstack.services.lambda_host import service
 [text] = [text for path, text in service(StackConfig.from_dict(json.loads(sys.argv[1]))).files.items()]
 print(text)
+"""
+_PORTS = """
+import json
+from dataclasses import fields
+from local.devstack.config import Ports
+print(json.dumps([each.name for each in fields(Ports)]))
 """
 _HOST = """
 import runpy, sys
@@ -62,11 +69,18 @@ def tree_of(version: str, folder: Path) -> Iterator[Path]:
         subprocess.run(["git", "worktree", "remove", "--force", str(folder)], cwd=ROOT, check=True)
 
 
+def _values_for(tree: Path, config: StackConfig) -> str:
+    """Return the JSON of a configuration with the ports that the code of a tree knows."""
+    found = subprocess.run([sys.executable, "-c", _PORTS], cwd=tree, check=True, capture_output=True, text=True)
+    ports = {name: getattr(config.ports, name) for name in json.loads(found.stdout)}
+    return json.dumps(config.as_dict() | {"ports": ports})
+
+
 def provisioned_by(tree: Path, config: StackConfig) -> list[Task]:
     """Provision servers with the code and the schemas of a tree."""
 
     def done(name: str) -> None:
-        command = [sys.executable, "-c", _PROVISION, name, json.dumps(config.as_dict())]
+        command = [sys.executable, "-c", _PROVISION, name, _values_for(tree, config)]
         subprocess.run(command, cwd=tree, check=True)
 
     tasks = {task.name: replace(task, run=partial(done, task.name)) for task in provisioning(config)}
@@ -81,6 +95,9 @@ def provisioned_by(tree: Path, config: StackConfig) -> list[Task]:
 class EarlierStack(FaultStack):
     """A stack whose functions, host, gateway, job and provisioning begin with the code of an earlier tree."""
 
+    # The first version does not have the directory's state.
+    FED = OPENSEARCH
+
     def __init__(self, folder: Path, tree: Path) -> None:
         super().__init__(folder, code=tree, tasks=partial(provisioned_by, tree))
 
@@ -89,7 +106,7 @@ class EarlierStack(FaultStack):
         made = super()._host(all_services(self.config)[service.name])
         if self.code == ROOT:
             return made
-        values = json.dumps(self.config.as_dict())
+        values = _values_for(self.code, self.config)
         result = subprocess.run(
             [sys.executable, "-c", _CONFIG, values],
             cwd=self.code,

@@ -63,6 +63,9 @@ class FaultStack:
         generation: The snapshot generations that the functions read, in the form of CDC_GENERATION.
     """
 
+    # The directory's state is fed all the time, as in an installation that can change its directory.
+    FED = STATE
+
     def __init__(
         self,
         folder: Path,
@@ -210,8 +213,7 @@ class FaultStack:
             client.create_platform_application(Name=name, Platform=platform, Attributes={})
 
     def _services(self, config: StackConfig) -> dict[str, Service]:
-        # The directory's state is fed all the time, as in an installation that can change its directory.
-        services = all_services(dataclasses.replace(config, directory=STATE))
+        services = all_services(dataclasses.replace(config, directory=self.FED))
         services["kafka"] = self._broker(services["kafka"])
         services["spark"] = self._job(services["spark"])
         services["lambda_host"] = self._host(services["lambda_host"])
