@@ -106,6 +106,9 @@ class Store:
             metasync=False,
             max_spare_txns=4,
         )
+        self._writes = writes
+        # The database of the names of all others.
+        self._main = self._env.open_db(None)
         self._databases: dict[str, Any] = {}
         # LMDB opens one database at a time.
         self._opening = threading.Lock()
@@ -121,35 +124,42 @@ class Store:
     @contextmanager
     def reading(self) -> "Iterator[Reader]":
         """Read the documents as they are at this moment."""
-        self._open_databases()
-        with self._env.begin() as transaction:
-            yield Reader(self._databases, transaction)
-
-    def snapshot(self) -> "Reader":
-        """Return a reader of the documents as they are at this moment, to be closed by its caller."""
-        self._open_databases()
-        return Reader(self._databases, self._env.begin())
+        databases, transaction = self._begin(write=False)
+        with transaction:
+            yield Reader(databases, transaction)
 
     @contextmanager
     def writing(self) -> "Iterator[Writer]":
         """Write in one transaction, which is dropped after an error. A second writer waits for its end."""
-        self._open_databases()
-        with self._env.begin(write=True) as transaction:
+        databases, transaction = self._begin(write=True)
+        with transaction:
             # The databases that the transaction makes exist once it has ended.
-            writer = Writer(dict(self._databases), transaction, self._env)
+            writer = Writer(dict(databases), transaction, self._env)
             yield writer
             writer.store_changes()
 
-    def _open_databases(self) -> None:
-        """Open the databases that a transaction has made since the last call. A transaction cannot use a database that
-        was opened later.
+    def _begin(self, *, write: bool) -> tuple[dict[str, Any], Any]:
+        """Begin a transaction; return all databases that exist in it, and the transaction.
+
+        A transaction cannot use a database that was opened later, and another process may make one at any time.
         """
-        if self._env.stat()["entries"] == len(self._databases):
-            return
+        while True:
+            databases = self._databases
+            transaction = self._env.begin(write=write)
+            # guard: directory_state.databases_of_the_transaction
+            if transaction.stat(self._main)["entries"] == len(databases):
+                return databases, transaction
+            transaction.abort()
+            self._open_databases()
+
+    def _open_databases(self) -> None:
         with self._opening:
-            with self._env.begin() as transaction, transaction.cursor() as cursor:
-                names = [key.decode() for key in cursor.iternext(values=False)]
-            self._databases = {name: self._databases.get(name) or _opened(self._env, name) for name in names}
+            # Without a transaction, py-lmdb would wait for a writer of this process with Python's global lock held.
+            with self._env.begin(write=self._writes) as transaction:
+                names = [key.decode() for key in transaction.cursor().iternext(values=False)]
+                own = transaction if self._writes else None
+                databases = {name: self._databases.get(name) or _opened(self._env, name, own) for name in names}
+            self._databases = databases
 
 
 def _opened(env: lmdb.Environment, name: str, transaction: Any = None) -> Any:
@@ -166,9 +176,6 @@ class Reader:
     def __init__(self, databases: Mapping[str, Any], transaction: Any) -> None:
         self._databases = databases
         self._transaction = transaction
-
-    def close(self) -> None:
-        self._transaction.abort()
 
     def meta(self, name: str) -> Any:
         """Return a value that `set_meta` has stored; None if there is none."""

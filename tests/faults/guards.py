@@ -1276,6 +1276,11 @@ MUTANTS = (
         "directory_state.adopted_snapshot", "A store that another machine has copied whole is continued.", Removed()
     ),
     Mutant(
+        "directory_state.databases_of_the_transaction",
+        "A reader does not miss the documents of a database that another process makes as it begins.",
+        Always(),
+    ),
+    Mutant(
         "directory_state.gap_of_the_snapshot",
         "A store with a gap is made from the topics, not from the snapshot.",
         Becomes("_run(with_snapshot=True)"),
