@@ -5,7 +5,6 @@ continued, wherever it comes from, decides store.prepare. Without a snapshot, a 
 beginning.
 """
 
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -17,6 +16,7 @@ from masscomm.domain.time_limits import DIRECTORY_STATE_SNAPSHOT_S
 from masscomm.errors import Retry
 
 if TYPE_CHECKING:
+    from botocore.exceptions import ClientError
     from mypy_boto3_s3 import S3Client
 
 # The object in the bucket.
@@ -59,9 +59,7 @@ class Snapshots:
             self._client.download_file(self._bucket, KEY, str(fetched / FILE), Config=self._transfer)
             adopt(fetched)  # guard: directory_state.adopted_snapshot
         except ClientError as error:
-            # With the permission to list the bucket, a missing object is 404, and anything else is not.
-            # https://docs.aws.amazon.com/AmazonS3/latest/API/API_HeadObject.html
-            if error.response["Error"]["Code"] == "404":
+            if _is_missing(error):
                 return False
             raise Retry(f"S3 refuses to read the snapshot: {error}") from error
         except (BotoCoreError, OSError, lmdb.Error, ValueError) as error:
@@ -91,7 +89,7 @@ class Snapshots:
         except (BotoCoreError, ClientError, S3UploadFailedError, OSError, lmdb.Error) as error:
             raise Retry(f"the snapshot cannot be stored: {error}") from error
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            empty(folder)
         return True
 
     def _age_s(self) -> float:
@@ -101,7 +99,15 @@ class Snapshots:
         try:
             stored = self._client.head_object(Bucket=self._bucket, Key=KEY)["LastModified"]
         except ClientError as error:
-            if error.response["Error"]["Code"] == "404":
+            if _is_missing(error):
                 return float("inf")
             raise
         return (datetime.now(UTC) - stored).total_seconds()
+
+
+def _is_missing(error: "ClientError") -> bool:
+    """Return whether there is no snapshot: with the permission to list the bucket, only a missing object is 404.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/API/API_HeadObject.html
+    """
+    return error.response["Error"]["Code"] == "404"

@@ -156,12 +156,13 @@ class DirectoryRebuild:
         waiting = items
         for attempt in range(_ATTEMPTS):
             rows.write(waiting)
-            waiting = [item for item in waiting if item.error is not None and not isinstance(item.error, DeadLetter)]
-            if not waiting:
+            failed = [(item, error) for item in waiting if not isinstance(error := item.error, DeadLetter | None)]
+            if not failed:
                 return
-            error = waiting[0].error
-            if attempt == _ATTEMPTS - 1 or not isinstance(error, Retry):
-                raise error or CannotRebuild("a write has neither a result nor an error")
+            _, first = failed[0]
+            if attempt == _ATTEMPTS - 1 or not isinstance(first, Retry):
+                raise first
+            waiting = [item for item, _ in failed]
             for item in waiting:
                 item.error = None
             self.pause(_PAUSE_S * 2**attempt)

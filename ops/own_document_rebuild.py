@@ -67,27 +67,24 @@ def restore(
                 if missing and index not in published_again:  # guard: rebuild.lower_versions
                     _publish_again(indices, index, clock)
                     published_again.add(index)
-                written[index] += _create(client, missing)
+                conflicts = _conflicts(missing, write_changed(client, [_new(each) for each in missing]))
+                written[index] += len(missing) - len(conflicts)
                 if index == PREFERENCES:
-                    written[index] += _merge(client, some)
+                    existing = [each for each in some if each.key.id in stored]
+                    written[index] += _merge(client, existing + conflicts)
     return +written
 
 
-def _create(client: OpenSearch, documents: Sequence[OwnDocument]) -> int:
-    """Write documents that do not exist; return their number."""
-    errors = write_changed(
-        client,
-        [ChangedDocument(index=each.key.index, id=each.key.id, after=None, source=each.source) for each in documents],
-    )
-    return len(errors) - _conflicts(errors)
+def _new(document: OwnDocument) -> ChangedDocument:
+    return ChangedDocument(index=document.key.index, id=document.key.id, after=None, source=document.source)
 
 
-def _conflicts(errors: Sequence[Exception | None]) -> int:
-    """Return the number of documents that others have written. Raises any other error."""
+def _conflicts[T](documents: Sequence[T], errors: Sequence[Exception | None]) -> list[T]:
+    """Return the documents that others have written meanwhile. Raises any other error."""
     for error in errors:
         if error is not None and not isinstance(error, Conflict):
             raise error
-    return sum(error is not None for error in errors)
+    return [document for document, error in zip(documents, errors, strict=True) if error is not None]
 
 
 def _merge(client: OpenSearch, lost: Sequence[OwnDocument]) -> int:
@@ -100,8 +97,8 @@ def _merge(client: OpenSearch, lost: Sequence[OwnDocument]) -> int:
             for each in lost
             if each.key.id in stored and (document := _over(stored[each.key.id], each)) is not None
         ]
-        conflicts = _conflicts(write_changed(client, merged))
-        written += len(merged) - conflicts
+        conflicts = _conflicts(merged, write_changed(client, merged))
+        written += len(merged) - len(conflicts)
         if not conflicts:
             return written
     raise Retry("the changes of a user's preferences are written by others at the same time")
@@ -127,9 +124,11 @@ def _publish_again(indices: OwnDocumentIndices, index: str, clock: Clock) -> Non
     """Have the sweep publish all documents of an index, whose versions are lower than those on the topic."""
     for _ in range(_ATTEMPTS):
         progress = indices.progress(index)
-        position = indices.position(index)
-        if progress is None:
-            progress = Progress(
+        if progress is not None:
+            again = replace(progress, published=-1, is_later_history=True)
+        else:
+            position = indices.position(index)
+            again = Progress(
                 history_id=position.history_id,
                 published=-1,
                 seen=position.seq_no,
@@ -137,6 +136,6 @@ def _publish_again(indices: OwnDocumentIndices, index: str, clock: Clock) -> Non
                 is_filled=False,
                 is_later_history=True,
             )
-        if indices.store_progress(index, replace(progress, published=-1, is_later_history=True)) is not None:
+        if indices.store_progress(index, again) is not None:
             return
     raise Retry(f"the progress of {index} is changed by others at the same time")

@@ -35,12 +35,11 @@ class DirectoryStateStack(Stack):
 
     Each task is a service of its own, with a port of the registry's load balancer: callers ask a certain task, and
     another one if it does not answer. A deployment replaces one task after the other, each once the former has caught
-    up. It is deployed after the functions and change data capture, because tasks catch up with their records only.
+    up. It is deployed after the functions and change data capture, because tasks catch up with their records only. A
+    bucket has the newest snapshot of the store, with which a new task begins.
 
     Args:
         token: The secret with the token that callers present.
-
-    A bucket has the newest snapshot of the store, with which a new task begins.
 
     Attributes:
         services: The Fargate services.

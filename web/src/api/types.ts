@@ -109,6 +109,6 @@ const LOGGED: Record<Schemas["Status"], true> = {
   failed: true,
 };
 /** The statuses of the log of recipients, in the order in which a notification can reach them. */
+export const LOGGED_STATUSES = Object.keys(LOGGED) as (keyof typeof LOGGED)[];
 /** The states of a send whose notifications have all ended. */
 export const FINAL: readonly string[] = ["ended", "cancelled", "failed"];
-export const LOGGED_STATUSES = Object.keys(LOGGED) as (keyof typeof LOGGED)[];
