@@ -313,6 +313,7 @@ class Text(StrEnum):
     TIME_UNREADABLE = "Input should be a valid datetime or date, {error}"
     # Of the fields of a send.
     CATEGORY_UNKNOWN = "is no category of this installation (GET /v1/categories)"
+    CATEGORY_RETIRED = "is a retired category (GET /v1/categories)"
     TEMPLATE_OF_OPTIONAL = (
         "is named after a category that is not mandatory: users who opted out of it would get its text"
     )
@@ -352,6 +353,15 @@ class Text(StrEnum):
     DAYS_NOT_ON_MINUTES = "days of {zone} do not begin on whole minutes of UTC there"
     ROWS_READ = "The query would read more than {maximum} rows"
     ROWS_FILLED = "Filled with zeros, the answer would have more than {maximum} rows"
+    # Of categories.
+    CATEGORY_NOT_FOUND = "The category is unknown."
+    CATEGORY_CHANGED_TOO_OFTEN = "The category has been changed too often: sends that wait need its versions."
+    CATEGORY_SPELLING = "is another spelling of the category {category}"
+    CATEGORY_TOO_LARGE = "the category has more than {maximum} bytes"
+    OPT_IN_OF_MANDATORY = "a mandatory category cannot need an opt-in"
+    TITLES_FORM = "must be an object of titles by language, such as de"
+    CLUB_ONCE = "must be the id of a club, in one entry only"
+    MUST_BE_LIST_OF_OBJECTS = "must be a list of objects"
     # Of preferences.
     NO_RULE = "has no rule: the request needs one rule at least"
     NO_CATEGORY = "is no category; the categories are {categories}"

@@ -11,6 +11,7 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,12 +21,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from masscomm.aws.authentication import kafka_client_config
+from masscomm.clock import SystemClock
+from masscomm.domain.categories import category_table
 from masscomm.domain.grains import Grain
 from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.kafka.offsets import by_topic
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.kafka.source_records import KafkaSourceRecords
 from masscomm.observability import metrics
+from masscomm.stores.categories.dynamodb import DynamoDbCategories
+from masscomm.stores.categories.known import KnownCategories
 from spark_metrics.archive.archiver import Archiver
 from spark_metrics.archive.mark import check_archive_dir
 from spark_metrics.common.broker import Broker, Offsets
@@ -36,7 +41,7 @@ from spark_metrics.common.settings import Settings, settings_from
 from spark_metrics.common.starting import check_topics, start_of
 from spark_metrics.common.waiting import DependencyWaiter, finish
 from spark_metrics.counting import webhook_results
-from spark_metrics.counting.batches import BatchCounter, NewWriters
+from spark_metrics.counting.batches import BatchCounter, NewPlan
 from spark_metrics.counting.facts import facts
 from spark_metrics.counting.lanes import Lanes
 from spark_metrics.counting.late_schemas import LateSchemas
@@ -65,6 +70,7 @@ class Job:
     def __init__(self, settings: Settings, *, available_now: bool = False) -> None:
         self._settings, self._available_now = settings, available_now
         self._wait = DependencyWaiter(settings.wait_s)
+        self._refresh = _categories(settings.categories_table)
         self._broker = Broker(settings.bootstrap_servers, **kafka_client_config())
         self._sink = PostgresSink(
             settings.database_url,
@@ -90,7 +96,7 @@ class Job:
         began = time.monotonic()
         # Spark needs the longest to start and needs no server, so it starts first.
         spark = spark_session(self._settings)
-        archiver = Archiver(self._settings, spark) if self._settings.archive_dir else None
+        archiver = Archiver(self._settings, spark, self._refresh) if self._settings.archive_dir else None
         try:
             writers = no_writers(spark, self._settings)
             begin = self._wait.call("the servers", lambda: self._prepare(writers, archiver))
@@ -101,7 +107,7 @@ class Job:
             _log.info("counting %s; ready after %.1f s", ", ".join(topic_names()), time.monotonic() - began)
             late = self._late_schemas(spark)
             while self._learns_when_counting(spark, lanes, writers, begin, late):
-                _log.info("starting the query again with new writer schemas")
+                _log.info("starting the query again with new writer schemas or categories")
                 begin = self._wait.call("the servers", self._start_offsets)
             if archiver is not None and self._available_now and not self._wait.stopped.is_set():
                 self._wait.call("the archive", lambda: archiver.append_all(self._wait.stopped))
@@ -131,13 +137,14 @@ class Job:
 
         The records are decoded by the query's own plan, so that Spark analyses it once and not for each batch.
         """
+        categories = category_table()
         records = kafka_records(spark, self._settings, json.dumps(by_topic(begin)))
         counted = facts(
             records,
             writers=writers.known,
             recipients=self._settings.recipient_log,
         )
-        counter = BatchCounter(self._sink, lanes, writers, self._wait)
+        counter = BatchCounter(self._sink, lanes, writers, self._wait, categories=categories, refresh=self._refresh)
         grace_ms = self._settings.grace_s * 1000
         status = StatusWriter(self._status_sink, self._broker, epoch=self._sink.epoch, grace_ms=grace_ms)
         if self._available_now:
@@ -166,7 +173,7 @@ class Job:
         if self._wait.stopped.is_set():
             status.state("stopped")
             return False
-        if isinstance(failure, NewWriters):
+        if isinstance(failure, NewPlan):
             return True
         if isinstance(failure, MasscommError):
             raise failure
@@ -202,6 +209,7 @@ class Job:
         if missing := self._broker.missing(topic_names()):
             raise Retry(f"topics are missing: {', '.join(missing)}")
         writers.learn(registered_ids(self._settings.registry()))
+        self._refresh()
         self._sink.take_over()
         # From now on only this driver can merge, so the stored offsets cannot change before its first merge.
         begin = self._start_offsets()
@@ -220,6 +228,13 @@ class Job:
         begin = start_of(known, self._broker.ends(topic_names()), may_be_lost=not self._settings.fail_on_data_loss)
         self._sink.store_topic_ids(found)
         return begin
+
+
+def _categories(table: str) -> Callable[[], object]:
+    """Return the reader of the categories that operators have changed, in a table."""
+    if table == "none":
+        return lambda: None
+    return KnownCategories(store=DynamoDbCategories(table=table), clock=SystemClock()).refresh
 
 
 def main() -> int:

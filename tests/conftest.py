@@ -14,11 +14,12 @@ from hypothesis import HealthCheck, settings
 
 from local.devstack import testing
 from local.devstack.config import StackConfig
+from tests.support.categories import stored_categories
 from tests.support.spark.session import kafka_frame, spark
 from tests.support.whole_files import SPARK, STACKS, TEMPLATES, WholeFiles, group
 
 # The Spark fixtures are imported only here: with two imports a process would end its one Spark session twice.
-__all__ = ["kafka_frame", "spark"]
+__all__ = ["kafka_frame", "spark", "stored_categories"]
 
 # No deadline and no check of generation time, because both fail good tests on a loaded machine.
 settings.register_profile(

@@ -67,7 +67,9 @@ def _asked(everything: Iterable[Read], an_id: str) -> Asked | None:
 
 def _channels(read: Read) -> Iterable[str]:
     if read.schema == "SendRequested":
-        return resolve_channels(read.value["type"], read.value["channels"], read.value["club_id"])
+        return resolve_channels(
+            read.value["type"], read.value["channels"], read.value["club_id"], read.value["timestamp"]
+        )
     return [read.value["channel"]] if "channel" in read.value else read.value.get("channels", ())
 
 

@@ -144,7 +144,7 @@ class ExpandAudience:
 
     def _end(self, request: AudienceRequested, record: SendRequested, send: Send, chunks: int, users: int) -> Send:
         """Record the end of the expansion, after the users are counted in the use of the API key. Raises Retry."""
-        channels = resolve_channels(record.type, record.channels, record.club_id)
+        channels = resolve_channels(record.type, record.channels, record.club_id, record.timestamp)
         now_ms = self.clock.now_ms()
         ended = Expansion(chunks=chunks, users=users, requested=users * len(channels), ended_at_ms=now_ms)
         if (refusal := self._refusal(request, users)) is not None:  # guard: limits.audience
@@ -259,7 +259,7 @@ def _key(request: AudienceRequested) -> SendKey:
 
 
 def _described(request: AudienceRequested, record: SendRequested) -> Send:
-    channels = tuple(resolve_channels(record.type, record.channels, record.club_id))
+    channels = tuple(resolve_channels(record.type, record.channels, record.club_id, record.timestamp))
     content = content_of_send(record)
     return described(
         record, _key(request), Source.REST, lane=Lane.BULK, content=content, channels=channels, is_to_audience=True

@@ -21,7 +21,7 @@ logger = logs.logger("audience_expander")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, ExpandAudience]:
-    driver = batch_driver("audience_expander", logger, endless=True)
+    driver = batch_driver("audience_expander", logger, endless=True, has_categories=True)
     use_case = ExpandAudience(
         directory=directory_from_environment(),
         sends=DynamoDbSends.from_environment(),

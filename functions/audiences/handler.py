@@ -11,6 +11,7 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import observed
 from masscomm.operations.bootstrap import rest_api
+from masscomm.stores.categories.known import known_categories
 
 if TYPE_CHECKING:
     from functions.audiences.count_audience import CountAudience
@@ -34,6 +35,7 @@ def post_count(request: rest.Request) -> Response:
     """Count the users of an audience, and by channel those that it can reach."""
     from functions.audiences.count_audience import parse_count
 
+    known_categories().read()
     query = parse_count(request.text())
     logs.note(club_id=query.club_id)
     body = bootstrap().count(query, request.clubs, request.scopes, request.remaining_s)

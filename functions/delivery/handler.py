@@ -75,7 +75,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
         unrecorded=environment.whole_number("DELIVERY_UNRECORDED", UNRECORDED, lowest=1),
         late_after_s=environment.number("QUIET_HOURS_AGAIN_AFTER_S", RECHECK_AFTER_S),
     )
-    return batch_driver("delivery", logger), use_case
+    return batch_driver("delivery", logger, has_categories=True), use_case
 
 
 def _rate_limiters(clock: Clock) -> dict[str, RateLimiter]:

@@ -34,7 +34,7 @@ def users_to_recheck(
     found = [
         user_id for user_id in delivery.user_ids if user_id in settings and settings[user_id].quiet_hours is not None
     ]
-    return [] if found and category(delivery.type).mandatory else found
+    return [] if found and category(delivery.type, at_ms=delivery.timestamp).mandatory else found
 
 
 def quiet_decisions(
@@ -53,7 +53,9 @@ def quiet_decisions(
     # The deadline includes the retry schedule's lifetime, which limits a message without expires_at.
     deadline_ms = retry_schedule.deadline_ms(since_ms=delivery.since_ms, expires_at=delivery.expires_at)
     found = {
-        user_id: decide_by_hours(user, settings[user_id], type=delivery.type, now_ms=now_ms, expires_at=deadline_ms)
+        user_id: decide_by_hours(
+            user, settings[user_id], type=delivery.type, at_ms=delivery.timestamp, now_ms=now_ms, expires_at=deadline_ms
+        )
         for user_id, user in users.items()
     }
     return {user_id: decision for user_id, decision in found.items() if decision is not None}

@@ -29,7 +29,7 @@ def bootstrap() -> "tuple[BatchDriver, MatchEvents]":
     from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
     from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
 
-    driver, clock = batch_driver("event_matcher", logger, endless=True), SystemClock()
+    driver, clock = batch_driver("event_matcher", logger, endless=True, has_categories=True), SystemClock()
     return driver, MatchEvents(
         subscriptions=SubscriptionTopic.from_environment(driver.codec),
         types=KnownTypes(store=DynamoDbEventTypes.from_environment(), clock=clock),

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from masscomm.chain.batch import Batch, Item
 from masscomm.clock import Clock
-from masscomm.domain.categories import is_listed
+from masscomm.domain.categories import is_listed, is_retired
 from masscomm.domain.ids import chunk_id, event_send_id, joint_send_id
 from masscomm.domain.key_limits import COUNTED_UNDER, RECIPIENTS, Use, Window
 from masscomm.domain.lanes import Lane
@@ -262,5 +262,5 @@ def _check_permitted(rule: NotificationRule, context: Mapping[str, str], club_id
     missing = scopes_of_rule(rule) - scopes_of(context)
     if missing:  # guard: rules.scopes_of_the_owner
         raise RuleRefused(RuleRefusal.SCOPE, min(missing))
-    if not is_listed(rule.type):  # guard: rules.unknown_category
+    if not is_listed(rule.type) or is_retired(rule.type):  # guard: rules.unknown_category
         raise RuleRefused(RuleRefusal.CATEGORY)

@@ -25,6 +25,7 @@ from masscomm.observability import logs, traces
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.operations.bootstrap import audit_log, rest_api
 from masscomm.stores.audit_log.port import Audit, AuditLog, PrincipalAudit
+from masscomm.stores.categories.known import known_categories
 from masscomm.stores.event_ids.port import EventIds
 from masscomm.stores.event_types.checks import KnownTypes
 from masscomm.stores.event_types.port import EventTypes
@@ -191,6 +192,7 @@ def get_subscriptions(asked: rest.Request) -> Response:
 def post_subscription(asked: rest.Request) -> Response:
     """Subscribe an endpoint to events that occur from now on, or make notifications of them."""
     cases = bootstrap()
+    known_categories().read()
     body = cases.subscriptions.create(asked, cases.audit(asked.principal))
     return uncached(body, HTTPStatus.CREATED)
 

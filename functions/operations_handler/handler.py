@@ -11,7 +11,7 @@ from typing import Any
 
 from functions.operations_handler.routes.alarms import AlarmsRoute
 from functions.operations_handler.routes.audit import AuditRoute
-from functions.operations_handler.routes.categories import categories_body
+from functions.operations_handler.routes.categories import CategoriesRoute
 from functions.operations_handler.routes.dead_letters import DeadLettersRoute
 from functions.operations_handler.routes.devices import DevicesRoute
 from functions.operations_handler.routes.health import HealthRoute
@@ -26,7 +26,6 @@ from masscomm.channels.unsubscribe_links import is_offered
 from masscomm.clock import Clock, SystemClock
 from masscomm.domain.time_limits import COUNTS_WAIT_S
 from masscomm.http import idempotency, rest
-from masscomm.http.parameters import Reader
 from masscomm.http.rest import JSON, Response, uncached
 from masscomm.kafka.avro import Codec
 from masscomm.lambda_context import LambdaContext
@@ -35,6 +34,7 @@ from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.operations.bootstrap import audit_log, rest_api, slot_of
 from masscomm.operations.send_lists import SendLists
 from masscomm.stores.audit_log.port import Audit, AuditLog, PrincipalAudit
+from masscomm.stores.categories.known import known_categories
 
 logger = logs.logger("operations_handler")
 
@@ -71,6 +71,14 @@ def keys() -> KeysRoute:
     from masscomm.stores.api_keys.dynamodb import ApiKeys
 
     return KeysRoute(ApiKeys.from_environment(), SystemClock())
+
+
+@cache
+def categories() -> CategoriesRoute:
+    """Return the routes of categories. They need no server but DynamoDB."""
+    from masscomm.stores.categories.dynamodb import DynamoDbCategories
+
+    return CategoriesRoute(store=DynamoDbCategories.from_environment(), clock=SystemClock())
 
 
 @cache
@@ -164,13 +172,25 @@ def get_audit(asked: rest.Request) -> Response:
 @api.get("/v1/categories")
 def get_categories(asked: rest.Request) -> Response:
     """The categories of sends, with their channels."""
-    Reader(asked.parameters).check()
-    return uncached(categories_body(asked.clubs))
+    return uncached(categories().every(asked.parameters, asked.clubs))
+
+
+@api.get("/v1/categories/{category}")
+def get_category(asked: rest.Request, category: str) -> Response:
+    """A category of sends with its versions."""
+    return uncached(categories().show(category, asked.parameters, asked.clubs))
+
+
+@api.put("/v1/categories/{category}")
+def put_category(asked: rest.Request, category: str) -> Response:
+    """Put a version of a category in place of the present one, a minute later."""
+    return uncached(categories().put(category, asked.text(), asked.clubs, _audit(asked)))
 
 
 @api.get("/v1/health")
 def get_health(asked: rest.Request) -> Response:
     """The lag of each function, the staleness of the directory, and the number of open dead letters."""
+    known_categories().refresh()
     return uncached(bootstrap().health.answer(asked.parameters))
 
 

@@ -27,7 +27,7 @@ logger = logs.logger("preference_checker")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
-    driver, clock = batch_driver("preference_checker", logger), SystemClock()
+    driver, clock = batch_driver("preference_checker", logger, has_categories=True), SystemClock()
     use_case = CheckPreferences(
         directory=directory_from_environment(),
         clock=clock,

@@ -15,6 +15,7 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.operations.bootstrap import audit_log, limiter, rest_api
+from masscomm.stores.categories.known import known_categories
 from masscomm.texts import Text
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def get_user(request: rest.Request, user_id: str) -> Response:
     from functions.preferences_handler.preferences_body import user_id_of
 
     _check_parameters(request)
+    known_categories().read()
     return _answer(reading().user(user_id_of(user_id), request.clubs, request.principal))
 
 
@@ -105,6 +107,7 @@ def get_user_stream(request: rest.Request, user_id: str) -> Response:
     """Wait until a user has changed in the directory."""
     from functions.preferences_handler.preferences_body import user_id_of
 
+    known_categories().read()
     return rest.uncached(reading().stream(user_id_of(user_id), request))
 
 
@@ -114,6 +117,7 @@ def get_preferences(request: rest.Request, user_id: str) -> Response:
     from functions.preferences_handler.preferences_body import user_id_of
 
     _check_parameters(request)
+    known_categories().read()
     return _answer(reading().preferences(user_id_of(user_id), request.clubs, request.principal))
 
 
@@ -124,6 +128,7 @@ def put_preferences(request: rest.Request, user_id: str) -> Response:
     from functions.preferences_handler.preferences_body import preferences_body, user_id_of, wishes_in
 
     _check_parameters(request)
+    known_categories().read()
     user, wishes = user_id_of(user_id), wishes_in(request.text())
     changed = bootstrap().change(user, request.clubs, wishes, source=API, principal=request.principal)
     return _answer(None if changed is None else preferences_body(changed))
@@ -132,12 +137,14 @@ def put_preferences(request: rest.Request, user_id: str) -> Response:
 @api.get("/v1/unsubscribe/{token}")
 def get_unsubscribe(request: rest.Request, token: str) -> Response:
     """The page of an unsubscribe link, with a button. The request changes nothing."""
+    known_categories().refresh()
     return unsubscribe().page(request, token)
 
 
 @api.post("/v1/unsubscribe/{token}")
 def post_unsubscribe(request: rest.Request, token: str) -> Response:
     """Unsubscribe the recipient of a link from the category of its e-mail (RFC 8058)."""
+    known_categories().refresh()
     return unsubscribe().act(request, token)
 
 
@@ -163,5 +170,6 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     if "httpMethod" in event:
         return api.answer(event, context)
     if "Records" in event:
+        known_categories().refresh()
         return {"unsubscribed": unsubscribe().receive(event)}
     return {"produced": bootstrap().produce_missing(lambda: context.get_remaining_time_in_millis() / 1000)}

@@ -87,7 +87,7 @@ def preferences_body(person: Person) -> PreferencesBody:
     hours = applied_hours(settings.quiet_hours if settings is not None else None)
     known = setting_names()
     by_channel = _known(settings.channels if settings is not None else {}, known.channels)
-    listed = {folded(name): name for name in categories() if name != "default"}
+    listed = {folded(name): name for name in categories()}
     by_category = {
         listed.get(name, name): rule
         for name, rule in _known(settings.categories if settings is not None else {}, known.categories).items()
@@ -179,7 +179,7 @@ class _Reader:
         if not isinstance(value, dict):
             self.refuse("categories", Text.MUST_BE_OBJECT.filled())
             return
-        known = [name for name in categories() if name != "default"]
+        known = categories()
         for name, rule in value.items():
             field = f"categories.{name[:100]}"
             if name not in known:

@@ -14,12 +14,11 @@ from typing import Literal, TypedDict
 from uuid import uuid4
 
 from functions.send_handler.registration import begin_problem
-from functions.send_handler.send_records import ANONYMOUS, SendIdentity, record_of
+from functions.send_handler.send_records import ANONYMOUS, SendIdentity, channels_of, record_of
 from functions.send_handler.send_request import SendRequest
 from masscomm.chain.dry_run import DryRun, End, Forecast
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
-from masscomm.domain.categories import resolve_channels
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.domain.outcomes import RANGE_SIZE
@@ -155,7 +154,7 @@ class DryRunSend:
         if send.audience is None and simulated < send.recipients:
             # Simulator recipients and unknown ids would only hide how few users the numbers are about.
             check_group(scopes, examined - found.unknown_users - simulated)
-        channels = resolve_channels(send.type, send.channels, send.club_id)
+        channels = channels_of(send, identity)
         checks = ContentChecks(self.templates)
         unused = checks.unused(send.content(), send.template_keys(), send.variable_names)
         return {

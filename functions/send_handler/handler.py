@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 from functions.send_handler.registration import DynamoDbRequestedSends, Registration, begin_problem
-from functions.send_handler.request_batch import pack_results, parse_batch, produce_batch, unpack_results
+from functions.send_handler.request_batch import pack_results, parse_batch, produce_batch, types_in, unpack_results
 from functions.send_handler.request_once import KeyedRequest, RequestOnce
 from functions.send_handler.request_send import RequestSend
 from functions.send_handler.send_records import Caller
@@ -29,6 +29,7 @@ from masscomm.observability import logs, traces
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.operations.bootstrap import audit_log, rest_api
 from masscomm.operations.directory_bootstrap import content_checks
+from masscomm.stores.categories.known import known_categories
 from masscomm.stores.idempotency_keys.dynamodb import DynamoDbIdempotencyKeys
 
 logger = logs.logger("send_handler")
@@ -67,6 +68,7 @@ def post_send(request: rest.Request) -> Response:
     document = read_document(request)
     use_cases = bootstrap()
     requests, once, warnings = use_cases.requests, use_cases.once, use_cases.warnings
+    known_categories().refresh(document.get("type"))
     send = parse_request(document, requests.clock)
     check_permitted(request, send)
     logs.note(club_id=send.club_id)
@@ -103,6 +105,7 @@ def post_batch(request: rest.Request) -> Response:
     document = read_document(request)
     use_cases = bootstrap()
     requests, once = use_cases.requests, use_cases.once
+    known_categories().refresh(*types_in(document))
     batch = parse_batch(document, request, requests.clock)
     new, limits = requests.new_identity(), dict[str, str]()
     if batch.club_id is None:  # No send is accepted, so there is no request to repeat.

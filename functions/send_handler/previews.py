@@ -23,6 +23,7 @@ from masscomm.observability import logs
 from masscomm.observability.invocation import observed
 from masscomm.operations.bootstrap import rest_api
 from masscomm.operations.directory_bootstrap import directory, templates
+from masscomm.stores.categories.known import known_categories
 
 logger = logs.logger("send_handler")
 api = rest_api(logger, retry_after_s=5)
@@ -38,6 +39,7 @@ def dry_runs() -> DryRunSend:
 def post_dry_run(request: rest.Request) -> Response:
     """Forecast a send: its notifications by channel and reason. Nothing is sent."""
     use_case = dry_runs()
+    known_categories().read()
     send = parse_request(read_document(request), use_case.clock)
     check_permitted(request, send)
     logs.note(club_id=send.club_id)

@@ -9,7 +9,7 @@ repetition gets them also from a caller with other scopes.
 import json
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -130,6 +130,14 @@ def parse_batch(document: dict[str, Any], request: Request, clock: Clock) -> Bat
     sends = [_checked(each, request, clock) for each in unread.sends]
     errors_a_send = _ERRORS_A_BATCH // max(1, sum(isinstance(each, Problem) for each in sends))
     return Batch([_shortened(each, errors_a_send) if isinstance(each, Problem) else each for each in sends])
+
+
+def types_in(document: Mapping[str, Any]) -> list[object]:
+    """Return the categories of the sends in the body of a request, which has not been checked yet."""
+    sends = document.get("sends")
+    if not isinstance(sends, list):
+        return []
+    return [send.get("type") for send in sends[:BATCH_SENDS] if isinstance(send, dict)]
 
 
 def _check_one_club(sends: Sequence[Any]) -> None:

@@ -13,6 +13,7 @@ from functions.send_handler.send_records import (
     ANONYMOUS,
     Caller,
     SendIdentity,
+    channels_of,
     chunks_of,
     count_chunks,
     record_of,
@@ -20,7 +21,6 @@ from functions.send_handler.send_records import (
 from functions.send_handler.send_request import SendRequest
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action, Result, audit_entry
-from masscomm.domain.categories import resolve_channels
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE
@@ -294,7 +294,7 @@ def _described(send: SendRequest, identity: SendIdentity, caller: Caller) -> Sen
         content=content_of_send(record),
         chunks=None if is_to_audience or parts is not None else count_chunks(send, identity.chunk_size),
         users=None if is_to_audience else len(users),
-        channels=tuple(resolve_channels(send.type, send.channels, send.club_id)),
+        channels=tuple(channels_of(send, identity)),
         parts=parts,
         is_to_audience=is_to_audience,
     )
@@ -315,7 +315,7 @@ def _other_send() -> Iterator[None]:
 def accepted_of(send: SendRequest, identity: SendIdentity) -> Accepted:
     """Return the counts of an accepted send."""
     users = send.recipients
-    requested: int | None = users * len(resolve_channels(send.type, send.channels, send.club_id))
+    requested: int | None = users * len(channels_of(send, identity))
     expansion = None if identity.stored is None else identity.stored.expansion
     if send.audience is not None:
         requested = None if expansion is None else expansion.requested

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import batched
 
 from functions.send_handler.send_request import SendRequest, bytes_of
+from masscomm.domain.categories import announced_channels, resolve_channels
 from masscomm.domain.key_limits import RECIPIENTS
 from masscomm.domain.limits import CHUNK_RECIPIENT_DATA_BYTES, CHUNK_SIZE
 from masscomm.domain.records import SendRequested
@@ -71,6 +72,12 @@ class SendIdentity:
     is_produced: bool = False
 
 
+def channels_of(send: SendRequest, identity: SendIdentity) -> list[str]:
+    """Return the channels of a send."""
+    named = send.channels or announced_channels(send.type, send.club_id, identity.requested_at_ms)
+    return resolve_channels(send.type, named, send.club_id, identity.requested_at_ms)
+
+
 def record_of(
     send: SendRequest, identity: SendIdentity, caller: Caller, index: int, count: int, users: Sequence[int]
 ) -> SendRequested:
@@ -83,7 +90,7 @@ def record_of(
         send_id=identity.send_id,
         chunk_index=index,
         chunk_count=count,
-        channels=list(send.channels),
+        channels=list(send.channels) or announced_channels(send.type, send.club_id, identity.requested_at_ms),
         template=send.template,
         data=send.data,
         recipient_data={

@@ -27,7 +27,7 @@ from pydantic_core import ErrorDetails
 
 from functions.send_handler.field_problems import field_problem, text_of_details
 from masscomm.clock import Clock
-from masscomm.domain.categories import is_listed, passes_opt_outs_of, resolve_channels
+from masscomm.domain.categories import is_listed, is_retired, passes_opt_outs_of, resolve_channels
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import (
@@ -142,7 +142,7 @@ class ContentRequest(BaseModel):
 
     def template_keys(self) -> list[tuple[int, str, str]]:
         """Return club, type and channel of the templates."""
-        channels = resolve_channels(self.type, self.channels, self.club_id)
+        channels = resolve_channels(self.type, self.channels, self.club_id, None)
         return [(self.club_id, self.template or self.type, channel) for channel in channels]
 
 
@@ -326,6 +326,8 @@ def _type_errors(send: SendRequest) -> list[FieldError]:
     # A misspelt category would lose its rules, such as that it is mandatory.
     if not is_listed(send.type):  # guard: sends.unknown_category
         return [FieldError("type", Text.CATEGORY_UNKNOWN.filled())]
+    if is_retired(send.type):  # guard: sends.retired_category
+        return [FieldError("type", Text.CATEGORY_RETIRED.filled())]
     return []
 
 

@@ -33,6 +33,7 @@ from masscomm.observability.invocation import observed
 from masscomm.operations.bootstrap import audit_log, rest_api
 from masscomm.operations.waiting import Waiting
 from masscomm.stores.audit_log.port import AuditLog
+from masscomm.stores.categories.known import known_categories
 from masscomm.stores.delayed_records.port import DelayStore
 from masscomm.stores.metrics.port import MetricsStore
 from masscomm.stores.send_results.port import SETTING, SETTINGS, SendResults
@@ -187,6 +188,7 @@ def get_message(asked: rest.Request, send_id: str) -> Response:
     """The message of a send, while it is kept."""
     request = ReadRequest.of(asked, JSON)
     route = bootstrap().message_route
+    known_categories().read()
     return uncached(route.answer(send_id, request.parameters, request.clubs, asked.scopes))
 
 

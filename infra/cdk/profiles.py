@@ -145,6 +145,7 @@ LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
 QUEUES, POLLS, KEYS = "broadcast_queues", "open_polls", "idempotency_keys"
 SENDS, USAGE, AUDIT = "sends", "key_usage", "audit_log"
 ENDPOINTS, UNDELIVERED = "webhook_endpoints", "webhook_dead_letters"
+CATEGORIES = "categories"
 EVENT_TYPES, SUBSCRIPTIONS, EVENT_IDS = "event_types", "subscriptions", "event_ids"
 SOURCES = "webhook_sources"
 # The index of the delayed records by their sends.
@@ -251,6 +252,7 @@ PROFILES = {
         indices=DIRECTORY,
         requests=_LOOK_UPS,
         tables=(WAITING, DECISIONS, QUEUES, SENDS),
+        tables_read=(CATEGORIES,),
         emits_outcomes=True,
         asks_cdc=True,
         chooses_queue=True,
@@ -271,7 +273,7 @@ PROFILES = {
         indices=(*DIRECTORY, "suppressions"),
         requests=_LOOK_UPS,
         tables=(LEDGER, WAITING),
-        tables_read=(SENDS,),
+        tables_read=(SENDS, CATEGORIES),
         emits_outcomes=True,
         asks_cdc=True,
         push=True,
@@ -322,6 +324,7 @@ PROFILES = {
         indices=("notification_templates",),
         requests=("POST notification_templates/_search",),
         tables=(KEYS, SENDS, USAGE, AUDIT, POLLS),
+        tables_read=(CATEGORIES,),
     ),
     "previews": Profile(
         warmth=Warmth.SNAPSTART,
@@ -333,7 +336,7 @@ PROFILES = {
             *_USERS_OF_CLUB,
         ),
         tables=(USAGE, POLLS),
-        tables_read=(SENDS,),
+        tables_read=(SENDS, CATEGORIES),
     ),
     "preferences_handler": Profile(
         warmth=Warmth.SNAPSTART,
@@ -342,6 +345,7 @@ PROFILES = {
         written=("preference_changes",),
         requests=(*_PREFERENCES, *_PERSON, "POST users/_search"),
         tables=(USAGE, AUDIT),
+        tables_read=(CATEGORIES,),
         unsubscribe_links=True,
         reads_mailbox=True,
     ),
@@ -351,6 +355,7 @@ PROFILES = {
         indices=(*_OF_PERSON, "suppressions"),
         requests=_PERSON,
         tables=(USAGE, AUDIT, POLLS),
+        tables_read=(CATEGORIES,),
     ),
     "audience_expander": Profile(
         warmth=Warmth.NOTHING,
@@ -358,6 +363,7 @@ PROFILES = {
         indices=DIRECTORY,
         requests=(*_LOOK_UPS, *_USERS_OF_CLUB),
         tables=(SENDS, USAGE),
+        tables_read=(CATEGORIES,),
         asks_cdc=True,
     ),
     "audiences": Profile(
@@ -366,6 +372,7 @@ PROFILES = {
         indices=("users", "user_settings", "devices", "device_state", "preference_changes"),
         requests=("POST _mget", "POST devices/_search", *_USERS_OF_CLUB),
         tables=(USAGE, POLLS),
+        tables_read=(CATEGORIES,),
     ),
     "metrics_handler": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER, tables=(USAGE,)),
     "metrics_stream": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER, tables=(POLLS, USAGE)),
@@ -373,6 +380,7 @@ PROFILES = {
         warmth=Warmth.SNAPSTART,
         database=METRICS_READER,
         tables=(SENDS, WAITING, USAGE, AUDIT),
+        tables_read=(CATEGORIES,),
         table_indices=((WAITING, BY_SEND), (SENDS, LISTED)),
     ),
     "sends_stream": Profile(
@@ -387,7 +395,10 @@ PROFILES = {
         written=("suppressions",),
         requests=(*_SUPPRESSIONS, *_DISABLED_DEVICES),
         database=METRICS_READER,
-        tables=(API_KEYS, KEYS, AUDIT, USAGE, ENDPOINTS, EVENT_IDS, UNDELIVERED, SUBSCRIPTIONS, WAITING, POLLS),
+        tables=(
+            *(API_KEYS, KEYS, AUDIT, USAGE, ENDPOINTS, EVENT_IDS, UNDELIVERED, SUBSCRIPTIONS, WAITING, POLLS),
+            CATEGORIES,
+        ),
         tables_read=(SENDS, EVENT_TYPES),
         table_indices=((API_KEYS, BY_CREATION), (SENDS, LISTED)),
         operates=True,
@@ -398,7 +409,7 @@ PROFILES = {
     "events_api": Profile(
         warmth=Warmth.SNAPSTART,
         tables=(EVENT_TYPES, SUBSCRIPTIONS, EVENT_IDS, SOURCES, AUDIT, USAGE, POLLS),
-        tables_read=(ENDPOINTS,),
+        tables_read=(ENDPOINTS, CATEGORIES),
         makes_sources=True,
         webhook_secrets=("GenerateDataKey",),
     ),
@@ -411,7 +422,7 @@ PROFILES = {
     "event_matcher": Profile(
         warmth=Warmth.SNAPSTART,
         tables=(USAGE,),
-        tables_read=(EVENT_TYPES, API_KEYS),
+        tables_read=(EVENT_TYPES, API_KEYS, CATEGORIES),
         tables_updated=(SUBSCRIPTIONS,),
         reads=(SUBSCRIPTION,),
     ),

@@ -185,7 +185,7 @@ class Benchmark:
                 self.settings, database_url=database, archive_dir=f"{folder}/archive", archive_trigger_ms=5_000
             )
             # A session keeps the catalog of the database that it has opened first.
-            archiver = Archiver(settings, new_session(self.spark)) if archived else None
+            archiver = Archiver(settings, new_session(self.spark), lambda: None) if archived else None
             if archiver:
                 archiver.start(self._begin)
 

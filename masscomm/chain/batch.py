@@ -192,6 +192,7 @@ class BatchDriver:
         whole_batches: Keeps the attempts of that mode; None: they have no end.
         on_failure: Takes the records whose attempts are used up in that mode; None: `producer` does.
         results: Stores the results of small sends; None: they are not stored.
+        prepare: Reads what the records of a batch need. If it raises Retry, they wait.
     """
 
     function: str
@@ -205,6 +206,7 @@ class BatchDriver:
     whole_batches: WholeBatches | None = None
     on_failure: Producer | None = None
     results: ResultWriter | None = None
+    prepare: Callable[[], object] | None = None
     clock: Clock = field(default_factory=SystemClock)
 
     def run[T](self, event: Mapping[str, Any], context: LambdaContext, use_case: UseCase[T]) -> dict[str, Any]:
@@ -242,6 +244,13 @@ class BatchDriver:
             producer=self.producer,
             remaining_s=lambda: _remaining_s(context),
         )
+        try:
+            if self.prepare is not None:
+                self.prepare()
+        except Retry as error:  # guard: batch.unprepared
+            refused: list[_Result[T]] = [_Result(record, error=error) for record in records]
+            self._report(refused)
+            return records
         results = [self._decode(batch, record, use_case, context) for record in records]
         batch.items += [result.item for result in results if result.item is not None]
         try:

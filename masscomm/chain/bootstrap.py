@@ -23,6 +23,7 @@ from masscomm.kafka.event import parse
 from masscomm.kafka.producer import KafkaProducer, NoProducer
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import traces
+from masscomm.stores.categories.known import known_categories
 from masscomm.stores.delayed_records.port import DelayStore
 
 
@@ -37,13 +38,14 @@ def retry_schedule() -> RetrySchedule:
     )
 
 
-def batch_driver(function: str, logger: Logger, *, endless: bool = False) -> BatchDriver:
+def batch_driver(function: str, logger: Logger, *, endless: bool = False, has_categories: bool = False) -> BatchDriver:
     """Return a batch driver that uses the real Kafka brokers and schema registry.
 
     Args:
         function: The function's name.
         logger: Its logger.
         endless: Whether the attempts of its event source mapping have no end.
+        has_categories: Whether it uses categories of sends.
 
     Raises:
         Stop: An environment variable is missing or invalid.
@@ -60,6 +62,7 @@ def batch_driver(function: str, logger: Logger, *, endless: bool = False) -> Bat
         on_demand=_is_on_demand(),
         whole_batches=_whole_batches(),
         results=ResultWriter.from_environment(),
+        prepare=known_categories().refresh if has_categories else None,
     )
 
 

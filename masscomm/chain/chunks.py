@@ -68,7 +68,9 @@ def chunk_of(send: SendRequested, record: KafkaRecord) -> RecheckRequested:
         positions=list(positions.values()),
         user_ids=list(positions),
     )
-    channels = resolve_channels(send.type, send.channels, send.club_id) if _is_countable(send, record) else []
+    channels = (
+        resolve_channels(send.type, send.channels, send.club_id, send.timestamp) if _is_countable(send, record) else []
+    )
     return RecheckFields(why="send", channels=channels).added_to(RecheckRequested, send, recipients)
 
 
@@ -94,7 +96,7 @@ def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> Dead
         )
     if not re.fullmatch(NAME_PATTERN, send.type):
         return DeadLetter("invalid", "type is no category's name: letters, digits, _ . : - and at most 128 of them")
-    if passes_opt_outs_of(send.type, send.template):  # guard: sends.mandatory_template
+    if passes_opt_outs_of(send.type, send.template, send.timestamp):  # guard: sends.mandatory_template
         return DeadLetter("invalid", "the type is mandatory, and the template is named after a category that is not")
     if send.send_id and not re.fullmatch(SEND_ID_PATTERN, send.send_id):
         return DeadLetter("invalid", "send_id is no id: letters, digits and - and at most 64 of them")

@@ -82,6 +82,7 @@ class DirectoryView(NamedTuple):
                 club_id=request.club_id,
                 type=request.type,
                 channels=request.channels,
+                at_ms=request.timestamp,
             )
         ]
 
@@ -253,7 +254,9 @@ def _decide(chunk: Chunk, recipient: Recipient, channel: str, now_ms: int) -> De
     request, (_, user_id, user, settings, _) = chunk.request, recipient
     if is_simulated(user_id) and channel in CHANNELS:  # guard: simulator.never_published
         return simulate(user_id, channel)
-    decision = decide(user, settings, club_id=request.club_id, type=request.type, channel=channel)
+    decision = decide(
+        user, settings, club_id=request.club_id, type=request.type, channel=channel, at_ms=request.timestamp
+    )
     # A cancelled notification does not wait: the delivery function ends it.
     if decision.status is not None or user is None or chunk.cancelled:
         return decision
@@ -263,7 +266,9 @@ def _decide(chunk: Chunk, recipient: Recipient, channel: str, now_ms: int) -> De
             return early if settings is None else early.by(settings)
     if settings is None or settings.quiet_hours is None or chunk.lane is Lane.CRITICAL:
         return decision
-    asleep = decide_by_hours(user, settings, type=request.type, now_ms=now_ms, expires_at=request.expires_at)
+    asleep = decide_by_hours(
+        user, settings, type=request.type, at_ms=request.timestamp, now_ms=now_ms, expires_at=request.expires_at
+    )
     if asleep is not None and request.held >= MAX_HELD:
         return EXPIRED._replace(layer=asleep.layer, rule=asleep.rule).by(settings)
     return asleep or decision

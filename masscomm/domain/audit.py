@@ -33,6 +33,7 @@ class Action(StrEnum):
     # Dead letters of an endpoint were deleted, or sent again.
     WEBHOOK_ACKNOWLEDGED = "webhook.acknowledged"
     WEBHOOK_REPLAYED = "webhook.replayed"
+    CATEGORY_STORED = "category.stored"
     EVENT_TYPE_STORED = "event_type.stored"
     EVENT_TYPE_DELETED = "event_type.deleted"
     SOURCE_STORED = "source.stored"

@@ -1,6 +1,11 @@
-"""The categories of sends (the field `type`), from schemas/categories.yaml."""
+"""The categories of sends (the field `type`): those of schemas/categories.yaml, and the versions that operators have
+put in their place.
 
-from collections.abc import Iterator, Mapping, Sequence
+Each version begins at a time, so that all functions and the job use the same one for a send: the one that is valid at
+the send's timestamp.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
@@ -9,6 +14,7 @@ from typing import Any
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.names import folded
 from masscomm.errors import Stop
+from masscomm.integers import integer
 from schemas import read_text
 
 DEFAULT = "default"
@@ -41,43 +47,101 @@ type Categories = Mapping[str, Category]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CategoryTable:
-    """The contents of schemas/categories.yaml."""
+class CategoryVersion:
+    """A category as an operator has put it."""
 
-    # The listed categories by name, and under `default` the category that applies to all other names.
+    # The time from which it is valid, in milliseconds since the epoch.
+    from_ms: int
+    category: Category
+    # Club (tenant) → the category as it is for its sends, where it differs.
+    of_clubs: Mapping[int, Category] = MappingProxyType({})
+    # Whether new sends over REST are refused. Those by Kafka keep its rules.
+    is_retired: bool = False
+
+
+# Name → the versions of a category, the earliest first.
+type Versions = Mapping[str, Sequence[CategoryVersion]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CategoryTable:
+    """The categories at all times. Two tables are equal if they are one object."""
+
+    # The categories of schemas/categories.yaml by name, and under `default` the category that applies to all other
+    # names. One that has versions is valid until the first of them.
     categories: Categories
     # Club (tenant) → the categories that differ for its sends, by name.
     of_clubs: Mapping[int, Categories]
     # Name without case and blanks → the name of the listed category.
     names: Mapping[str, str]
+    versions: Versions = MappingProxyType({})
 
-    def find(self, name: str, club_id: int | None) -> Category:
-        # A producer of Kafka may spell a category in another way, as user settings do.
-        listed = self.names.get(folded(name), name)  # guard: categories.spelling
+    @property
+    def listed(self) -> list[str]:
+        """The names of all categories but the default one, those that begin in a minute included."""
+        return list(dict.fromkeys(name for name in (*self.categories, *self.versions) if name != DEFAULT))
+
+    def find(self, name: str, club_id: int | None, at_ms: int | None) -> Category:
+        # A producer of Kafka may spell a category in another way, as user settings do. The job compares as this does
+        # (spark_metrics.counting.facts).
+        listed = self.names.get(folded(name), name) if name.isascii() else name  # guard: categories.spelling
+        version = self.version(listed, at_ms)
+        if version is not None:
+            return version.category if club_id is None else version.of_clubs.get(club_id, version.category)
         own = self.of_clubs.get(club_id, {}) if club_id is not None else {}
         if listed in own:
             return own[listed]
         return self.categories.get(listed) or own.get(DEFAULT) or self.categories[DEFAULT]
 
+    def version(self, listed: str, at_ms: int | None) -> CategoryVersion | None:
+        """Return the version that is valid at a time, or the last one; None: schemas/categories.yaml is valid then."""
+        versions = self.versions.get(listed, ())
+        return next((each for each in reversed(versions) if at_ms is None or each.from_ms <= at_ms), None)
+
+    def last(self, name: str) -> list[Category]:
+        """Return a listed category as it was put last, and as it is for the clubs where it differs."""
+        version = self.version(name, None)
+        if version is not None:
+            return [version.category, *version.of_clubs.values()]
+        return [self.categories[name], *(own[name] for own in self.of_clubs.values() if name in own)]
+
+    def with_versions(self, versions: Versions) -> "CategoryTable":
+        """Return the table with other versions. Raises CategoriesError if two names are spellings of one."""
+        found = replace(self, versions=MappingProxyType(dict(versions)))
+        return replace(found, names=MappingProxyType(_names(found.listed)))
+
 
 @cache
-def category_table() -> CategoryTable:
+def seed() -> CategoryTable:
     """Return the contents of schemas/categories.yaml. Raises CategoriesError if it is not valid."""
     import yaml
 
     return read_categories(yaml.safe_load(read_text("categories.yaml")))
 
 
+# The table with the versions that this process has read last; None: it has read none.
+_current: CategoryTable | None = None
+
+
+def category_table() -> CategoryTable:
+    """Return the categories with the versions that this process has read. Raises CategoriesError."""
+    return seed() if _current is None else _current
+
+
+def use_versions(versions: Versions) -> None:
+    """Let this process use these versions. Raises CategoriesError."""
+    global _current
+    _current = seed().with_versions(versions)
+
+
 def optional_categories(channel: str) -> list[str]:
     """Return the names of the categories that use a channel by themselves and that recipients may leave."""
     table = category_table()
-    found = {
+    return sorted(
         name
-        for categories in (table.categories, *table.of_clubs.values())
-        for name, each in categories.items()
-        if channel in each.channels and not each.mandatory
-    }
-    return sorted(found)
+        for name in (DEFAULT, *table.listed)
+        if any(channel in each.channels and not each.mandatory for each in table.last(name))
+    )
 
 
 def read_categories(document: Any) -> CategoryTable:
@@ -99,7 +163,7 @@ def read_categories(document: Any) -> CategoryTable:
     return CategoryTable(categories=MappingProxyType(found), of_clubs=MappingProxyType(clubs), names=names)
 
 
-def _names(found: Categories) -> dict[str, str]:
+def _names(found: Iterable[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     for name in found:
         if name != DEFAULT and names.setdefault(folded(name), name) != name:
@@ -107,12 +171,34 @@ def _names(found: Categories) -> dict[str, str]:
     return names
 
 
+def read_category(name: str, entry: Any) -> tuple[Category, Mapping[int, Category]]:
+    """Return a category, and as it is for the clubs where it differs, from an entry of `categories` that may have the
+    key `tenants`, with a club's id as text. Raises CategoriesError.
+    """
+    _check_keys(entry, {"channels", "mandatory", "opt_in", "titles", "tenants"}, name)
+    own = {key: value for key, value in entry.items() if key != "tenants"}
+    found = _category(own, Category((), False), name)
+    clubs: dict[int, Category] = {}
+    for club_id, differing in _entries(entry, "tenants"):
+        where = f"{name}.tenants.{club_id}"
+        try:
+            number = integer(str(club_id))
+        except ValueError as error:
+            raise CategoriesError(f"{where}: a club's id is a whole number") from error
+        clubs[number] = _differing(found, differing, where)
+    return found, MappingProxyType(clubs)
+
+
 def _of_club(entry: Any, known: Categories, where: str) -> Iterator[tuple[str, Category]]:
     _check_keys(entry, known.keys(), where)
     for name, own in entry.items():
-        # A tenant cannot make a category mandatory, and so bypass its users' opt-outs.
-        _check_keys(own, {"channels", "opt_in"}, f"{where}.{name}")
-        yield name, _with_opt_in(_with_channels(known[name], own, f"{where}.{name}"), own, f"{where}.{name}")
+        yield name, _differing(known[name], own, f"{where}.{name}")
+
+
+def _differing(found: Category, own: Any, where: str) -> Category:
+    # A tenant cannot make a category mandatory, and so bypass its users' opt-outs.
+    _check_keys(own, {"channels", "opt_in"}, where)
+    return _with_opt_in(_with_channels(found, own, where), own, where)
 
 
 def _category(entry: Any, default: Category, where: str) -> Category:
@@ -172,47 +258,66 @@ def _check_keys(entry: Any, allowed: Any, where: str) -> None:
         raise CategoriesError(f"categories.yaml: {where} has {', '.join(unknown)}; allowed are {expected}")
 
 
-def categories() -> Categories:
-    """Return the listed categories by name, and under ``default`` the category that applies to all other names.
+def categories() -> list[str]:
+    """Return the names of the listed categories. Raises CategoriesError."""
+    return category_table().listed
 
-    Raises:
-        CategoriesError: schemas/categories.yaml is not valid.
+
+def category(name: str, club_id: int | None = None, at_ms: int | None = None) -> Category:
+    """Return the category with that name, or else the default category.
+
+    Args:
+        name: The name, in any spelling.
+        club_id: The club (tenant) for which it is asked.
+        at_ms: The timestamp of the send, in milliseconds since the epoch; None: as it was put last.
     """
-    return category_table().categories
-
-
-def category(name: str, club_id: int | None = None) -> Category:
-    """Return the category with that name, or else the default category; as it is for a club (tenant) if one is given.
-
-    The table is cached, because the caller needs it for each recipient.
-    """
-    return category_table().find(name, club_id)
+    return category_table().find(name, club_id, at_ms)
 
 
 def is_listed(name: str) -> bool:
     """Return whether a category has an entry of its own."""
-    return name != DEFAULT and name in category_table().categories
+    table = category_table()
+    return name != DEFAULT and (name in table.categories or name in table.versions)
 
 
-def passes_opt_outs_of(name: str, template: str | None) -> bool:
+def is_retired(name: str) -> bool:
+    """Return whether an operator has retired a category."""
+    version = category_table().version(name, None)
+    return version is not None and version.is_retired
+
+
+def passes_opt_outs_of(name: str, template: str | None, at_ms: int | None = None) -> bool:
     """Return whether a mandatory category has the template of a listed category that is not: users who opted out of
     that one would get its text.
     """
-    if template is None or not category(name).mandatory:
+    if template is None or not category(name, at_ms=at_ms).mandatory:
         return False
-    return folded(template) in category_table().names and not category(template).mandatory
+    return folded(template) in category_table().names and not category(template, at_ms=at_ms).mandatory
 
 
-def is_confidential(name: str, template: str | None) -> bool:
+def is_confidential(name: str, template: str | None, at_ms: int | None = None) -> bool:
     """Return whether a message is neither kept nor shown: its category or that of its template is mandatory, or the
     category is not listed, so that nothing is known of it.
     """
     # guard: kept_messages.category
-    return not is_listed(name) or category(name).mandatory or (template is not None and category(template).mandatory)
+    return not is_listed(name) or any(
+        category(each, at_ms=at_ms).mandatory for each in (name, template) if each is not None
+    )
 
 
-def resolve_channels(name: str, requested: Sequence[str], club_id: int) -> list[str]:
+def resolve_channels(name: str, requested: Sequence[str], club_id: int, at_ms: int | None) -> list[str]:
     """Return a send's channels: the requested ones in their order without repetitions, else those of its category for
-    the club (tenant).
+    the club (tenant) at the send's timestamp; None: as the category was put last.
     """
-    return list(dict.fromkeys(requested)) or list(category(name, club_id).channels)
+    return list(dict.fromkeys(requested)) or list(category(name, club_id, at_ms).channels)
+
+
+def announced_channels(name: str, club_id: int, at_ms: int) -> list[str]:
+    """Return the channels of a category whose first version is not valid yet; else none. A send over REST names them:
+    the chain would use those of the default category.
+    """
+    table = category_table()
+    versions = table.versions.get(name, ())
+    if not versions or name in table.categories or versions[0].from_ms <= at_ms:
+        return []
+    return list(versions[0].of_clubs.get(club_id, versions[0].category).channels)

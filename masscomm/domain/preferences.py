@@ -55,22 +55,37 @@ def is_member(user: User | None, club_id: int) -> bool:
     return user is not None and user.club_id == club_id
 
 
-def decide(user: User | None, user_settings: UserSettings | None, *, club_id: int, type: str, channel: str) -> Decision:
+def decide(
+    user: User | None,
+    user_settings: UserSettings | None,
+    *,
+    club_id: int,
+    type: str,
+    channel: str,
+    at_ms: int | None = None,
+) -> Decision:
     """Return the decision for a user of the club on a channel.
 
     Args:
         user: The user's row; None if the user is confirmed as missing.
         user_settings: The settings' row; None if the user is confirmed to have no settings.
+        at_ms: The timestamp of the send, in milliseconds since the epoch; None: the category is as it was put last.
     """
     if channel not in CHANNELS:
         return Decision(Status.FAILED, Reason.UNKNOWN_CHANNEL, "default", f"channel:{channel}")
     if not is_member(user, club_id):
         return UNKNOWN
-    return decide_by_user_settings(user_settings, club_id=club_id, type=type, channel=channel)
+    return decide_by_user_settings(user_settings, club_id=club_id, type=type, channel=channel, at_ms=at_ms)
 
 
 def needs_confirmation(
-    user: User | None, user_settings: UserSettings | None, *, club_id: int, type: str, channels: Collection[str]
+    user: User | None,
+    user_settings: UserSettings | None,
+    *,
+    club_id: int,
+    type: str,
+    channels: Collection[str],
+    at_ms: int | None = None,
 ) -> bool:
     """Return whether a missing row could change the decision. Only then must the directory be confirmed as complete."""
     if not any(channel in CHANNELS for channel in channels):
@@ -78,16 +93,16 @@ def needs_confirmation(
     if not is_member(user, club_id):  # guard: tenancy.other_tenants_user
         return True
     is_missing = user_settings is None or user_settings.is_absent  # guard: preferences.changes_without_a_row
-    return is_missing and not category(type).mandatory  # guard: preferences.mandatory_without_settings
+    return is_missing and not category(type, at_ms=at_ms).mandatory  # guard: preferences.mandatory_without_settings
 
 
 def decide_by_user_settings(
-    user_settings: UserSettings | None, *, club_id: int | None = None, type: str, channel: str
+    user_settings: UserSettings | None, *, club_id: int | None = None, type: str, channel: str, at_ms: int | None = None
 ) -> Decision:
     """Decide by the user settings alone. A newer opt-out can change this part of the decision until the message is
     published.
     """
-    kind = category(type, club_id)
+    kind = category(type, club_id, at_ms)
     if kind.mandatory:
         mandatory = Decision(None, None, "default", "mandatory")
         return mandatory.by(user_settings) if user_settings else mandatory

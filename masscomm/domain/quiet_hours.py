@@ -69,7 +69,7 @@ def applied_hours(quiet_hours: object) -> tuple[time, time] | None:
 
 
 def decide_by_hours(
-    user: User, user_settings: UserSettings, *, type: str, now_ms: int, expires_at: int | None
+    user: User, user_settings: UserSettings, *, type: str, at_ms: int | None = None, now_ms: int, expires_at: int | None
 ) -> Decision | None:
     """Return the decision for a recipient in quiet hours, on any channel; None outside quiet hours.
 
@@ -78,7 +78,7 @@ def decide_by_hours(
     Raises:
         Stop: No time zones are installed.
     """
-    if category(type).mandatory:
+    if category(type, at_ms=at_ms).mandatory:
         return None
     quiet = current_quiet_period(user_settings.quiet_hours, user.time_zone, now_ms)
     if quiet is None:

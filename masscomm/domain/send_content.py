@@ -76,7 +76,7 @@ def described(
 
 def _not_kept(send: Send, record: SendRequested, lane: Lane) -> NotKept | None:
     """Return why the message of a send is not kept; None if it is."""
-    if is_confidential(record.type, record.template):
+    if is_confidential(record.type, record.template, record.timestamp):
         return NotKept.CATEGORY
     if lane is Lane.CRITICAL:  # guard: kept_messages.critical
         return NotKept.CRITICAL

@@ -7,10 +7,10 @@ compared at each decision and not when a row is stored: a name that becomes know
 
 import re
 from collections.abc import Collection, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from masscomm.domain.categories import DEFAULT, categories
+from masscomm.domain.categories import CategoryTable, categories, category_table
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.names import folded
 from masscomm.domain.source_tables import SourceTable, settings_names, source_tables
@@ -41,13 +41,17 @@ class NamedSettings(NamedTuple):
     unknown: str | None
 
 
-@cache
 def setting_names() -> SettingNames:
-    """Return the known names by schemas/categories.yaml and schemas/source.yaml.
+    """Return the known names by the categories and schemas/source.yaml.
 
     Raises:
         CategoriesError, SourceError: A file is not valid.
     """
+    return _names_with(category_table())
+
+
+@lru_cache(maxsize=1)
+def _names_with(_: CategoryTable) -> SettingNames:
     return names_for(source_tables(), settings_names())
 
 
@@ -60,7 +64,7 @@ def names_for(sources: Mapping[str, SourceTable], others: Collection[str]) -> Se
     """
     allowed = frozenset(map(folded, others))
     in_category = frozenset(map(folded, CHANNELS)) | allowed
-    listed = frozenset(folded(name) for name in categories() if name != DEFAULT) | allowed
+    listed = frozenset(folded(name) for name in categories()) | allowed
     columns = sources["user_settings"].columns if "user_settings" in sources else {}
     # A column that is mapped twice has the rules for channels and those for categories.
     if "channels" in columns and columns["channels"] == columns.get("categories"):

@@ -223,6 +223,12 @@ DOCUMENTS_SETTLED_S = 90.0
 DOCUMENTS_SWEEP_S = 15.0
 DOCUMENTS_SWEEP_RESERVE_S = 2.0
 
+# --- categories -------------------------------------------------------------------------------------------------------
+# How long after its change a version of a category begins.
+CATEGORY_BEGINS_AFTER_S = 60.0
+# How long a function or the job uses the versions that it has read.
+CATEGORIES_CACHED_S = 30.0
+
 # --- events -----------------------------------------------------------------------------------------------------------
 # How long the REST API recognises the id of an event that it has accepted.
 EVENT_IDS_KEPT_S = _DAY_S
@@ -527,6 +533,9 @@ RULES: Mapping[str, str] = {
     ),
     "WEBHOOK_SOURCES_CACHED_S < SOURCE_SECRET_OVERLAP_S <= REFUSALS_KEPT_S": (
         "a sender has time to change its secret, and a refusal is listed when it has not"
+    ),
+    "CATEGORIES_CACHED_S + CLOCK_SKEW_S < CATEGORY_BEGINS_AFTER_S": (
+        "a version is known everywhere before a send can have its time"
     ),
     "timeout_s('event_matcher') / 10 < EVENT_TYPES_CACHED_S < timeout_s('event_matcher')": (
         "few batches read types, and a change of one applies soon"

@@ -99,6 +99,8 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("PUT", "/v1/users/{user_id}/preferences"): Scope.USERS_WRITE,
         ("GET", "/v1/audit"): Scope.ADMIN,
         ("GET", "/v1/categories"): Scope.READ,
+        ("GET", "/v1/categories/{category}"): Scope.READ,
+        ("PUT", "/v1/categories/{category}"): Scope.ADMIN,
         # Its parts need the scopes of their own routes.
         ("GET", "/v1/overview"): Scope.READ,
         ("GET", "/v1/health"): Scope.OPERATE,

@@ -76,6 +76,8 @@ ROUTE_COSTS: Mapping[tuple[str, str], tuple[Cost, ...]] = MappingProxyType(
         ("GET", "/v1/audit"): (_SMALL,),
         ("GET", "/v1/templates"): (Cost(worst_s=PAGE_STEPS * STEP_S, slots=Kind.TEMPLATES),),
         ("GET", "/v1/categories"): (_SMALL,),
+        ("GET", "/v1/categories/{category}"): (_SMALL,),
+        ("PUT", "/v1/categories/{category}"): (_SMALL,),
         ("GET", "/v1/health"): (_SMALL,),
         ("GET", "/v1/alarms"): (_SMALL,),
         # With slots, it decodes up to 100 dead letters.

@@ -133,6 +133,14 @@ _UNDELIVERED = {
     "attempts": 8,
     "status": 503,
 }
+_CATEGORY = {
+    "channels": ["push"],
+    "mandatory": False,
+    "opt_in": [],
+    "titles": {"en": "News", "de": "Nachrichten"},
+    "retired": False,
+    "clubs": [{"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"]}],
+}
 _UNKNOWN_ENDPOINT = {404: "The endpoint is unknown"}
 _DISABLED = {409: "The endpoint is disabled"}
 
@@ -144,11 +152,32 @@ OPERATIONS = {
         example={
             "rows": [
                 {
-                    "channels": ["push"],
-                    "opt_in": [],
-                    "clubs": [{"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"]}],
+                    **_CATEGORY,
+                    "valid_from": None,
                 }
             ]
+        },
+    ),
+    ("GET", "/v1/categories/{category}"): Operation(
+        description="Of the tenants for which a version differs, the caller's own are returned.",
+        response=categories.CategoryBody,
+        example={"type": "news", "versions": [{**_CATEGORY, "valid_from": NOON}]},
+        problems={404: "The category is unknown"},
+    ),
+    ("PUT", "/v1/categories/{category}"): Operation(
+        description=(
+            "Categories concern every tenant, so that credentials for single tenants may not change them. The request "
+            "replaces the category. A version begins a minute after its request, for sends with a later timestamp; "
+            "sends over REST may name a new category at once. The response has all versions, the latest first."
+        ),
+        request=categories.CategoryFields,
+        requests={"news": {key: value for key, value in _CATEGORY.items() if key != "retired"}},
+        response=categories.CategoryBody,
+        success="The category is stored",
+        example={"type": "news", "versions": [{**_CATEGORY, "valid_from": NOON}]},
+        problems={
+            404: "The name contains a control character",
+            409: "The category has been changed too often",
         },
     ),
     ("GET", "/v1/overview"): Operation(

@@ -9,6 +9,7 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -42,10 +43,11 @@ class Archiver:
 
     Args:
         spark: The session of the job.
+        refresh: Reads the categories that operators have changed.
     """
 
-    def __init__(self, settings: Settings, spark: SparkSession) -> None:
-        self._settings, self._spark = settings, spark
+    def __init__(self, settings: Settings, spark: SparkSession, refresh: Callable[[], object]) -> None:
+        self._settings, self._spark, self._refresh = settings, spark, refresh
         self.table = ArchiveTable(spark, settings)
         self.uncounted = UncountedTable(spark, settings)
         self._broker = Broker(settings.bootstrap_servers, **kafka_client_config())
@@ -139,6 +141,8 @@ class Archiver:
         # Reading the records twice costs less than keeping them, and keeping needs memory.
         if self._learn(unknown_writers(new, self._writers.known)):
             return True
+        # After the ends were read: no record is later than these categories.
+        self._refresh()
         found = facts(
             new,
             writers=self._writers.known,

@@ -77,6 +77,7 @@ class Settings(SessionSettings):
         archive_trigger_ms: The time between two appends to the archive.
         archive_catalog: `jdbc` (tables in the metrics database) or `glue`.
         archive_database: The catalog's name of the archive's database.
+        categories_table: The table of the categories that operators have changed; `none`: nobody can change them.
     """
 
     database_url: str = field(repr=False)
@@ -92,6 +93,7 @@ class Settings(SessionSettings):
     archive_catalog: str = JDBC
     archive_database: str = "masscomm"
     fail_on_data_loss: bool = True
+    categories_table: str = "categories"
 
 
 _NAMES = {
@@ -99,6 +101,7 @@ _NAMES = {
     "registry_url": "SCHEMA_REGISTRY_URL",
     "registry_secret": SECRET_SETTING,
     "database_url": "METRICS_DATABASE_URL",
+    "categories_table": "CATEGORIES_TABLE",
 }
 _CHOICES = {"archive_catalog": (JDBC, GLUE)}
 _LOWEST = {"redelivery_window_s": COUNTED_IDS_KEPT_S}  # guard: metrics.redelivery_window

@@ -10,6 +10,7 @@ from dataclasses import replace
 import psycopg
 from pyspark.sql import DataFrame
 
+from masscomm.domain.categories import CategoryTable, category_table
 from masscomm.errors import Retry, Stop
 from spark_metrics.common.database import first_line, postgres_errors
 from spark_metrics.common.waiting import DependencyWaiter
@@ -25,15 +26,30 @@ _COLLECT_EVERY_S = 10.0
 type Learn = Callable[[list[tuple[str, int]]], set[tuple[str, int]]]
 
 
-class NewWriters(Exception):
-    """New writers' schemas were learned: the query must start again and decode the batch with them."""
+class NewPlan(Exception):
+    """New writers' schemas or other categories are known: the query must start again and read the batch with them."""
 
 
 class BatchCounter:
-    """Counts the stream's batches. Waits while a dependency is down, and learns new writers' schemas."""
+    """Counts the stream's batches. Waits while a dependency is down, and learns new writers' schemas.
 
-    def __init__(self, sink: PostgresSink, lanes: Lanes, writers: KnownWriters, wait: DependencyWaiter) -> None:
+    Args:
+        categories: The categories with which the query reads the batches.
+        refresh: Reads the categories that operators have changed.
+    """
+
+    def __init__(
+        self,
+        sink: PostgresSink,
+        lanes: Lanes,
+        writers: KnownWriters,
+        wait: DependencyWaiter,
+        *,
+        categories: CategoryTable,
+        refresh: Callable[[], object],
+    ) -> None:
         self._sink, self._lanes, self._writers, self._wait = sink, lanes, writers, wait
+        self._categories, self._refresh = categories, refresh
         self._collected = time.monotonic()
         # The error that ended the stream: Spark's own error quotes only its text.
         self.failure: Exception | None = None
@@ -42,11 +58,12 @@ class BatchCounter:
         """Count a batch of rows of `lanes`. This is the function of foreachBatch.
 
         Raises:
-            NewWriters: The query must start again.
+            NewPlan: The query must start again.
             Retry: A dependency stayed down, or the job stops.
             Stop: Postgres rejects the batch, even without the records that it rejects.
         """
         try:
+            self._check_categories()
             while not self._is_counted(rows, number):
                 self._wait.pause()
         except Exception as error:
@@ -58,6 +75,12 @@ class BatchCounter:
         if time.monotonic() - self._collected > _COLLECT_EVERY_S:
             gc.collect()
             self._collected = time.monotonic()
+
+    def _check_categories(self) -> None:
+        """Raise NewPlan if the query reads its batches with other categories than those of now."""
+        self._wait.call("the categories", self._refresh)
+        if category_table() is not self._categories:  # guard: metrics.changed_categories
+            raise NewPlan
 
     def _is_counted(self, rows: DataFrame, number: int) -> bool:
         """Make one attempt, and return whether it succeeded. An attempt may take longer than Postgres may be down, so
@@ -77,7 +100,7 @@ class BatchCounter:
     def _learn(self, unknown: list[tuple[str, int]]) -> set[tuple[str, int]]:
         learned = self._wait.call("the schema registry", lambda: self._writers.learn(unknown))
         if learned.added:
-            raise NewWriters
+            raise NewPlan
         return learned.refused
 
 

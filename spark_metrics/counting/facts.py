@@ -1,11 +1,19 @@
 """Transforms Kafka's records to facts: one row per record, with all values that counting needs."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from masscomm.domain.categories import DEFAULT, Categories, category_table
+from masscomm.domain.categories import (
+    DEFAULT,
+    Categories,
+    Category,
+    CategoryTable,
+    CategoryVersion,
+    category_table,
+)
 from masscomm.domain.limits import FAR_FUTURE_MS
 from spark_metrics.common import identifiers
 from spark_metrics.common.sources import WEBHOOK_OUTCOME, Source, decisions, sources
@@ -55,7 +63,7 @@ def facts(
 
 def _channels(*, counted_before: bool) -> Column:
     send = F.col("send")
-    resolved = resolved_channels(send["type"], send["channels"], send["club_id"])
+    resolved = resolved_channels(send["type"], send["channels"], send["club_id"], send["timestamp"])
     known = F.coalesce(CHANNELS_THEN, resolved) if counted_before else resolved
     return F.when(F.col("source") == "send", known)
 
@@ -112,11 +120,13 @@ def _labels(of: Sequence[Source]) -> Column:
     return F.nullif(F.to_json(F.struct(*fit)), F.lit("{}")) if fit else F.lit(None).cast("string")
 
 
-def resolved_channels(category: Column, asked: Column, club_id: Column) -> Column:
-    """Return the same channels as masscomm.domain.categories.resolve_channels."""
+def resolved_channels(category: Column, asked: Column, club_id: Column, at_ms: Column) -> Column:
+    """Return the same channels as masscomm.domain.categories.resolve_channels, with the versions that this process has
+    read.
+    """
     table = category_table()
-    listed, default = _channels_of(table.categories), F.lit(DEFAULT)
-    maps = [listed]
+    listed, default = _listed_name(table, category), F.lit(DEFAULT)
+    maps = [_channels_of(table.categories)]
     if own := {club: entries for club, entries in table.of_clubs.items() if entries}:
         of_club = F.try_element_at(
             F.create_map(
@@ -124,17 +134,48 @@ def resolved_channels(category: Column, asked: Column, club_id: Column) -> Colum
             ),
             club_id,
         )
-        maps = [of_club, listed]
-    found = [F.try_element_at(each, name) for name in (category, default) for each in maps]
-    return F.when(F.size(asked) > 0, F.array_distinct(asked)).otherwise(F.coalesce(*found))
+        maps = [of_club, *maps]
+    found = [F.try_element_at(each, name) for name in (listed, default) for each in maps]
+    versions = [
+        F.when((listed == name) & (at_ms >= each.from_ms), _channels_of_version(each, club_id))
+        for name, versions in table.versions.items()
+        for each in reversed(_with_other_channels(versions))
+    ]
+    return F.when(F.size(asked) > 0, F.array_distinct(asked)).otherwise(F.coalesce(*versions, *found))
+
+
+def _listed_name(table: CategoryTable, name: Column) -> Column:
+    """Return the name of the category that a name is a spelling of, as masscomm.domain.names.folded compares."""
+    known = F.create_map(*[F.lit(text) for pair in table.names.items() for text in pair])
+    # The ASCII characters that Python's str.split() takes for blanks.
+    spelled = F.try_element_at(known, F.lower(F.regexp_replace(name, r"[\t-\r\x1c- ]", "")))
+    return F.coalesce(F.when(~name.rlike(r"[^\x00-\x7f]"), spelled), name)
+
+
+def _with_other_channels(versions: Sequence[CategoryVersion]) -> list[CategoryVersion]:
+    """Return the versions with other channels than the one before."""
+
+    def channels(version: CategoryVersion) -> object:
+        return version.category.channels, {club: each.channels for club, each in version.of_clubs.items()}
+
+    changed = [each for before, each in pairwise(versions) if channels(before) != channels(each)]
+    return [*versions[:1], *changed]
+
+
+def _channels_of_version(version: CategoryVersion, club_id: Column) -> Column:
+    for_all = _array(version.category)
+    if not version.of_clubs:
+        return for_all
+    of_club = F.create_map(
+        *[column for club, each in version.of_clubs.items() for column in (F.lit(club).cast("long"), _array(each))]
+    )
+    return F.coalesce(F.try_element_at(of_club, club_id), for_all)
 
 
 def _channels_of(found: Categories) -> Column:
     """Return a map of the channels of each category."""
-    return F.create_map(
-        *[
-            column
-            for name, entry in found.items()
-            for column in (F.lit(name), F.array(*[F.lit(channel) for channel in entry.channels]))
-        ]
-    )
+    return F.create_map(*[column for name, entry in found.items() for column in (F.lit(name), _array(entry))])
+
+
+def _array(category: Category) -> Column:
+    return F.array(*[F.lit(channel) for channel in category.channels])

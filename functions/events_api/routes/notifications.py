@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
 
-from masscomm.domain.categories import is_listed, passes_opt_outs_of
+from masscomm.domain.categories import is_listed, is_retired, passes_opt_outs_of
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.events import MAX_PATH, OWN_TYPES, is_path
 from masscomm.domain.key_limits import COUNTED_UNDER, RECIPIENTS
@@ -63,6 +63,8 @@ def rule_errors(fields: Any) -> list[FieldError]:
     category, template = fields.get("type"), fields.get("template")
     if not isinstance(category, str) or not is_listed(category):
         wrong["type"] = Text.CATEGORY_UNKNOWN.filled()
+    elif is_retired(category):
+        wrong["type"] = Text.CATEGORY_RETIRED.filled()
     for name in ("template", "locale"):
         if name in fields and not _matches(name, fields[name]):
             wrong[name] = Text.TEXT_PATTERN.filled(pattern=FIELDS_OF_SEND[name].pattern or "")

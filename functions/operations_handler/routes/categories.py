@@ -1,9 +1,66 @@
-"""GET /v1/categories: the categories of sends, from schemas/categories.yaml."""
+"""The categories of sends, which are data: those of schemas/categories.yaml, and the versions that operators put in
+their place. A version begins a minute after its request; a category is retired, never deleted.
 
-from collections.abc import Container
-from typing import TypedDict
+GET /v1/categories                   all categories, as they were put last
+GET, PUT /v1/categories/{category}   the versions of one; put a version
+"""
 
-from masscomm.domain.categories import Category, category_table
+import re
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from typing import Any, NotRequired, TypedDict
+
+from masscomm.clock import Clock
+from masscomm.domain.audit import Action
+from masscomm.domain.categories import DEFAULT, Category, CategoryTable, CategoryVersion, seed
+from masscomm.domain.category_versions import (
+    MAX_VERSION_BYTES,
+    TooManyVersions,
+    VersionTooLarge,
+    next_versions,
+)
+from masscomm.domain.channels import CHANNELS
+from masscomm.domain.limits import NAME_PATTERN
+from masscomm.domain.names import folded
+from masscomm.errors import Retry
+from masscomm.http.body import read_object, undefined_fields
+from masscomm.http.parameters import Reader, time_of_ms
+from masscomm.http.problem import FieldError, Problem, unusable
+from masscomm.http.tenant import Clubs
+from masscomm.integers import HIGHEST
+from masscomm.stores.audit_log.port import Audit
+from masscomm.stores.categories.port import Categories, ChangedMeanwhile
+from masscomm.texts import CodedText, Text
+
+MAX_TITLE = 100
+# The attempts to store a version while other requests change the category.
+_ATTEMPTS = 3
+_LANGUAGE = re.compile(r"[a-z]{2,3}")
+
+
+class ClubFields(TypedDict):
+    """How a category differs for the sends of one club."""
+
+    club_id: int
+    channels: NotRequired[list[str]]
+    opt_in: NotRequired[list[str]]
+
+
+class CategoryFields(TypedDict):
+    """The body of a request to PUT /v1/categories/{category}. It replaces the category."""
+
+    channels: list[str]
+    """The channels of a send that names none."""
+    mandatory: NotRequired[bool]
+    """Whether an opt-out of the user does not apply."""
+    opt_in: NotRequired[list[str]]
+    """The channels on which only users with a rule for the category get it."""
+    titles: NotRequired[dict[str, str]]
+    """The name that recipients see on the page of an unsubscribe link, by language such as `de`."""
+    clubs: NotRequired[list[ClubFields]]
+    """The clubs for which the category differs."""
+    retired: NotRequired[bool]
+    """Whether new sends over REST are refused. Those by Kafka keep the rules of the category."""
 
 
 class CategoryOfClub(TypedDict):
@@ -14,19 +71,30 @@ class CategoryOfClub(TypedDict):
     opt_in: list[str]
 
 
-class CategoryRow(TypedDict):
-    """A category of sends."""
+class CategoryValues(TypedDict):
+    """A category as it is from a time on."""
 
-    type: str
-    """The value of the field `type` of a send; `default` stands for each type without a row."""
+    valid_from: str | None
+    """The time from which it is valid; null: it is the one of the installation's file."""
     channels: list[str]
     """The channels of a send that names none."""
     mandatory: bool
     """Whether an opt-out of the user does not apply."""
     opt_in: list[str]
     """The channels on which only users with a rule for the category get it."""
+    titles: dict[str, str]
+    """The name that recipients see, by language."""
+    retired: bool
+    """Whether new sends over REST are refused."""
     clubs: list[CategoryOfClub]
     """The caller's clubs for which the category differs."""
+
+
+class CategoryRow(CategoryValues):
+    """A category of sends, as it was put last."""
+
+    type: str
+    """The value of the field `type` of a send; `default` stands for each type without a row."""
 
 
 class CategoriesBody(TypedDict):
@@ -35,24 +103,176 @@ class CategoriesBody(TypedDict):
     rows: list[CategoryRow]
 
 
-def categories_body(clubs: Container[object]) -> CategoriesBody:
-    """Return the categories, and how they differ for these clubs."""
-    table = category_table()
+class CategoryBody(TypedDict):
+    """A category of sends with all its versions."""
+
+    type: str
+    """The value of the field `type` of a send."""
+    versions: list[CategoryValues]
+    """The versions, the latest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CategoriesRoute:
+    store: Categories
+    clock: Clock
+
+    def every(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> CategoriesBody:
+        """Return the categories, and how they differ for these clubs. Raises Problem (400 for any parameter) or
+        Retry.
+        """
+        Reader(parameters).check()
+        table = self._table()
+        return {"rows": [_row(table, name, clubs) for name in sorted((DEFAULT, *table.listed))]}
+
+    def show(self, name: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> CategoryBody:
+        """Return the versions of a category. Raises Problem (400 for any parameter, 404) or Retry."""
+        Reader(parameters).check()
+        table = self._table()
+        if name not in table.listed:
+            raise Problem(404, Text.CATEGORY_NOT_FOUND.filled())
+        return _body(table, name, clubs)
+
+    def put(self, name: str, content: str | None, clubs: Clubs, audit: Audit) -> CategoryBody:
+        """Put a version of a category, and return all. Raises Problem (400, 403, 409) or Retry."""
+        # Categories belong to the installation: a change concerns the sends of every club.
+        if not clubs.every:  # guard: tenancy.changed_categories
+            raise Problem(403, Text.EVERY_CLUB_NEEDED.filled())
+        fields = _read(name, content)
+        for _ in range(_ATTEMPTS):
+            # Before the versions: a change after it refuses this one, so that no two names are spellings of one.
+            revision, table = self.store.revision(), self._table()
+            self._check_spelling(table, name)
+            before = table.versions.get(name, ())
+            try:
+                after = next_versions(before, fields, name=name, now_ms=self.clock.now_ms())
+            except VersionTooLarge as error:
+                raise unusable(
+                    [FieldError("titles", Text.CATEGORY_TOO_LARGE.filled(maximum=MAX_VERSION_BYTES))]
+                ) from error
+            except TooManyVersions as error:
+                raise Problem(409, Text.CATEGORY_CHANGED_TOO_OFTEN.filled()) from error
+            if list(after) != list(before):
+                try:
+                    self.store.put(name, after, revision=revision)
+                except ChangedMeanwhile:
+                    continue
+                audit(
+                    Action.CATEGORY_STORED, subject=name, clubs=[], detail=f"valid from {time_of_ms(after[-1].from_ms)}"
+                )
+            return _body(table.with_versions({**table.versions, name: after}), name, clubs)
+        raise Retry("categories are changed by other requests at the same time")
+
+    def _table(self) -> CategoryTable:
+        return seed().with_versions(self.store.every())
+
+    @staticmethod
+    def _check_spelling(table: CategoryTable, name: str) -> None:
+        known = table.names.get(folded(name), name)
+        if known != name:
+            raise unusable([FieldError("category", Text.CATEGORY_SPELLING.filled(category=known))])
+
+
+def _read(name: str, content: str | None) -> dict[str, Any]:
+    """Return the category in a request, as an entry of the installation's file. Raises Problem with status 400."""
+    fields = read_object(content)
+    errors = undefined_fields(fields, CategoryFields)
+    if not re.fullmatch(NAME_PATTERN, name) or folded(name) == DEFAULT:
+        errors.append(FieldError("category", Text.TEXT_PATTERN.filled(pattern=NAME_PATTERN)))
+    errors += _channel_errors(fields, "channels", empty=False)
+    opt_in = fields.get("opt_in", [])
+    errors += _channel_errors({"opt_in": opt_in}, "opt_in")
+    flags = {flag: fields.get(flag, False) for flag in ("mandatory", "retired")}
+    errors += [
+        FieldError(flag, Text.MUST_BE_BOOLEAN.filled()) for flag, value in flags.items() if type(value) is not bool
+    ]
+    titles = fields.get("titles", {})
+    if (problem := _problem_of_titles(titles)) is not None:
+        errors.append(FieldError("titles", problem))
+    clubs = fields.get("clubs", [])
+    errors += _club_errors(clubs)
+    if not errors and flags["mandatory"] and (opt_in or any(club.get("opt_in") for club in clubs)):
+        errors.append(FieldError("opt_in", Text.OPT_IN_OF_MANDATORY.filled()))
+    if errors:
+        raise unusable(errors)
+    own = ({key: value for key, value in club.items() if key != "club_id"} for club in clubs)
+    tenants = {str(club["club_id"]): each for club, each in zip(clubs, own, strict=True)}
+    return {"channels": fields["channels"], "opt_in": opt_in, "titles": titles, "tenants": tenants, **flags}
+
+
+def _channel_errors(fields: Mapping[str, Any], field: str, where: str = "", *, empty: bool = True) -> list[FieldError]:
+    value = fields.get(field)
+    if (
+        isinstance(value, list)
+        and (empty or value)
+        and all(isinstance(each, str) and each in CHANNELS for each in value)
+    ):
+        return []
+    return [FieldError(f"{where}{field}", Text.MUST_BE_LIST_OF_SOME.filled(choices=", ".join(CHANNELS)))]
+
+
+def _problem_of_titles(titles: Any) -> CodedText | None:
+    if not isinstance(titles, dict) or not all(_LANGUAGE.fullmatch(language) for language in titles):
+        return Text.TITLES_FORM.filled()
+    if not all(isinstance(title, str) and 1 <= len(title) <= MAX_TITLE for title in titles.values()):
+        return Text.MUST_BE_TEXT.filled(maximum=MAX_TITLE)
+    return None
+
+
+def _club_errors(clubs: Any) -> list[FieldError]:
+    if not isinstance(clubs, list) or not all(isinstance(club, dict) for club in clubs):
+        return [FieldError("clubs", Text.MUST_BE_LIST_OF_OBJECTS.filled())]
+    errors: list[FieldError] = []
+    seen: set[int] = set()
+    for index, club in enumerate(clubs):
+        where = f"clubs[{index}]."
+        errors += [FieldError(f"{where}{each.field}", each.message) for each in undefined_fields(club, ClubFields)]
+        club_id = club.get("club_id")
+        if type(club_id) is not int or not 1 <= club_id <= HIGHEST or club_id in seen:
+            errors.append(FieldError(f"{where}club_id", Text.CLUB_ONCE.filled()))
+        else:
+            seen.add(club_id)
+        errors += _channel_errors(club, "channels", where, empty=False) if "channels" in club else []
+        errors += _channel_errors(club, "opt_in", where) if "opt_in" in club else []
+    return errors
+
+
+def _row(table: CategoryTable, name: str, clubs: Container[object]) -> CategoryRow:
+    return {"type": name, **_last(table, name, clubs)}
+
+
+def _last(table: CategoryTable, name: str, clubs: Container[object]) -> CategoryValues:
+    versions = table.versions.get(name)
+    return _values(versions[-1], clubs) if versions else _of_file(table, name, clubs)
+
+
+def _body(table: CategoryTable, name: str, clubs: Container[object]) -> CategoryBody:
+    versions = [_values(each, clubs) for each in reversed(table.versions.get(name, ()))]
+    if name in table.categories:
+        versions.append(_of_file(table, name, clubs))
+    return {"type": name, "versions": versions}
+
+
+def _of_file(table: CategoryTable, name: str, clubs: Container[object]) -> CategoryValues:
+    of_clubs = {club_id: own[name] for club_id, own in table.of_clubs.items() if name in own}
+    version = CategoryVersion(from_ms=0, category=table.categories[name], of_clubs=of_clubs)
+    return {**_values(version, clubs), "valid_from": None}
+
+
+def _values(version: CategoryVersion, clubs: Container[object]) -> CategoryValues:
+    found = version.category
     return {
-        "rows": [
-            {
-                "type": name,
-                "channels": list(found.channels),
-                "mandatory": found.mandatory,
-                "opt_in": sorted(found.opt_in),
-                "clubs": [
-                    _of_club(club_id, own[name])
-                    for club_id, own in sorted(table.of_clubs.items())
-                    if name in own and club_id in clubs  # guard: tenancy.categories
-                ],
-            }
-            for name, found in sorted(table.categories.items())
-        ]
+        "valid_from": time_of_ms(version.from_ms),
+        "channels": list(found.channels),
+        "mandatory": found.mandatory,
+        "opt_in": sorted(found.opt_in),
+        "titles": dict(found.titles),
+        "retired": version.is_retired,
+        "clubs": [
+            _of_club(club_id, own)
+            for club_id, own in sorted(version.of_clubs.items())
+            if club_id in clubs  # guard: tenancy.categories
+        ],
     }
 
 

@@ -94,7 +94,7 @@ def _content(club_id: int, message: KeptMessage, data: dict[str, str]) -> Conten
     return {
         "type": message.type,
         "club_id": club_id,
-        "channels": channels or resolve_channels(message.type, (), club_id),
+        "channels": channels or resolve_channels(message.type, (), club_id, None),
         "template": message.template,
         "locale": message.locale,
         "data": data,

@@ -8,6 +8,7 @@ from constructs import Construct
 
 from infra.cdk.config import Environment
 from infra.cdk.profiles import (
+    CATEGORIES,
     ENDPOINTS,
     ERASURE_REQUESTS,
     EVENT_TYPES,
@@ -110,13 +111,22 @@ class MetricsStack(Stack):
                 self,
                 place=base.network.place("spark"),
                 archive=archive,
-                variables=variables | {"SPARK_TRIGGER_MS": str(environment.spark.trigger_ms)},
+                variables=variables
+                | {
+                    "SPARK_TRIGGER_MS": str(environment.spark.trigger_ms),
+                    "CATEGORIES_TABLE": data.tables[CATEGORIES].table_name,
+                },
                 statements=[
                     *data.kafka.statements(
                         reads=read, writes=written, groups=[SPARK_GROUP], asks=[SOURCE_RECORDS_GROUP]
                     ),
                     *data.metrics.writer.statements(self, METRICS_WRITER),
                     *registry.statements(self),
+                    iam.PolicyStatement(
+                        # The calls of masscomm/stores/categories/dynamodb.py.
+                        actions=["dynamodb:GetItem", "dynamodb:Query"],
+                        resources=[data.tables[CATEGORIES].table_arn],
+                    ),
                     *catalog.statements,
                 ],
                 every_minutes=environment.spark.every_minutes,

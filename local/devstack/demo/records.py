@@ -268,7 +268,7 @@ class RecordCount:
             at = record["timestamp"]
             counted = [
                 (channel, measure, count)
-                for channel in resolve_channels(record["type"], record["channels"], record["club_id"])
+                for channel in resolve_channels(record["type"], record["channels"], record["club_id"], at)
                 for measure, count in (("requested", distinct), ("duplicate", repeated))
             ]
         elif schema == "DeliveryRequested":

@@ -1,10 +1,12 @@
-"""The stores of events on DynamoDB Local."""
+"""The stores of events and of categories on DynamoDB Local."""
 
 from typing import Any
 
 import pytest
 
 from local.devstack.config import StackConfig
+from masscomm.stores.categories.dynamodb import DynamoDbCategories
+from masscomm.stores.categories.port import Categories
 from masscomm.stores.event_ids.dynamodb import DynamoDbEventIds
 from masscomm.stores.event_ids.port import EventIds
 from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
@@ -17,6 +19,7 @@ from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
 from masscomm.stores.subscriptions.port import Subscriptions
 from masscomm.stores.webhook_sources.dynamodb import DynamoDbWebhookSources
 from masscomm.stores.webhook_sources.port import WebhookSources
+from tests.support.contracts.categories import CategoriesContract
 from tests.support.contracts.event_stores import (
     EventIdsContract,
     EventTypesContract,
@@ -34,6 +37,12 @@ class TestDynamoDbEventTypes(EventTypesContract):
     @pytest.fixture
     def event_types(self, localstack: StackConfig, functions_client: Any) -> EventTypes:
         return DynamoDbEventTypes(table=new_table(dynamodb(localstack), "event_types"), client=functions_client)
+
+
+class TestDynamoDbCategories(CategoriesContract):
+    @pytest.fixture
+    def categories(self, localstack: StackConfig, functions_client: Any) -> Categories:
+        return DynamoDbCategories(table=new_table(dynamodb(localstack), "categories"), client=functions_client)
 
 
 class TestDynamoDbSubscriptions(SubscriptionsContract):

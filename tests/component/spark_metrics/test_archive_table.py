@@ -104,7 +104,7 @@ class ArchiverOfFrames(Archiver):
     """Reads records from memory instead of Kafka."""
 
     def __init__(self, writing: Writing, **settings: Any) -> None:
-        super().__init__(replace(writing.settings, **settings), writing.spark)
+        super().__init__(replace(writing.settings, **settings), writing.spark, lambda: None)
         self.topic: list[Record] = []
         self._frame = writing.frame
         self._broker = self  # type: ignore[assignment]

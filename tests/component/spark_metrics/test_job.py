@@ -81,7 +81,7 @@ class CountedTopics(Topics):
             shared = {"send_id": send_id, "club_id": club_id, "type": category}
             chunk = {"chunk_index": index, "chunk_count": chunks, "timestamp": at_ms, "to_users": users}
             value = self.own(topic, "SendRequested", shared | chunk)
-            channels = resolve_channels(category, [], club_id)
+            channels = resolve_channels(category, [], club_id, at_ms)
             for channel in channels:
                 self.count(at_ms, club_id, category, channel, "requested", len(set(users)))
                 self.count(at_ms, club_id, category, channel, "duplicate", len(users) - len(set(users)))
@@ -381,7 +381,10 @@ def test_available_now_run_advances_to_its_start(
 ) -> None:
     """The topics get a record as soon as the query has begun, which has nothing to read."""
     settings = Settings(
-        bootstrap_servers=stack.config.kafka_bootstrap, registry_url=stack.config.registry_url, database_url=database
+        bootstrap_servers=stack.config.kafka_bootstrap,
+        registry_url=stack.config.registry_url,
+        database_url=database,
+        categories_table="none",
     )
     ends = Broker(settings.bootstrap_servers).ends(topic_names()).end
     with psycopg.connect(database) as connection, connection.cursor() as cursor:
@@ -464,7 +467,10 @@ def test_topics_other_than_the_counted_ones_stop_the_job(
             connection.execute("insert into stream_topics values ('outcome', %s)", [topic_id])
     monkeypatch.setattr("spark_metrics.job.spark_session", MagicMock())
     settings = Settings(
-        bootstrap_servers=stack.config.kafka_bootstrap, registry_url=stack.config.registry_url, database_url=database
+        bootstrap_servers=stack.config.kafka_bootstrap,
+        registry_url=stack.config.registry_url,
+        database_url=database,
+        categories_table="none",
     )
     with pytest.raises(Stop, match="these are not the topics that were counted"):
         Job(settings).run()

@@ -92,7 +92,7 @@ class ExpectedMetrics:
 
     def _send(self, value: dict[str, Any], send_id: str) -> None:
         users = value["to_users"]
-        for channel in resolve_channels(value["type"], value["channels"], value["club_id"]):
+        for channel in resolve_channels(value["type"], value["channels"], value["club_id"], value["timestamp"]):
             self._count(value, value["timestamp"], channel, "requested", len(set(users)))
             self._count(value, value["timestamp"], channel, "duplicate", len(users) - len(set(users)))
             self.requested[send_id, channel] += len(set(users))

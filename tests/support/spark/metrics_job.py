@@ -88,6 +88,7 @@ def launch(config: StackConfig, database: str, folder: Path, log: Path, *argumen
         "SPARK_LOCAL_DIRS": str(folder),
         "SPARK_ARCHIVE_DIR": str(folder / "archive"),
         "SPARK_ARCHIVE_TRIGGER_MS": "500",
+        "CATEGORIES_TABLE": "none",
         **environment,
     }
     started = JobProcess.started("spark_metrics.job", chosen, log, *arguments)

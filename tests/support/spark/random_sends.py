@@ -59,7 +59,7 @@ class Producing:
             topic = rng.choice(["send.monolith", "send.api"]) + lane
             chunk = {"chunk_index": index, "chunk_count": chunks, "timestamp": at_ms, "to_users": users}
             yield topic, self.topics.own(topic, "SendRequested", shared | chunk)
-            for channel in resolve_channels(category, [], club_id):
+            for channel in resolve_channels(category, [], club_id, at_ms):
                 yield from self._steps(shared | {"chunk_index": index, "channel": channel}, users, lane, now)
 
     def _steps(self, shared: dict[str, Any], users: list[int], lane: str, now: int) -> Iterator[tuple[str, bytes]]:

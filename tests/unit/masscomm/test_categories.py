@@ -1,16 +1,14 @@
 """The categories' file is validated, and a category that needs an opt-in is sent to users with a rule for it."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from masscomm.chain.chunks import chunk_of
-from masscomm.domain import categories
+from masscomm.domain import categories, setting_names
 from masscomm.domain.categories import CategoriesError, read_categories, resolve_channels
 from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.records import SendRequested
-from masscomm.domain.setting_names import setting_names
 from masscomm.domain.statuses import Reason
 from masscomm.domain.users import UserSettings
 from masscomm.kafka.event import KafkaRecord
@@ -34,12 +32,10 @@ DOCUMENT: dict[str, Any] = {
 
 
 @pytest.fixture
-def _categories(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _categories(monkeypatch: pytest.MonkeyPatch) -> None:
     found = read_categories(DOCUMENT)
-    monkeypatch.setattr(categories, "category_table", lambda: found)
-    setting_names.cache_clear()
-    yield
-    setting_names.cache_clear()
+    for module in (categories, setting_names):
+        monkeypatch.setattr(module, "category_table", lambda: found)
 
 
 def _reason(settings: UserSettings | None, type: str, channel: str, club_id: int = 1) -> Reason | None:
@@ -98,11 +94,11 @@ def test_opt_in_differs_by_tenant() -> None:
     ],
 )
 def test_channels_differ_by_tenant(type: str, club_id: int, channels: list[str]) -> None:
-    assert resolve_channels(type, [], club_id) == channels
+    assert resolve_channels(type, [], club_id, None) == channels
     send = SendRequested(type=type, club_id=club_id, timestamp=NOW, to_users=[1], send_id="s")
     chunk = chunk_of(send, KafkaRecord(topic="send.monolith", partition=0, offset=0, timestamp_ms=NOW))
     assert chunk.channels == channels
-    assert resolve_channels(type, ["email"], club_id) == ["email"]
+    assert resolve_channels(type, ["email"], club_id, None) == ["email"]
     assert categories.category("code", club_id).mandatory
 
 
@@ -110,11 +106,11 @@ def test_channels_differ_by_tenant(type: str, club_id: int, channels: list[str])
 @pytest.mark.kills(guard="categories.spelling")
 def test_category_is_found_in_any_spelling() -> None:
     assert categories.category(" Code").mandatory
-    assert resolve_channels("OFFERS", [], 7) == ["email", "push"]
+    assert resolve_channels("OFFERS", [], 7, None) == ["email", "push"]
     assert _reason(None, "Offers", "email") is Reason.NOT_OPTED_IN
     assert _reason(_settings(categories={"offers": True}), "Offers", "email") is None
     assert _reason(None, "News", "push", club_id=7) is Reason.NOT_OPTED_IN
-    assert resolve_channels("Default", [], 8) == ["push", "email"]
+    assert resolve_channels("Default", [], 8, None) == ["push", "email"]
     assert categories.passes_opt_outs_of("CODE", "News")
     assert not categories.passes_opt_outs_of("code", "not listed")
 

@@ -1,4 +1,4 @@
-"""The stores of events in memory and on moto."""
+"""The stores of events and of categories in memory and on moto."""
 
 import zlib
 from typing import Any
@@ -9,6 +9,9 @@ from masscomm.errors import Retry
 from masscomm.stores.batch_marks.dynamodb import DynamoDbBatchMarks
 from masscomm.stores.batch_marks.in_memory import InMemoryBatchMarks
 from masscomm.stores.batch_marks.port import BatchMark, BatchMarks
+from masscomm.stores.categories.dynamodb import DynamoDbCategories
+from masscomm.stores.categories.in_memory import InMemoryCategories
+from masscomm.stores.categories.port import Categories
 from masscomm.stores.event_ids.dynamodb import DynamoDbEventIds
 from masscomm.stores.event_ids.in_memory import InMemoryEventIds
 from masscomm.stores.event_ids.port import EventIds, EventKey
@@ -27,6 +30,7 @@ from masscomm.stores.subscriptions.port import Subscriptions
 from masscomm.stores.webhook_sources.dynamodb import DynamoDbWebhookSources
 from masscomm.stores.webhook_sources.in_memory import InMemoryWebhookSources
 from masscomm.stores.webhook_sources.port import WebhookSources
+from tests.support.contracts.categories import CategoriesContract
 from tests.support.contracts.event_stores import (
     AT_S,
     BATCH,
@@ -51,6 +55,18 @@ class TestMotoEventTypes(EventTypesContract):
     @pytest.fixture
     def event_types(self, moto_dynamodb: Any) -> EventTypes:
         return DynamoDbEventTypes(table=new_table(moto_dynamodb, "event_types"), client=moto_dynamodb)
+
+
+class TestInMemoryCategories(CategoriesContract):
+    @pytest.fixture
+    def categories(self) -> Categories:
+        return InMemoryCategories()
+
+
+class TestMotoCategories(CategoriesContract):
+    @pytest.fixture
+    def categories(self, moto_dynamodb: Any) -> Categories:
+        return DynamoDbCategories(table=new_table(moto_dynamodb, "categories"), client=moto_dynamodb)
 
 
 class TestInMemorySubscriptions(SubscriptionsContract):

@@ -178,17 +178,17 @@ def test_a_cdc_topic_carries_its_generation() -> None:
 
 
 def test_unlisted_category_has_the_default() -> None:
-    assert category("never heard of") == categories()["default"]
-    assert resolve_channels("never heard of", [], 1) == ["push"]
+    assert category("never heard of") == category("default")
+    assert resolve_channels("never heard of", [], 1, None) == ["push"]
 
 
 def test_requested_channels_are_unique_and_in_order() -> None:
-    assert resolve_channels("newsletter", ["push", "email", "push"], 1) == ["push", "email"]
-    assert resolve_channels("security_alert", [], 1) == ["push", "email"]
+    assert resolve_channels("newsletter", ["push", "email", "push"], 1, None) == ["push", "email"]
+    assert resolve_channels("security_alert", [], 1, None) == ["push", "email"]
 
 
 def test_every_category_names_known_channels() -> None:
-    assert all(set(entry.channels) <= set(CHANNELS) and entry.channels for entry in categories().values())
+    assert all(set(entry.channels) <= set(CHANNELS) and entry.channels for entry in map(category, categories()))
 
 
 def test_a_missing_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,23 @@
-"""GET /v1/categories returns how a category differs for the caller's clubs."""
+"""The routes of categories: how a category differs for the caller's clubs, and a change of one."""
+
+import json
+from typing import Any
 
 import pytest
 
 from functions.operations_handler.routes import categories as module
-from functions.operations_handler.routes.categories import categories_body
+from functions.operations_handler.routes.categories import CategoriesRoute
+from masscomm.clock import FixedClock
+from masscomm.domain.audit import Action
 from masscomm.domain.categories import read_categories
+from masscomm.domain.time_limits import CATEGORY_BEGINS_AFTER_S
+from masscomm.errors import Retry
+from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
+from masscomm.stores.categories.in_memory import InMemoryCategories
+from masscomm.stores.categories.port import ChangedMeanwhile
 
-TABLE = read_categories(
+FILE = read_categories(
     {
         "default": {"channels": ["push"], "mandatory": False},
         "categories": {"offers": {"opt_in": ["email"]}},
@@ -16,13 +26,146 @@ TABLE = read_categories(
 )
 SEVEN = {"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"]}
 EIGHT = {"club_id": 8, "channels": ["push"], "opt_in": []}
+OFFERS = {"channels": ["push"], "mandatory": False, "opt_in": ["email"], "titles": {}, "retired": False}
+NEWS: dict[str, Any] = {
+    "channels": ["push", "email"],
+    "mandatory": False,
+    "opt_in": ["email"],
+    "titles": {"de": "Neues"},
+    "retired": False,
+    "clubs": [SEVEN, EIGHT],
+}
+AT = "2023-11-14T22:14:20Z"
+
+
+class _Audit:
+    def __init__(self) -> None:
+        self.entries: list[tuple[Action, str, str]] = []
+
+    def __call__(self, action: Action, *, subject: str, clubs: list[int], detail: str, **_: Any) -> None:
+        assert clubs == []
+        self.entries.append((action, subject, detail))
+
+
+@pytest.fixture
+def audit() -> _Audit:
+    return _Audit()
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+def route(monkeypatch: pytest.MonkeyPatch, stored_categories: InMemoryCategories, clock: FixedClock) -> CategoriesRoute:
+    monkeypatch.setattr(module, "seed", lambda: FILE)
+    return CategoriesRoute(store=stored_categories, clock=clock)
+
+
+def put(route: CategoriesRoute, audit: Any, name: str = "news", **fields: Any) -> Any:
+    return route.put(name, json.dumps(fields), ALL_CLUBS, audit)
 
 
 @pytest.mark.kills(guard="tenancy.categories")
-def test_other_clubs_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "category_table", lambda: TABLE)
-    offers = {"type": "offers", "channels": ["push"], "mandatory": False, "opt_in": ["email"]}
-    assert categories_body(Clubs(frozenset({7})))["rows"][1] == offers | {"clubs": [SEVEN]}
-    assert categories_body(Clubs(frozenset({9})))["rows"][1] == offers | {"clubs": []}
-    default, found = categories_body(ALL_CLUBS)["rows"]
+def test_other_clubs_are_not_shown(route: CategoriesRoute, audit: _Audit) -> None:
+    offers = {"type": "offers", "valid_from": None, **OFFERS}
+    assert route.every({}, Clubs(frozenset({7})))["rows"][1] == offers | {"clubs": [SEVEN]}
+    assert route.every({}, Clubs(frozenset({9})))["rows"][1] == offers | {"clubs": []}
+    default, found = route.every({}, ALL_CLUBS)["rows"]
     assert (default["type"], default["clubs"], found["clubs"]) == ("default", [], [SEVEN, EIGHT])
+    put(route, audit, **NEWS)
+    (version,) = route.show("news", {}, Clubs(frozenset({8})))["versions"]
+    assert version["clubs"] == [EIGHT]
+
+
+def test_changed_category_has_all_its_versions(route: CategoriesRoute, audit: _Audit, clock: FixedClock) -> None:
+    body = put(route, audit, **NEWS)
+    assert body == {"type": "news", "versions": [NEWS | {"valid_from": AT}]}
+    assert audit.entries == [(Action.CATEGORY_STORED, "news", f"valid from {AT}")]
+    assert put(route, audit, **NEWS) == body, "the same again makes no version"
+    assert len(audit.entries) == 1
+    clock.advance(CATEGORY_BEGINS_AFTER_S)
+    changed = put(route, audit, "offers", channels=["email"])
+    assert [each["valid_from"] for each in changed["versions"]] == ["2023-11-14T22:15:20Z", None]
+    assert route.show("offers", {}, ALL_CLUBS) == changed
+    rows = {row["type"]: row for row in route.every({}, ALL_CLUBS)["rows"]}
+    assert (rows["offers"]["channels"], rows["offers"]["opt_in"], rows["news"]["valid_from"]) == (["email"], [], AT)
+
+
+@pytest.mark.kills(guard="tenancy.changed_categories")
+def test_tenant_changes_no_category(route: CategoriesRoute, audit: Any) -> None:
+    with pytest.raises(Problem) as refused:
+        route.put("news", json.dumps(NEWS), Clubs(frozenset({7})), audit)
+    assert refused.value.status == 403
+    assert route.every({}, ALL_CLUBS)["rows"][0]["type"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "field"),
+    [
+        ("news", {"channels": []}, "channels"),
+        ("news", {"channels": ["letter"]}, "channels"),
+        ("news", {"channels": [["push"]]}, "channels"),
+        ("news", {"channels": None}, "channels"),
+        ("news", {"mandatory": 1}, "mandatory"),
+        ("news", {"mandatory": True}, "opt_in"),
+        ("news", {"mandatory": True, "opt_in": []}, "opt_in"),
+        ("news", {"opt_in": True}, "opt_in"),
+        ("news", {"retired": "no"}, "retired"),
+        ("news", {"titles": {"german": "Neues"}}, "titles"),
+        ("news", {"titles": {"de": ""}}, "titles"),
+        ("news", {"titles": ["de"]}, "titles"),
+        ("news", {"titles": {f"{a}{b}": "x" * 100 for a in "abcdefgh" for b in "abcdefgh"}}, "titles"),
+        ("news", {"clubs": {"7": {}}}, "clubs"),
+        ("news", {"clubs": [SEVEN, SEVEN]}, "clubs[1].club_id"),
+        ("news", {"clubs": [{"club_id": True}]}, "clubs[0].club_id"),
+        ("news", {"clubs": [{"club_id": 2**63}]}, "clubs[0].club_id"),
+        ("news", {"clubs": [{"club_id": 7, "mandatory": True}]}, "clubs[0].mandatory"),
+        ("news", {"clubs": [{"club_id": 7, "channels": []}]}, "clubs[0].channels"),
+        ("news", {"critical": True}, "critical"),
+        ("OFFERS", {}, "category"),
+        ("default", {}, "category"),
+        ("Default", {}, "category"),
+        ("a b", {}, "category"),
+        ("", {}, "category"),
+        ("x" * 129, {}, "category"),
+    ],
+)
+def test_unusable_category_is_refused(
+    route: CategoriesRoute, audit: _Audit, name: str, changes: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(Problem) as refused:
+        put(route, audit, name, **{**NEWS, **changes})
+    assert refused.value.status == 400
+    assert [each.field for each in refused.value.errors or ()] == [field]
+    assert route.store.every() == {}
+
+
+def test_unknown_category_is_not_found(route: CategoriesRoute) -> None:
+    for name in ("news", "default", ""):
+        with pytest.raises(Problem) as refused:
+            route.show(name, {}, ALL_CLUBS)
+        assert refused.value.status == 404
+
+
+def test_concurrent_changes_are_both_versions(
+    route: CategoriesRoute, audit: _Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = route.store.put
+    others: list[dict[str, Any]] = [{"channels": ["email"]}]
+
+    def overtaken(*args: Any, **kwargs: Any) -> None:
+        if others:
+            put(route, audit, **others.pop())
+        stored(*args, **kwargs)
+
+    monkeypatch.setattr(route.store, "put", overtaken)
+    assert [each["channels"] for each in put(route, audit, **NEWS)["versions"]] == [["push", "email"], ["email"]]
+
+    def always(*_: Any, **__: Any) -> None:
+        raise ChangedMeanwhile
+
+    monkeypatch.setattr(route.store, "put", always)
+    with pytest.raises(Retry):
+        put(route, audit, "offers", channels=["email"])

@@ -11,15 +11,20 @@ import psycopg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from masscomm.clock import FixedClock
+from masscomm.domain import categories
 from masscomm.errors import Retry, Stop
 from masscomm.kafka.avro import KNOWN_SUBJECT, InMemorySchemaRegistry, own_schema
+from masscomm.stores.categories.in_memory import InMemoryCategories
+from masscomm.stores.categories.known import KnownCategories
 from spark_metrics.common.waiting import DependencyWaiter
 from spark_metrics.counting import batches
-from spark_metrics.counting.batches import BatchCounter, NewWriters
+from spark_metrics.counting.batches import BatchCounter, NewPlan
 from spark_metrics.counting.lane_merge import LaneResult, Plan
 from spark_metrics.counting.lanes import Lanes
 from spark_metrics.counting.sink import Merged, PostgresSink
 from spark_metrics.counting.writers import KnownWriters
+from tests.support.categories import put_version
 from tests.support.spark.session import ToFrame
 
 MERGED = Merged(records=1, refused=0, quarantined=0, replayed=0)
@@ -66,7 +71,9 @@ def counter(spark: SparkSession, registry: InMemorySchemaRegistry, monkeypatch: 
     writers = KnownWriters(registry, lambda _: True)
     sink = PostgresSink("")
     monkeypatch.setattr(sink, "begin", lambda _: PLAN)
-    return BatchCounter(sink, Lanes(spark, 2), writers, wait)
+    return BatchCounter(
+        sink, Lanes(spark, 2), writers, wait, categories=categories.category_table(), refresh=lambda: None
+    )
 
 
 @pytest.fixture
@@ -124,9 +131,26 @@ def test_learned_schema_ends_the_query(
         raise AssertionError("a learned schema does not end the batch")
 
     monkeypatch.setattr(batches, "count_batch", Steps(learn))
-    with pytest.raises(NewWriters):
+    with pytest.raises(NewPlan):
         counter.count(records, 0)
-    assert isinstance(counter.failure, NewWriters)
+    assert isinstance(counter.failure, NewPlan)
+
+
+@pytest.mark.kills(guard="metrics.changed_categories")
+def test_changed_category_ends_the_query(
+    counter: BatchCounter, records: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = Steps(succeed)
+    monkeypatch.setattr(batches, "count_batch", steps)
+    store = InMemoryCategories()
+    known = KnownCategories(store=store, clock=FixedClock())
+    known.read()
+    counter._refresh, counter._categories = known.read, categories.category_table()
+    counter.count(records, 0)
+    put_version(store, "offers", {"channels": ["email"]})
+    with pytest.raises(NewPlan):
+        counter.count(records, 1)
+    assert len(steps.calls) == 1, "the batch was not counted with the former categories"
 
 
 class Merging:

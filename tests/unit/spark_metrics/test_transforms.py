@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from masscomm.domain import ids
-from masscomm.domain.categories import read_categories, resolve_channels
+from masscomm.domain.categories import Category, CategoryVersion, Versions, read_categories, resolve_channels
 from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
@@ -186,25 +186,42 @@ OF_CLUBS: dict[int, Any] = {
 }
 
 
-@pytest.mark.parametrize("of_clubs", [{}, {9: {}}, OF_CLUBS])
+PUSH = Category(("push",), False)
+VERSIONS = {
+    "news": [
+        CategoryVersion(from_ms=1_000, category=Category(("email",), False)),
+        CategoryVersion(from_ms=2_000, category=Category(("email",), True)),
+        CategoryVersion(from_ms=3_000, category=PUSH, of_clubs={8: Category(("email", "push"), False)}),
+    ],
+    "offers": [CategoryVersion(from_ms=2_000, category=Category(("email",), False), of_clubs={7: PUSH})],
+}
+
+
+@pytest.mark.parametrize("versions", [{}, VERSIONS])
+@pytest.mark.parametrize("of_clubs", [{9: {}}, OF_CLUBS])
 def test_channels_are_resolved_as_the_first_step_does(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, of_clubs: dict[int, Any]
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, of_clubs: dict[int, Any], versions: Versions
 ) -> None:
-    table = read_categories(yaml.safe_load(read_text("categories.yaml")) | {"tenants": of_clubs})
+    document = yaml.safe_load(read_text("categories.yaml")) | {"tenants": of_clubs}
+    table = read_categories(document).with_versions(versions)
     for module in ("masscomm.domain.categories", "spark_metrics.counting.facts"):
         monkeypatch.setattr(f"{module}.category_table", lambda: table)
-    asked: list[tuple[str, list[str], int]] = [
-        (category, channels, club_id)
-        for category in ("news", "newsletter", "security_alert", "one_time_password", "never heard of", "default", "")
-        for channels in ([], ["email"], ["email", "push", "email"], ["sms"])
+    asked: list[tuple[str, list[str], int, int]] = [
+        (category, channels, club_id, at_ms)
+        for category in (
+            *("news", "newsletter", "security_alert", "one_time_password", "never heard of", "default", ""),
+            *("NEWS", "News letter\x1c", " n e\tws", "new\u017f", "\uff4e\uff45\uff57\uff53", "news\xa0", "Offers"),
+        )
+        for channels in ([], ["email", "push", "email"], ["sms"])
         for club_id in (1, 7, 8, 9, 2**40)
+        for at_ms in (0, 999, 1_000, 2_500, 3_000)
     ]
-    frame = spark.createDataFrame(asked, "type string, asked array<string>, club_id long")
+    frame = spark.createDataFrame(asked, "type string, asked array<string>, club_id long, at_ms long")
     columns = [F.col(name) for name in frame.columns]
     resolved = frame.select(*columns, resolved_channels(*columns).alias("channels"))
     expected = spark.createDataFrame(
         [(*each, resolve_channels(*each)) for each in asked],
-        "type string, asked array<string>, club_id long, channels array<string>",
+        "type string, asked array<string>, club_id long, at_ms long, channels array<string>",
     )
     assert_df_equality(resolved, expected, ignore_nullable=True)
 

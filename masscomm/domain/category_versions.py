@@ -1,0 +1,100 @@
+"""The stored form of the versions of a category, and the version that a change makes.
+
+A version begins a minute after its change. A function or the job uses the versions that it has read for less time than
+that, so that no send has a timestamp at which a version was valid that it did not know.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from masscomm.domain.categories import Category, CategoryVersion, read_category
+from masscomm.domain.limits import MAX_AHEAD_MS
+from masscomm.domain.time_limits import CATEGORY_BEGINS_AFTER_S, TOO_OLD_S
+
+# The largest version, and the largest versions of a category together: they are one item of DynamoDB, of 400 kB.
+MAX_VERSION_BYTES, MAX_VERSIONS_BYTES = 6_000, 350_000
+
+
+class VersionTooLarge(Exception):
+    """A version has more than MAX_VERSION_BYTES."""
+
+
+class TooManyVersions(Exception):
+    """The category has been changed too often: sends that wait may need each of its versions."""
+
+
+def next_versions(
+    versions: Sequence[CategoryVersion], fields: Mapping[str, Any], *, name: str, now_ms: int
+) -> list[CategoryVersion]:
+    """Return the versions after a change; the same ones if it changes nothing.
+
+    Args:
+        versions: The versions before it.
+        fields: The category as an entry of schemas/categories.yaml, with `tenants` and `retired` (see version_of).
+        name: Its name, for errors.
+        now_ms: The time of the change, in milliseconds since the epoch.
+
+    Raises:
+        CategoriesError: The fields are not valid.
+        VersionTooLarge: They are too large.
+        TooManyVersions: They are too large together.
+    """
+    last = versions[-1] if versions else None
+    begins = now_ms + round(CATEGORY_BEGINS_AFTER_S * 1000)
+    # The clock of another server may have been ahead.
+    from_ms = begins if last is None else max(begins, last.from_ms + 1)
+    made = version_of({**fields, "from_ms": from_ms}, name)
+    if last is not None and fields_of(made) == fields_of(last) | {"from_ms": from_ms}:
+        return list(versions)
+    if len(json.dumps(fields_of(made), ensure_ascii=False).encode()) > MAX_VERSION_BYTES:
+        raise VersionTooLarge
+    found = [*versions, made]
+    # No send that waits has an earlier timestamp.
+    earliest_ms = now_ms - round(TOO_OLD_S * 1000) - MAX_AHEAD_MS
+    while found[1:] and found[1].from_ms <= earliest_ms:  # guard: categories.needed_versions
+        del found[0]
+    if len(stored(found).encode()) > MAX_VERSIONS_BYTES:
+        raise TooManyVersions
+    return found
+
+
+def version_of(fields: Mapping[str, Any], name: str) -> CategoryVersion:
+    """Return the version in a JSON object (fields_of). Raises CategoriesError."""
+    entry = {key: value for key, value in fields.items() if key not in {"from_ms", "retired"}}
+    category, of_clubs = read_category(name, entry)
+    return CategoryVersion(
+        from_ms=int(fields["from_ms"]),
+        category=category,
+        of_clubs=of_clubs,
+        is_retired=fields.get("retired", False) is True,
+    )
+
+
+def fields_of(version: CategoryVersion) -> dict[str, Any]:
+    """Return a version as a JSON object: an entry of schemas/categories.yaml with the keys from_ms, retired and
+    tenants, with clubs' ids as texts.
+    """
+    return {
+        "from_ms": version.from_ms,
+        "retired": version.is_retired,
+        "mandatory": version.category.mandatory,
+        "titles": dict(version.category.titles),
+        **_differing(version.category),
+        "tenants": {str(club_id): _differing(each) for club_id, each in sorted(version.of_clubs.items())},
+    }
+
+
+def _differing(category: Category) -> dict[str, Any]:
+    """Return what a tenant may have otherwise."""
+    return {"channels": list(category.channels), "opt_in": sorted(category.opt_in)}
+
+
+def stored(versions: Sequence[CategoryVersion]) -> str:
+    """Return versions as text."""
+    return json.dumps([fields_of(each) for each in versions], ensure_ascii=False)
+
+
+def read_stored(text: str, name: str) -> list[CategoryVersion]:
+    """Return the versions in a text. Raises CategoriesError, ValueError, KeyError or TypeError if there are none."""
+    return [version_of(each, name) for each in json.loads(text)]
