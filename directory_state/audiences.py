@@ -196,7 +196,9 @@ class Audiences:
 
     def _audience_in(self, text: str) -> Audience:
         """Return the audience in a JSON text. Raises ValueError if it is not valid."""
-        audience, errors = read_audience(read_json(text, bounded=False), attributes=self._attributes)
+        document = read_json(text, bounded=False)
+        # This process does not know the categories that operators have put; the caller has checked them.
+        audience, errors = read_audience(document, attributes=self._attributes, checks_categories=False)
         if errors:  # guard: directory_state.valid_audience
             raise ValueError(f"the audience is invalid: {errors[0].path}: {errors[0].message}")
         return audience

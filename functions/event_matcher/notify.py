@@ -262,5 +262,5 @@ def _check_permitted(rule: NotificationRule, context: Mapping[str, str], club_id
     missing = scopes_of_rule(rule) - scopes_of(context)
     if missing:  # guard: rules.scopes_of_the_owner
         raise RuleRefused(RuleRefusal.SCOPE, min(missing))
-    if not is_listed(rule.type) or is_retired(rule.type):  # guard: rules.unknown_category
+    if is_retired(rule.type) or not is_listed(rule.type):  # guard: rules.unknown_category
         raise RuleRefused(RuleRefusal.CATEGORY)

@@ -78,17 +78,23 @@ class Audience:
 
 
 def read_audience(
-    value: Any, *, attributes: Collection[str] | None = None, settings: SettingNames | None = None
+    value: Any,
+    *,
+    attributes: Collection[str] | None = None,
+    settings: SettingNames | None = None,
+    checks_categories: bool = True,
 ) -> tuple[Audience, list[AudienceError]]:
     """Return the audience in a JSON value, and its errors, at most 20. With errors, the audience must not be used.
 
     Args:
         value: The JSON value.
         attributes: The attributes of users; None: those of schemas/source.yaml.
-        settings: The names in user settings; None: those of schemas/categories.yaml and schemas/source.yaml.
+        settings: The names in user settings; None: those of the categories and schemas/source.yaml.
+        checks_categories: Whether the categories must be known; else a caller has checked them.
     """
     known = source_tables()["users"].attributes if attributes is None else attributes
-    reader = _Reader(known, settings or setting_names())
+    names = settings or setting_names()
+    reader = _Reader(known, {"channels": names.channels, "categories": names.categories if checks_categories else None})
     return reader.audience(value), reader.errors[:_MAX_ERRORS]
 
 
@@ -99,9 +105,10 @@ def _nobody(_user: User, _settings: UserSettings | None) -> bool:
 class _Reader:
     """Reads one audience, and collects its errors."""
 
-    def __init__(self, attributes: Collection[str], settings: SettingNames) -> None:
+    def __init__(self, attributes: Collection[str], names: Mapping[str, Collection[str] | None]) -> None:
         self._attributes = attributes
-        self._names = {"channels": settings.channels, "categories": settings.categories}
+        # The kinds of settings with their known names; None: all are permitted.
+        self._names = names
         self.errors: list[AudienceError] = []
         self._conditions = 0
         self._fields: set[str] = set()
@@ -212,8 +219,9 @@ class _Reader:
         kind, _, key = name.partition(".")
         if kind in self._names and key:
             # A name that no settings have would match no user, and every user under `not`.
-            if folded(key) not in self._names[kind]:  # guard: audiences.unknown_setting
-                known = ", ".join(sorted(self._names[kind]))
+            names = self._names[kind]
+            if names is not None and folded(key) not in names:  # guard: audiences.unknown_setting
+                known = ", ".join(sorted(names))
                 self._error(path, Text.AUDIENCE_SETTING_NAME.filled(kind=kind, names=known))
             return lambda _, settings: _entry(None if settings is None else getattr(settings, kind), key)
         if name == "quiet_hours":

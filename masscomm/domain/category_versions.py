@@ -14,6 +14,7 @@ from masscomm.domain.time_limits import CATEGORY_BEGINS_AFTER_S, TOO_OLD_S
 
 # The largest version, and the largest versions of a category together: they are one item of DynamoDB, of 400 kB.
 MAX_VERSION_BYTES, MAX_VERSIONS_BYTES = 6_000, 350_000
+_OF_ENTRY = ("channels", "mandatory", "opt_in", "titles", "tenants")
 
 
 class VersionTooLarge(Exception):
@@ -61,8 +62,8 @@ def next_versions(
 
 def version_of(fields: Mapping[str, Any], name: str) -> CategoryVersion:
     """Return the version in a JSON object (fields_of). Raises CategoriesError."""
-    entry = {key: value for key, value in fields.items() if key not in {"from_ms", "retired"}}
-    category, of_clubs = read_category(name, entry)
+    # A later version of the code may have stored further ones.
+    category, of_clubs = read_category(name, {key: fields[key] for key in _OF_ENTRY if key in fields})
     return CategoryVersion(
         from_ms=int(fields["from_ms"]),
         category=category,

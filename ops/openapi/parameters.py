@@ -38,6 +38,7 @@ WATERMARK = {
 IN_PATH = {
     each.name: replace(each, location="path")
     for each in (
+        Parameter("category", "The name of the category", _SEGMENT, "news"),
         Parameter("delivery_id", "The id of the delivery", _SEGMENT, DELIVERY_ID),
         Parameter("device_id", "The id of the device in the monolith", _SEGMENT, "420"),
         Parameter("endpoint_id", "The id of the endpoint", _SEGMENT, ENDPOINT_ID),

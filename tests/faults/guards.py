@@ -1692,6 +1692,17 @@ MUTANTS = (
     ),
     Mutant("tenancy.reported_events", "A caller reports events of its clubs only."),
     Mutant("tenancy.event_types", "Credentials for single clubs change no event type."),
+    Mutant("tenancy.changed_categories", "Credentials for single clubs change no category."),
+    Mutant("batch.unprepared", "A batch waits while the categories that are valid now are unknown."),
+    Mutant("categories.new_category", "REST knows a new category at once.", Becomes("is_fresh")),
+    Mutant(
+        "categories.changed_meanwhile",
+        "Of two changes of categories at the same time, the second one is refused.",
+        Becomes('"attribute_exists(part) OR attribute_not_exists(part)"'),
+    ),
+    Mutant("categories.needed_versions", "Versions that no waiting send needs are dropped."),
+    Mutant("sends.retired_category", "A send of a retired category over REST is refused."),
+    Mutant("metrics.changed_categories", "A batch is counted with the categories that are valid for its records."),
     Mutant(
         "tenancy.subscription",
         "A subscription of another tenant is as unknown ones.",

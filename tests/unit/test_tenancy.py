@@ -162,6 +162,7 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         "{key_id}": operations_api.KEY_ID,
         "{endpoint_id}": operations_api.endpoint_id(CLUB),
         "{delivery_id}": operations_api.EVENT_ID,
+        "{category}": "news",
         "{event_type}": "match.finished",
         "{source_id}": source_id(CLUB),
         "{subscription_id}": subscription_id(CLUB),
@@ -191,6 +192,7 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         ("POST", "/v1/events"): {
             "events": [{"event_id": "e1", "type": "match.finished", "club_id": CLUB, "data": {"goals": []}}]
         },
+        ("PUT", "/v1/categories/news"): {"channels": ["push"]},
         ("PUT", "/v1/event-types/match.finished"): {"description": "A match has finished", "example": {"goals": []}},
         ("POST", "/v1/sources"): SOURCE | {"club_id": CLUB},
         ("PUT", path if path.startswith("/v1/sources/") else ""): SOURCE | {"club_id": CLUB},
@@ -270,8 +272,8 @@ def test_a_route_is_open_to_its_scope_alone(
     """A caller with all other scopes is refused before anything is read or produced."""
     monkeypatch.setattr(single_users, "SMALLEST_GROUP", 0)
     scope = ROUTE_SCOPES[route[1], route[2]]
-    # A change of an event type concerns every club.
-    is_of_every_club = route[1] != "GET" and route[2].startswith("/v1/event-types")
+    # A change of an event type or of a category concerns every club.
+    is_of_every_club = route[1] != "GET" and route[2].startswith(("/v1/event-types", "/v1/categories"))
     own = EVERY_SCOPE | ({"all_clubs": "true"} if is_of_every_club else {"club_ids": str(CLUB)})
     status, _, body = asked(*route, own | {"scopes": " ".join(ALL_SCOPES - {scope})})
     assert (status, chain.producer.produced) == (403, [])

@@ -36,12 +36,13 @@ class DynamoDbCategories(TableAdapter):
             "TableName": self._table,
             "Item": {**_PART, "name": {"S": name}, "versions": {"S": stored(versions)}},
         }
+        # guard: categories.changed_meanwhile
+        unchanged = "#count = :revision" if revision else "attribute_not_exists(#count)"
         count = {
             "TableName": self._table,
             "Key": _CHANGES,
             "UpdateExpression": "SET #count = :next",
-            # guard: categories.changed_meanwhile
-            "ConditionExpression": "#count = :revision" if revision else "attribute_not_exists(#count)",
+            "ConditionExpression": unchanged,
             "ExpressionAttributeNames": {"#count": "count"},
             "ExpressionAttributeValues": {":next": {"N": str(revision + 1)}}
             | ({":revision": {"N": str(revision)}} if revision else {}),

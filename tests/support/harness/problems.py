@@ -8,7 +8,9 @@ from uuid import uuid4
 
 import httpx
 
+from functions.operations_handler.routes.categories import MAX_TITLE
 from local.devstack.config import StackConfig
+from masscomm.domain.category_versions import MAX_VERSION_BYTES, MAX_VERSIONS_BYTES
 from masscomm.domain.limits import LARGE_BODY
 from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS
 from masscomm.domain.webhook_sources import MAX_SOURCES
@@ -235,6 +237,15 @@ def _webhooks(cause: Cause) -> None:
 
 
 def _events(cause: Cause) -> None:
+    category = "/v1/categories/{category}"
+    cause.problem(404, "GET", category, path={"category": "problem.unknown"})
+    cause.problem(404, "PUT", category, path={"category": "%10"}, json={"channels": ["push"]})
+    path = {"category": "problem.caused"}
+    languages = [f"{first}{second}" for first in "abcdefgh" for second in "abcdefgh"][:53]
+    for number in range(MAX_VERSIONS_BYTES // MAX_VERSION_BYTES):
+        titles = dict.fromkeys(languages, f"{number:0{MAX_TITLE}d}")
+        cause.ok("PUT", category.format(**path), json={"channels": ["push"], "titles": titles})
+    cause.problem(409, "PUT", category, path=path, json={"channels": ["email"], "titles": titles})
     types, subscriptions = "/v1/event-types/{event_type}", "/v1/subscriptions/{subscription_id}"
     cause.problem(404, "GET", types, path={"event_type": "problem.unknown"})
     cause.problem(404, "DELETE", subscriptions, path={"subscription_id": "sub_1_unknown"})

@@ -26,8 +26,10 @@ class Call:
 
     @property
     def _clubs(self) -> dict[str, str]:
-        """Return the clubs of a caller whose request succeeds. A change of an event type concerns every club."""
-        is_of_every_club = self.method != "GET" and self.path.startswith("/v1/event-types")
+        """Return the clubs of a caller whose request succeeds. A change of an event type or
+        of a category concerns every club.
+        """
+        is_of_every_club = self.method != "GET" and self.path.startswith(("/v1/event-types", "/v1/categories"))
         return {"all_clubs": "true"} if is_of_every_club else {"club_ids": "1"}
 
     def event(self, *, clubs: str | None = None, scopes: frozenset[Scope] = ALL_SCOPES) -> dict[str, Any]:

@@ -249,6 +249,15 @@ def test_audience_after_its_time_is_a_retry(rows: Rows) -> None:
         Audiences(rows.store).count("g1", 7, EVERYBODY, [], 0.0)
 
 
+def test_audience_may_name_a_category_of_an_operator(rows: Rows) -> None:
+    rows.put(USERS, 1, {"club_id": 7})
+    rows.put(USERS, 2, {"club_id": 7})
+    rows.put("user_settings", 2, {"categories": {"Offers": True}})
+    audience = json.dumps({"where": {"field": "settings.categories.offers", "is": True}})
+    answer = fast_json.parsed(Audiences(rows.store).members("g1", 7, audience, 0, FOREVER))
+    assert answer["user_ids"] == [2]
+
+
 def test_changed_state_of_a_device_is_seen(rows: Rows) -> None:
     rows.put(USERS, 1, {"club_id": 7})
     rows.put(DEVICES, 5, {"user_id": 1, "platform": "ios", "token": "a", "active": True})

@@ -1,6 +1,7 @@
 """The batch driver: each record's result follows from its own delivery reports."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,6 +48,20 @@ def test_good_batch_is_flushed_once_and_not_redelivered() -> None:
     assert chain.run(Relay(), *_sends(chain, 3)) == []
     assert len(_keys(chain)) == 6
     assert chain.producer.flushes == 1
+
+
+@pytest.mark.kills(guard="batch.unprepared")
+def test_unprepared_batch_is_redelivered_whole() -> None:
+    """The categories that are valid now are unknown: nothing is decided by those of before."""
+    chain = Chain()
+
+    def refuse() -> None:
+        raise Retry("DynamoDB is down")
+
+    driver = replace(chain.driver, prepare=refuse)
+    event_of_two = event(*_sends(chain, 2))
+    assert failed_offsets(driver.run(event_of_two, Context(), Relay())) == [0, 1]
+    assert chain.producer.produced == []
 
 
 def test_undecodable_record_is_dead_lettered_alone() -> None:

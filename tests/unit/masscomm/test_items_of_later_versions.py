@@ -20,6 +20,7 @@ from masscomm.domain.statuses import Reason, Status
 from masscomm.stores.api_keys.dynamodb import ApiKeys
 from masscomm.stores.api_keys.port import every_key
 from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
+from masscomm.stores.categories.dynamodb import DynamoDbCategories
 from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
 from masscomm.stores.decision_log.port import Decisions, record_decisions, unpack_decisions
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
@@ -41,6 +42,7 @@ from masscomm.stores.webhook_sources.dynamodb import DynamoDbWebhookSources
 from tests.support.contracts import (
     api_keys,
     audit_log,
+    categories,
     delivery_ledger,
     event_stores,
     idempotency_keys,
@@ -191,6 +193,11 @@ def _later_headers(item: Item) -> Item:
     return {**item, "value": {"B": zlib.compress(later.encode() + b"\n" + value)}}
 
 
+def _later_versions(item: Item) -> Item:
+    later = _json(item["versions"]["S"], lambda found: [{**each, "of_later": {"form": [9]}} for each in found])
+    return {**item, "versions": {"S": later}}
+
+
 def _where(name: str, change: Callable[[Item], Item]) -> Callable[[Item], Item]:
     """Return a function that changes the items with an attribute."""
     return lambda item: change(item) if name in item else item
@@ -263,6 +270,13 @@ STORED = (
         write=_sends,
         read=_read_sends,
         nested=_later_field("expansion"),
+    ),
+    Stored(
+        tables=("categories",),
+        store=DynamoDbCategories,
+        write=lambda store: store.put("offers", [categories.version(1), categories.version(2)], revision=0),
+        read=lambda store: (store.revision(), store.every()),
+        nested=_where("versions", _later_versions),
     ),
     Stored(
         tables=("event_types",),

@@ -13,6 +13,8 @@ from masscomm.domain.limits import CHUNK_SIZE, MAX_RECIPIENTS
 from masscomm.domain.records import SendRequested
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.observability import traces
+from masscomm.stores.categories.in_memory import InMemoryCategories
+from tests.support.categories import put_version
 from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import VALID, SendApi
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE
@@ -66,6 +68,31 @@ def test_repeated_users_are_reported_and_channels_counted(api: SendApi) -> None:
 
 def test_category_sets_the_number_of_requested_channels(api: SendApi) -> None:
     assert api.post(type="security_alert")[1]["requested"] == 6
+
+
+def test_new_category_is_accepted_at_once(api: SendApi, stored_categories: InMemoryCategories) -> None:
+    """Its version is not valid yet, so that the records name its channels."""
+    assert api.post(type="offers")[0] == 400
+    put_version(
+        stored_categories, "offers", {"channels": ["email", "push"], "tenants": {"8": {"channels": ["push"]}}}, NOW
+    )
+    status, body, _ = api.post(type="offers")
+    assert (status, body["requested"]) == (202, 6)
+    assert api.sends()[0].channels == ["email", "push"]
+
+
+@pytest.mark.kills(guard="sends.retired_category")
+def test_retired_category_is_refused(api: SendApi, stored_categories: InMemoryCategories) -> None:
+    put_version(stored_categories, "news", {"channels": ["push"], "retired": True})
+    status, body, _ = api.post(type="news")
+    assert (status, [error["field"] for error in body["errors"]]) == (400, ["type"])
+    assert api.sends() == []
+
+
+def test_unknown_versions_refuse_a_send(api: SendApi, stored_categories: InMemoryCategories) -> None:
+    stored_categories.failing = Retry("down")
+    assert api.post()[0] == 503
+    assert api.sends() == []
 
 
 def test_a_long_send_travels_in_chunks(api: SendApi) -> None:
