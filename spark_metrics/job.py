@@ -231,10 +231,19 @@ class Job:
 
 
 def _categories(table: str) -> Callable[[], object]:
-    """Return the reader of the categories that operators have changed, in a table."""
+    """Return the reader of the categories that operators have changed, in a table. It raises Retry."""
     if table == "none":
         return lambda: None
-    return KnownCategories(store=DynamoDbCategories(table=table), clock=SystemClock()).refresh
+    known = KnownCategories(store=DynamoDbCategories(table=table), clock=SystemClock())
+
+    def refresh() -> None:
+        try:
+            known.refresh()
+        except Stop as error:
+            # The job waits for a table that is being made, as it does for those of Postgres.
+            raise Retry(str(error)) from error
+
+    return refresh
 
 
 def main() -> int:

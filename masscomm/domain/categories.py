@@ -85,8 +85,7 @@ class CategoryTable:
         # A producer of Kafka may spell a category in another way, as user settings do. The job compares as this does
         # (spark_metrics.counting.facts).
         listed = self.names.get(folded(name), name) if name.isascii() else name  # guard: categories.spelling
-        version = self.version(listed, at_ms)
-        if version is not None:
+        if listed in self.versions and (version := self.version(listed, at_ms)) is not None:
             return version.category if club_id is None else version.of_clubs.get(club_id, version.category)
         own = self.of_clubs.get(club_id, {}) if club_id is not None else {}
         if listed in own:

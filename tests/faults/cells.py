@@ -307,6 +307,12 @@ _COMPACT = (
         timeout_s=90.0,
     ),
     Cell(
+        name="the channels of a category change while the job is down",
+        fault=counting.category_changes,
+        load=Load(users=60),
+        timeout_s=180.0,
+    ),
+    Cell(
         name="a dead letter is replayed late, and one that is counted",
         fault=counting.letters_are_replayed,
         load=Load(users=60),

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -69,6 +70,30 @@ def schema_is_late(bench: Bench, send: Send) -> None:
     until("foreign records are dead-lettered", lambda: lost <= _dead_lettered(bench), every_s=0.1)
     # A slow function may have dead-lettered the late one, too.
     bench.accept_dead_letters()
+
+
+def category_changes(bench: Bench, send: Send) -> None:
+    """The channels of a category change while the job is down, between two sends by Kafka that name none."""
+    bench.stack.stack.kill("spark")
+    name = f"offers-{_new_send_id(bench)}"
+    valid_from_ms = _put_category(bench, name, ["email"])
+    users = bench.shared[:60]
+    # Until then, the category is unlisted, and has the channels of such a one.
+    bench.emit(users, channel="push", category=name, template=CATEGORIES["push"])
+    send()
+    until("the version is valid", lambda: time.time_ns() // 1_000_000 >= valid_from_ms, 120)
+    bench.emit(users, channel="email", category=name, template=CATEGORIES["email"])
+    until("the chain has sent both", lambda: all(map(bench.ended, bench.sends)), bench.timeout_s)
+    bench.stack.stack.restart("spark")
+
+
+def _put_category(bench: Bench, name: str, channels: Sequence[str]) -> int:
+    """Put a category; return the time from which it is valid, in milliseconds since the epoch."""
+    config = bench.stack.config
+    url, key = f"{config.gateway_url}/v1/categories/{name}", {"x-api-key": config.api_key}
+    answer = httpx.put(url, json={"channels": channels}, headers=key, timeout=60, trust_env=False)
+    valid_from = answer.raise_for_status().json()["versions"][0]["valid_from"]
+    return round(datetime.fromisoformat(valid_from).timestamp() * 1000)
 
 
 def letters_are_replayed(bench: Bench, send: Send) -> None:

@@ -64,6 +64,7 @@ class Sent:
             change meanwhile.
         calls: User → provider calls if the notification is sent.
         receipt_outcomes: User → (status, reason) of the outcome that receipts lead to.
+        category: The category, if the cell has chosen one.
         uncounted: Users that the metrics do not count, because their notification has the same id as another one.
     """
 
@@ -73,6 +74,7 @@ class Sent:
     channel: str = "push"
     receipt_outcomes: dict[int, tuple[str, str]] = field(default_factory=dict)
     uncounted: frozenset[int] = frozenset()
+    category: str = ""
 
     @property
     def pairs(self) -> set[Pair]:
@@ -184,13 +186,18 @@ class Bench:
         refused_users: Set[int] = frozenset(),
         channel: str = "push",
         club_id: int = CLUB,
+        category: str | None = None,
         **options: Any,
     ) -> Sent:
-        """Produce a send to these users as the monolith does. `options` are those of Emitter.send."""
+        """Produce a send to these users as the monolith does, by default of the category that has the channel.
+        `options` are those of Emitter.send.
+        """
+        category = category or CATEGORIES[channel]
         to_users = list(users) if named is None else [users[index] for index in named]
         send_id = f"{time.time_ns():x}-{len(self.sends)}"
-        sent = self.expect_send(send_id, to_users, refused_users=refused_users, channel=channel, club_id=club_id)
-        category = CATEGORIES[channel]
+        sent = self.expect_send(
+            send_id, to_users, refused_users=refused_users, channel=channel, club_id=club_id, category=category
+        )
         self.emitter.send(category, club_id, to_users, chunk_size=chunk, send_id=sent.send_id, **options)
         return sent
 
@@ -202,9 +209,10 @@ class Bench:
         refused_users: Set[int] = frozenset(),
         channel: str = "push",
         club_id: int = CLUB,
+        category: str | None = None,
     ) -> Sent:
         """Compute the oracle's expectation for a send; the cell is checked against it."""
-        asked = Ask(club_id=club_id, type=CATEGORIES[channel], to_users=to_users, channels=[channel])
+        asked = Ask(club_id=club_id, type=category or CATEGORIES[channel], to_users=to_users, channels=[channel])
         expected = expect(self.population.world, asked)
         fates = {user_id: frozenset({fate}) for (user_id, _), fate in expected.fates.items()}
         fates |= {user_id: frozenset({"device_inactive"}) for user_id in refused_users if fates[user_id] == {"sent"}}
@@ -215,7 +223,7 @@ class Bench:
             for user_id, fate in fates.items()
             if fate == {"sent"}
         }
-        sent = Sent(send_id, fates, calls, channel)
+        sent = Sent(send_id, fates, calls, channel, category=category or "")
         self.sends.append(sent)
         return sent
 
@@ -404,7 +412,7 @@ class Bench:
         """Return the totals by measure of the metrics by minute, over every club that cells send to."""
         found = Counter[str]()
         for (_, club_id, category, _, measure), count in self.api.counts(self.since_ms).items():
-            if club_id in CLUBS and category in CATEGORIES.values():
+            if club_id in CLUBS and category in {*CATEGORIES.values(), *(sent.category for sent in self.sends)}:
                 found[measure] += count
         return found
 
