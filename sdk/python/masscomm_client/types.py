@@ -233,6 +233,32 @@ class CategoriesBody(TypedDict):
     rows: list[CategoryRow]
 
 
+class CategoryBody(TypedDict):
+    """A category of sends with all its versions."""
+
+    type: str
+    """The value of the field `type` of a send."""
+    versions: list[CategoryValues]
+    """The versions, the latest first."""
+
+
+class CategoryFields(TypedDict):
+    """The body of a request to PUT /v1/categories/{category}. It replaces the category."""
+
+    channels: list[str]
+    """The channels of a send that names none."""
+    mandatory: NotRequired[bool]
+    """Whether an opt-out of the user does not apply."""
+    opt_in: NotRequired[list[str]]
+    """The channels on which only users with a rule for the category get it."""
+    titles: NotRequired[dict[str, str]]
+    """The name that recipients see on the page of an unsubscribe link, by language such as `de`."""
+    clubs: NotRequired[list[ClubFields]]
+    """The clubs for which the category differs."""
+    retired: NotRequired[bool]
+    """Whether new sends over REST are refused. Those by Kafka keep the rules of the category."""
+
+
 class CategoryOfClub(TypedDict):
     """A category as it is for the sends of one club."""
 
@@ -242,16 +268,34 @@ class CategoryOfClub(TypedDict):
 
 
 class CategoryRow(TypedDict):
-    """A category of sends."""
+    """A category of sends, as it was put last."""
 
+    valid_from: str | None
+    channels: list[str]
+    mandatory: bool
+    opt_in: list[str]
+    titles: dict[str, str]
+    retired: bool
+    clubs: list[CategoryOfClub]
     type: str
     """The value of the field `type` of a send; `default` stands for each type without a row."""
+
+
+class CategoryValues(TypedDict):
+    """A category as it is from a time on."""
+
+    valid_from: str | None
+    """The time from which it is valid; null: it is the one of the installation's file."""
     channels: list[str]
     """The channels of a send that names none."""
     mandatory: bool
     """Whether an opt-out of the user does not apply."""
     opt_in: list[str]
     """The channels on which only users with a rule for the category get it."""
+    titles: dict[str, str]
+    """The name that recipients see, by language."""
+    retired: bool
+    """Whether new sends over REST are refused."""
     clubs: list[CategoryOfClub]
     """The caller's clubs for which the category differs."""
 
@@ -283,6 +327,14 @@ class Chunks(TypedDict):
 
     expected: int | None
     counted: int | None
+
+
+class ClubFields(TypedDict):
+    """How a category differs for the sends of one club."""
+
+    club_id: int
+    channels: NotRequired[list[str]]
+    opt_in: NotRequired[list[str]]
 
 
 class CodedBody(TypedDict):

@@ -352,6 +352,42 @@ public final class Types {
         public List<CategoryRow> rows() { return required("rows", listOf(body(CategoryRow::new))); }
     }
 
+    /** A category of sends with all its versions. */
+    public static final class CategoryBody extends Body {
+        CategoryBody(Map<String, ?> members) { super(members); }
+
+        /** The value of the field {@code type} of a send. */
+        public String type() { return required("type", TEXT); }
+
+        /** The versions, the latest first. */
+        public List<CategoryValues> versions() { return required("versions", listOf(body(CategoryValues::new))); }
+    }
+
+    /** The body of a request to PUT /v1/categories/{category}. It replaces the category. */
+    public static final class CategoryFields extends Body {
+        public CategoryFields() { this(Map.of()); }
+
+        CategoryFields(Map<String, ?> members) { super(members); }
+
+        /** The channels of a send that names none. */
+        public CategoryFields channels(List<String> value) { set("channels", value); return this; }
+
+        /** Whether an opt-out of the user does not apply. */
+        public CategoryFields mandatory(boolean value) { set("mandatory", value); return this; }
+
+        /** The channels on which only users with a rule for the category get it. */
+        public CategoryFields optIn(List<String> value) { set("opt_in", value); return this; }
+
+        /** The name that recipients see on the page of an unsubscribe link, by language such as {@code de}. */
+        public CategoryFields titles(Map<String, String> value) { set("titles", value); return this; }
+
+        /** The clubs for which the category differs. */
+        public CategoryFields clubs(List<ClubFields> value) { set("clubs", value); return this; }
+
+        /** Whether new sends over REST are refused. Those by Kafka keep the rules of the category. */
+        public CategoryFields retired(boolean value) { set("retired", value); return this; }
+    }
+
     /** A category as it is for the sends of one club. */
     public static final class CategoryOfClub extends Body {
         CategoryOfClub(Map<String, ?> members) { super(members); }
@@ -363,12 +399,34 @@ public final class Types {
         public List<String> optIn() { return required("opt_in", listOf(TEXT)); }
     }
 
-    /** A category of sends. */
+    /** A category of sends, as it was put last. */
     public static final class CategoryRow extends Body {
         CategoryRow(Map<String, ?> members) { super(members); }
 
+        public String validFrom() { return optional("valid_from", TEXT); }
+
+        public List<String> channels() { return required("channels", listOf(TEXT)); }
+
+        public boolean mandatory() { return required("mandatory", BOOLEAN); }
+
+        public List<String> optIn() { return required("opt_in", listOf(TEXT)); }
+
+        public Map<String, String> titles() { return required("titles", mapOf(TEXT)); }
+
+        public boolean retired() { return required("retired", BOOLEAN); }
+
+        public List<CategoryOfClub> clubs() { return required("clubs", listOf(body(CategoryOfClub::new))); }
+
         /** The value of the field {@code type} of a send; {@code default} stands for each type without a row. */
         public String type() { return required("type", TEXT); }
+    }
+
+    /** A category as it is from a time on. */
+    public static final class CategoryValues extends Body {
+        CategoryValues(Map<String, ?> members) { super(members); }
+
+        /** The time from which it is valid; null: it is the one of the installation's file. */
+        public String validFrom() { return optional("valid_from", TEXT); }
 
         /** The channels of a send that names none. */
         public List<String> channels() { return required("channels", listOf(TEXT)); }
@@ -378,6 +436,12 @@ public final class Types {
 
         /** The channels on which only users with a rule for the category get it. */
         public List<String> optIn() { return required("opt_in", listOf(TEXT)); }
+
+        /** The name that recipients see, by language. */
+        public Map<String, String> titles() { return required("titles", mapOf(TEXT)); }
+
+        /** Whether new sends over REST are refused. */
+        public boolean retired() { return required("retired", BOOLEAN); }
 
         /** The caller's clubs for which the category differs. */
         public List<CategoryOfClub> clubs() { return required("clubs", listOf(body(CategoryOfClub::new))); }
@@ -428,6 +492,19 @@ public final class Types {
         public Long expected() { return optional("expected", INTEGER); }
 
         public Long counted() { return optional("counted", INTEGER); }
+    }
+
+    /** How a category differs for the sends of one club. */
+    public static final class ClubFields extends Body {
+        public ClubFields() { this(Map.of()); }
+
+        ClubFields(Map<String, ?> members) { super(members); }
+
+        public ClubFields clubId(long value) { set("club_id", value); return this; }
+
+        public ClubFields channels(List<String> value) { set("channels", value); return this; }
+
+        public ClubFields optIn(List<String> value) { set("opt_in", value); return this; }
     }
 
     /** The code of a text, so that a program can translate it. */
