@@ -354,7 +354,7 @@ class Text(StrEnum):
     ROWS_READ = "The query would read more than {maximum} rows"
     ROWS_FILLED = "Filled with zeros, the answer would have more than {maximum} rows"
     # Of categories.
-    CATEGORY_NOT_FOUND = "The category is unknown."
+    NAMED_CATEGORY_UNKNOWN = "The category is unknown."
     CATEGORY_CHANGED_TOO_OFTEN = "The category has been changed too often: sends that wait need its versions."
     CATEGORY_SPELLING = "is another spelling of the category {category}"
     CATEGORY_TOO_LARGE = "the category has more than {maximum} bytes"

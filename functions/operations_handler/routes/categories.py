@@ -130,7 +130,7 @@ class CategoriesRoute:
         Reader(parameters).check()
         table = self._table()
         if name not in table.listed:
-            raise Problem(404, Text.CATEGORY_NOT_FOUND.filled())
+            raise Problem(404, Text.NAMED_CATEGORY_UNKNOWN.filled())
         return _body(table, name, clubs)
 
     def put(self, name: str, content: str | None, clubs: Clubs, audit: Audit) -> CategoryBody:

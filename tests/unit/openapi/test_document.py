@@ -24,7 +24,7 @@ PUBLISHED = ROOT / "docs" / "openapi" / "masscomm.json"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 # Routes whose response is the same for every tenant, and lists that no parameter limits to a tenant.
 OF_NO_TENANT, OWN_ROWS = {"/v1/alarms", "/v1/categories", "/v1/health"}, {"/v1/keys"}
-OF_NO_TENANT |= {"/v1/event-types", "/v1/event-types/{event_type}"}
+OF_NO_TENANT |= {"/v1/categories/{category}", "/v1/event-types", "/v1/event-types/{event_type}"}
 _REFERENCES = "#/components/responses/"
 
 

@@ -47,7 +47,7 @@ def path_probes() -> Iterator[Probe]:
     for call in CALLS:
         for each in call.operation["parameters"]:
             # Event types belong to no tenant.
-            if each["in"] == "path" and each["name"] != "event_type":
+            if each["in"] == "path" and each["name"] not in ("category", "event_type"):
                 yield Probe(call, "path", each["name"])
 
 
