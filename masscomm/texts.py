@@ -318,6 +318,8 @@ class Text(StrEnum):
         "is named after a category that is not mandatory: users who opted out of it would get its text"
     )
     TEMPLATE_UNKNOWN = "does not exist on any channel of the send (GET /v1/templates)"
+    AUDIENCE_AT_WITHOUT_AUDIENCE = "is for a send to an audience"
+    AUDIENCE_AT_WITHOUT_TIME = "is for a scheduled send: send_at or send_at_local is missing"
     SEND_ID_NEEDED = "is needed if the send has several parts"
     SEND_ID_OF_OTHERS = "belongs to another send, or this part of it to other recipients"
     PART_TOO_LARGE = "must be less than part_count"

@@ -4,6 +4,9 @@ A chunk is recorded before the next one is sought, and all are recorded before t
 after a crash continues after the last recorded user, and produces the same chunks; no user is in two of them. The
 number of notifications is known before the first chunk can be processed.
 
+The users of a scheduled send are sought when it is due: until then, its record is in the delay store, also when the
+send is moved or paused. Its chunks have the time at which it was due as theirs.
+
 A record that has used its share of the invocation hands the rest on: it produces the record that continues to the end
 of its own topic. So the records of other tenants in the partition wait for one share of an audience, however large.
 """
@@ -23,7 +26,8 @@ from masscomm.clock import Clock
 from masscomm.directory.port import Directory
 from masscomm.domain.audiences import Audience, read_audience
 from masscomm.domain.categories import resolve_channels
-from masscomm.domain.ids import chunk_id
+from masscomm.domain.delays import PAUSED, SEND_AT
+from masscomm.domain.ids import chunk_id, envelope_id
 from masscomm.domain.key_limits import RECIPIENTS as RECIPIENTS_A_DAY
 from masscomm.domain.key_limits import Window
 from masscomm.domain.known_fields import known_fields
@@ -43,6 +47,7 @@ from masscomm.kafka.avro import Codec, mismatch
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECIPIENTS
+from masscomm.stores.delayed_records.port import DelayedRecord, DelayStore
 from masscomm.stores.sends.port import ExpandedChunk, Progress, Sends
 
 # The chunks that the producer holds before it is flushed, each of some 50 kB.
@@ -67,6 +72,7 @@ class ExpandAudience:
     directory: Directory
     sends: Sends
     usage: KeyUsage
+    delay_store: DelayStore
     clock: Clock
     logger: Logger
     # The chunks that one record records and produces before it hands the rest on.
@@ -92,9 +98,13 @@ class ExpandAudience:
     def _expand(self, batch: Batch[AudienceRequested], item: Item[AudienceRequested]) -> None:
         request = item.value
         record = _read_send(request)
-        if (fault := fault_of_send(record, item.record, self.clock.now_ms())) is not None:
+        as_due = record if request.expand_at is None else replace(record, timestamp=item.record.timestamp_ms)
+        if (fault := fault_of_send(as_due, item.record, self.clock.now_ms())) is not None:
             raise fault
         send = self._registered(request, record)
+        if request.expand_at is not None and request.share == 0 and self._waits(item, record, send):
+            return
+        record = replace(record, timestamp=_begin_ms(request, send))
         progress = self.sends.progress(request.send_id)
         if request.share < progress.share:  # guard: audiences.handed_on
             return
@@ -102,7 +112,7 @@ class ExpandAudience:
         if send.expansion is not None and send.expansion.can_begin_again:  # guard: audiences.replayed_letter
             send = self._store_end(send, None)
         if send.expansion is None:
-            recorded = self._record_users(request, send, _read_audience(request), share)
+            recorded = self._record_users(request, record, send, share)
             if recorded is None:
                 self._hand_on(batch, item, send, progress)
                 return
@@ -120,15 +130,44 @@ class ExpandAudience:
             raise DeadLetter("invalid", "the send_id belongs to a send with another content, or of another tenant")
         return stored
 
+    def _waits(self, item: Item[AudienceRequested], record: SendRequested, send: Send) -> bool:
+        """Delay a scheduled or paused send that is not expanded yet; return whether it was. Raises Retry or Stop."""
+        request, control, now_ms = item.value, send.control, self.clock.now_ms()
+        if send.expansion is not None or control.is_cancelled(now_ms):
+            return False
+        if (begin_ms := _begin_ms(request, send)) > now_ms:  # guard: audiences.of_the_moment
+            due_ms, reason = begin_ms, SEND_AT
+        elif control.is_paused(now_ms):  # guard: audiences.paused_until_expanded
+            due_ms, reason = control.held_until_ms(record.expires_at, now_ms), PAUSED
+        else:
+            return False
+        value = item.record.value or b""
+        delayed = DelayedRecord(
+            id=envelope_id(request.send_id, value, control.revision),
+            due_ms=due_ms,
+            topic=topics.AUDIENCE,
+            value=value,
+            delay_reason=reason,
+            headers=tuple(item.trace_headers),
+            record_key=request.send_id,
+            send=send.key,
+        )
+        self.delay_store.put(delayed, now_ms)
+        return True
+
     def _record_users(
-        self, request: AudienceRequested, send: Send, audience: Audience | None, share: Share
+        self, request: AudienceRequested, record: SendRequested, send: Send, share: Share
     ) -> tuple[int, int] | None:
         """Record all users of the audience; return the numbers of chunks and of users, or None if the share is used
         first. Raises Retry.
         """
-        # Users that were created before the request are found.
-        self.directory.confirm(min(request.timestamp, self.clock.now_ms()))  # guard: audiences.confirmed_directory
-        last = self.sends.last(request.send_id)
+        last, now_ms = self.sends.last(request.send_id), self.clock.now_ms()
+        # guard: audiences.cancelled_before_its_time
+        if request.expand_at is not None and last is None and send.control.is_cancelled(now_ms):
+            return 0, 0
+        audience = _read_audience(request)
+        # Users that were created before the request, or before the send was due, are found.
+        self.directory.confirm(min(record.timestamp, now_ms))  # guard: audiences.confirmed_directory
         index, recorded = (-1, ExpandedChunk(user_ids=[], up_to=0, users_before=0)) if last is None else last
         for found in self._found(request, audience, recorded.up_to, share):
             index += 1
@@ -235,7 +274,7 @@ class ExpandAudience:
     ) -> None:
         """Produce the record that continues, behind the records of other tenants. Raises Retry."""
         request = item.value
-        age_s = (self.clock.now_ms() - request.timestamp) // 1000
+        age_s = (self.clock.now_ms() - _begin_ms(request, send)) // 1000
         if age_s > EXPANSION_HANDED_ON_S:  # guard: audiences.age_of_the_last_share
             self._advance(batch, item, send, progress)
             raise Retry("the send is too old to be handed on: its last record would outlive the recorded chunks")
@@ -256,6 +295,14 @@ class ExpandAudience:
 
 def _key(request: AudienceRequested) -> SendKey:
     return SendKey(request.club_id, request.send_id)
+
+
+def _begin_ms(request: AudienceRequested, send: Send) -> int:
+    """Return the time from which the users of an audience are sought, in ms since the epoch."""
+    if request.expand_at is None:
+        return request.timestamp
+    moved_to_ms = send.control.send_at_ms
+    return max(request.timestamp, request.expand_at if moved_to_ms is None else moved_to_ms)
 
 
 def _described(request: AudienceRequested, record: SendRequested) -> Send:

@@ -13,6 +13,7 @@ from masscomm.directory.chosen import directory_from_environment
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 
@@ -26,6 +27,7 @@ def bootstrap() -> tuple[BatchDriver, ExpandAudience]:
         directory=directory_from_environment(),
         sends=DynamoDbSends.from_environment(),
         usage=DynamoDbKeyUsage.from_environment(),
+        delay_store=DynamoDbDelayStore.from_environment(),
         clock=SystemClock(),
         logger=logger,
         share_chunks=environment.whole_number("EXPANSION_SHARE_CHUNKS", CHUNKS, lowest=1),

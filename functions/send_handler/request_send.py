@@ -24,6 +24,7 @@ from masscomm.domain.audit import Action, Result, audit_entry
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE
+from masscomm.domain.local_times import first_ms
 from masscomm.domain.records import AudienceRequested
 from masscomm.domain.send_content import content_of_send, described
 from masscomm.domain.sends import Parts, Send, SendKey, Source
@@ -252,8 +253,17 @@ class RequestSend:
             send=json.dumps(record_of(send, identity, caller, 0, 1, []).to_avro()),
             key_id=None if caller.recipients_a_day is None else caller.counted_under,
             recipients_a_day=caller.recipients_a_day,
+            expand_at=_expand_at(send, identity),
         )
         return self.codec.encode(topics.AUDIENCE, "AudienceRequested", record.to_avro())
+
+
+def _expand_at(send: SendRequest, identity: SendIdentity) -> int | None:
+    """Return the time in ms before which the users of a send to an audience are not sought; None: at the request."""
+    first = send.send_at_ms if send.send_at_local is None else first_ms(send.send_at_local)
+    if send.audience_at == "request" or first is None or first <= identity.requested_at_ms:
+        return None
+    return first
 
 
 @contextmanager

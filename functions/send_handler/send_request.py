@@ -154,6 +154,13 @@ class SendRequest(ContentRequest):
         dict[str, Any] | None,
         Field(description="Users of the club by conditions (docs/audiences.md), instead of to_users."),
     ] = None
+    audience_at: Annotated[
+        Literal["due", "request"] | None,
+        Field(
+            description="When the users of the audience of a scheduled send are found: at its time (`due`, the default)"
+            " or at the request."
+        ),
+    ] = None
     to_users: Annotated[list[UserId], _entries("to_users", min_length=1, default_factory=list)]
     recipient_data: Annotated[
         dict[str, Variables],
@@ -354,6 +361,14 @@ def _audience_errors(send: SendRequest) -> list[FieldError]:
     return [] if send.audience is None else audience_of(send.audience)[1]
 
 
+def _audience_time_errors(send: SendRequest) -> list[FieldError]:
+    if send.audience_at is not None and send.audience is None:
+        return [FieldError("audience_at", Text.AUDIENCE_AT_WITHOUT_AUDIENCE.filled())]
+    if send.audience_at == "due" and send.send_at is None and send.send_at_local is None:
+        return [FieldError("audience_at", Text.AUDIENCE_AT_WITHOUT_TIME.filled())]
+    return []
+
+
 def _lane_errors(send: SendRequest) -> list[FieldError]:
     if send.audience is not None and send.priority == Lane.CRITICAL:
         return [FieldError("priority", Text.AUDIENCE_NOT_BULK.filled())]
@@ -382,6 +397,7 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[SendRequest], list[FieldError]]],
     (("part_count", "send_id"), _id_errors),
     (("part_count", "part_index"), _part_errors),
     (("audience",), _audience_errors),
+    (("audience_at", "audience", "send_at", "send_at_local"), _audience_time_errors),
     (("audience", "priority"), _lane_errors),
     (("audience", "part_count"), _audience_part_errors),
     (("recipient_data", "to_users"), _recipient_data_errors),

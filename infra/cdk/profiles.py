@@ -362,7 +362,7 @@ PROFILES = {
         looks_up=True,
         indices=DIRECTORY,
         requests=(*_LOOK_UPS, *_USERS_OF_CLUB),
-        tables=(SENDS, USAGE),
+        tables=(SENDS, USAGE, WAITING),
         tables_read=(CATEGORIES,),
         asks_cdc=True,
     ),

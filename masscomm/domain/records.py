@@ -170,6 +170,8 @@ class AudienceRequested(AvroRecord):
     recipients_a_day: int | None = None
     # The number of records before this one that expanded a share of the audience and handed the rest on.
     share: int = 0
+    # The time of a scheduled send before which its users are not sought, unless it is moved; None: at once.
+    expand_at: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

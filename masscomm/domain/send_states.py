@@ -117,9 +117,12 @@ def state_by_register(send: Send, counted: SendState | None, now_ms: int) -> Sen
     elif counted is not None:
         state = counted
     elif expansion is not None and expansion.requested == 0:
-        state = SendState.ENDED
+        # One that was cancelled before its users were sought has none.
+        state = SendState.CANCELLED if control.is_cancelled(now_ms) else SendState.ENDED
+    elif send.waits(now_ms):
+        state = SendState.SCHEDULED
     elif send.is_to_audience and expansion is None:
         state = SendState.EXPANDING
     else:
-        state = SendState.SCHEDULED if send.waits(now_ms) else SendState.ACCEPTED
+        state = SendState.ACCEPTED
     return controlled_state(state, cancelled=control.is_cancelled(now_ms), paused=control.is_paused(now_ms))

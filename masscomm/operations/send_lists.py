@@ -174,7 +174,7 @@ def _has(row: SendRow, send: Send, search: str | None) -> bool:
 
 def _row(row: SendRow, state: SendState, send: Send, *, counts_known: bool) -> ListedSend:
     # While the metrics job catches up, it can count the end of a notification before its beginning.
-    is_unknown = not counts_known and send.users is None and send.expansion is None
+    is_unknown = send.users is None and send.expansion is None and (send.is_to_audience or not counts_known)
     requested = None if is_unknown or row.state is SendState.EXPANDING else max(row.requested, row.terminal)
     return {
         "send_id": row.key.send_id,

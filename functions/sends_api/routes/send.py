@@ -234,7 +234,7 @@ class SendRoute:
 
 def _is_requested_known(known: KnownSend, status: SendState) -> bool:
     send = known.send
-    if status is SendState.EXPANDING:
+    if status is SendState.EXPANDING or (send.is_to_audience and send.expansion is None):
         return False
     return known.counts_known or send.users is not None or send.expansion is not None
 

@@ -12,6 +12,7 @@ from masscomm.domain.sends import Expansion, SendKey
 from masscomm.domain.users import User
 from masscomm.kafka import topics
 from masscomm.observability import logs
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import NOW, SEND_ID, Chain, entry
@@ -36,11 +37,13 @@ class Expander(Chain):
             self.directory.put(User(user_id=user_id, club_id=7, locale="de" if user_id % 2 else "en"))
         self.directory.put(User(user_id=500, club_id=8, locale="de"))
         self.usage = InMemoryKeyUsage()
+        self.delayed = InMemoryDelayStore()
         self.consumed = 0
         self.use_case = ExpandAudience(
             directory=self.directory,
             sends=self.register,
             usage=self.usage,
+            delay_store=self.delayed,
             clock=self.clock,
             logger=logs.logger("test"),
             share_chunks=share_chunks,
@@ -97,6 +100,7 @@ def _request(
     chunk_size: int = 2,
     recipients_a_day: int | None = None,
     share: int = 0,
+    expand_at: int | None = None,
     of_later: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> AudienceRequested:
@@ -121,4 +125,5 @@ def _request(
         key_id=None if recipients_a_day is None else "k",
         recipients_a_day=recipients_a_day,
         share=share,
+        expand_at=expand_at,
     )

@@ -18,6 +18,7 @@ from masscomm.domain.records import SendRequested
 from masscomm.kafka import topics
 from masscomm.kafka.producer import InMemoryProducer
 from masscomm.observability import logs
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 from tests.support.harness.chain import Chain, entry
@@ -61,6 +62,7 @@ def main(url: str, table: str, lsn: int, record: bytes) -> int:
     use_case = ExpandAudience(
         directory=directory,
         usage=InMemoryKeyUsage(),
+        delay_store=InMemoryDelayStore(),
         sends=PrintingExpansions(table=table),
         clock=chain.clock,
         logger=logs.logger("audience_expander"),

@@ -13,6 +13,7 @@ from masscomm.domain.sends import SendControl, SendKey
 from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
 from masscomm.observability import logs
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from tests.support.harness.chain import NOW, entry, results_of
 from tests.support.harness.preference_checker import Checker
@@ -35,6 +36,7 @@ class Sends:
         self.expander = ExpandAudience(
             directory=self.checker.directory,
             usage=InMemoryKeyUsage(),
+            delay_store=InMemoryDelayStore(),
             sends=self.api.register,
             clock=self.api.clock,
             logger=logs.logger("audience_expander"),

@@ -170,3 +170,39 @@ def test_sends_of_a_batch_have_no_audience(api: SendApi) -> None:
     status, body, _ = api.call(json.dumps({"sends": sends}), path="/v1/sends/batch", headers={"Idempotency-Key": "k"})
     assert (status, [result["status"] for result in body["results"]]) == (200, [400, 202])
     assert requested(api) == []
+
+
+IN_AN_HOUR, IN_AN_HOUR_MS = "2023-11-14T23:13:20Z", NOW + 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("fields", "expand_at"),
+    [
+        ({}, None),
+        ({"send_at": IN_AN_HOUR}, IN_AN_HOUR_MS),
+        ({"send_at": IN_AN_HOUR, "audience_at": "due"}, IN_AN_HOUR_MS),
+        ({"send_at": IN_AN_HOUR, "audience_at": "request"}, None),
+        ({"audience_at": "request"}, None),
+        # The first clocks show a time 14 hours before UTC does.
+        ({"send_at_local": "2023-11-16T12:00:00"}, NOW + 85_600_000),
+    ],
+)
+def test_users_of_a_scheduled_send_are_sought_at_its_time(
+    api: SendApi, fields: dict[str, Any], expand_at: int | None
+) -> None:
+    status, body, _ = post(api, **fields)
+    assert (status, body["requested"]) == (202, None)
+    assert [each.expand_at for each in requested(api)] == [expand_at]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"audience_at": "due"},
+        {"audience_at": "request", "audience": None, "to_users": [1]},
+        {"audience_at": "later", "send_at": IN_AN_HOUR},
+    ],
+)
+def test_time_of_an_audience_without_reason_is_refused(api: SendApi, fields: dict[str, Any]) -> None:
+    status, body, _ = post(api, **fields)
+    assert (status, [error["field"] for error in body["errors"]]) == (400, ["audience_at"])
