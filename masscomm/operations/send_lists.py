@@ -134,8 +134,12 @@ def _ms(moment: datetime) -> int:
 
 
 def _row_of(send: Send, now_ms: int) -> SendRow:
-    """Return the row of a send without counts, with its state as if it were neither paused nor cancelled."""
-    control = replace(send.control, cancelled_at_ms=None, paused_at_ms=None, fault=None)
+    """Return the row of a send without counts, with its state as if it were neither paused nor cancelled; one without
+    notifications has ended by its cancellation.
+    """
+    control = replace(send.control, fault=None)
+    if send.expansion is None or send.expansion.requested > 0:
+        control = replace(control, cancelled_at_ms=None, paused_at_ms=None)
     return SendRow(
         key=SendListKey(datetime.fromtimestamp(send.requested_at_ms / 1000, UTC), send.key.send_id),
         club_id=send.key.club_id,
