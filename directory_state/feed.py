@@ -15,16 +15,16 @@ from aws_lambda_powertools import Logger
 from directory_state.generations import Notice, state_of, store_state
 from directory_state.store import FED_AT, Store, UnstorableKey, Writer, source_of, version_of
 from directory_state.token_digests import document_without_tokens, row_without_token
-from masscomm.cdc.captured_tables import captured_tables
+from masscomm.cdc.captured_tables import table_topics
 from masscomm.cdc.change_events import (
     ChangeDecoder,
     Heartbeat,
+    MissedDelete,
     RefusedRow,
     RowChanged,
     SnapshotCompleted,
     SnapshotStarted,
     TableTruncated,
-    row_id_in,
     rows_of,
 )
 from masscomm.cdc.changelogs import MARK
@@ -33,6 +33,7 @@ from masscomm.directory.bulk_writes import VersionedDocument
 from masscomm.directory.changed_documents import (
     document_of,
     index_of,
+    missed_row,
     opt_out,
     problem_of_template,
     with_earlier_values,
@@ -78,14 +79,7 @@ class Applier:
 
     def __post_init__(self) -> None:
         self._decoder = ChangeDecoder(*self.generations)
-        # Topic → its captured tables and its generation.
-        self._tables: dict[str, list[tuple[str, str]]] = {}
-        for generation in self.generations:
-            for table in captured_tables():
-                place = (table, generation)
-                self._tables.setdefault(topics.cdc_topic(table, generation), []).append(place)
-        # The key of the last delete of each partition. Debezium produces its tombstone right after it.
-        self._deleted: dict[tuple[str, int], bytes | None] = {}
+        self._tables = {topic for generation in self.generations for topic in table_topics(generation)}
 
     def prepare(self, record: KafkaRecord) -> Step:
         """Return what applies a record to the store. Records are prepared and applied in their order.
@@ -103,15 +97,9 @@ class Applier:
         self.logger.warning("a record is not applied", position=record.source_position, error=str(error))
 
     def _prepare(self, record: KafkaRecord) -> Step:
-        if record.value is None and record.key == MARK:
-            return _nothing  # It ends a segment, and concerns no document.
         if record.topic == topics.DIRECTORY_DOCUMENT:
-            return self._own(record)
-        if record.value is None:
-            return self._tombstone(record)
-        place = record.topic, record.partition
-        if record.key is not None and self._deleted.get(place) == record.key:
-            del self._deleted[place]  # Its tombstone is gone, and the next one is another delete's.
+            # A mark of the changelog concerns no document.
+            return _nothing if record.value is None and record.key == MARK else self._own(record)
         try:
             change = self._decoder.decode(record)
         except RefusedRow as refused:
@@ -120,9 +108,9 @@ class Applier:
         rows = [row_without_token(row) for row in rows_of(change)]
         if (problem := problem_of_template(rows)) is not None:
             raise DeadLetter("invalid", problem)
-        if rows and all(row.columns is None for row in rows):
-            self._deleted[place] = record.key
         match change:
+            case MissedDelete():
+                return partial(self._missed, change)
             case Heartbeat() | SnapshotStarted() | SnapshotCompleted() | TableTruncated():
                 return partial(self._notice, topics.generation_of(record.topic), change)
         return partial(_put, [document_of(row) for row in rows])
@@ -165,21 +153,12 @@ class Applier:
             known = self._stored(writer, row)
             writer.put(with_earlier_values(row, {} if known is None else source_of(known)))
 
-    def _tombstone(self, record: KafkaRecord) -> Step:
-        """Return what marks a row as deleted whose delete has been compacted away before the feeder read it.
-
-        As a rule the delete has just been applied, with its version. If it has not, the row's version is unknown, and
-        the mark has that of the stored row, so that a row that is inserted again replaces it.
-        """
-        if self._deleted.pop((record.topic, record.partition), None) == record.key:
-            return _nothing
-        try:
-            row_id = row_id_in(record.key)
-        except TypeError as error:
-            raise DeadLetter("undecodable", f"a tombstone without the key of a row: {error}") from error
-        mark = {"deleted": True, "deleted_at_ms": max(record.timestamp_ms, 0)}
-        indices = [index_of(table, generation) for table, generation in self._tables.get(record.topic, ())]
-        return partial(_delete, row_id, indices, mark)
+    def _missed(self, change: MissedDelete, writer: Writer) -> None:
+        for table in change.tables:
+            (stored,) = writer.values(index_of(table, change.generation), [int(change.id)])
+            known = None if stored is None else (version_of(stored), source_of(stored))
+            if (row := missed_row(change, table, known)) is not None:
+                writer.put(document_of(row))  # guard: directory_state.missed_delete
 
     def _stored(self, writer: Writer, row: RowChanged) -> bytes | None:
         (found,) = writer.values(index_of(row.table, row.generation), [int(row.id)])
@@ -207,16 +186,6 @@ def _put(documents: Sequence[VersionedDocument], writer: Writer) -> None:
 
 def _remove(key: DocumentKey, writer: Writer) -> None:
     writer.remove(key.index, key.id)
-
-
-def _delete(row_id: str, indices: Sequence[str], mark: Mapping[str, Any], writer: Writer) -> None:
-    """Mark a row as deleted in each index that has it, with its stored version."""
-    for index in indices:
-        (stored,) = writer.values(index, [int(row_id)])
-        if stored is None or source_of(stored).get("deleted"):
-            continue
-        document = VersionedDocument(index=index, id=row_id, version=version_of(stored), source=mark)
-        writer.put(document)  # guard: directory_state.missed_delete
 
 
 class Feeder:

@@ -10,6 +10,7 @@ from functions.cdc_consumer.write_rows import Fact, WriteRows
 from masscomm.cdc.change_events import (
     ChangeDecoder,
     Heartbeat,
+    Irrelevant,
     RefusedRow,
     SnapshotCompleted,
     SnapshotStarted,
@@ -18,6 +19,7 @@ from masscomm.cdc.change_events import (
 from masscomm.chain.batch import Batch, Item, UseCase
 from masscomm.clock import Clock, SystemClock
 from masscomm.directory.client import OpenSearch
+from masscomm.domain.time_limits import MISSED_DELETE_AGE_MS
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
@@ -40,7 +42,7 @@ class ApplyChanges(UseCase[Fact]):
         self._logger = logger or logs.logger("cdc_consumer")
         self._rows = WriteRows(client, self._clock)
         self._generations = {each.name: each for each in generations}
-        self._decoder = ChangeDecoder(*self._generations)
+        self._decoder = ChangeDecoder(*self._generations, clock=self._clock)
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Fact:  # noqa: ARG002  # Debezium's JSON needs no registry
         try:
@@ -49,6 +51,7 @@ class ApplyChanges(UseCase[Fact]):
             return refused  # The row is dead-lettered after the directory has its replacement.
 
     def handle(self, batch: Batch[Fact]) -> None:
+        self._ignore_consumed(batch.active())
         self._rows.write(batch.active())
         for item in batch.active():
             step = self._step(self._generation_of(item), item.value)
@@ -64,6 +67,24 @@ class ApplyChanges(UseCase[Fact]):
             except Retry as error:
                 # No record depends on this step, because the invocation with the next heartbeat repeats it.
                 self._logger.warning("the generation does not advance", error=str(error))
+
+    def _ignore_consumed(self, items: Sequence[Item[Fact]]) -> None:
+        """Ignore old records that have been consumed before. Raises Retry.
+
+        The mark of a row whose deletion was not read has the version of the row. A redelivered record must not replace
+        it by this row, and a redelivered tombstone must not delete a row that was inserted again.
+        """
+        last_ms = self._clock.now_ms() - MISSED_DELETE_AGE_MS
+        old: dict[str, list[Item[Fact]]] = {}
+        for item in items:
+            if item.record.timestamp_ms <= last_ms:
+                old.setdefault(topics.generation_of(item.record.topic), []).append(item)
+        for generation, records in old.items():
+            committed = self._generations[generation].committed_offsets()
+            for item in records:
+                # guard: cdc.consumed_before
+                if item.record.offset < committed.get(item.record.topic, {}).get(item.record.partition, 0):
+                    item.value = Irrelevant()
 
     def _generation_of(self, item: Item[Fact]) -> Generation:
         return self._generations[topics.generation_of(item.record.topic)]

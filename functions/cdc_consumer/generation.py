@@ -22,7 +22,7 @@ from aws_lambda_powertools import Logger
 
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.change_events import Heartbeat
-from masscomm.cdc.progress import CdcProgress, reached
+from masscomm.cdc.progress import CdcProgress, Offsets, reached
 from masscomm.clock import Clock
 from masscomm.directory.bulk_writes import VersionedDocument, answering, write
 from masscomm.directory.changed_documents import index_of
@@ -53,6 +53,10 @@ class Generation:
     def index(self, table: str) -> str:
         """Return the name of a table's index in this generation."""
         return index_of(table, self.name)
+
+    def committed_offsets(self) -> Offsets:
+        """Return the offsets up to which the topics of the tables have been consumed. Raises Retry."""
+        return self._progress.committed_offsets()
 
     @property
     def _position(self) -> str:

@@ -16,8 +16,10 @@ from functools import cache
 from typing import Any
 
 from masscomm.cdc.captured_tables import DEVICES, USER_SETTINGS, CapturedTable, captured_tables
+from masscomm.cdc.changelogs import MARK
+from masscomm.clock import Clock, SystemClock
 from masscomm.domain.source_tables import SourceError, Value, directory_table, source_name
-from masscomm.domain.time_limits import DATABASE_CLOCK_STEP_MS
+from masscomm.domain.time_limits import DATABASE_CLOCK_STEP_MS, MISSED_DELETE_AGE_MS
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import InvalidJson, UnstorableJson, read_json
 from masscomm.kafka import topics
@@ -103,6 +105,35 @@ class RowsChanged:
     rows: tuple[RowChanged, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class MissedDelete:
+    """A row was deleted, and the record of the deletion, which has its LSN, may be compacted away: only its tombstone
+    was read (docs/decisions/089-changelogs.md).
+    """
+
+    # The tables of the directory that derive from the row, and the row's key as text.
+    tables: tuple[str, ...]
+    id: str
+    generation: str
+    # The time of the tombstone in ms since the epoch; 0 if it has none.
+    deleted_at_ms: int
+
+    def row(self, table: str, version: int, applied_version: int | None = None) -> RowChanged:
+        """Return the deleted row of a table, in the version of the row that is known. A row that was inserted again
+        after the deletion replaces it, even if it was read before.
+        """
+        return RowChanged(
+            table=table,
+            id=self.id,
+            version=version,
+            columns=None,
+            changed_at_ms=self.deleted_at_ms,
+            generation=self.generation,
+            lsn=version,
+            applied_version=applied_version,
+        )
+
+
 class RefusedRow(DeadLetter):
     """A row cannot be copied to the directory, and its earlier version must not simply stay there."""
 
@@ -166,12 +197,21 @@ class SnapshotCompleted:
 
 @dataclass(frozen=True)
 class Irrelevant:
-    """A record that changes nothing: a tombstone, a logical message of another writer, or a progress report of the
-    snapshot.
+    """A record that changes nothing: the tombstone after a deletion, a logical message of another writer, or a
+    progress report of the snapshot.
     """
 
 
-type Change = RowChanged | RowsChanged | TableTruncated | Heartbeat | SnapshotStarted | SnapshotCompleted | Irrelevant
+type Change = (
+    RowChanged
+    | RowsChanged
+    | MissedDelete
+    | TableTruncated
+    | Heartbeat
+    | SnapshotStarted
+    | SnapshotCompleted
+    | Irrelevant
+)
 
 
 @cache
@@ -191,13 +231,14 @@ def unknown_columns(tables: Mapping[str, CapturedTable]) -> dict[str, list[str]]
 
 
 class ChangeDecoder:
-    """Decodes the records on the topics of one or more snapshot generations.
+    """Decodes the records on the topics of one or more snapshot generations, those of a partition in their order.
 
     Raises:
         SourceError: schemas/source.yaml maps a column that the directory does not have.
     """
 
-    def __init__(self, *generations: str) -> None:
+    def __init__(self, *generations: str, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
         if unknown := unknown_columns(captured_tables()):
             raise SourceError(f"{source_name()} maps columns that the directory does not have: {unknown}")
         self._tables: dict[str, tuple[list[str], str]] = {}
@@ -206,6 +247,8 @@ class ChangeDecoder:
                 self._tables.setdefault(topics.cdc_topic(table, each), ([], each))[0].append(table)
         self._notifications = {topics.cdc_topic("notification", each) for each in generations}
         self._heartbeats = {topics.cdc_topic("heartbeat", each) for each in generations}
+        # Topic and partition → the key of its last record, if that was a deletion. Its tombstone follows.
+        self._deleted: dict[tuple[str, int], bytes | None] = {}
 
     def decode(self, record: KafkaRecord) -> Change:
         """Return the change that a record contains.
@@ -214,11 +257,16 @@ class ChangeDecoder:
             DeadLetter: The record differs from Debezium's format for its topic (undecodable, invalid).
         """
         if record.value is None:
-            return Irrelevant()
+            return self._tombstone(record)
+        place = record.topic, record.partition
+        self._deleted.pop(place, None)
         value = _object(record.value, "value")
         try:
             if record.topic in self._tables:
-                return _table_change(*self._tables[record.topic], record.key, value)
+                change = _table_change(*self._tables[record.topic], record.key, value)
+                if value["op"] == "d":
+                    self._deleted[place] = record.key
+                return change
             if record.topic in self._heartbeats:
                 return _logical_message(value, record.timestamp_ms)
             if record.topic in self._notifications:
@@ -226,6 +274,24 @@ class ChangeDecoder:
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             raise DeadLetter("undecodable", f"not an event of Debezium's: {error!r:.500}") from error
         raise DeadLetter("undecodable", f"{record.topic} is not a topic of these generations")
+
+    def _tombstone(self, record: KafkaRecord) -> MissedDelete | Irrelevant:
+        if record.topic not in self._tables or record.key == MARK:
+            return Irrelevant()
+        # guard: cdc.delete_before_tombstone
+        if self._deleted.pop((record.topic, record.partition), None) == record.key:
+            return Irrelevant()
+        # guard: cdc.young_tombstone
+        if record.timestamp_ms > self._clock.now_ms() - MISSED_DELETE_AGE_MS:
+            return Irrelevant()
+        tables, generation = self._tables[record.topic]
+        try:
+            id_ = row_id_in(record.key)
+        except TypeError as error:
+            raise DeadLetter("undecodable", f"a tombstone without the key of a row: {error}") from error
+        return MissedDelete(
+            tables=tuple(tables), id=id_, generation=generation, deleted_at_ms=max(record.timestamp_ms, 0)
+        )
 
 
 def rows_of(change: object) -> tuple[RowChanged, ...]:

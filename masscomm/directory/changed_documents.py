@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, settings_tables
-from masscomm.cdc.change_events import SNAPSHOT_VERSION, RowChanged
+from masscomm.cdc.change_events import SNAPSHOT_VERSION, MissedDelete, RowChanged
 from masscomm.directory.bulk_writes import VersionedDocument
 from masscomm.directory.documents import template
 from masscomm.domain.channels import CHANNELS
@@ -48,6 +48,19 @@ def opt_out(row: RowChanged, stored: tuple[int, Source] | None) -> VersionedDocu
         return replace(document_of(row), version=0)
     version, source = stored
     return replace(document_of(row), version=version) if source.get("deleted") else None
+
+
+def missed_row(change: MissedDelete, table: str, known: tuple[int, Source] | None) -> RowChanged | None:
+    """Return the deleted row of a deletion that was not read; None if there is no such row, or none any more.
+
+    Args:
+        known: The version and the source of the row's newest document before the tombstone; None: there is none.
+    """
+    if known is None or known[1].get("deleted"):
+        return None
+    version, source = known
+    # guard: preferences.missed_delete
+    return change.row(table, version, source.get("preference_version"))
 
 
 def with_earlier_values(row: RowChanged, stored: Source) -> VersionedDocument:

@@ -130,6 +130,9 @@ DATABASE_CLOCK_STEP_MS = 300_000
 CHANGELOG_MARKED_S = _HOUR_S
 # How long after a row was deleted or changed its earlier values are in the changelogs at most.
 CHANGELOG_ERASED_S = 10 * _DAY_S
+# The age of a tombstone from which the record of the deletion before it may be compacted away. It is smaller than the
+# compaction lag, because Kafka, Kafka Connect and the consumer have clocks of their own.
+MISSED_DELETE_AGE_MS = 6 * _DAY_S * 1_000
 TEMPLATES_CACHED_S = 5.0
 # The time limit of a request to directory_state; that of comparing an audience with all users of a club; and the time
 # without a read from Kafka after which it refuses look-ups.
@@ -479,6 +482,7 @@ RULES: Mapping[str, str] = {
     "every_s('scheduler') < CHANGELOG_MARKED_S < segment_s('cdc') < kept_s('cdc')": (
         "a segment ends soon after its time, and few tombstones are written for that"
     ),
+    "MISSED_DELETE_AGE_MS / 1000 + 86_400 <= kept_s('cdc')": "no younger tombstone has lost its deletion",
     "kept_s('cdc') <= due_s('cdc')": "Kafka refuses a topic whose records are due before they may be removed",
     "max(kept_s('cdc') + segment_s('cdc') + CHANGELOG_MARKED_S, due_s('cdc')) + 86_400 <= CHANGELOG_ERASED_S": (
         "the rows of an erased person are removed in time, even if the broker compacts nothing for a day"

@@ -1321,6 +1321,11 @@ MUTANTS = (
     ),
     Mutant("preferences.deleted_row", "A change that a deleted row had does not apply again.", Removed()),
     Mutant(
+        "preferences.missed_delete",
+        "A change that a row had whose deletion was not read does not apply again.",
+        Returns("change.row(table, version)"),
+    ),
+    Mutant(
         "preferences.version_of_deleted_settings",
         "An opt-in from before a row was deleted does not apply again.",
         Returns('not source.get("deleted")'),
@@ -1333,6 +1338,11 @@ MUTANTS = (
         Always(),
     ),
     Mutant("preferences.malformed_change", "A change that cannot be read opts out.", Returns("settings")),
+    Mutant("cdc.missed_delete", "A tombstone deletes a row whose delete was compacted away.", Becomes("rows")),
+    Mutant("cdc.delete_before_tombstone", "A tombstone after its delete deletes no row that was inserted again."),
+    Mutant("cdc.young_tombstone", "A tombstone whose delete is in the topic deletes no row."),
+    Mutant("cdc.consumed_before", "An old record that was consumed before is ignored."),
+    Mutant("cdc.row_after_missed_delete", "A row that is inserted again is not written before a tombstone.", Removed()),
     Mutant("cdc.lost_column", "A row of a table that lost the column of opt-outs does not remove them."),
     Mutant(
         "cdc.infinity",

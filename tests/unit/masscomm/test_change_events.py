@@ -59,7 +59,7 @@ def test_each_other_kind_of_change_event_is_decoded() -> None:
     assert decoder.decode(notification("STARTED", "x")) == SnapshotStarted(snapshot_id="x")
     assert isinstance(decoder.decode(notification("COMPLETED")), SnapshotCompleted)
     assert decoder.decode(notification("IN_PROGRESS")) == Irrelevant()
-    assert decoder.decode(record("users", {"id": 1}, None)) == Irrelevant()
+    assert decoder.decode(record("heartbeat", {"prefix": "x"}, None)) == Irrelevant()
 
 
 @pytest.mark.parametrize(
