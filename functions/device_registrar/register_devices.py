@@ -33,6 +33,7 @@ from masscomm.cdc.change_events import (
     SNAPSHOT_VERSION,
     Change,
     ChangeDecoder,
+    MissedDelete,
     RefusedRow,
     RowChanged,
     RowsChanged,
@@ -53,6 +54,8 @@ from masscomm.kafka.event import KafkaRecord
 
 # The reason in the state of a device whose endpoint delivery reported as inactive.
 _TAKES_NOTHING = "takes_nothing"
+# The reason in the state of a device whose row was deleted.
+_DELETED = "deleted"
 # The place of a captured generation whose time of creation is not stored yet.
 _NEWEST = 2**63
 # The statuses of an endpoint: the provider reports it as inactive, or an operator asks for it again.
@@ -99,7 +102,7 @@ class RegisterDevices(UseCase[Fact]):
         clock: Clock,
         workers: int,
     ) -> None:
-        self._decoder = ChangeDecoder(*generations)  # guard: devices.every_generation
+        self._decoder = ChangeDecoder(*generations, clock=clock)  # guard: devices.every_generation
         self._generations = generations
         self._created = created
         self._states = states
@@ -200,9 +203,8 @@ class RegisterDevices(UseCase[Fact]):
         return replace(before, enabled=False, reason=reason, updated_at=self._clock.now_ms())
 
     def _follow_rows(self, batch: Batch[Fact]) -> None:
-        devices = _newest(batch.active())
-        for device_id, known in self._states.read(list(devices)).items():
-            devices[device_id].before = known
+        ids = list(dict.fromkeys(id_ for item in batch.active() if (id_ := _device_id(item.value)) is not None))
+        devices = _newest(batch.active(), self._states.read(ids))
         outlived = self._outlived(devices.values())
         # An older row must not overwrite the state of a newer one.
         for device in devices.values():
@@ -300,7 +302,7 @@ class RegisterDevices(UseCase[Fact]):
 
     def _as_the_row_says(self, row: RowChanged, states: Mapping[str, DeviceState]) -> DeviceState:
         if row.columns is None:
-            return self._state(row, token=None, reason="deleted")
+            return self._state(row, token=None, reason=_DELETED)
         token, platform = _text(row.columns, "token"), platform_named(row.columns.get("platform"))
         if not token or platform is None:
             return self._state(row, token=token, reason="invalid_row")  # guard: endpoints.refused_row
@@ -334,14 +336,19 @@ class RegisterDevices(UseCase[Fact]):
         )
 
 
-def _newest(items: Iterable[Item[Fact]]) -> dict[str, _Device]:
+def _newest(items: Iterable[Item[Fact]], states: Mapping[str, StatesOfDevice]) -> dict[str, _Device]:
+    """Return the devices in a batch by id, with their stored states."""
     devices: dict[str, _Device] = {}
     for item in items:
-        row = _device_row(item.value)
+        device_id = _device_id(item.value)
+        if device_id is None:
+            continue
+        before = states.get(device_id, StatesOfDevice({}))
+        device = devices.setdefault(device_id, _Device(device_id, [], {}, [], before))
+        device.items.append(item)
+        row = _missed_row(item.value, device) if isinstance(item.value, MissedDelete) else _device_row(item.value)
         if row is None:
             continue
-        device = devices.setdefault(row.id, _Device(row.id, [], {}, [], StatesOfDevice({})))
-        device.items.append(item)
         device.versions.append(row)
         known = device.rows.get(row.generation)
         if known is None or row.version >= known.version:
@@ -351,6 +358,22 @@ def _newest(items: Iterable[Item[Fact]]) -> dict[str, _Device]:
 
 def _device_row(fact: Fact) -> RowChanged | None:
     return next((row for row in rows_of(fact) if row.table == DEVICES), None)
+
+
+def _device_id(fact: Fact) -> str | None:
+    """Return the id of the device that a change concerns; None for any other change."""
+    if isinstance(fact, MissedDelete):
+        return fact.id if DEVICES in fact.tables else None  # guard: devices.missed_delete
+    row = _device_row(fact)
+    return None if row is None else row.id
+
+
+def _missed_row(change: MissedDelete, device: _Device) -> RowChanged | None:
+    """Return the deleted row of a deletion that was not read; None if no row of the device is left."""
+    row, state = device.rows.get(change.generation), device.before.by_generation.get(change.generation)
+    if row is None and (state is None or state.reason == _DELETED):
+        return None
+    return change.row(DEVICES, max(row.version if row else 0, state.row_version if state else 0))
 
 
 def _is_as_new(row: RowChanged, states: StatesOfDevice) -> bool:

@@ -402,9 +402,10 @@ MUTANTS = (
     Mutant(
         "devices.every_generation",
         "Devices of the old and of the new generation are registered until the aliases move.",
-        Becomes("ChangeDecoder(generations[0])"),
+        Becomes("ChangeDecoder(generations[0], clock=clock)"),
         cell="a generation of the directory is replaced while functions and connectors die",
     ),
+    Mutant("devices.missed_delete", "A state ends whose row's delete was compacted away.", Returns("None")),
     Mutant(
         "devices.platform_words",
         "A platform is understood by its other names, in any case.",

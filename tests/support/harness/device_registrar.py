@@ -32,6 +32,7 @@ class Registrar:
         self.publisher = InMemoryDocumentPublisher()
         self.producer = InMemoryProducer()
         self.context = Context()
+        self.clock = FixedClock(5)
         self.created: InMemoryCreationTimes = before.created if before else InMemoryCreationTimes(g1=1, g2=2)
         self.use_case = RegisterDevices(
             generations=generations or ("g1",),
@@ -40,7 +41,7 @@ class Registrar:
             holders=self.holders,
             endpoints=self.endpoints,
             publisher=self.publisher,
-            clock=FixedClock(5),
+            clock=self.clock,
             workers=4,
         )
         codec = Codec(InMemorySchemaRegistry())

@@ -8,7 +8,9 @@ import pytest
 from functions.device_registrar import register_devices
 from functions.device_registrar.device_states import DeviceState, StatesOfDevice
 from functions.device_registrar.endpoints import endpoint_arn
+from masscomm.domain.time_limits import MISSED_DELETE_AGE_MS
 from masscomm.errors import Retry, Stop
+from masscomm.kafka.event import KafkaRecord
 from tests.support.harness.device_registrar import Registrar
 from tests.support.inputs.debezium_records import record, row
 
@@ -107,6 +109,39 @@ def test_device_without_a_user_is_handled_as_deleted() -> None:
     assert (state.token, state.enabled, state.reason) == (None, False, "deleted")
     registrar.run(row("devices", "u", 30, device(1, "a") | {"user_id": 2}))
     assert registrar.states.states["1"].endpoint_arn == endpoint_arn("gcm", "a")
+
+
+def late(registrar: Registrar) -> Registrar:
+    """Return a registrar that was away for so long that the topics have lost deletions."""
+    registrar.clock.advance((1_700_000_000_000 + MISSED_DELETE_AGE_MS) / 1_000)
+    return registrar
+
+
+def tombstone(number: int) -> KafkaRecord:
+    return record("devices", {"id": number}, None)
+
+
+@pytest.mark.kills(guard="devices.missed_delete")
+@pytest.mark.parametrize("batches", ["one", "two"])
+def test_tombstone_without_its_delete_ends_the_state(batches: str) -> None:
+    registrar = late(Registrar())
+    saved = [row("devices", "c", 10, device(1, "a"))]
+    if batches == "two":
+        assert registrar.run(*saved) == []
+        saved = []
+    assert registrar.run(*saved, tombstone(1), tombstone(2)) == []
+    (state,) = registrar.states.states.values()
+    assert (state.token, state.endpoint_arn, state.enabled, state.reason) == (None, None, False, "deleted")
+    registrar.clock.advance(1)
+    assert registrar.run(tombstone(1)) == []
+    assert registrar.states.states["1"].updated_at == state.updated_at
+
+
+def test_device_inserted_again_after_a_tombstone_is_registered() -> None:
+    registrar = late(Registrar())
+    registrar.run(row("devices", "c", 10, device(1, "a")))
+    assert registrar.run(tombstone(1), row("devices", "c", 30, device(1, "b"))) == []
+    assert registrar.states.states["1"].endpoint_arn == endpoint_arn("gcm", "b")
 
 
 def test_a_new_token_is_a_new_endpoint() -> None:
