@@ -169,6 +169,7 @@ _COMPACT = (
         load=NO_LOAD,
     ),
     Cell(name="DynamoDB down while publishing", fault=servers.dynamodb_down_while_publishing),
+    Cell(name="DynamoDB stores no results of small sends", fault=servers.results_not_stored, timeout_s=60.0),
     # --- the delay store ---
     Cell(
         name="delayed records stored twice among unreadable ones", fault=delaying.twice_among_unreadable, load=NO_LOAD
@@ -366,6 +367,12 @@ _COMPACT = (
         load=NO_LOAD,
         timeout_s=60.0,
     ),
+    Cell(
+        name="a captured table is truncated until a new generation answers",
+        fault=generations.truncated,
+        load=NO_LOAD,
+        timeout_s=60.0,
+    ),
     # --- processes other than functions ---
     Cell(name="a user created while change data capture is down", fault=processes.new_user, load=NO_LOAD),
     Cell(name="Connect killed", fault=processes.server_killed("connect")),
@@ -414,6 +421,7 @@ _WITH_STATE = (
     "delivery killed in the middle of publishing",
     "every function killed in turn",
     "audience_expander killed at each write between the shares of an audience",
+    "a captured table is truncated until a new generation answers",
 )
 # The cells of this column only.
 _OF_STATE = (

@@ -21,10 +21,12 @@ from local.emulators.sns_stand_in.script import Rule
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.debezium import debezium_config
 from masscomm.directory.device_states import some_state, states_in
+from masscomm.errors import Retry
 from masscomm.kafka.topics import cdc_topics
 from tests.faults.moments import path
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Send
+from tests.support.fault_stack.population import FIRST_USER
 from tests.support.fault_stack.proxy import Answer, Delay, Hold
 from tests.support.fault_stack.proxy.faults import Request
 from tests.support.fault_stack.proxy.tcp import CHUNK, TcpProxy
@@ -114,6 +116,30 @@ def _takes_over(bench: Bench, generations: "Generations", old: str, new: str) ->
     bench.emit([*known, *arrivals, *later])
     bench.settle()
     bench.population.await_directory(())
+
+
+def truncated(bench: Bench, _: Send) -> None:
+    """A table is truncated, and most of its rows are inserted again in the same transaction. No event names the others.
+
+    Neither directory answers until a new generation has the rows: the old one still has the deleted devices.
+    """
+    old = bench.stack.generation
+    new = _next(old, 1)
+    bench.population.remove_invalid_devices()
+    users = bench.population.grow(60)
+    generations = Generations(bench)
+    try:
+        bench.population.truncate_devices(lost_by=users[:20])
+        until("no look-up is answered", generations.are_refused, every_s=0.1)
+        failures = bench.failures()
+        sent = bench.emit(users)
+        until("the send is redelivered", lambda: bench.failures() > failures, every_s=0.1)
+        assert not bench.ended(sent), "a directory with deleted rows has answered"
+        generations.replace(new, ends=[old])
+        bench.settle()
+    except BaseException:
+        generations.replace(_next(old, 2), ends=[old, new])
+        raise
 
 
 class Generations:
@@ -219,6 +245,14 @@ class Generations:
             for index, entry in found.items()
             if isinstance(entry, dict) and entry.get("aliases")
         }
+
+    def are_refused(self) -> bool:
+        """Return whether neither OpenSearch nor the directory's state answers look-ups."""
+        try:
+            self._bench.state_directory().devices([FIRST_USER])
+        except Retry:
+            return not self.answering()
+        return False
 
     def await_answering(self, name: str) -> None:
         until(f"look-ups see {name}", lambda: self.answering() == {name}, every_s=0.1)

@@ -190,6 +190,25 @@ def dynamodb_down_while_publishing(bench: Bench, send: Send) -> None:
         cut.await_hits(6)
 
 
+def results_not_stored(bench: Bench, send: Send) -> None:
+    """No result of a small send can be stored. Its recipients get their messages; it is answered with its counts, of
+    which there are none until the metrics job runs again. A send after the fault is answered with its results.
+    """
+    bench.stack.stack.kill("spark")
+    try:
+        with bench.stack.dynamodb.fault(Cut(), when=dynamodb("sends", "BatchWriteItem")) as cut:
+            send()
+            cut.await_hits()
+            bench.settle()
+        [uncounted] = bench.sends
+        bench.await_counted(bench.emit(bench.shared[:20]))
+        status = bench.api.status(uncounted.send_id)
+        assert status is not None
+        assert (status.sent, status.suppressed, status.failed) == (0, {}, 0), status
+    finally:
+        bench.stack.stack.restart("spark")
+
+
 def dynamodb_down_while_deciding(bench: Bench, send: Send) -> None:
     """The decision log is down for a while."""
     with bench.stack.dynamodb.fault(Cut(), when=dynamodb("decisions", "PutItem")) as cut:

@@ -292,6 +292,17 @@ class Population:
         with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             connection.execute("DELETE FROM devices WHERE token = ''")
 
+    def truncate_devices(self, lost_by: Sequence[int]) -> None:
+        """Truncate the table of devices, and insert the rows of all other users again in the same transaction."""
+        with psycopg.connect(self.config.database_url("monolith")) as connection:
+            connection.execute(
+                "CREATE TEMP TABLE kept ON COMMIT DROP AS SELECT * FROM devices WHERE user_id <> ALL(%s)",
+                (list(lost_by),),
+            )
+            connection.execute("TRUNCATE devices")
+            connection.execute("INSERT INTO devices SELECT * FROM kept")
+        self.refresh()
+
     def change_tokens(self, users: Sequence[int]) -> None:
         """Change the token of each user's first device, without waiting for the directory."""
         with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:

@@ -152,9 +152,13 @@ class FaultStack:
     def reconfigure(self, changes: Changes, *, generation: str | None = None) -> None:
         """Restart the function host with these changes to functions.yaml: {function: {field: value}}.
 
-        generation: the snapshot generations to read from now on, if they change.
+        generation: the snapshot generations to read from now on, if they change; the directory's state restarts, too.
         """
         self._changes = changes
+        if generation is not None and (state := self.stack.known.get("directory_state")) is not None:
+            environment = {**state.environment, "CDC_GENERATION": generation}
+            self.stack.known["directory_state"] = dataclasses.replace(state, environment=environment)
+            self.stack.restart("directory_state")
         self.generation = generation or self.generation
         self.stack.known["lambda_host"] = self._host(self.stack.known["lambda_host"])
         self.stack.restart("lambda_host")
