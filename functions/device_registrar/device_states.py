@@ -74,7 +74,7 @@ class OpenSearchDeviceStates:
 
     def write(self, states: Mapping[str, StatesOfDevice]) -> dict[str, Exception | None]:
         documents = [
-            ChangedDocument(index=INDEX, id=device_id, after=each.read_from, source=_document(each))
+            ChangedDocument(index=INDEX, id=device_id, after=each.read_from, source=stored_document(each))
             for device_id, each in states.items()
         ]
         return dict(zip(states, write_changed(self._client, documents), strict=True))
@@ -100,7 +100,8 @@ def _read(document: Mapping[str, Any]) -> StatesOfDevice:
     )
 
 
-def _document(states: StatesOfDevice) -> dict[str, Any]:
+def stored_document(states: StatesOfDevice) -> dict[str, Any]:
+    """Return the document that the index has for a device."""
     return document_of(
         [
             {

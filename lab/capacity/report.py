@@ -11,7 +11,7 @@ from functools import cache
 from math import ceil
 from pathlib import Path
 
-from infra.cdk.config import Environment
+from infra.cdk.config import DirectoryStateConfig, Environment
 from infra.cdk.examples import ENVIRONMENTS, PROD, SMALL, STAGING
 from infra.cdk.quotas import QUOTAS as ACCOUNT_QUOTAS
 from lab.capacity import directories as directories_model
@@ -25,7 +25,7 @@ from lab.capacity.comparison import (
     partitions_for,
     scene,
 )
-from lab.capacity.costs import LOG_LINES_AN_EVENT, Cost, a_month, by_the_hour, for_a_million, total
+from lab.capacity.costs import GB, LOG_LINES_AN_EVENT, OTHER_ZONE, Cost, a_month, by_the_hour, for_a_million, total
 from lab.capacity.event_report import EVENT_MODEL, EVENT_SIMULATION
 from lab.capacity.figures import Figure, Trust
 from lab.capacity.limits import Change, Limit, environments_used, limits, look_ups_s, raised_for
@@ -34,7 +34,9 @@ from lab.capacity.prices import PRICES, SURCHARGE, at_most, price
 from lab.capacity.quotas import QUOTAS, quota, sns_publish
 from lab.capacity.service_times import VCPU_MB, ServiceTimes, measured
 from lab.capacity.tables import dollars, figures, table
-from lab.capacity.workload import Workload, message_bytes, register_item, result_item, sizes
+from lab.capacity.workload import Workload, message_bytes, own_documents, register_item, result_item, sizes
+from masscomm.directory import device_states
+from masscomm.domain import preference_changes, suppressions
 from masscomm.domain.time_limits import MESSAGES_KEPT_S, REGISTERED_SENDS_KEPT_S
 from ops.marked_part import with_part
 
@@ -389,6 +391,32 @@ def register() -> str:
     return table(("single sends by", "items", "writes", "a million", "kept for eight days, messages for 30"), rows)
 
 
+# Index → what makes one record.
+_RECORDS_OF = {
+    device_states.INDEX: "a new, changed, deleted or inactive device; another one if its token was another's",
+    suppressions.INDEX: "a bounced or complaining address; a removed suppression",
+    preference_changes.INDEX: "a request that changes preferences, or an unsubscription",
+}
+
+
+def own_document_records() -> str:
+    """Return the table of the records of masscomm's own documents in the topic directory_document."""
+    tasks, kafka = DirectoryStateConfig().tasks, PROD.kafka
+    rows = []
+    for index, size in own_documents().items():
+        produced = size * MILLION / GB
+        # Each task of directory_state reads each record.
+        read = [dollars(produced * (1 + readers) * OTHER_ZONE * price("between_zones_gb")) for readers in (0, tasks)]
+        kept_gb = produced * kafka.replication_factor
+        share = kept_gb / (kafka.brokers * kafka.volume_gb)
+        rows.append([f"`{index}`", _RECORDS_OF[index], f"{size}", *read, f"{kept_gb:.1f} GB, {share:.1%}"])
+    head = (
+        *("index", "one record for", "bytes", "between zones, a million"),
+        *(f"with {tasks} tasks of directory_state", "a million kept, of `prod`'s volumes"),
+    )
+    return table(head, rows)
+
+
 def prices() -> str:
     """Return the table of every price with its source."""
     return _sources(PRICES.values())
@@ -439,6 +467,7 @@ _MODEL: Mapping[str, Callable[[], str]] = {
     "delivery": delivery,
     "slices": slices,
     "register": register,
+    "own documents": own_document_records,
     **EVENT_MODEL,
     "prices": prices,
     "quotas": quotas,

@@ -14,12 +14,17 @@ from math import ceil
 from typing import Any
 from uuid import UUID
 
+from functions.device_registrar.device_states import DeviceState, StatesOfDevice, Taken, stored_document
 from lab.capacity.service_times import measured
 from masscomm.decisions.parts import PART_SIZE
+from masscomm.directory import device_states
+from masscomm.directory.own_documents import DocumentKey, OwnDocument, Version
+from masscomm.domain import preference_changes, suppressions
 from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.kept_messages import KeptMessage, NotKept
 from masscomm.domain.notification_codes import code_of
 from masscomm.domain.outcomes import RANGE_SIZE, RecipientOutcome, outcome
+from masscomm.domain.preference_changes import PreferenceChanges, Wish
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import (
     AvroRecord,
@@ -32,6 +37,7 @@ from masscomm.domain.records import (
 from masscomm.domain.send_results import SendResult
 from masscomm.domain.sends import Send, SendKey, Source
 from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.suppressions import Suppression
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
@@ -43,6 +49,8 @@ from masscomm.stores.sends.dynamodb import item_of, message_item
 KB = 1024
 # Realistically large values of a user id, a time and a club id, because Avro encodes smaller numbers in fewer bytes.
 _FIRST_USER, _NOW_MS, _CLUB, _ID = 30_000_000, 1_790_000_000_000, 4_711, str(UUID(int=1))
+# The characters of a device's token. Assumed: FCM documents no length.
+_TOKEN = 163
 _SENT = Decision(Status.SENT, None, "provider")
 _OPTED_OUT = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "channel:push", settings_version=123_456_789)
 
@@ -210,6 +218,41 @@ def message_bytes() -> int:
     message = KeptMessage(type="match_reminder", channels=("push",), data=data, user_ids=(_FIRST_USER,))
     item = message_item(SendKey(1_000_000, _ID), message, 10**9)
     return _item_bytes(item | {"message": {"B": zlib.decompress(item["message"]["B"])}})
+
+
+def own_documents() -> Mapping[str, int]:
+    """Return the bytes of a record of directory_document, key and value, by the index of its document: the state of a
+    device with an endpoint in one snapshot generation, a bounced address, and a user with one changed preference.
+    """
+    arn = f"arn:aws:sns:eu-central-1:123456789012:endpoint/GCM/masscomm/{_ID}"
+    state = DeviceState(
+        token="t" * _TOKEN,
+        endpoint_arn=arn,
+        enabled=True,
+        reason=None,
+        updated_at=_NOW_MS,
+        generation="g1",
+        row_version=2**40,
+        user_id=_FIRST_USER,
+        taken=Taken("g1", 2**40),
+    )
+    bounced = Suppression(
+        club_id=_CLUB, address="a@example.com", reason=Reason.BOUNCED_PERMANENT, at_ms=_NOW_MS, expires_ms=_NOW_MS
+    )
+    wished = PreferenceChanges(user_id=_FIRST_USER, club_id=_CLUB).after(
+        [Wish("news", "push", False)], None, _NOW_MS, source="api", principal=_ID
+    )
+    documents = (
+        (device_states.INDEX, str(_FIRST_USER * 10), stored_document(StatesOfDevice({"g1": state}))),
+        (suppressions.INDEX, bounced.id, bounced.source),
+        (preference_changes.INDEX, str(_FIRST_USER), wished.document),
+    )
+    found = {}
+    for index, id_, source in documents:
+        key = DocumentKey(index, id_)
+        value = OwnDocument(key=key, version=Version(1, 2**30), source=source).encoded(_codec())
+        found[index] = len(key.encoded()) + len(value)
+    return found
 
 
 def _item_bytes(item: Mapping[str, Any]) -> int:

@@ -25,8 +25,10 @@ from lab.capacity.limits import HEADROOM, NODE_VCPUS, first, limits, look_ups_s,
 from lab.capacity.plan import STEPS, Plan, functions, recipients_s
 from lab.capacity.prices import PRICES, REGION, SURCHARGE, at_most, price
 from lab.capacity.quotas import QUOTAS, quota, sns_publish
+from lab.capacity.report import own_document_records
 from lab.capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes, Time, measured
-from lab.capacity.workload import Workload, result_item, sizes
+from lab.capacity.workload import Workload, own_documents, result_item, sizes
+from masscomm.directory.own_documents import INDICES
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.time_limits import REGISTERED_SENDS_KEPT_S
 from masscomm.kafka import topics
@@ -105,6 +107,12 @@ def test_results_of_single_sends_cost_70_cents_a_million() -> None:
     written = ceil(result_item() / 1_024) * price("dynamodb_write_unit")
     months = REGISTERED_SENDS_KEPT_S / 86_400 / DAYS_A_MONTH
     assert 1e6 * (written + result_item() / 1e9 * months * price("dynamodb_gb_month")) <= 0.70
+
+
+def test_each_kind_of_own_document_has_its_record() -> None:
+    rows = [line.strip("| ").split(" | ") for line in own_document_records().splitlines()[2:]]
+    assert {row[0]: int(row[2]) for row in rows} == {f"`{index}`": size for index, size in own_documents().items()}
+    assert own_documents().keys() == set(INDICES)
 
 
 def test_standby_costs_as_much_as_the_database() -> None:
