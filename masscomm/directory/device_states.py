@@ -33,6 +33,9 @@ def state_for(document: Source, *, generation: str, token: str | None) -> Source
     that another generation's row has given to the same token is as good.
     """
 
+    if "others" not in document:
+        return document if document.get("token") == token else {}
+
     def preference(state: Source) -> tuple[bool, bool]:
         # guard: devices.state_of_the_generation
         return state["generation"] != generation, not state["enabled"]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from masscomm.directory import documents
 from masscomm.directory.device_states import document_of, state_for, state_in
 
 
@@ -28,6 +29,11 @@ def test_same_token_of_another_generation_applies_meanwhile(own: list[dict[str, 
 def test_new_token_has_no_state() -> None:
     assert state_for(document_of([state("g1", "a"), state("g2", "b")]), generation="g2", token="c") == {}
     assert state_for({}, generation="g2", token="c") == {}
+
+
+def test_device_without_token_and_state_can_be_read() -> None:
+    row = {"user_id": 1, "platform": "gcm", "token": None}
+    assert documents.device(7, row, {}, generation="g1").endpoint_arn is None
 
 
 def test_listed_state_is_that_of_the_generation() -> None:
