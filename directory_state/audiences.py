@@ -28,7 +28,7 @@ from masscomm.domain import preference_changes
 from masscomm.domain.audiences import ATTRIBUTES, PERSONAL, SETTINGS, Audience, read_audience
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.source_tables import source_tables
-from masscomm.domain.users import Device, User, UserSettings
+from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Retry
 from masscomm.json_reader import read_json
 from masscomm.observability.unreadable_items import read_each
@@ -56,15 +56,16 @@ class _Values:
     """The distinct values of a column. A value's code is its place among them."""
 
     def __init__(self) -> None:
-        self._codes: dict[bytes, int] = {}
-        self._values: list[bytes] = []
+        # A text is its own key.
+        self._codes: dict[bytes | str, int] = {}
+        self._values: list[bytes | str] = []
 
     def __len__(self) -> int:
         return len(self._values)
 
     def code(self, value: Any) -> int:
         # Unlike equality and JSON, marshal keeps 1, 1.0, true and infinity apart.
-        key = marshal.dumps(value, 2)
+        key = value if type(value) is str else marshal.dumps(value, 2)
         found = self._codes.get(key)
         if found is None:
             found = self._codes[key] = len(self._values)
@@ -72,7 +73,8 @@ class _Values:
         return found
 
     def __getitem__(self, code: int) -> Any:
-        return marshal.loads(self._values[code])  # noqa: S302 - it was written by this process
+        key = self._values[code]
+        return key if isinstance(key, str) else marshal.loads(key)  # noqa: S302 - it was written by this process
 
 
 class _Club:
@@ -265,18 +267,21 @@ class Audiences:
         sources = [(user_id, fast_json.parsed(row)[1]) for user_id, row in rows if row is not None]
         users = documents.users((user_id, source) for user_id, source in sources if not source.get("deleted"))
         settings = _settings_of(reader, generation, list(users))
+        with_device = _with_device(reader, generation, list(users))
+        columns = list(self._values.values())
 
         def coded(user: User) -> tuple[User, list[int]]:
             own = settings.get(user.user_id, _NO_SETTINGS)
-            values = {
-                "locale": user.locale,
-                "time_zone": user.time_zone,
-                _HAS: tuple(name for name in PERSONAL if getattr(user, name)),
-                _REACHED: reached_on(CHANNELS, user, has_device=_has_device(reader, generation, user.user_id)),
-                **{name: getattr(own, name) for name in _OF_SETTINGS},
-                **{f"{ATTRIBUTES}{name}": user.attributes.get(name) for name in self._attributes},
-            }
-            return user, [self._values[name].code(values[name]) for name in self._columns]
+            # In the order of the columns.
+            values = (
+                user.locale,
+                user.time_zone,
+                tuple([name for name in PERSONAL if getattr(user, name)]),
+                reached_on(CHANNELS, user, has_device=user.user_id in with_device),
+                *(own.channels, own.categories, own.quiet_hours),
+                *[user.attributes.get(name) for name in self._attributes],
+            )
+            return user, [column.code(value) for column, value in zip(columns, values, strict=True)]
 
         return read_each(users.values(), coded, store=USERS, key=lambda user: {"id": str(user.user_id)})
 
@@ -287,26 +292,33 @@ _NO_SETTINGS = UserSettings(user_id=0)
 def _settings_of(reader: Reader, generation: str, user_ids: Sequence[int]) -> dict[int, UserSettings]:
     found: dict[tuple[str, int], Read] = {}
     for table in (*settings_tables(), preference_changes.INDEX):
+        index = f"{table}-{generation}"
         for user_id, row in zip(user_ids, reader.values_of_table(table, generation, user_ids), strict=True):
-            version, source = (0, {"deleted": True}) if row is None else fast_json.parsed(row)
-            if row is not None and documents.is_answered(table, source):
-                found[table, user_id] = source, version, f"{table}-{generation}"
+            if row is None:
+                continue
+            version, source = fast_json.parsed(row)
+            if documents.is_answered(table, source):
+                found[table, user_id] = source, version, index
     return documents.merged_settings(found)
 
 
-def _has_device(reader: Reader, generation: str, user_id: int) -> bool:
-    """Return whether a user has an enabled device. No device after it is read."""
+def _with_device(reader: Reader, generation: str, user_ids: Sequence[int]) -> set[int]:
+    """Return the users who have an enabled device. No device after it is read."""
+    found: set[int] = set()
+    rows = reader.devices_of(generation, user_ids)
+    states = reader.values(device_states.INDEX, [str(device_id) for _, device_id, _ in rows])
 
-    def device_of(each: tuple[int, bytes]) -> Device:
-        device_id, row = each
-        (states,) = reader.values(device_states.INDEX, [str(device_id)])
-        return documents.device(
-            device_id, source_of(row), {} if states is None else source_of(states), generation=generation
-        )
+    def read(each: tuple[tuple[int, int, bytes], bytes | None]) -> tuple[int, bool]:
+        (user_id, device_id, row), known = each
+        state = {} if known is None else source_of(known)
+        return user_id, documents.device(device_id, source_of(row), state, generation=generation).enabled
 
-    rows = reader.devices_of(generation, user_id)
-    devices = read_each(rows, device_of, store=DEVICES, key=lambda each: {"id": str(each[0])})
-    return any(device.enabled for device in devices)
+    unknown = (each for each in zip(rows, states, strict=True) if each[0][0] not in found)
+    devices = read_each(unknown, read, store=DEVICES, key=lambda each: {"id": str(each[0][1])})
+    for user_id, enabled in devices:
+        if enabled:
+            found.add(user_id)
+    return found
 
 
 def _columns_of(audience: Audience) -> list[str]:

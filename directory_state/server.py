@@ -309,7 +309,7 @@ class Server:
                 b"%s:[%s]" % (fast_json.encoded(table), b",".join(_or_null(self._rows(reader, generation, table, ids))))
                 for table, ids in tables.items()
             ]
-            devices = [self._devices(reader, generation, _long(user_id)) for user_id in users]
+            devices = self._devices(reader, generation, [_long(user_id) for user_id in users])
             templates = [
                 _pairs(reader.templates_of(generation, club_id, category, channel))
                 for club_id, category, channel in kinds
@@ -328,13 +328,13 @@ class Server:
             raise Refused(f"there is no table {table!r:.100}")
         return reader.values_of_table(table, generation, ids)
 
-    def _devices(self, reader: Reader, generation: str, user_id: int) -> bytes:
-        rows = reader.devices_of(generation, user_id)
-        states = reader.values(device_states.INDEX, [str(device_id) for device_id, _ in rows])
-        return b"[%s]" % b",".join(
-            b"[%d,%s,%s]" % (device_id, row, state or b"null")
-            for (device_id, row), state in zip(rows, states, strict=True)
-        )
+    def _devices(self, reader: Reader, generation: str, user_ids: Sequence[int]) -> list[bytes]:
+        rows = reader.devices_of(generation, user_ids)
+        states = reader.values(device_states.INDEX, [str(device_id) for _, device_id, _ in rows])
+        found: dict[int, list[bytes]] = {}
+        for (user_id, device_id, row), state in zip(rows, states, strict=True):
+            found.setdefault(user_id, []).append(b"[%d,%s,%s]" % (device_id, row, state or b"null"))
+        return [b"[%s]" % b",".join(found.get(user_id, ())) for user_id in user_ids]
 
     async def _users(self, body: Mapping[str, Any]) -> bytes:
         club_id, after, limit = _long(body["club_id"]), _long(body["after"]), _limit(body)

@@ -50,6 +50,7 @@ _CHANGED, CHANGES_KEPT = "changed", 2**18
 _CHANGES = "changes"
 # A change: the user, and the club that the user may have left, if there is one.
 _CHANGE = struct.Struct(">qq?")
+_NUMBER = struct.Struct(">Q")
 # LMDB's limit for a key, as py-lmdb is compiled.
 _KEY_BYTES = 511
 
@@ -63,12 +64,12 @@ class UnstorableKey(ValueError):
 
 def _number(value: int) -> bytes:
     """Return eight bytes that are ordered as the signed numbers are."""
-    return struct.pack(">Q", value + 2**63)
+    return _NUMBER.pack(value + 2**63)
 
 
 def number_in(key: bytes) -> int:
     """Return the number in a key."""
-    (value,) = struct.unpack(">Q", key)
+    (value,) = _NUMBER.unpack(key)
     return int(value) - 2**63
 
 
@@ -83,8 +84,9 @@ def version_of(value: bytes) -> int:
 
 def source_of(value: bytes) -> dict[str, Any]:
     """Return the source in a stored value."""
+    source: dict[str, Any]
     _, source = fast_json.parsed(value)
-    return dict(source)
+    return source
 
 
 class Store:
@@ -222,9 +224,17 @@ class Reader:
             found.append((user_id, club_id if has_left else None))
         return found
 
-    def devices_of(self, generation: str, user_id: int) -> list[tuple[int, bytes]]:
-        """Return the active devices of a user, as (id, stored value) in the order of the ids."""
-        return self._several(index_of(DEVICES, generation), _OF_USER, _number(user_id))
+    def devices_of(self, generation: str, user_ids: Iterable[int]) -> list[tuple[int, int, bytes]]:
+        """Return the active devices of users, as (user id, id, stored value), each user's in the order of the ids."""
+        index = index_of(DEVICES, generation)
+        documents, ids = self._databases.get(index), self._databases.get(f"{index}{_OF_USER}")
+        if documents is None or ids is None:
+            return []
+        with self._transaction.cursor(db=ids) as cursor:
+            found = cursor.getmulti([_number(each) for each in dict.fromkeys(user_ids)], dupdata=True, dupfixed_bytes=8)
+        with self._transaction.cursor(db=documents) as cursor:
+            rows = dict(cursor.getmulti([device for _, device in found]))
+        return [(number_in(user), number_in(device), rows[device]) for user, device in found]
 
     def templates_of(
         self, generation: str, club_id: int | None, category: str, channel: str
@@ -246,8 +256,8 @@ class Reader:
         with self._transaction.cursor(db=database) as cursor:
             found = cursor.set_range(_number(after))
             for key, value in cursor if found else ():
-                if number_in(key) > after:
-                    yield number_in(key), value
+                if (number := number_in(key)) > after:
+                    yield number, value
 
     def _several(
         self, index: str, by: str, key: bytes, *, after: int | None = None, limit: int | None = None

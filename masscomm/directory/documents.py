@@ -78,8 +78,16 @@ def merged_settings(found: Mapping[tuple[str, int], Read]) -> dict[int, UserSett
             if not source.get("deleted"):
                 present.add(user_id)
     settings = {
-        user_id: _user_settings(user_id, source, version)._replace(
-            is_absent=user_id not in present, generation=index.partition("-")[2]
+        user_id: UserSettings(
+            user_id=user_id,
+            channels=_rules(source.get("channels")),
+            categories=_rules(source.get("categories")),
+            quiet_hours=source.get("quiet_hours"),
+            version=version,
+            preference_version=source.get("preference_version") or 0,
+            is_absent=user_id not in present,
+            changed_at=ms_of(source.get("updated_at")),
+            generation=index.partition("-")[2],
         )
         for user_id, (source, version, index) in merged.items()
     }
@@ -93,18 +101,6 @@ def merged_settings(found: Mapping[tuple[str, int], Read]) -> dict[int, UserSett
 def _over(known: Source, later: Source) -> Source:
     """Return the columns of two tables of settings. A null of the later one is not a rule, and replaces none."""
     return {**known, **{name: value for name, value in later.items() if value is not None}}
-
-
-def _user_settings(user_id: int, source: Source, version: int) -> UserSettings:
-    return UserSettings(
-        user_id=user_id,
-        channels=_rules(source.get("channels")),
-        categories=_rules(source.get("categories")),
-        quiet_hours=source.get("quiet_hours"),
-        version=version,
-        preference_version=source.get("preference_version") or 0,
-        changed_at=ms_of(source.get("updated_at")),
-    )
 
 
 def _rules(value: Any) -> Any:
