@@ -5,6 +5,8 @@ calculated.
 The benchmark needs `make setup`; it starts and stops its own broker, registry and OpenSearch. Users with settings and
 two devices are produced to the topics of a snapshot, as Debezium does. Measured are
 
+- starts: a new task that begins with the snapshot and reads the changes after it, and one that reads all topics;
+  a restart with the own store. `--only starts` measures these alone: `--users 1000000 --only starts`
 - feeding: changes a second from the filled topics into the store, with one feeder and with two, until the service
   has caught up; the feeders' processor time a change; bytes of the store a user
 - look-ups: users, settings and changed preferences of 500 users, and their devices, through the adapters of both
@@ -22,17 +24,21 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import boto3
 import psutil
+from moto import mock_aws
 from rich.console import Console
 from rich.table import Table
 
+from directory_state.snapshots import Snapshots
+from directory_state.store import Store
 from lab.benchmarks.processor_time import of_process
 from lab.capacity.directories import FILE
 from local.devstack.config import GENERATION, StackConfig
@@ -52,6 +58,7 @@ from masscomm.errors import Retry
 from masscomm.kafka.event import KafkaRecord
 from tests.support.inputs.debezium_records import heartbeat, notification, row
 from tests.support.servers.directory_state_process import Changelogs, StateProcess, free_port
+from tests.support.servers.moto import served_by_moto
 from tests.support.until import until
 
 BATCH = 500
@@ -63,6 +70,10 @@ RATES = (100, 1_000, 5_000)
 FRESH_S = 8.0
 # The database's time of the snapshot, in seconds since the epoch.
 AT_S = 1_700_000_000
+# The changes after a snapshot as a share of the users, and the feeders of a task that starts.
+TAIL, FEEDERS = 0.1, 2
+_BUCKET = "snapshots"
+_REGION: Final = "eu-central-1"
 _STAMP = "2026-01-01T00:00:00.000000Z"
 
 AUDIENCE, _ = read_audience(
@@ -156,14 +167,52 @@ class Bench:
         )
         return service
 
-    def restart(self, service: StateProcess) -> None:
-        """Kill the service, and print the time until it answers again."""
-        service.kill()
+    def starts(self, service: StateProcess) -> None:
+        """Print how long a new task takes until it answers: with its store, with a snapshot of it and the changes after
+        it, and from all topics. S3 is moto in this process.
+        """
+        service.stop()
+        with mock_aws(), served_by_moto("s3", _REGION) as s3:
+            client = boto3.client("s3", _REGION)
+            client.create_bucket(Bucket=_BUCKET, CreateBucketConfiguration={"LocationConstraint": _REGION})
+            store = Store(service.folder, writes=False)
+            assert Snapshots(client, _BUCKET).keep(store, self.folder / "copy")
+            store.close()
+            tail = int(self.users * TAIL)
+            self._lsn += tail
+            self.changelogs.produce(user_row("u", self._lsn - each, each) for each in range(tail))
+            variables = {
+                "DIRECTORY_STATE_SNAPSHOTS": _BUCKET,
+                "AWS_ENDPOINT_URL_S3": s3,
+                "AWS_ACCESS_KEY_ID": "key",
+                "AWS_SECRET_ACCESS_KEY": "secret",
+                "AWS_DEFAULT_REGION": _REGION,
+            }
+            by_snapshot = self._start(self._task("snapshot", snapshots=variables))
+        by_topics = self._start(self._task("topics"))
+        console.print(
+            f"a new task with {self.users:,} users: {by_snapshot:.1f} s by the snapshot and {tail:,} changes after it, "
+            f"{by_topics:.1f} s by the topics, which is {by_topics / by_snapshot:.1f} times as long"
+        )
+        elapsed = self._start(service, keep=True)
+        console.print(f"the former task with its store and {tail:,} changes: {elapsed:.1f} s")
+
+    def _task(self, name: str, snapshots: Mapping[str, str] | None = None) -> StateProcess:
+        folder = self.folder / name
+        return StateProcess(
+            self.config, self.changelogs, folder, port=free_port(), feeders=FEEDERS, snapshots=snapshots
+        )
+
+    def _start(self, service: StateProcess, *, keep: bool = False) -> float:
+        """Start a task; return the seconds until it answers. Unless it is kept, it ends then."""
         begun = time.monotonic()
         service.start()
         directory = service.directory()
-        until("the service answers again", lambda: _answers(lambda: directory.users([1])), 600, every_s=0.02)
-        console.print(f"restart with its store: {time.monotonic() - begun:.1f} s")
+        until("the service answers", lambda: _answers(lambda: directory.users([1])), 3_600, every_s=0.02)
+        elapsed = time.monotonic() - begun
+        if not keep:
+            service.stop()
+        return elapsed
 
     def opensearch(self) -> OpenSearchDirectory:
         """Write the same documents to OpenSearch, and return the directory over it."""
@@ -335,19 +384,24 @@ def _answers(look_up: Callable[[], object]) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--users", type=int, default=50_000)
+    parser.add_argument("--only", choices=("starts",), help="measure nothing else; without OpenSearch")
     parser.add_argument("--write", action="store_true", help=f"store the ratios in {FILE.name}")
     arguments = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         config = StackConfig.on_free_ports(folder / "stack")
-        running = stack.enter_context(Stack(config, services=["kafka", "registry", "opensearch"], discard=True))
+        services = ["kafka", "registry", *(["opensearch"] if arguments.only is None else [])]
+        running = stack.enter_context(Stack(config, services=services, discard=True))
         bench = Bench(config, folder, arguments.users)
-        one = bench.feed(1)
-        stack.callback(one.stop)
-        one.stop()
-        two = bench.feed(2)
+        if arguments.only is None:
+            one = bench.feed(1)
+            stack.callback(one.stop)
+            one.stop()
+        two = bench.feed(FEEDERS)
         stack.callback(two.stop)
-        bench.restart(two)
+        bench.starts(two)
+        if arguments.only is not None:
+            return
         opensearch = bench.opensearch()
         both: list[tuple[str, Directory, Sequence[psutil.Process]]] = [
             ("OpenSearch", opensearch, [psutil.Process(running.pid("opensearch"))]),
