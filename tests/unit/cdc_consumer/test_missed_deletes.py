@@ -2,12 +2,14 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from masscomm.cdc.change_events import ChangeDecoder, MissedDelete
 from masscomm.cdc.changelogs import MARK
 from masscomm.domain.time_limits import MISSED_DELETE_AGE_MS
 from masscomm.errors import Retry
@@ -141,6 +143,27 @@ def test_tombstone_without_the_key_of_a_row_is_dead_lettered() -> None:
     consumer = late()
     assert consumer.run(tombstone()._replace(key=b'{"id": "x"}')) == []
     assert [dict(headers)["masscomm.reason"] for *_, headers in consumer.producer.produced] == [b"undecodable"]
+
+
+class TwoTables:
+    """Decodes each tombstone of users as one of users and of user_settings, which derive from the same table."""
+
+    def __init__(self, decoder: ChangeDecoder) -> None:
+        self._decoder = decoder
+
+    def decode(self, record: KafkaRecord) -> MissedDelete:
+        change = self._decoder.decode(record)
+        assert isinstance(change, MissedDelete)
+        return replace(change, tables=("users", "user_settings"))
+
+
+def test_missed_delete_deletes_the_rows_of_each_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = late()
+    settings = {"user_id": 1, "channels": None, "categories": None, "quiet_hours": None}
+    consumer.run(saved("c", 10), row("user_settings", "c", 11, settings, key="user_id"))
+    monkeypatch.setattr(consumer.use_case, "_decoder", TwoTables(ChangeDecoder("g1", clock=consumer.clock)))
+    assert consumer.run(tombstone()) == []
+    assert consumer.cluster.rows("users-g1") == consumer.cluster.rows("user_settings-g1") == {}
 
 
 @pytest.mark.kills(guard="preferences.missed_delete")
