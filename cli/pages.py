@@ -12,6 +12,7 @@ _PAGES = {
     "trace": "docs/sending.md#following-a-send",
     "inbox": "docs/quick-start.md",
     "audience": "docs/audiences.md",
+    "categories": "docs/operations.md#add-a-category",
     "preferences": "docs/preferences.md",
     "template": "docs/templates.md",
     "webhooks": "docs/webhooks.md",

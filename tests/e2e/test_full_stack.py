@@ -640,7 +640,7 @@ def test_commands_of_the_pages_are_executed(stack: RunningStack, config: StackCo
         masscomm(config, *words)
         executed.add(" ".join(command.split()[:2]))
     groups = ("audience", "dead-letters", "devices", "events", "keys", "preferences", "sends", "template", "webhooks")
-    assert {name.split()[0] for name in executed} >= {*groups, "send", "inbox", "trace", "audit"}
+    assert {name.split()[0] for name in executed} >= {*groups, "categories", "send", "inbox", "trace", "audit"}
     assert len(executed) > 25
 
 

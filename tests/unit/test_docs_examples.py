@@ -39,7 +39,6 @@ from masscomm.chain.chunk_reader import read_chunk
 from masscomm.clock import FixedClock
 from masscomm.domain import categories
 from masscomm.domain.audiences import read_audience
-from masscomm.domain.categories import Category
 from masscomm.domain.channels import CHANNELS, LITERAL
 from masscomm.domain.ids import NAMESPACE, notification_id
 from masscomm.domain.limits import FIELDS_OF_SEND, MAX_RECORD_BYTES
@@ -195,12 +194,6 @@ def check_refused(content: str, _api: SendApi) -> None:
             rendered(source)
 
 
-def check_category(content: str, _api: SendApi) -> None:
-    for entry in yaml.safe_load(content).values():
-        assert entry.keys() <= {field.name for field in dataclasses.fields(Category)}
-        assert set(entry["channels"]) <= CHANNELS.keys()
-
-
 def check_preferences(content: str) -> None:
     assert len(wishes_in(content)) == 4
 
@@ -231,7 +224,6 @@ KINDS: Mapping[str, Callable[[str, SendApi], None]] = {
     # test_message_of_the_readme_is_the_first_commands compares it.
     "inbox": lambda *_: None,
     "agent": lambda content, _: check_agent(content),
-    "categories": check_category,
     # test_categories_of_the_page_have_their_results reads it.
     "categories.yaml": lambda *_: None,
     "preference_request": lambda content, _: check_preferences(content),

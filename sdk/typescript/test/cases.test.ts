@@ -115,6 +115,8 @@ async function execute(api: Client, { operation, id, body, query, key, poll_s, t
       return api.request("DELETE", "/v1/event-types/{event_type}", { path: { event_type: id } });
     case "delete_subscription":
       return api.request("DELETE", "/v1/subscriptions/{subscription_id}", { path: { subscription_id: id } });
+    case "set_category":
+      return api.request("PUT", "/v1/categories/{category}", { path: { category: id }, body });
     case "remove_suppression":
       return api.request("DELETE", "/v1/suppressions/{suppression}", { path: { suppression: id } });
     case "enable_device":

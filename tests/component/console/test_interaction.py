@@ -20,6 +20,7 @@ PAGES = {
     "metrics": "#/metrics",
     "user": "#/users/42",
     "templates": "#/templates",
+    "categories": "#/categories",
     "operations": "#/operations/letters",
 }
 

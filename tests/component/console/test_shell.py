@@ -40,7 +40,15 @@ def test_german_pages_have_no_english_words(url: str) -> None:
         expect(page.get_by_role("dialog")).to_contain_text("Abgemeldet von match_reminder per Push")
         expect(page.get_by_role("dialog")).to_contain_text("Einstellungen vom 3. Mai 2026")
         page.keyboard.press("Escape")
-        for path in (f"sends/{LIVE}", "sends", "metrics", "users/42", "operations/suppressions", "operations/keys"):
+        for path in (
+            f"sends/{LIVE}",
+            "sends",
+            "metrics",
+            "categories",
+            "users/42",
+            "operations/suppressions",
+            "operations/keys",
+        ):
             open_page(page, f"{url}/#/{path}")
             expect(page.get_by_role("cell").first).to_be_visible()
             text = page.locator("body").inner_text()

@@ -53,6 +53,7 @@ def call_each_method(client: Client, config: StackConfig) -> set[str]:
     api = cast("Client", recorded)
     _sends(api)
     _users(api)
+    _categories(api)
     _dead_letters(api, config)
     _suppressions(api, config)
     _devices(api, config)
@@ -127,6 +128,14 @@ def _users(api: Client) -> None:
     changed = api.set_preferences(USER, categories={"match_reminder": False})
     assert not changed["categories"]["match_reminder"]
     api.set_preferences(USER, categories={"match_reminder": before})
+
+
+def _categories(api: Client) -> None:
+    """A version that the stack has already is not made again: the calls change no later send."""
+    name = "called_category"
+    stored = api.set_category(name, channels=["push"], titles={"en": "Called"})
+    assert api.category(name) == stored
+    assert {"type": name, **stored["versions"][0]} in api.categories()["rows"]
 
 
 def _dead_letters(api: Client, config: StackConfig) -> None:

@@ -392,6 +392,13 @@ def _rules(page: Page) -> None:
     expect(page.get_by_label("Category").locator("option")).not_to_have_count(0)
 
 
+def _category(page: Page) -> None:
+    """A category is about to be changed for a tenant, too."""
+    page.get_by_role("button", name="Change newsletter").click()
+    page.get_by_role("button", name="Add a tenant").click()
+    page.get_by_label("Own channels").check()
+
+
 def _source(page: Page) -> None:
     page.get_by_role("button", name=f"Open {source_id()}").click()
     expect(page.get_by_test_id("refusals")).to_be_visible()
@@ -466,6 +473,7 @@ PICTURES = (
     Picture("send-unknown", "#/sends/unknown", _nothing),
     Picture("templates", "#/templates", _table),
     Picture("template", "#/templates/matchday", _template),
+    Picture("categories", "#/categories", _category),
     Picture("metrics", "#/metrics?compare=1", _cell),
     Picture("metrics-empty", "#/metrics?club=2", _nothing),
     Picture("user", f"#/users/{SHOWN_USER}", _user),

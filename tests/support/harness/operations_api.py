@@ -10,6 +10,7 @@ import pytest
 from functions.operations_handler import handler as operations_handler
 from functions.operations_handler.routes.alarms import AlarmsRoute
 from functions.operations_handler.routes.audit import AuditRoute
+from functions.operations_handler.routes.categories import CategoriesRoute
 from functions.operations_handler.routes.dead_letters import DeadLettersRoute
 from functions.operations_handler.routes.devices import DevicesRoute
 from functions.operations_handler.routes.health import HealthRoute
@@ -41,6 +42,9 @@ from masscomm.operations.send_lists import SendLists
 from masscomm.stores.api_keys.in_memory import InMemoryApiKeys
 from masscomm.stores.api_keys.port import ApiKey
 from masscomm.stores.audit_log.port import AuditLog
+from masscomm.stores.categories.dynamodb import DynamoDbCategories
+from masscomm.stores.categories.in_memory import InMemoryCategories
+from masscomm.stores.categories.known import known_categories
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.event_ids.in_memory import InMemoryEventIds
 from masscomm.stores.event_types.in_memory import InMemoryEventTypes
@@ -132,6 +136,11 @@ def build(
     keys_route, audit = KeysRoute(keys, clock), operations_handler.audits(audit_log, clock)
     monkeypatch.setattr(operations_handler, "bootstrap", lambda: cases)
     monkeypatch.setattr(operations_handler, "keys", lambda: keys_route)
+    categories = CategoriesRoute(store=InMemoryCategories(), clock=clock)
+    monkeypatch.setattr(operations_handler, "categories", lambda: categories)
+    # The other functions use the categories of the same store.
+    monkeypatch.setattr(DynamoDbCategories, "from_environment", lambda: categories.store)
+    known_categories.cache_clear()
     monkeypatch.setattr(operations_handler, "audit", lambda: audit)
     audit_route = AuditRoute(audit_log, clock)
     monkeypatch.setattr(operations_handler, "audit_route", lambda: audit_route)

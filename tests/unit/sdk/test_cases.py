@@ -88,7 +88,7 @@ class Script:
                 self.end_headers()
                 self.wfile.write(answer.get("text", json.dumps(answer.get("body", {}))).encode())
 
-            do_GET = do_POST = do_DELETE = answer
+            do_GET = do_POST = do_PUT = do_DELETE = answer
 
             def log_message(self, format: str, *arguments: object) -> None:
                 """Print nothing for a request."""

@@ -149,6 +149,18 @@ def test_events_and_subscriptions_work_against_the_api(call: Caller, chain: Chai
     assert [topic for topic, *_ in chain.producer.produced] == [EVENT, SUBSCRIPTION, SUBSCRIPTION]
 
 
+def test_categories_work_against_the_api(call: Caller, chain: Chain) -> None:
+    del chain
+    fields: dict[str, Any] = {"channels": ["push"], "titles": {"en": "Tickets"}}
+    with rest_api.serving() as call.url:
+        stored = call("set_category", "tickets", **fields)
+        assert stored["versions"][0].items() >= fields.items()
+        # A repetition makes no version.
+        assert call("set_category", "tickets", **fields) == stored
+        assert call("category", "tickets") == stored
+        assert {"type": "tickets", **stored["versions"][0]} in call("categories")["rows"]
+
+
 def test_dead_letters_of_a_webhook_work_against_the_api(call: Caller, chain: Chain) -> None:
     del chain
     endpoint = operations_api.endpoint_id()

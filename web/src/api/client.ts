@@ -1,6 +1,6 @@
 import { ApiError, Client, ConnectionError, readJson, type Answer, type Arguments, type CallOptions, type Id, type Method, type PathOf } from "masscomm-client";
 import { endSession, session } from "./session";
-import type { AttemptResult, EventFields, KeyRequest, Metrics, PreviewRequest, SendRequest, SourceFields, SubscriptionFields, Template, WebhookChange, WebhookRequest, WebhookSpan } from "./types";
+import type { AttemptResult, CategoryFields, EventFields, KeyRequest, Metrics, PreviewRequest, SendRequest, SourceFields, SubscriptionFields, Template, WebhookChange, WebhookRequest, WebhookSpan } from "./types";
 
 export const EVENT_STREAM = "text/event-stream";
 /** The longest wait of a long poll, in seconds. */
@@ -56,7 +56,14 @@ function listed<P extends PathOf<"GET">>(path: P, query: Query, options: CallOpt
 export const requestSend = (body: SendRequest, idempotencyKey: string, signal?: AbortSignal) =>
   api.request("POST", "/v1/sends", { body, idempotencyKey, signal });
 
-export const listCategories = (signal?: AbortSignal) => api.request("GET", "/v1/categories", { signal });
+/** Return a list without pages as one page. */
+const whole = async <Row>(answer: Promise<{ rows: Row[] }>): Promise<{ rows: Row[]; next_cursor: null }> => ({ rows: (await answer).rows, next_cursor: null });
+
+export const listCategories = (signal?: AbortSignal) => whole(api.request("GET", "/v1/categories", { signal }));
+export const getCategory = (category: string, signal?: AbortSignal) => api.request("GET", "/v1/categories/{category}", { path: { category }, signal });
+/** Return the versions of a category as a list. */
+export const listVersions = (category: string, signal?: AbortSignal) => whole(getCategory(category, signal).then(({ versions }) => ({ rows: versions })));
+export const changeCategory = (category: string, body: CategoryFields) => api.request("PUT", "/v1/categories/{category}", { path: { category }, body });
 
 /** Return the templates of a club, and those for every club; at most `most`. */
 export async function listTemplates(filters: { club_id: Id[]; type?: string[] }, most: number, signal: AbortSignal): Promise<Template[]> {
@@ -203,9 +210,6 @@ export async function countWebhookAttempts(endpoint_id: string, signal: AbortSig
   }
   return counts;
 }
-
-/** Return a list without pages as one page. */
-const whole = async <Row>(answer: Promise<{ rows: Row[] }>): Promise<{ rows: Row[]; next_cursor: null }> => ({ rows: (await answer).rows, next_cursor: null });
 
 export const listEventTypes = (signal?: AbortSignal) => whole(api.request("GET", "/v1/event-types", { signal }));
 

@@ -7,6 +7,7 @@ const PAGES = {
   sends: "docs/sending.md#following-a-send",
   send: "docs/sending.md#statuses",
   templates: "docs/templates.md",
+  categories: "docs/operations.md#add-a-category",
   metrics: "docs/metrics-api.md",
   person: "docs/preferences.md",
   events: "docs/event-delivery.md",

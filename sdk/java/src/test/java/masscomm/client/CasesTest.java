@@ -17,6 +17,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.UnaryOperator;
 import java.util.stream.Stream;
+import masscomm.client.Types.CategoryFields;
 import masscomm.client.Types.FieldErrorBody;
 import masscomm.client.Types.SendRequest;
 import masscomm.client.Types.SendsFilters;
@@ -66,6 +67,7 @@ final class CasesTest {
             case "delete_webhook" -> api.deleteWebhook(id).members();
             case "delete_event_type" -> api.deleteEventType(id).members();
             case "delete_subscription" -> api.deleteSubscription(id).members();
+            case "set_category" -> api.setCategory(id, new CategoryFields(map(call.get("body")))).members();
             case "remove_suppression" -> api.removeSuppression(id).members();
             case "enable_device" -> api.enableDevice((Long) call.get("id")).members();
             case "sends" -> api.sends(new SendsFilters(map(call.get("query")))).stream().map(Body::members).toList();

@@ -1,0 +1,163 @@
+"""The commands `masscomm categories`: they show and change the categories of sends through the REST API."""
+
+from typing import Annotated
+
+import typer
+
+from cli.errors import CommandError
+from cli.options import JsonOption
+from cli.sends import calling
+from cli.terminal import Terminal, print_answer, print_json
+from masscomm_client import ApiError, Client
+from masscomm_client.types import CategoryFields, CategoryOfClub, CategoryValues, ClubFields
+
+app = typer.Typer(no_args_is_help=True)
+console = Terminal()
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The category, the `type` of its sends.")]
+
+
+@app.command("list")
+@calling
+def list_categories(*, api: Client, as_json: JsonOption = False) -> None:
+    """Show the categories, as they were put last."""
+    rows = api.categories()["rows"]
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    console.print(f"{len(rows)} categories")
+    for row in rows:
+        console.entry(row["type"], *_details(row), _valid(row))
+
+
+@app.command()
+@calling
+def show(name: NameArgument, *, api: Client, as_json: JsonOption = False) -> None:
+    """Show the versions of a category, the latest first."""
+    found = api.category(name)
+    if as_json:
+        print_json(found)
+        return
+    for version in found["versions"]:
+        console.entry(_valid(version), *_details(version))
+
+
+@app.command()
+@calling
+def put(
+    name: NameArgument,
+    *,
+    api: Client,
+    channel: Annotated[
+        list[str] | None,
+        typer.Option("--channel", help="A channel of sends that name none: push or email. May be repeated."),
+    ] = None,
+    mandatory: Annotated[
+        bool | None, typer.Option("--mandatory/--optional", help="Whether opt-outs of users do not apply.")
+    ] = None,
+    opt_in: Annotated[
+        list[str] | None,
+        typer.Option("--opt-in", help="A channel on which only users with a rule for the category get it, or none."),
+    ] = None,
+    title: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--title", metavar="LANGUAGE=TEXT", help="The name for recipients, as de=Nachrichten; de= removes it."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add a category, or change what the options name. The version is valid a minute later."""
+    fields = _fields(api, name)
+    if fields is None:
+        if not channel:
+            raise CommandError(f"{name} is not a category yet. Name the channels of a new one: --channel push.")
+        fields = {"channels": channel}
+    if channel:
+        fields["channels"] = channel
+    if mandatory is not None:
+        fields["mandatory"] = mandatory
+    if opt_in:
+        fields["opt_in"] = [each for each in opt_in if each != "none"]
+    if title:
+        titles = fields.get("titles", {}) | dict(map(_title, title))
+        fields["titles"] = {language: text for language, text in titles.items() if text}
+    _put(api, name, fields, as_json=as_json)
+
+
+@app.command()
+@calling
+def retire(
+    name: NameArgument,
+    *,
+    api: Client,
+    undo: Annotated[bool, typer.Option("--undo", help="Permit sends over REST again.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Refuse further sends over REST of a category. Sends by Kafka keep its rules."""
+    fields = _fields(api, name)
+    if fields is None:
+        raise CommandError(f"{name} is not a category.")
+    _put(api, name, {**fields, "retired": not undo}, as_json=as_json)
+
+
+def _fields(api: Client, name: str) -> CategoryFields | None:
+    """Return the last version of a category as the body of a request; None if there is none. Raises ApiError."""
+    try:
+        found = api.category(name)["versions"][0]
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return None
+    return {
+        "channels": found["channels"],
+        "mandatory": found["mandatory"],
+        "opt_in": found["opt_in"],
+        "titles": found["titles"],
+        "retired": found["retired"],
+        "clubs": [_differing(club, found) for club in found["clubs"]],
+    }
+
+
+def _differing(club: CategoryOfClub, found: CategoryValues) -> ClubFields:
+    """Return in what a club differs: it has later changes of the rest."""
+    fields: ClubFields = {"club_id": club["club_id"]}
+    if club["channels"] != found["channels"]:
+        fields["channels"] = club["channels"]
+    if club["opt_in"] != found["opt_in"]:
+        fields["opt_in"] = club["opt_in"]
+    return fields
+
+
+def _title(text: str) -> tuple[str, str]:
+    language, separator, title = text.partition("=")
+    if not separator:
+        raise CommandError(f"{text} has no language: write --title de=Nachrichten.")
+    return language, title
+
+
+def _put(api: Client, name: str, fields: CategoryFields, *, as_json: bool) -> None:
+    answer = api.set_category(name, **fields)
+    print_answer(answer, f"{name}: {_valid(answer['versions'][0])}.", console, as_json=as_json)
+
+
+def _valid(version: CategoryValues) -> str:
+    return "from the installation's file" if version["valid_from"] is None else f"valid from {version['valid_from']}"
+
+
+def _details(version: CategoryValues) -> list[str]:
+    titles = ", ".join(f"{language}={title}" for language, title in sorted(version["titles"].items()))
+    return [
+        ", ".join(version["channels"]) + (", mandatory" if version["mandatory"] else "") + _opt_in(version["opt_in"]),
+        *(["retired"] if version["retired"] else []),
+        *([titles] if titles else []),
+        *(
+            f"club {each['club_id']}: {', '.join(each['channels'])}{_opt_in(each['opt_in'])}"
+            for each in version["clubs"]
+        ),
+    ]
+
+
+def _opt_in(channels: list[str]) -> str:
+    return f"; opt-in on {', '.join(channels)}" if channels else ""

@@ -1,0 +1,123 @@
+"""`masscomm categories` calls the routes of the API; what a change does not name stays."""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from cli.categories import app
+from cli.errors import CommandError
+from tests.support.harness.command import output_of
+from tests.support.servers.answering_server import AnsweringServer
+from tests.support.servers.http_server import Asked
+
+OWN = {"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"]}
+FOLLOWING = {"club_id": 8, "channels": ["push"], "opt_in": []}
+VALUES: dict[str, Any] = {
+    "valid_from": "2026-11-24T12:01:00Z",
+    "channels": ["push"],
+    "mandatory": False,
+    "opt_in": ["email"],
+    "titles": {"en": "News", "de": "Neues"},
+    "retired": False,
+    "clubs": [OWN, FOLLOWING],
+}
+FILE = VALUES | {"valid_from": None, "clubs": [], "retired": True, "opt_in": [], "mandatory": True}
+FOUND = {"type": "news", "versions": [VALUES, FILE]}
+# The request that changes nothing: a club has what differs.
+SAME: dict[str, Any] = {
+    **{name: VALUES[name] for name in ("channels", "mandatory", "opt_in", "titles", "retired")},
+    "clubs": [{"club_id": 7, "channels": ["push", "email"]}, {"club_id": 8, "opt_in": []}],
+}
+PATH = "/v1/categories/news"
+UNKNOWN = (404, json.dumps({"detail": "The category is unknown."}).encode())
+
+
+def read(request: Asked) -> Any:
+    return request.command, request.path, json.loads(request.body or b"null")
+
+
+_run = partial(output_of, app)
+
+
+def answers(server: AnsweringServer, *bodies: Any) -> None:
+    server.answers = [body if isinstance(body, tuple) else (200, json.dumps(body).encode()) for body in bodies]
+
+
+def test_categories_are_listed(server: AnsweringServer) -> None:
+    rows = [{"type": "news", **VALUES}, {"type": "offers", **FILE}]
+    answers(server, {"rows": rows})
+    assert _run("list").splitlines() == [
+        "2 categories",
+        "news",
+        "  push; opt-in on email",
+        "  de=Neues, en=News",
+        "  club 7: push, email; opt-in on email",
+        "  club 8: push",
+        "  valid from 2026-11-24T12:01:00Z",
+        "offers",
+        "  push, mandatory",
+        "  retired",
+        "  de=Neues, en=News",
+        "  from the installation's file",
+    ]
+    assert [json.loads(line) for line in _run("list", "--json").splitlines()] == rows
+    assert {path for _, path, _ in server.asked} == {"/v1/categories"}
+
+
+def test_versions_of_a_category_are_shown(server: AnsweringServer) -> None:
+    answers(server, FOUND)
+    lines = _run("show", "news").splitlines()
+    assert [line for line in lines if line[0] != " "] == [
+        "valid from 2026-11-24T12:01:00Z",
+        "from the installation's file",
+    ]
+    assert json.loads(_run("show", "news", "--json")) == FOUND
+    assert server.asked == [("GET", PATH, None)] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changed"),
+    [
+        (("put", "news", "--channel", "email", "--channel", "push"), {"channels": ["email", "push"]}),
+        (("put", "news", "--mandatory", "--opt-in", "none"), {"mandatory": True, "opt_in": []}),
+        (("put", "news", "--optional"), {"mandatory": False}),
+        (("put", "news", "--title", "fr=Actus", "--title", "de="), {"titles": {"en": "News", "fr": "Actus"}}),
+        (("retire", "news"), {"retired": True}),
+        (("retire", "news", "--undo"), {"retired": False}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, Sequence) else "",
+)
+def test_fields_that_are_not_named_stay(
+    server: AnsweringServer, arguments: tuple[str, ...], changed: dict[str, Any]
+) -> None:
+    answers(server, FOUND)
+    assert _run(*arguments) == "news: valid from 2026-11-24T12:01:00Z.\n"
+    assert server.asked == [("GET", PATH, None), ("PUT", PATH, SAME | changed)]
+    assert json.loads(_run(*arguments, "--json")) == FOUND
+
+
+def test_new_category_has_the_named_fields(server: AnsweringServer) -> None:
+    answers(server, UNKNOWN, FOUND)
+    _run("put", "news", "--channel", "push", "--title", "en=News")
+    assert server.asked[1] == ("PUT", PATH, {"channels": ["push"], "titles": {"en": "News"}})
+
+
+@pytest.mark.parametrize(
+    ("answer", "arguments", "reason"),
+    [
+        (UNKNOWN, ("put", "news", "--mandatory"), "not a category yet"),
+        (UNKNOWN, ("retire", "news"), "not a category"),
+        ((403, b'{"detail": "not permitted"}'), ("put", "news", "--channel", "push"), "403: not permitted"),
+        (FOUND, ("put", "news", "--title", "Nachrichten"), "no language"),
+    ],
+)
+def test_unusable_request_changes_nothing(
+    server: AnsweringServer, answer: Any, arguments: tuple[str, ...], reason: str
+) -> None:
+    answers(server, answer)
+    with pytest.raises(CommandError, match=reason):
+        _run(*arguments)
+    assert [method for method, *_ in server.asked] == ["GET"]
