@@ -113,6 +113,18 @@ class Client:
         """Yield the templates of the caller's clubs and those for every club, from all pages."""
         return self._rows("/v1/templates", filters)
 
+    def categories(self) -> types.CategoriesBody:
+        """Return the categories of sends, as they were put last."""
+        return self._execute(Call("GET", "/v1/categories"))
+
+    def category(self, name: str) -> types.CategoryBody:
+        """Return a category with all its versions, the latest first."""
+        return self._execute(Call("GET", path_of("categories", name)))
+
+    def set_category(self, name: str, **fields: Unpack[types.CategoryFields]) -> types.CategoryBody:
+        """Put a version of a category, which is valid a minute later. It replaces all fields."""
+        return self._execute(Call("PUT", path_of("categories", name), body=dict(fields)))
+
     def user_notifications(
         self, user_id: int, **filters: Unpack[types.UserNotificationsFilters]
     ) -> Iterator[types.UserNotification]:

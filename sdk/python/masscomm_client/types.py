@@ -1482,6 +1482,8 @@ class SendRequest(TypedDict):
     """The locale (BCP 47); null: each user's own."""
     audience: NotRequired[dict[str, Any] | None]
     """Users of the club by conditions (docs/audiences.md), instead of to_users."""
+    audience_at: NotRequired[Literal["due", "request"] | None]
+    """When the users of the audience of a scheduled send are found: at its time (`due`, the default) or at the request."""
     to_users: NotRequired[list[int]]
     """User ids by position; a repeated id counts once, at its first position."""
     recipient_data: NotRequired[dict[str, dict[str, str]]]
@@ -1545,6 +1547,8 @@ class SmallSend(TypedDict):
     locale: NotRequired[str | None]
     audience: NotRequired[None]
     """A send of a batch names its users."""
+    audience_at: NotRequired[Literal["due", "request"] | None]
+    """When the users of the audience of a scheduled send are found: at its time (`due`, the default) or at the request."""
     to_users: list[int]
     recipient_data: NotRequired[dict[str, dict[str, str]]]
     """Variables of single recipients, which replace those of data: user id → name → text."""

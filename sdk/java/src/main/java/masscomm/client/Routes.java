@@ -86,6 +86,25 @@ abstract class Routes {
     }
 
     /**
+     * Return the categories of sends, as they were put last.
+     *
+     * @return the body of the response
+     */
+    public CategoriesBody categories() {
+        return execute(new Call("GET", Call.path("categories")), CategoriesBody::new);
+    }
+
+    /**
+     * Return a category with all its versions, the latest first.
+     *
+     * @param category the member {@code category} of the path or the body
+     * @return the body of the response
+     */
+    public CategoryBody category(String category) {
+        return execute(new Call("GET", Call.path("categories", category)), CategoryBody::new);
+    }
+
+    /**
      * Return a dead letter with its record.
      *
      * @param position the member {@code position} of the path or the body
@@ -906,6 +925,17 @@ abstract class Routes {
         return execute(
                 new Call("POST", Call.path("webhooks", endpointId, "test", eventType)).once(idempotencyKey),
                 DeliveryBody::new);
+    }
+
+    /**
+     * Put a version of a category, which is valid a minute later. It replaces all fields.
+     *
+     * @param category the member {@code category} of the path or the body
+     * @param body the body of the request
+     * @return the body of the response
+     */
+    public CategoryBody setCategory(String category, CategoryFields body) {
+        return execute(new Call("PUT", Call.path("categories", category)).with(body.members()), CategoryBody::new);
     }
 
     /**

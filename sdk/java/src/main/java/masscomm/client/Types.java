@@ -2384,6 +2384,12 @@ public final class Types {
         /** Users of the club by conditions (docs/audiences.md), instead of to_users. */
         public SendRequest audience(Map<String, Object> value) { set("audience", value); return this; }
 
+        /**
+         * When the users of the audience of a scheduled send are found: at its time ({@code due}, the default) or at
+         * the request.
+         */
+        public SendRequest audienceAt(String value) { set("audience_at", value); return this; }
+
         /** User ids by position; a repeated id counts once, at its first position. */
         public SendRequest toUsers(List<Long> value) { set("to_users", value); return this; }
 
@@ -2532,6 +2538,12 @@ public final class Types {
 
         /** A send of a batch names its users. */
         public SmallSend audience(Object value) { set("audience", value); return this; }
+
+        /**
+         * When the users of the audience of a scheduled send are found: at its time ({@code due}, the default) or at
+         * the request.
+         */
+        public SmallSend audienceAt(String value) { set("audience_at", value); return this; }
 
         public SmallSend toUsers(List<Long> value) { set("to_users", value); return this; }
 
