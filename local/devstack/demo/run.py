@@ -23,13 +23,15 @@ from local.devstack.demo import provider
 from local.devstack.demo.api import Api, SendStatus
 from local.devstack.demo.directory import Directory, next_minute
 from local.devstack.demo.events import EVENTS, HEADLINE, Events
-from local.devstack.demo.oracle import Ask, Expected, World, expect
+from local.devstack.demo.oracle import PUT_CATEGORY, PUT_FIELDS, Ask, Expected, World, expect
 from local.devstack.demo.records import MINUTE_MS, DeadLetterTail, Key, OutcomeTail, RecordCount, RecordsError
 from local.devstack.demo.report import Checks, Percentiles, Report, SendRow
 from local.devstack.demo.waiting import DemoError, Pending, Waiter
 from local.devstack.handle import StackHandle
 from local.devstack.services import spark_events
 from local.devstack.stack import Stack
+from masscomm.domain.categories import use_versions
+from masscomm.domain.category_versions import version_of
 from masscomm.domain.ids import event_send_id, notification_id, send_id_of_record
 from masscomm_client import ApiError
 
@@ -169,6 +171,7 @@ class Demo:
         self.await_same()
         self.change_a_setting(chosen[2])
         self.other_sends(chosen[3])
+        self.put_category()
         self.invalid_records(unknown_schema=waits)
         self.await_registrar()
         # The new user is created late, because earlier the device registrar would register all other devices first.
@@ -418,6 +421,17 @@ class Demo:
             "recipients that must be suppressed",
             Ask(club_id=BIG_CLUB, type=NEWS, to_users=[registered, stranger, UNKNOWN_USER, deviceless, registered]),
         )
+
+    def put_category(self) -> None:
+        """Put a category, and send in it by REST at once; it is valid a minute later. A repeated demo changes nothing,
+        and its send has the channels of the version that is valid.
+        """
+        version = self.api.set_category(PUT_CATEGORY, **PUT_FIELDS)["versions"][0]
+        begins_ms = round(datetime.fromisoformat(str(version["valid_from"])).timestamp() * 1000)
+        # This process counts the requested notifications of the records, too.
+        use_versions({PUT_CATEGORY: [version_of({**PUT_FIELDS, "from_ms": begins_ms}, PUT_CATEGORY)]})
+        ask = Ask(club_id=BIG_CLUB, type=PUT_CATEGORY, to_users=range(31, 61))
+        self.by_rest("a category put this moment", ask, data={"title": "Season tickets", "body": "They are here."})
 
     def password(self) -> None:
         """Send a message of a mandatory category, in the critical lane, to a user who opted out of pushes."""
