@@ -225,6 +225,7 @@ def _events(api: Client, receiver: Receiver) -> None:
     assert api.subscription(made["id"]) == made
     assert api.subscriptions(endpoint_id=endpoint)["rows"] == [made]
     event: EventFields = {"event_id": event_id, "type": name, "club_id": CLUB, "data": {}}
+    assert api.matching_subscriptions(**event)["rows"] == [made]
     assert [each["status"] for each in api.report_events([event, event])["events"]] == ["accepted", "repeated"]
     until("the event arrives", lambda: event_id in [each.event.get("event_id") for each in receiver.received])
     mapping = {"type": {"value": name}, "club_id": {"path": "club"}}
