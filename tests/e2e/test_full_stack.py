@@ -609,7 +609,7 @@ def test_unsubscribe_link_of_an_email_ends_its_category(stack: RunningStack, con
 
 # Commands of the pages that the stack of these tests cannot execute, and the reasons.
 LEFT_OUT = {
-    r"--deployed": "AWS",
+    r"--deployed|^(?:preflight|images|smoke|destroy) ": "AWS",
     r"^erase ": "it has optional parts; tests/component/erasure",
     r"^devices enable ": "the demo disables no device; tests/unit/cli/test_devices.py",
     r"^query ": "tests/component/spark_metrics/test_query.py executes these",
