@@ -193,6 +193,7 @@ def test_largest_request_has_every_field() -> None:
     """A new field belongs to LARGEST, or this module does not check that its longest value fits into a record."""
     assert SendRequest.model_fields.keys() == LARGEST.keys() | {
         "audience",
+        "audience_at",
         "priority",
         "expires_at",
         "send_at",

@@ -50,6 +50,7 @@ def state(expander: Expander) -> SendState:
     return send_state(expander.register.sends[KEY.send_id], None, expander.clock.now_ms())
 
 
+@pytest.mark.guarantee("audiences.of_the_moment")
 @pytest.mark.kills(guard="audiences.of_the_moment")
 def test_users_are_those_of_the_time_of_the_send(expander: Expander) -> None:
     assert expander.sends() == []

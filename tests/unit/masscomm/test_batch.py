@@ -50,6 +50,7 @@ def test_good_batch_is_flushed_once_and_not_redelivered() -> None:
     assert chain.producer.flushes == 1
 
 
+@pytest.mark.guarantee("categories.unknown_versions_decide_nothing")
 @pytest.mark.kills(guard="batch.unprepared")
 def test_unprepared_batch_is_redelivered_whole() -> None:
     """The categories that are valid now are unknown: nothing is decided by those of before."""

@@ -36,6 +36,7 @@ def put(store: InMemoryCategories, name: str, now_ms: int = NOW_MS, **fields: An
     return from_ms
 
 
+@pytest.mark.guarantee("categories.version_of_the_timestamp")
 def test_send_has_the_version_of_its_timestamp(stored_categories: InMemoryCategories) -> None:
     first = put(stored_categories, "newsletter", channels=["push"], opt_in=["push"])
     assert first == NOW_MS + BEGINS_MS
