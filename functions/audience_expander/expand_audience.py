@@ -26,7 +26,7 @@ from masscomm.clock import Clock
 from masscomm.directory.port import Directory
 from masscomm.domain.audiences import Audience, read_audience
 from masscomm.domain.categories import resolve_channels
-from masscomm.domain.delays import PAUSED, SEND_AT
+from masscomm.domain.delays import DELAY_REASON_HEADER, PAUSED, SEND_AT
 from masscomm.domain.ids import chunk_id, envelope_id
 from masscomm.domain.key_limits import RECIPIENTS as RECIPIENTS_A_DAY
 from masscomm.domain.key_limits import Window
@@ -47,7 +47,7 @@ from masscomm.kafka.avro import Codec, mismatch
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import RECIPIENTS
-from masscomm.stores.delayed_records.port import DelayedRecord, DelayStore
+from masscomm.stores.delayed_records.port import MINUTE_MS, DelayedRecord, DelayStore
 from masscomm.stores.sends.port import ExpandedChunk, Progress, Sends
 
 # The chunks that the producer holds before it is flushed, each of some 50 kB.
@@ -136,7 +136,11 @@ class ExpandAudience:
         if send.expansion is not None or control.is_cancelled(now_ms):
             return False
         if (begin_ms := _begin_ms(request, send)) > now_ms:  # guard: audiences.of_the_moment
-            due_ms, reason = begin_ms, SEND_AT
+            # The clock of the scheduler, which released the record, may be ahead of this one. A minute makes the next
+            # copy another one than the released copy, which the scheduler is about to delete.
+            is_released = item.record.header(DELAY_REASON_HEADER) is not None
+            # guard: audiences.released_early
+            due_ms, reason = max(begin_ms, now_ms + MINUTE_MS * is_released), SEND_AT
         elif control.is_paused(now_ms):  # guard: audiences.paused_until_expanded
             due_ms, reason = control.held_until_ms(record.expires_at, now_ms), PAUSED
         else:

@@ -21,7 +21,8 @@ from ops.erasure.addresses import without_addresses
 from ops.erasure.person import ERASED_ADDRESS, Person
 from ops.erasure.personal_events import PersonalEvents
 
-# The topics whose delayed records are changed. Those of other topics wait for a schema, for a minute or two.
+# The topics whose delayed records are changed. Those of audiences have at most the id of a person; those of others wait
+# for a schema, for a minute or two.
 _CHANGED = (topics.RECHECK, topics.BUILD, topics.DELIVERY, topics.RECEIPT, topics.WEBHOOK_SLOW)
 # The length of the Avro header: a zero byte, and the schema id in four bytes. The id 0 stands for a schema that a
 # header of the record names (masscomm.kafka.bundled_schema).

@@ -1914,6 +1914,11 @@ MUTANTS = (
         Becomes("send is not None"),
     ),
     Mutant("audiences.of_the_moment", "The users of a scheduled send are sought when it is due."),
+    Mutant(
+        "audiences.released_early",
+        "A record that the scheduler releases early, by its own clock, is not lost.",
+        Replaced("due_ms, reason = begin_ms, SEND_AT"),
+    ),
     Mutant("audiences.paused_until_expanded", "The users of a paused send are sought when it is resumed."),
     Mutant("audiences.cancelled_before_its_time", "A send that is cancelled before its time has no users."),
     Mutant("audiences.registered_send", "A record of another send under a used id expands nothing."),

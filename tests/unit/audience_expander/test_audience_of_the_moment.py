@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from masscomm.domain.delays import PAUSED, SEND_AT
+from masscomm.domain.delays import DELAY_REASON_HEADER, PAUSED, SEND_AT
 from masscomm.domain.send_states import SendState, send_state
 from masscomm.domain.sends import controlled
 from masscomm.domain.users import User
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from masscomm.stores.delayed_records.port import DelayedRecord
+from masscomm.stores.delayed_records.port import DelayedRecord, key_of
 from tests.support.harness.audience_expander import EVERYBODY, KEY, Expander
 from tests.support.harness.chain import NOW, entry
 
@@ -37,7 +37,9 @@ def release(expander: Expander) -> list[int]:
     """Release the record, as the scheduler does at its time or after a change of the send."""
     record = waiting(expander)
     expander.delayed.items.clear()
-    released = entry(record.value, topic=topics.AUDIENCE, offset=1, timestamp=expander.clock.now_ms())
+    headers = [(DELAY_REASON_HEADER, record.delay_reason.encode())]
+    now_ms = expander.clock.now_ms()
+    released = entry(record.value, topic=topics.AUDIENCE, offset=1, timestamp=now_ms, headers=headers)
     return expander.run(expander.use_case, released)
 
 
@@ -87,6 +89,17 @@ def test_moved_send_is_expanded_at_its_new_time(expander: Expander, moved_s: int
     expander.clock.advance((moved_to_ms - NOW) / 1000)
     assert release(expander) == []
     assert {send.timestamp for send in expander.sends()} == {moved_to_ms}
+
+
+@pytest.mark.kills(guard="audiences.released_early")
+def test_record_released_early_waits_in_another_copy(expander: Expander) -> None:
+    """The scheduler, whose clock is ahead, deletes the copy that it has released."""
+    before = waiting(expander)
+    expander.clock.advance((DUE - NOW) / 1000 - 1)
+    assert release(expander) == []
+    after = waiting(expander)
+    assert (after.id, after.due_ms) == (before.id, expander.clock.now_ms() + 60_000)
+    assert key_of(after) != key_of(before)
 
 
 @pytest.mark.kills(guard="audiences.cancelled_before_its_time")
