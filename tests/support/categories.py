@@ -16,14 +16,16 @@ NOW_MS = 1_700_000_000_000
 
 
 @pytest.fixture(autouse=True)
-def stored_categories(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemoryCategories]:
+def stored_categories() -> Iterator[InMemoryCategories]:
     """The store that the functions of this process read. No version is known at the beginning."""
     store = InMemoryCategories()
-    monkeypatch.setattr(DynamoDbCategories, "from_environment", lambda: store)
-    monkeypatch.setattr(categories, "_current", None)
-    known_categories.cache_clear()
-    yield store
-    known_categories.cache_clear()
+    # The fixture monkeypatch would end after those of the modules of tests.
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(DynamoDbCategories, "from_environment", lambda: store)
+        patched.setattr(categories, "_current", None)
+        known_categories.cache_clear()
+        yield store
+        known_categories.cache_clear()
 
 
 def put_version(store: Categories, name: str, fields: Mapping[str, Any], now_ms: int = NOW_MS) -> int:
