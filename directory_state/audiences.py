@@ -303,7 +303,7 @@ def _settings_of(reader: Reader, generation: str, user_ids: Sequence[int]) -> di
 
 
 def _with_device(reader: Reader, generation: str, user_ids: Sequence[int]) -> set[int]:
-    """Return the users who have an enabled device. No device after it is read."""
+    """Return the users with an enabled device. Of each, no device after the first enabled one is read."""
     found: set[int] = set()
     rows = reader.devices_of(generation, user_ids)
     states = reader.values(device_states.INDEX, [str(device_id) for _, device_id, _ in rows])

@@ -98,6 +98,7 @@ class ExpandAudience:
     def _expand(self, batch: Batch[AudienceRequested], item: Item[AudienceRequested]) -> None:
         request = item.value
         record = _read_send(request)
+        # The request of a scheduled send may be older than a timestamp may be.
         as_due = record if request.expand_at is None else replace(record, timestamp=item.record.timestamp_ms)
         if (fault := fault_of_send(as_due, item.record, self.clock.now_ms())) is not None:
             raise fault

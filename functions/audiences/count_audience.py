@@ -7,7 +7,7 @@ from typing import Any, NotRequired, TypedDict
 
 from masscomm.directory.port import Directory
 from masscomm.domain.audiences import Audience
-from masscomm.domain.channels import CHANNELS
+from masscomm.domain.channels import CHANNELS, are_channels
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.time_limits import COUNT_RESERVE_S
 from masscomm.http.audiences import audience_of
@@ -59,7 +59,7 @@ def parse_count(body: str | None) -> CountQuery:
     club_id, channels = document.get("club_id"), document.get("channels", list(CHANNELS))
     if isinstance(club_id, bool) or not isinstance(club_id, int) or not 1 <= club_id <= LARGEST_ID:
         errors.append(FieldError("club_id", Text.MUST_BE_CLUB_FROM_1.filled()))
-    if not isinstance(channels, list) or not all(isinstance(each, str) and each in CHANNELS for each in channels):
+    if not are_channels(channels):
         errors.append(FieldError("channels", Text.MUST_BE_LIST_OF_SOME.filled(choices=", ".join(CHANNELS))))
     audience, wrong = audience_of(document.get("audience"))
     errors += wrong

@@ -74,8 +74,12 @@ class SendIdentity:
 
 def channels_of(send: SendRequest, identity: SendIdentity) -> list[str]:
     """Return the channels of a send."""
-    named = send.channels or announced_channels(send.type, send.club_id, identity.requested_at_ms)
-    return resolve_channels(send.type, named, send.club_id, identity.requested_at_ms)
+    return resolve_channels(send.type, _named_channels(send, identity), send.club_id, identity.requested_at_ms)
+
+
+def _named_channels(send: SendRequest, identity: SendIdentity) -> list[str]:
+    """Return the channels that the records of a send name; none: those of its category."""
+    return list(send.channels) or announced_channels(send.type, send.club_id, identity.requested_at_ms)
 
 
 def record_of(
@@ -90,7 +94,7 @@ def record_of(
         send_id=identity.send_id,
         chunk_index=index,
         chunk_count=count,
-        channels=list(send.channels) or announced_channels(send.type, send.club_id, identity.requested_at_ms),
+        channels=_named_channels(send, identity),
         template=send.template,
         data=send.data,
         recipient_data={

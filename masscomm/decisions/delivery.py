@@ -8,7 +8,7 @@ deferred   a row may still be missing in the directory, or an endpoint of a new 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from masscomm.domain.call_results import CallResult, accepted_before_delay
 from masscomm.domain.channels import CHANNELS
@@ -188,16 +188,12 @@ class _Rules(NamedTuple):
         checker's decision; after a delay, the user may also have been erased.
         """
         delivery, settings = self.delivery, self.view.settings.get(user_id)
-        send: Any = {
-            "club_id": delivery.club_id,
-            "type": delivery.type,
-            "channel": delivery.channel,
-            "at_ms": delivery.timestamp,
-        }
+        club_id, category, channel, at_ms = delivery.club_id, delivery.type, delivery.channel, delivery.timestamp
         if self.view.users is None:
-            wish = decide_by_user_settings(settings, **send)
+            wish = decide_by_user_settings(settings, club_id=club_id, type=category, channel=channel, at_ms=at_ms)
         else:
-            wish = decide_by_user(self.view.users.get(user_id), settings, **send)
+            user = self.view.users.get(user_id)
+            wish = decide_by_user(user, settings, club_id=club_id, type=category, channel=channel, at_ms=at_ms)
         if wish.status is not None:  # guard: preferences.opt_out_before_publishing
             return wish
         return None

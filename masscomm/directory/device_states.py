@@ -32,7 +32,7 @@ def state_for(document: Source, *, generation: str, token: str | None) -> Source
     It is the state in the row's own generation. While the device registrar has not reached this row there, the endpoint
     that another generation's row has given to the same token is as good.
     """
-
+    # Most documents have one state.
     if "others" not in document:
         return document if document.get("token") == token else {}
 

@@ -114,3 +114,8 @@ CHANNELS: Mapping[str, Channel] = MappingProxyType(
         )
     }
 )
+
+
+def are_channels(value: object) -> bool:
+    """Return whether a JSON value is a list of channels; it may be empty."""
+    return isinstance(value, list) and all(isinstance(each, str) and each in CHANNELS for each in value)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
 
 from masscomm.domain.categories import is_listed, is_retired, passes_opt_outs_of
-from masscomm.domain.channels import CHANNELS
+from masscomm.domain.channels import CHANNELS, are_channels
 from masscomm.domain.events import MAX_PATH, OWN_TYPES, is_path
 from masscomm.domain.key_limits import COUNTED_UNDER, RECIPIENTS
 from masscomm.domain.limits import FIELDS_OF_SEND
@@ -70,8 +70,7 @@ def rule_errors(fields: Any) -> list[FieldError]:
             wrong[name] = Text.TEXT_PATTERN.filled(pattern=FIELDS_OF_SEND[name].pattern or "")
     if not wrong and passes_opt_outs_of(str(category), template):
         wrong["template"] = Text.TEMPLATE_OF_OPTIONAL.filled()
-    channels = fields.get("channels", [])
-    if not isinstance(channels, list) or not all(isinstance(each, str) and each in CHANNELS for each in channels):
+    if not are_channels(fields.get("channels", [])):
         wrong["channels"] = Text.MUST_BE_LIST_OF_SOME.filled(choices=", ".join(CHANNELS))
     if not _are_variables(fields.get("data", {})):
         wrong["data"] = Text.VARIABLES_FORM.filled(maximum=FIELDS_OF_SEND["data"].entries or 0)

@@ -19,7 +19,7 @@ from masscomm.domain.category_versions import (
     VersionTooLarge,
     next_versions,
 )
-from masscomm.domain.channels import CHANNELS
+from masscomm.domain.channels import CHANNELS, are_channels
 from masscomm.domain.limits import NAME_PATTERN
 from masscomm.domain.names import folded
 from masscomm.errors import Retry
@@ -179,9 +179,9 @@ def _read(name: str, content: str | None) -> dict[str, Any]:
     errors = undefined_fields(fields, CategoryFields)
     if not re.fullmatch(NAME_PATTERN, name) or folded(name) == DEFAULT:
         errors.append(FieldError("category", Text.TEXT_PATTERN.filled(pattern=NAME_PATTERN)))
-    errors += _channel_errors(fields, "channels", empty=False)
+    errors += _channel_errors("channels", fields.get("channels"), empty=False)
     opt_in = fields.get("opt_in", [])
-    errors += _channel_errors({"opt_in": opt_in}, "opt_in")
+    errors += _channel_errors("opt_in", opt_in)
     flags = {flag: fields.get(flag, False) for flag in ("mandatory", "retired")}
     errors += [
         FieldError(flag, Text.MUST_BE_BOOLEAN.filled()) for flag, value in flags.items() if type(value) is not bool
@@ -195,20 +195,14 @@ def _read(name: str, content: str | None) -> dict[str, Any]:
         errors.append(FieldError("opt_in", Text.OPT_IN_OF_MANDATORY.filled()))
     if errors:
         raise unusable(errors)
-    own = ({key: value for key, value in club.items() if key != "club_id"} for club in clubs)
-    tenants = {str(club["club_id"]): each for club, each in zip(clubs, own, strict=True)}
+    tenants = {str(club["club_id"]): {key: club[key] for key in club.keys() - {"club_id"}} for club in clubs}
     return {"channels": fields["channels"], "opt_in": opt_in, "titles": titles, "tenants": tenants, **flags}
 
 
-def _channel_errors(fields: Mapping[str, Any], field: str, where: str = "", *, empty: bool = True) -> list[FieldError]:
-    value = fields.get(field)
-    if (
-        isinstance(value, list)
-        and (empty or value)
-        and all(isinstance(each, str) and each in CHANNELS for each in value)
-    ):
+def _channel_errors(field: str, value: Any, *, empty: bool = True) -> list[FieldError]:
+    if are_channels(value) and (empty or value):
         return []
-    return [FieldError(f"{where}{field}", Text.MUST_BE_LIST_OF_SOME.filled(choices=", ".join(CHANNELS)))]
+    return [FieldError(field, Text.MUST_BE_LIST_OF_SOME.filled(choices=", ".join(CHANNELS)))]
 
 
 def _problem_of_titles(titles: Any) -> CodedText | None:
@@ -232,18 +226,14 @@ def _club_errors(clubs: Any) -> list[FieldError]:
             errors.append(FieldError(f"{where}club_id", Text.CLUB_ONCE.filled()))
         else:
             seen.add(club_id)
-        errors += _channel_errors(club, "channels", where, empty=False) if "channels" in club else []
-        errors += _channel_errors(club, "opt_in", where) if "opt_in" in club else []
+        errors += _channel_errors(f"{where}channels", club["channels"], empty=False) if "channels" in club else []
+        errors += _channel_errors(f"{where}opt_in", club["opt_in"]) if "opt_in" in club else []
     return errors
 
 
 def _row(table: CategoryTable, name: str, clubs: Container[object]) -> CategoryRow:
-    return {"type": name, **_last(table, name, clubs)}
-
-
-def _last(table: CategoryTable, name: str, clubs: Container[object]) -> CategoryValues:
-    versions = table.versions.get(name)
-    return _values(versions[-1], clubs) if versions else _of_file(table, name, clubs)
+    last = table.version(name, None)
+    return {"type": name, **(_of_file(table, name, clubs) if last is None else _values(last, clubs))}
 
 
 def _body(table: CategoryTable, name: str, clubs: Container[object]) -> CategoryBody:

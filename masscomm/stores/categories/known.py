@@ -1,26 +1,20 @@
 """Keeps the categories that operators have changed in memory, for a function or the job."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
 from masscomm.clock import Clock, SystemClock
-from masscomm.domain.categories import Versions, is_listed, use_versions
+from masscomm.domain.categories import is_listed, use_versions
 from masscomm.domain.time_limits import CATEGORIES_CACHED_S
 from masscomm.stores.categories.port import Categories
 
 
 @dataclass(kw_only=True)
 class KnownCategories:
-    """Has the process use the stored categories. One that has changed begins later than CATEGORIES_CACHED_S.
-
-    Args:
-        use: Takes the versions after each change.
-    """
+    """Has the process use the stored categories. One that has changed begins later than CATEGORIES_CACHED_S."""
 
     store: Categories
     clock: Clock
-    use: Callable[[Versions], None] = use_versions
     _revision: int | None = None
     # The time of the last read, by the monotonic clock; None: nothing has been read.
     _read_at_s: float | None = None
@@ -43,7 +37,7 @@ class KnownCategories:
         now_s, revision = self.clock.monotonic(), self.store.revision()
         is_changed = revision != self._revision
         if is_changed:
-            self.use(self.store.every())
+            use_versions(self.store.every())
         self._revision, self._read_at_s = revision, now_s
         return is_changed
 
