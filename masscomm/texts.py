@@ -361,6 +361,11 @@ class Text(StrEnum):
     CATEGORY_SPELLING = "is another spelling of the category {category}"
     CATEGORY_TOO_LARGE = "the category has more than {maximum} bytes"
     OPT_IN_OF_MANDATORY = "a mandatory category cannot need an opt-in"
+    CAPS_OF_MANDATORY = "a mandatory category cannot have caps"
+    CAPS_FORM = (
+        "must be a list of at most {most} caps, each with limit from 1 to {limit} and window: day, or at most {days} "
+        "days, such as 24h; it may have by_channel and group, and no other cap with its window counts the same sends"
+    )
     TITLES_FORM = "must be an object of titles by language, such as de"
     CLUB_ONCE = "must be the id of a club, in one entry only"
     MUST_BE_LIST_OF_OBJECTS = "must be a list of objects"

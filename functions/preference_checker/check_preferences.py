@@ -1,5 +1,5 @@
-"""Checks the preferences of each recipient of a batch: admit the requests, look up users, plan the records, store
-the decisions, produce.
+"""Checks the preferences of each recipient of a batch: admit the requests, look up users, count for frequency caps,
+store the decisions, produce.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,22 +13,26 @@ from functions.preference_checker.plan_emitter import PlanEmitter
 from functions.preference_checker.register import Register, StoredSends
 from functions.preference_checker.unreadable_settings import count_malformed, count_unknown_zones
 from masscomm.chain.batch import Batch, Item
+from masscomm.chain.cap_counter import CapCounter
 from masscomm.chain.chunk_reader import read_chunk
 from masscomm.chain.delayer import Delayer
 from masscomm.clock import Clock
 from masscomm.decisions import plan
+from masscomm.decisions.caps import caps_for, is_recorded, wishes_of, with_counted
 from masscomm.decisions.chunk import Chunk, content_of
 from masscomm.directory.port import Directory
 from masscomm.domain.delays import SEND_AT, RetrySchedule
 from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED
 from masscomm.domain.sends import SendControl
+from masscomm.domain.time_limits import CAPS_COUNTED_S
 from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.decision_log.port import DecisionLog, Decisions, record_decisions
 from masscomm.stores.delayed_records.port import DelayStore
+from masscomm.stores.frequency_caps.port import FrequencyCaps
 from masscomm.stores.sends.port import Sends
 
 
@@ -41,6 +45,7 @@ class CheckPreferences:
     delay_store: DelayStore
     decision_log: DecisionLog
     sends: Sends
+    frequency_caps: FrequencyCaps
     pool: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="register"))
     retry_schedule: RetrySchedule = field(default_factory=RetrySchedule)
     lanes: OutputLanes = field(default_factory=OutputLanes)
@@ -56,6 +61,7 @@ class CheckPreferences:
         return read_chunk(record, codec, self.clock.now_ms())
 
     def handle(self, batch: Batch[Chunk]) -> None:
+        counting = Counting(self.clock)
         # A send that is due at this time cannot be moved to another time any more by a later request.
         read_ms = self.clock.now_ms()
         urgent, others = list[Item[Chunk]](), list[Item[Chunk]]()
@@ -67,13 +73,13 @@ class CheckPreferences:
         if urgent:
             sends = self._registering(urgent)
             for item, view in self._views(urgent, batch):
-                batch.attempt(item, partial(self._decide, batch, item, view, sends, read_ms))
+                batch.attempt(item, partial(self._decide, batch, item, view, sends, read_ms, counting))
         if others:
             pending, sends = list[Item[Chunk]](), self._registering(others)
             for item in others:
                 batch.attempt(item, partial(self._admit, batch, item, pending, sends, read_ms))
             for item, view in self._views(pending, batch):
-                batch.attempt(item, partial(self._check, batch, item, view))
+                batch.attempt(item, partial(self._check, batch, item, view, counting))
 
     def _registering(self, items: list[Item[Chunk]]) -> Callable[[], StoredSends]:
         """Begin to register the sends of items. Return a function that waits for them, and raises Retry or Stop."""
@@ -97,12 +103,13 @@ class CheckPreferences:
         view: plan.DirectoryView,
         sends: Callable[[], StoredSends],
         read_ms: int,
+        counting: "Counting",
     ) -> None:
         """Decide about a request whose users are looked up already."""
         pending: list[Item[Chunk]] = []
         self._admit(batch, item, pending, sends, read_ms)
         if pending:
-            self._check(batch, item, view)
+            self._check(batch, item, view, counting)
 
     def _admit(
         self,
@@ -135,7 +142,7 @@ class CheckPreferences:
         """
         request = chunk.request
         # guard: send_controls.decided_request
-        return len(request.positions) > 1 and self.decision_log.find(request.record_id) is not None
+        return is_recorded(request, caps_for(chunk), {}) and self.decision_log.find(request.record_id) is not None
 
     def _hold(self, batch: Batch[Chunk], item: Item[Chunk], control: SendControl) -> None:
         """Put the request of a paused send, or of one that was moved to another time, into the delay store."""
@@ -154,7 +161,7 @@ class CheckPreferences:
                 headers=item.trace_headers,
             )
 
-    def _check(self, batch: Batch[Chunk], item: Item[Chunk], view: plan.DirectoryView) -> None:
+    def _check(self, batch: Batch[Chunk], item: Item[Chunk], view: plan.DirectoryView, counting: "Counting") -> None:
         request, now_ms = item.value.request, self.clock.now_ms()
         decisions = plan.decide_recipients(item.value, view, now_ms, plan.deadline_of(request, self.retry_schedule))
         # No recipient could be decided about, so the whole record is delayed under its own id.
@@ -164,19 +171,34 @@ class CheckPreferences:
         else:
             count_malformed(request, decisions)
             count_unknown_zones(request, view)
-            self._record(batch, item, decisions)
+            self._record(batch, item, self._counted(item.value, view, decisions, counting))
+
+    def _counted(
+        self, chunk: Chunk, view: plan.DirectoryView, decisions: plan.ByChannel, counting: "Counting"
+    ) -> plan.ByChannel:
+        """Take the places of recipients whose notifications are let through, and return the decisions with those of
+        their frequency caps.
+
+        Recorded decisions stay. Places that were given back since then are not taken again.
+        """
+        caps, request = caps_for(chunk), chunk.request
+        wishes = wishes_of(chunk, view, decisions) if caps else []
+        # guard: frequency_caps.recorded
+        if not wishes or self.decision_log.find(request.record_id) is not None:
+            return decisions
+        counter = CapCounter(store=self.frequency_caps, clock=self.clock)
+        with counting:
+            counted = counter.take(request, caps, wishes, counting.has_time)
+        return with_counted(decisions, wishes, counted, request.type)
 
     def _record(self, batch: Batch[Chunk], item: Item[Chunk], decisions: plan.ByChannel) -> None:
         """Record the decisions if none are recorded yet, and produce the records that follow from the recorded ones."""
         request = item.value.request
-        now = Decisions(
-            positions=request.positions,
-            user_ids=request.user_ids,
-            by_channel=decisions,
-            # A single decision is not recorded.
-            content=content_of(request) if len(request.positions) > 1 else "",
-        )
-        first = record_decisions(self.decision_log, request.record_id, now)  # guard: decisions.held_stays_held
+        first = Decisions(positions=request.positions, user_ids=request.user_ids, by_channel=decisions)
+        if is_recorded(request, caps_for(item.value), decisions):
+            now = first._replace(content=content_of(request))
+            # guard: decisions.held_stays_held
+            first = record_decisions(self.decision_log, request.record_id, now, is_single_recorded=True)
         now_ms = self.clock.now_ms()
         self._emit(batch, item, plan.plan(request, first.by_channel, now_ms=now_ms, retries=self.retry_schedule))
 
@@ -184,6 +206,25 @@ class CheckPreferences:
         PlanEmitter(directory=self.directory, delay_store=self.delay_store, lanes=self.lanes, clock=self.clock).emit(
             batch, item, planned
         )
+
+
+@dataclass(kw_only=False)
+class Counting:
+    """The time that a batch spends on counting for frequency caps."""
+
+    clock: Clock
+    _spent_s: float = 0.0
+    _began_s: float = 0.0
+
+    def has_time(self) -> bool:
+        """Return whether further recipients may be counted."""
+        return self._spent_s + self.clock.monotonic() - self._began_s < CAPS_COUNTED_S
+
+    def __enter__(self) -> None:
+        self._began_s = self.clock.monotonic()
+
+    def __exit__(self, *error: object) -> None:
+        self._spent_s += self.clock.monotonic() - self._began_s
 
 
 def _priority(item: Item[Chunk]) -> int:

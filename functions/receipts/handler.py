@@ -20,17 +20,19 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
+from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
 
 logger = logs.logger("receipts")
 
 
 @cache
 def bootstrap() -> tuple[BatchDriver, IngestReceipts, ProcessReceipts]:
-    driver, clock = batch_driver("receipts", logger, endless=True), SystemClock()
+    driver, clock = batch_driver("receipts", logger, endless=True, has_categories=True), SystemClock()
     directory = connect_from_environment()
     process = ProcessReceipts(
         messages=OpenSearchSentMessages(directory),
         publisher=OpenSearchDocumentPublisher(directory, driver.codec, driver.producer),
+        frequency_caps=DynamoDbFrequencyCaps.from_environment(),
         delay_store=DynamoDbDelayStore.from_environment(),
         clock=clock,
         logger=logger,

@@ -1,7 +1,8 @@
 """Converts receipts to outcome records: the status sent becomes delivered or bounced, and invalid addresses and
 endpoints are suppressed.
 
-The function consumes two topics. From `outcome` it stores the providers' message ids. A record of `receipt` may arrive
+The function consumes two topics. From `outcome` it stores the providers' message ids, and gives the places of unsent
+notifications back that frequency caps have counted. A record of `receipt` may arrive
 before the outcome record of its message; it is then delayed, a limited number of times.
 """
 
@@ -14,6 +15,7 @@ from aws_lambda_powertools import Logger
 from functions.receipts.reading import Receipt, read
 from functions.receipts.sent_messages import MessageFailure, OutcomeWithTrace, SentMessage, SentMessages
 from masscomm.chain.batch import Batch, Item
+from masscomm.chain.cap_counter import CapCounter
 from masscomm.chain.delayer import Delayer
 from masscomm.chain.outcome_emitter import emit_outcome
 from masscomm.clock import Clock
@@ -39,6 +41,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import traces
 from masscomm.stores.delayed_records.port import DelayStore
+from masscomm.stores.frequency_caps.port import FrequencyCaps
 
 UNRESOLVED = "unresolved"
 _LEAST_FINAL_FIRST = (
@@ -79,6 +82,7 @@ class ProcessReceipts:
         *,
         messages: SentMessages,
         publisher: DocumentPublisher,
+        frequency_caps: FrequencyCaps,
         delay_store: DelayStore,
         clock: Clock,
         logger: Logger,
@@ -87,6 +91,7 @@ class ProcessReceipts:
     ) -> None:
         self._messages = messages
         self._publisher = publisher
+        self._cap_counter = CapCounter(store=frequency_caps, clock=clock)
         self._delayer = Delayer(store=delay_store, clock=clock)
         self._clock = clock
         self._logger = logger
@@ -101,6 +106,7 @@ class ProcessReceipts:
             columns = {
                 len(outcome.positions),
                 len(outcome.user_ids),
+                len(outcome.result_index),
                 len(outcome.provider_message_ids or outcome.positions),
             }
             if len(columns) != 1:
@@ -116,6 +122,9 @@ class ProcessReceipts:
 
     def handle(self, batch: Batch[Input]) -> None:
         self._store_sent_messages(batch)
+        for item in batch.active():
+            if isinstance(item.value, NotificationOutcome):
+                batch.attempt(item, partial(self._cap_counter.give_back, item.value))  # guard: frequency_caps.unsent
         parsed = [(item, item.value.receipt) for item in batch.active() if isinstance(item.value, ParsedReceipt)]
         receipts = [(item, receipt) for item, receipt in parsed if receipt is not None and receipt.status is not None]
         if receipts:

@@ -35,6 +35,7 @@ from masscomm.http.single_users import check_group, sees_single_users
 from masscomm.http.unused_content import ContentChecks
 from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
+from masscomm.stores.frequency_caps.port import FrequencyCaps
 from masscomm.stores.sends.port import Sends
 from masscomm.texts import Text
 
@@ -119,6 +120,7 @@ class DryRunSend:
     templates: TemplateCache
     clock: Clock
     sends: Sends
+    frequency_caps: FrequencyCaps
 
     def identify(self, send: SendRequest) -> SendIdentity:
         """Return the identity that the send would have now. Raises the problem of begin_problem, and its errors."""
@@ -145,10 +147,11 @@ class DryRunSend:
         if send.audience is not None and not is_test:
             check_group(scopes, recipients.total)
         topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
-        found, examined = DryRun(directory=self.directory, templates=self.templates, clock=self.clock).forecast(
-            _records(send, identity, recipients),
-            topic,
-            lambda: remaining_s() > DRY_RUN_RESERVE_S,
+        dry_run = DryRun(
+            directory=self.directory, templates=self.templates, clock=self.clock, frequency_caps=self.frequency_caps
+        )
+        found, examined = dry_run.forecast(
+            _records(send, identity, recipients), topic, lambda: remaining_s() > DRY_RUN_RESERVE_S
         )
         simulated = sum(map(is_simulated, set(send.to_users)))
         if send.audience is None and simulated < send.recipients:

@@ -24,6 +24,7 @@ from masscomm.observability.invocation import observed
 from masscomm.operations.bootstrap import rest_api
 from masscomm.operations.directory_bootstrap import directory, templates
 from masscomm.stores.categories.known import known_categories
+from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
 
 logger = logs.logger("send_handler")
 api = rest_api(logger, retry_after_s=5)
@@ -32,7 +33,13 @@ api = rest_api(logger, retry_after_s=5)
 @cache
 def dry_runs() -> DryRunSend:
     sends = DynamoDbRequestedSends.from_environment()
-    return DryRunSend(directory=directory(), templates=templates(), clock=SystemClock(), sends=sends)
+    return DryRunSend(
+        directory=directory(),
+        templates=templates(),
+        clock=SystemClock(),
+        sends=sends,
+        frequency_caps=DynamoDbFrequencyCaps.from_environment(),
+    )
 
 
 @api.post("/v1/dry-runs")

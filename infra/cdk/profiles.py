@@ -145,7 +145,7 @@ LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
 QUEUES, POLLS, KEYS = "broadcast_queues", "open_polls", "idempotency_keys"
 SENDS, USAGE, AUDIT = "sends", "key_usage", "audit_log"
 ENDPOINTS, UNDELIVERED = "webhook_endpoints", "webhook_dead_letters"
-CATEGORIES = "categories"
+CATEGORIES, FREQUENCY_CAPS = "categories", "frequency_caps"
 EVENT_TYPES, SUBSCRIPTIONS, EVENT_IDS = "event_types", "subscriptions", "event_ids"
 SOURCES = "webhook_sources"
 # The index of the delayed records by their sends.
@@ -251,7 +251,7 @@ PROFILES = {
         looks_up=True,
         indices=DIRECTORY,
         requests=_LOOK_UPS,
-        tables=(WAITING, DECISIONS, QUEUES, SENDS),
+        tables=(WAITING, DECISIONS, QUEUES, SENDS, FREQUENCY_CAPS),
         tables_read=(CATEGORIES,),
         emits_outcomes=True,
         asks_cdc=True,
@@ -299,7 +299,8 @@ PROFILES = {
         indices=("provider_messages", "suppressions", "device_state", "users"),
         written=("provider_messages", "suppressions"),
         requests=_MESSAGES,
-        tables=(WAITING,),
+        tables=(WAITING, FREQUENCY_CAPS),
+        tables_read=(CATEGORIES,),
         emits_outcomes=True,
         receipts=True,
     ),
@@ -336,7 +337,7 @@ PROFILES = {
             *_USERS_OF_CLUB,
         ),
         tables=(USAGE, POLLS),
-        tables_read=(SENDS, CATEGORIES),
+        tables_read=(SENDS, CATEGORIES, FREQUENCY_CAPS),
     ),
     "preferences_handler": Profile(
         warmth=Warmth.SNAPSTART,

@@ -78,6 +78,7 @@ from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 from tests.support.harness.chain import build, delivery, entry, registry_with_all_schemas, send
 from tests.support.inputs.receipt_events import PUSHED, of_logs
@@ -134,6 +135,7 @@ class Chain:
                 clock=clock,
                 delay_store=InMemoryDelayStore(),
                 decision_log=decisions,
+                frequency_caps=DynamoDbFrequencyCaps(),
                 sends=DynamoDbSends(),
             ),
         )
@@ -178,6 +180,7 @@ class Chain:
             "receipts",
             topics.RECEIPT,
             ProcessReceipts(
+                frequency_caps=DynamoDbFrequencyCaps(),
                 messages=self.sent_messages,
                 publisher=OpenSearchDocumentPublisher(client, self.codec, self.producer),
                 delay_store=InMemoryDelayStore(),

@@ -9,11 +9,13 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from masscomm.chain.cap_counter import CapCounter
 from masscomm.chain.chunks import chunk_of, lane_of_send, send_at_of
 from masscomm.channels.provider_calls import Caller
 from masscomm.channels.senders import senders_of
 from masscomm.clock import Clock, FixedClock
 from masscomm.decisions import delivery, messages, plan
+from masscomm.decisions.caps import caps_for, wishes_of, with_counted
 from masscomm.decisions.chunk import Chunk
 from masscomm.decisions.results import final_result
 from masscomm.directory.port import Directory
@@ -30,6 +32,7 @@ from masscomm.domain.users import Device, User, UserSettings
 from masscomm.kafka.event import KafkaRecord
 from masscomm.rendering.compiler import DEFAULT_LOCALE
 from masscomm.rendering.templates import TemplateCache
+from masscomm.stores.frequency_caps.port import FrequencyCaps
 
 # The maximum number of samples of a channel, each in another locale, and the maximum size of all samples.
 _SAMPLES = 5
@@ -119,6 +122,7 @@ class DryRun:
     directory: Directory
     templates: TemplateCache
     clock: Clock
+    frequency_caps: FrequencyCaps
     retry_schedule: RetrySchedule = field(default_factory=RetrySchedule)
 
     def forecast(
@@ -177,8 +181,20 @@ class DryRun:
         deadline_ms = plan.deadline_of(chunk.request, self.retry_schedule)
         decisions = plan.decide_without_look_up(chunk, now_ms)
         if decisions is None:
-            decisions = plan.decide_recipients(chunk, view, now_ms, deadline_ms)
+            decisions = self._counted(chunk, view, now_ms, plan.decide_recipients(chunk, view, now_ms, deadline_ms))
         return plan.plan(chunk.request, decisions or {}, now_ms=now_ms, retries=self.retry_schedule)
+
+    def _counted(
+        self, chunk: Chunk, view: plan.DirectoryView, now_ms: int, decisions: plan.ByChannel | None
+    ) -> plan.ByChannel | None:
+        """Return the decisions with those of frequency caps, without taking places."""
+        caps = caps_for(chunk)
+        if not caps or decisions is None:
+            return decisions
+        wishes = wishes_of(chunk, view, decisions)
+        counter = CapCounter(store=self.frequency_caps, clock=self.clock)
+        counted = counter.forecast(chunk.request, caps, wishes, now_ms)
+        return with_counted(decisions, wishes, counted, chunk.request.type)
 
     def _add_outcomes(self, found: Forecast, ranges: Iterable[plan.RangeOutcomes], wait: Wait | None) -> None:
         """Add the final outcomes; deferred recipients are decided about again."""

@@ -33,6 +33,10 @@ _REPORTED = (Status.SCHEDULED, Status.HELD)
 # The decision for a recipient whose row may still be missing. It is recorded like any other, so that a redelivery
 # delays the same recipients.
 UNCONFIRMED = Decision(Status.ACCEPTED, None, "directory")
+_UNCOUNTED = "frequency_cap"
+# The decision for a recipient that could not be counted for frequency caps in time. The recipient continues in a record
+# of its own.
+UNCOUNTED = Decision(Status.ACCEPTED, None, "frequency_cap")
 # The maximum number of delays by quiet hours; afterwards the notification expires. A user may change quiet hours
 # meanwhile, or may have quiet hours of nearly 24 hours, which have begun again at each release.
 MAX_HELD = 3
@@ -101,7 +105,7 @@ class Verdict(Enum):
 def verdict_of(decision: Decision) -> Verdict:
     if decision.status is None:
         return Verdict.ALLOWED
-    if decision == UNCONFIRMED or decision.until_ms is not None:
+    if decision in (UNCONFIRMED, UNCOUNTED) or decision.until_ms is not None:
         return Verdict.DEFERRED
     return Verdict.FINAL
 
@@ -300,7 +304,9 @@ def plan(request: RecheckRequested, decisions: ByChannel, *, now_ms: int, retrie
             outcomes.append(RangeOutcomes(channel, (start, end), emitted))
             if allowed:
                 builds.append(_build_record(request, channel, (start, end), allowed))
-    return Plan(delayed=delayed, outcomes=outcomes, builds=builds)
+    return Plan(
+        delayed=delayed, outcomes=outcomes, builds=builds, forwarded=tuple(_uncounted_parts(request, decisions))
+    )
 
 
 def delay_for_directory(request: RecheckRequested, *, now_ms: int, retries: RetrySchedule) -> DelayedPart:
@@ -354,6 +360,24 @@ def _held_parts(request: RecheckRequested, decisions: ByChannel) -> Iterator[Del
             record_id = released_id(request.record_id, why, request.range_start, request.range_end)
             part = replace(part, record_id=record_id, parent_id=request.record_id)
         yield DelayedPart(part, due_ms)
+
+
+def _uncounted_parts(request: RecheckRequested, decisions: ByChannel) -> Iterator[RecheckRequested]:
+    """Yield the recipients that were not counted for frequency caps, one part for each set of channels."""
+    channels: dict[int, tuple[str, ...]] = {}
+    for channel in request.channels:
+        for position, decision in decisions.get(channel, {}).items():
+            if decision == UNCOUNTED:
+                channels[position] = (*channels.get(position, ()), channel)
+    groups: dict[tuple[str, ...], set[int]] = {}
+    for position, each in channels.items():
+        groups.setdefault(each, set()).add(position)
+    for each, positions in groups.items():
+        why = f"{_UNCOUNTED}.{'+'.join(each)}"
+        record_id = released_id(request.record_id, why, request.range_start, request.range_end)
+        yield request.part(
+            _indices(request, positions), record_id=record_id, parent_id=request.record_id, channels=list(each)
+        )
 
 
 def _indices(request: RecheckRequested, positions: Collection[int]) -> Iterable[int]:

@@ -12,12 +12,15 @@ from types import MappingProxyType
 from typing import Any
 
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.frequency_caps import Cap, CapError, read_caps
 from masscomm.domain.names import folded
 from masscomm.errors import Stop
 from masscomm.integers import integer
 from schemas import read_text
 
 DEFAULT = "default"
+# The keys of an entry.
+_FIELDS = {"channels", "mandatory", "opt_in", "caps", "titles"}
 
 
 class CategoriesError(Stop):
@@ -34,6 +37,8 @@ class Category:
     mandatory: bool
     # The channels on which only users with a rule for the category get it.
     opt_in: frozenset[str] = frozenset()
+    # How many sends a user gets in a time; None: as many as the default category of the club allows.
+    caps: tuple[Cap, ...] | None = None
     # Language → the title that recipients see.
     titles: Mapping[str, str] = MappingProxyType({})
 
@@ -90,7 +95,12 @@ class CategoryTable:
         own = self.of_clubs.get(club_id, {}) if club_id is not None else {}
         if listed in own:
             return own[listed]
-        return self.categories.get(listed) or own.get(DEFAULT) or self.categories[DEFAULT]
+        return self.categories.get(listed) or self.default(club_id)
+
+    def default(self, club_id: int | None) -> Category:
+        """Return the category that applies to the other names, for a club or for all."""
+        own = self.of_clubs.get(club_id, {}) if club_id is not None else {}
+        return own.get(DEFAULT) or self.categories[DEFAULT]
 
     def version(self, listed: str, at_ms: int | None) -> CategoryVersion | None:
         """Return the version that is valid at a time, or the last one; None: schemas/categories.yaml is valid then."""
@@ -174,7 +184,7 @@ def read_category(name: str, entry: Any) -> tuple[Category, Mapping[int, Categor
     """Return a category, and as it is for the clubs where it differs, from an entry of `categories` that may have the
     key `tenants`, with a club's id as text. Raises CategoriesError.
     """
-    _check_keys(entry, {"channels", "mandatory", "opt_in", "titles", "tenants"}, name)
+    _check_keys(entry, {*_FIELDS, "tenants"}, name)
     own = {key: value for key, value in entry.items() if key != "tenants"}
     found = _category(own, Category((), False), name)
     clubs: dict[int, Category] = {}
@@ -196,18 +206,18 @@ def _of_club(entry: Any, known: Categories, where: str) -> Iterator[tuple[str, C
 
 def _differing(found: Category, own: Any, where: str) -> Category:
     # A tenant cannot make a category mandatory, and so bypass its users' opt-outs.
-    _check_keys(own, {"channels", "opt_in"}, where)
-    return _with_opt_in(_with_channels(found, own, where), own, where)
+    _check_keys(own, {"channels", "opt_in", "caps"}, where)
+    return _with_caps(_with_opt_in(_with_channels(found, own, where), own, where), own, where)
 
 
 def _category(entry: Any, default: Category, where: str) -> Category:
-    _check_keys(entry, {"channels", "mandatory", "opt_in", "titles"}, where)
+    _check_keys(entry, _FIELDS, where)
     mandatory = entry.get("mandatory", default.mandatory)
     if not isinstance(mandatory, bool):
         raise CategoriesError(f"categories.yaml: {where}.mandatory must be true or false")
     titles = _titles(entry.get("titles", {}), f"{where}.titles")
-    found = replace(_with_channels(default, entry, where), mandatory=mandatory, titles=titles)
-    return _with_opt_in(found, entry, where)
+    found = replace(_with_channels(default, entry, where), mandatory=mandatory, titles=titles, caps=None)
+    return _with_caps(_with_opt_in(found, entry, where), entry, where)
 
 
 def _with_channels(found: Category, entry: Mapping[str, Any], where: str) -> Category:
@@ -225,6 +235,17 @@ def _with_opt_in(found: Category, entry: Mapping[str, Any], where: str) -> Categ
         found = replace(found, opt_in=frozenset(_channels(given, f"{where}.opt_in")))
     if found.mandatory and found.opt_in:
         raise CategoriesError(f"categories.yaml: {where} is mandatory, so it cannot need an opt-in")
+    return found
+
+
+def _with_caps(found: Category, entry: Mapping[str, Any], where: str) -> Category:
+    if entry.get("caps") is not None:
+        try:
+            found = replace(found, caps=read_caps(entry["caps"]))
+        except CapError as error:
+            raise CategoriesError(f"categories.yaml: {where}.caps: {error}") from error
+    if found.mandatory and found.caps:
+        raise CategoriesError(f"categories.yaml: {where} is mandatory, so it cannot have caps")
     return found
 
 
@@ -283,6 +304,16 @@ def is_retired(name: str) -> bool:
     """Return whether an operator has retired a category."""
     version = category_table().version(name, None)
     return version is not None and version.is_retired
+
+
+def caps_of(name: str, club_id: int, at_ms: int | None) -> tuple[Cap, ...]:
+    """Return the frequency caps of a send at its timestamp: those of its category for the club (tenant), or else those
+    of the club's default category. A mandatory category has none.
+    """
+    found = category(name, club_id, at_ms)
+    if found.mandatory:  # guard: frequency_caps.mandatory
+        return ()
+    return (category_table().default(club_id).caps or ()) if found.caps is None else found.caps
 
 
 def passes_opt_outs_of(name: str, template: str | None, at_ms: int | None = None) -> bool:

@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from masscomm.domain.categories import Category, CategoryVersion, read_category
+from masscomm.domain.frequency_caps import fields_of_caps
 from masscomm.domain.limits import MAX_AHEAD_MS
 from masscomm.domain.time_limits import CATEGORY_BEGINS_AFTER_S, TOO_OLD_S
 
 # The largest version, and the largest versions of a category together: they are one item of DynamoDB, of 400 kB.
 MAX_VERSION_BYTES, MAX_VERSIONS_BYTES = 6_000, 350_000
-_OF_ENTRY = ("channels", "mandatory", "opt_in", "titles", "tenants")
+_OF_ENTRY = ("channels", "mandatory", "opt_in", "caps", "titles", "tenants")
 
 
 class VersionTooLarge(Exception):
@@ -89,7 +90,11 @@ def fields_of(version: CategoryVersion) -> dict[str, Any]:
 
 def _differing(category: Category) -> dict[str, Any]:
     """Return what a tenant may have otherwise."""
-    return {"channels": list(category.channels), "opt_in": sorted(category.opt_in)}
+    return {
+        "channels": list(category.channels),
+        "opt_in": sorted(category.opt_in),
+        **({} if category.caps is None else {"caps": fields_of_caps(category.caps)}),
+    }
 
 
 def stored(versions: Sequence[CategoryVersion]) -> str:

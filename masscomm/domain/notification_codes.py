@@ -32,6 +32,7 @@ REASONS = (
     "cancelled",
     "not_opted_in",
     "invalid_address",
+    "frequency_cap",
 )
 _OTHER = 255
 _RANKS = {status: RANK[status] + 1 for status in Status}

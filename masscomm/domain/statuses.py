@@ -37,6 +37,7 @@ class Reason(StrEnum):
     NO_ADDRESS = "no_address"  # The user has no e-mail address.
     # Every device's endpoint is disabled or gone. With the status bounced, a receipt reports it.
     DEVICE_INACTIVE = "device_inactive"
+    FREQUENCY_CAP = "frequency_cap"  # The user got as many notifications as the category allows in a time.
     ADDRESS_SUPPRESSED = "address_suppressed"  # The address bounced permanently before, or its owner complained.
 
     # --- failed ---

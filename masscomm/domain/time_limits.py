@@ -232,6 +232,13 @@ CATEGORY_BEGINS_AFTER_S = 60.0
 # How long a function or the job uses the versions that it has read.
 CATEGORIES_CACHED_S = 30.0
 
+# --- frequency caps ---------------------------------------------------------------------------------------------------
+# The longest window of a cap, and how much longer than the window the places of a user are kept.
+LONGEST_CAP_S = 30 * _DAY_S
+CAP_PLACES_LONGER_S = _DAY_S
+# The part of an invocation in which preference_checker takes places. The recipients that are left are passed on.
+CAPS_COUNTED_S = 10.0
+
 # --- events -----------------------------------------------------------------------------------------------------------
 # How long the REST API recognises the id of an event that it has accepted.
 EVENT_IDS_KEPT_S = _DAY_S
@@ -540,6 +547,12 @@ RULES: Mapping[str, str] = {
     ),
     "CATEGORIES_CACHED_S + CLOCK_SKEW_S < CATEGORY_BEGINS_AFTER_S": (
         "a version is known everywhere before a send can have its time"
+    ),
+    "CHAIN_TIMEOUT_S * 2 / 3 + CAPS_COUNTED_S + FLUSH_RESERVE_S < CHAIN_TIMEOUT_S": (
+        "the largest batch is looked up and passed on after places were taken"
+    ),
+    "14 * 3_600 + 12 * 3_600 - 86_400 < CAP_PLACES_LONGER_S < LONGEST_CAP_S": (
+        "the places of a day are there after a user has moved to another time zone"
     ),
     "timeout_s('event_matcher') / 10 < EVENT_TYPES_CACHED_S < timeout_s('event_matcher')": (
         "few batches read types, and a change of one applies soon"

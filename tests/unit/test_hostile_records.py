@@ -45,6 +45,7 @@ from masscomm.kafka.topic_reading import TopicReader
 from masscomm.kafka.topics import DEAD_LETTER
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delivery_ledger.in_memory import InMemoryDeliveryLedger, LedgerTable
+from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from tests.support.fakes.opensearch import FakeOpenSearch
 from tests.support.harness.audience_expander import Expander
 from tests.support.harness.builder import Builder
@@ -104,6 +105,7 @@ def _device_registrar() -> tuple[Chain, UseCase[Any]]:
 def _receipts() -> tuple[Chain, UseCase[Any]]:
     chain = Chain()
     return chain, ProcessReceipts(
+        frequency_caps=InMemoryFrequencyCaps(),
         messages=InMemorySentMessages(),
         publisher=InMemoryDocumentPublisher(),
         delay_store=InMemoryDelayStore(),

@@ -27,6 +27,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.producer import Headers, Report
 from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
+from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import Context, send
 from tests.support.harness.delivery import Delivery
@@ -54,6 +55,7 @@ class DeliveryToTenants(Delivery):
                 clock=self.clock,
                 delay_store=self.delay_store,
                 decision_log=log,
+                frequency_caps=InMemoryFrequencyCaps(),
                 sends=InMemorySends(),
                 lanes=OutputLanes(small_sends=SmallSends(burst=burst)),
             ),

@@ -20,8 +20,10 @@ from masscomm.domain.category_versions import (
     next_versions,
 )
 from masscomm.domain.channels import CHANNELS, are_channels
+from masscomm.domain.frequency_caps import MAX_CAPS, MAX_LIMIT, CapError, read_caps
 from masscomm.domain.limits import NAME_PATTERN
 from masscomm.domain.names import folded
+from masscomm.domain.time_limits import LONGEST_CAP_S
 from masscomm.errors import Retry
 from masscomm.http.body import read_object, undefined_fields
 from masscomm.http.parameters import Reader, time_of_ms
@@ -38,12 +40,26 @@ _ATTEMPTS = 3
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 
+class CapFields(TypedDict):
+    """How many sends of a category a user gets in a window."""
+
+    limit: int
+    """From 1 to 100."""
+    window: str
+    """`day`, the user's local day, or the length of a rolling window such as `30m`, `24h` or `7d`; at most 30 days."""
+    by_channel: NotRequired[bool]
+    """Whether each channel counts by itself; otherwise a send counts once for all its channels."""
+    group: NotRequired[str | None]
+    """The group whose categories count together; null: the category counts by itself."""
+
+
 class ClubFields(TypedDict):
     """How a category differs for the sends of one club."""
 
     club_id: int
     channels: NotRequired[list[str]]
     opt_in: NotRequired[list[str]]
+    caps: NotRequired[list[CapFields]]
 
 
 class CategoryFields(TypedDict):
@@ -55,6 +71,8 @@ class CategoryFields(TypedDict):
     """Whether an opt-out of the user does not apply."""
     opt_in: NotRequired[list[str]]
     """The channels on which only users with a rule for the category get it."""
+    caps: NotRequired[list[CapFields]]
+    """The frequency caps, at most four; without them, those of the default category apply."""
     titles: NotRequired[dict[str, str]]
     """The name that recipients see on the page of an unsubscribe link, by language such as `de`."""
     clubs: NotRequired[list[ClubFields]]
@@ -69,6 +87,7 @@ class CategoryOfClub(TypedDict):
     club_id: int
     channels: list[str]
     opt_in: list[str]
+    caps: list[CapFields] | None
 
 
 class CategoryValues(TypedDict):
@@ -82,6 +101,8 @@ class CategoryValues(TypedDict):
     """Whether an opt-out of the user does not apply."""
     opt_in: list[str]
     """The channels on which only users with a rule for the category get it."""
+    caps: list[CapFields] | None
+    """The frequency caps; null: those of the default category apply."""
     titles: dict[str, str]
     """The name that recipients see, by language."""
     retired: bool
@@ -182,6 +203,7 @@ def _read(name: str, content: str | None) -> dict[str, Any]:
     errors += _channel_errors("channels", fields.get("channels"), empty=False)
     opt_in = fields.get("opt_in", [])
     errors += _channel_errors("opt_in", opt_in)
+    errors += _cap_errors("caps", fields)
     flags = {flag: fields.get(flag, False) for flag in ("mandatory", "retired")}
     errors += [
         FieldError(flag, Text.MUST_BE_BOOLEAN.filled()) for flag, value in flags.items() if type(value) is not bool
@@ -193,10 +215,24 @@ def _read(name: str, content: str | None) -> dict[str, Any]:
     errors += _club_errors(clubs)
     if not errors and flags["mandatory"] and (opt_in or any(club.get("opt_in") for club in clubs)):
         errors.append(FieldError("opt_in", Text.OPT_IN_OF_MANDATORY.filled()))
+    if not errors and flags["mandatory"] and (fields.get("caps") or any(club.get("caps") for club in clubs)):
+        errors.append(FieldError("caps", Text.CAPS_OF_MANDATORY.filled()))
     if errors:
         raise unusable(errors)
     tenants = {str(club["club_id"]): {key: club[key] for key in club.keys() - {"club_id"}} for club in clubs}
-    return {"channels": fields["channels"], "opt_in": opt_in, "titles": titles, "tenants": tenants, **flags}
+    caps = {"caps": fields["caps"]} if fields.get("caps") is not None else {}
+    return {"channels": fields["channels"], "opt_in": opt_in, "titles": titles, "tenants": tenants, **caps, **flags}
+
+
+def _cap_errors(field: str, fields: Mapping[str, Any]) -> list[FieldError]:
+    if fields.get("caps") is None:
+        return []
+    try:
+        read_caps(fields["caps"])
+    except CapError:
+        days = round(LONGEST_CAP_S) // 86_400
+        return [FieldError(field, Text.CAPS_FORM.filled(most=MAX_CAPS, limit=MAX_LIMIT, days=days))]
+    return []
 
 
 def _channel_errors(field: str, value: Any, *, empty: bool = True) -> list[FieldError]:
@@ -228,6 +264,7 @@ def _club_errors(clubs: Any) -> list[FieldError]:
             seen.add(club_id)
         errors += _channel_errors(f"{where}channels", club["channels"], empty=False) if "channels" in club else []
         errors += _channel_errors(f"{where}opt_in", club["opt_in"]) if "opt_in" in club else []
+        errors += _cap_errors(f"{where}caps", club)
     return errors
 
 
@@ -256,6 +293,7 @@ def _values(version: CategoryVersion, clubs: Container[object]) -> CategoryValue
         "channels": list(found.channels),
         "mandatory": found.mandatory,
         "opt_in": sorted(found.opt_in),
+        "caps": _caps(found),
         "titles": dict(found.titles),
         "retired": version.is_retired,
         "clubs": [
@@ -267,4 +305,18 @@ def _values(version: CategoryVersion, clubs: Container[object]) -> CategoryValue
 
 
 def _of_club(club_id: int, found: Category) -> CategoryOfClub:
-    return {"club_id": club_id, "channels": list(found.channels), "opt_in": sorted(found.opt_in)}
+    return {
+        "club_id": club_id,
+        "channels": list(found.channels),
+        "opt_in": sorted(found.opt_in),
+        "caps": _caps(found),
+    }
+
+
+def _caps(found: Category) -> list[CapFields] | None:
+    if found.caps is None:
+        return None
+    return [
+        {"limit": cap.limit, "window": cap.window, "by_channel": cap.by_channel, "group": cap.group}
+        for cap in found.caps
+    ]

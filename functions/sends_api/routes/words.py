@@ -46,6 +46,7 @@ STATUS_WORDS: Mapping[str, str] = {
 
 REASON_WORDS: Mapping[str, str] = {
     Reason.OPTED_OUT: "The user has opted out of this category or channel.",
+    Reason.FREQUENCY_CAP: "The user got as many notifications as the category allows in a time.",
     Reason.NOT_OPTED_IN: "The category needs an opt-in, which the user has not given.",
     Reason.UNKNOWN_USER: "The user is not known in this club.",
     Reason.NO_DEVICE: "The user has no device for push messages.",

@@ -8,7 +8,8 @@ for any number of recipients. The function then produces records from the record
 exactly one outcome.
 
 For a single recipient on one channel, only one record is produced: a crash cannot separate two records, and no decision
-is recorded. The delivery ledger detects a producer that reused such a record's id for another user.
+is recorded, unless frequency caps apply: a redelivery could get another decision. The delivery ledger detects a
+producer that reused such a record's id for another user.
 """
 
 import json
@@ -51,12 +52,15 @@ class DecisionLog(Protocol):
         ...
 
 
-def record_decisions(log: DecisionLog, record_id: str, decisions: Decisions) -> Decisions:
-    """Record the decisions, or return those that an earlier delivery of the record recorded.
+def record_decisions(
+    log: DecisionLog, record_id: str, decisions: Decisions, *, is_single_recorded: bool = False
+) -> Decisions:
+    """Record the decisions, or return those that an earlier delivery of the record recorded. The decision about a
+    single recipient is recorded if `is_single_recorded`.
 
     Raises the errors of DecisionLog, and OtherRecipients if the recorded decisions are about other recipients.
     """
-    if len(decisions.positions) < 2:
+    if len(decisions.positions) < 2 and not is_single_recorded:
         return decisions
     packed = _pack(decisions)
     recorded = log.put_if_absent(record_id, packed)

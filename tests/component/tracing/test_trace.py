@@ -32,6 +32,7 @@ from masscomm.kafka.producer import Headers
 from masscomm.observability import traces
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from tests.support.harness.chain import NOW, Chain, build, delivery, send
 from tests.support.inputs import receipt_events
 from tests.support.servers.dynamodb_table import dynamodb, new_table
@@ -91,6 +92,7 @@ def _receipt(sent_outcome: NotificationOutcome) -> tuple[NotificationOutcome, He
     """Return the outcome of SNS' report of a delivery, and its headers."""
     chain = Chain()
     follow = ProcessReceipts(
+        frequency_caps=InMemoryFrequencyCaps(),
         messages=InMemorySentMessages(),
         publisher=InMemoryDocumentPublisher(),
         delay_store=InMemoryDelayStore(),

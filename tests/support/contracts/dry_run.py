@@ -144,6 +144,7 @@ def check_dry_run(chain: SettledChain, name: str) -> set[str]:
         directory=chain.read_from,
         templates=TemplateCache(chain.read_from, chain.clock),
         clock=chain.clock,
+        frequency_caps=chain.frequency_caps,
         sends=InMemorySends(),
     )
     body = dry_run.answer(send, identity, lambda: 29.0, is_test=False, scopes=ALL_SCOPES)

@@ -13,6 +13,7 @@ from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import Chain, entry
 
@@ -26,6 +27,7 @@ class Checker(Chain):
         self.delay_store = InMemoryDelayStore()
         self.log = InMemoryDecisionLog()
         self.register = InMemorySends(self.clock)
+        self.frequency_caps = InMemoryFrequencyCaps()
         self.use_case = self.environment(self.directory)
         self.put_users(range(1, 4))
 
@@ -35,6 +37,7 @@ class Checker(Chain):
             clock=self.clock,
             delay_store=self.delay_store,
             decision_log=self.log,
+            frequency_caps=self.frequency_caps,
             sends=self.register,
         )
 

@@ -15,6 +15,7 @@ from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S
 from masscomm.kafka import topics
 from masscomm.observability.traces import Headers
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from tests.support.contracts.sent_messages import outcome
 from tests.support.harness.chain import Chain, entry
 
@@ -29,7 +30,9 @@ class Receipts(Chain):
         self.messages = InMemorySentMessages()
         self.publisher = InMemoryDocumentPublisher()
         self.delay_store = InMemoryDelayStore()
+        self.frequency_caps = InMemoryFrequencyCaps()
         self.process = ProcessReceipts(
+            frequency_caps=self.frequency_caps,
             messages=self.messages,
             publisher=self.publisher,
             delay_store=self.delay_store,

@@ -20,6 +20,7 @@ from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.audit_log.port import AuditLog
+from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.idempotency_keys.in_memory import InMemoryIdempotencyKeys
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
@@ -62,7 +63,13 @@ def use_cases(
 def dry_runs(clock: Clock, directory: Directory, sends: Sends | None = None) -> DryRunSend:
     """Return the use case of dry runs."""
     templates = TemplateCache(directory, clock, keep_empty=True)
-    return DryRunSend(directory=directory, templates=templates, clock=clock, sends=sends or InMemorySends(clock))
+    return DryRunSend(
+        directory=directory,
+        templates=templates,
+        clock=clock,
+        sends=sends or InMemorySends(clock),
+        frequency_caps=InMemoryFrequencyCaps(),
+    )
 
 
 class SendApi(Chain):

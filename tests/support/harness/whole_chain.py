@@ -30,6 +30,7 @@ from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delayed_records.port import ControlledSend
+from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.sends.port import change
 from tests.support.harness.chain import SEND_ID, entry, send
 from tests.support.harness.delivery import Delivery
@@ -66,11 +67,13 @@ class ThreeSteps(Delivery):
     def __init__(self) -> None:
         super().__init__()
         self.log = InMemoryDecisionLog()
+        self.frequency_caps = InMemoryFrequencyCaps()
         self.checker = CheckPreferences(
             directory=self.directory,
             clock=self.clock,
             delay_store=self.delay_store,
             decision_log=self.log,
+            frequency_caps=self.frequency_caps,
             sends=self.register,
         )
         self.builder = BuildMessages(

@@ -21,16 +21,21 @@ FILE = read_categories(
     {
         "default": {"channels": ["push"], "mandatory": False},
         "categories": {"offers": {"opt_in": ["email"]}},
-        "tenants": {7: {"offers": {"channels": ["push", "email"]}}, 8: {"offers": {"opt_in": False}}},
+        "tenants": {
+            7: {"offers": {"channels": ["push", "email"]}},
+            8: {"offers": {"opt_in": False, "caps": [{"limit": 2, "window": "24h"}]}},
+        },
     }
 )
-SEVEN = {"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"]}
-EIGHT = {"club_id": 8, "channels": ["push"], "opt_in": []}
-OFFERS = {"channels": ["push"], "mandatory": False, "opt_in": ["email"], "titles": {}, "retired": False}
+SEVEN = {"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"], "caps": None}
+CAP = {"limit": 2, "window": "24h", "by_channel": False, "group": None}
+EIGHT = {"club_id": 8, "channels": ["push"], "opt_in": [], "caps": [CAP]}
+OFFERS = {"channels": ["push"], "mandatory": False, "opt_in": ["email"], "caps": None, "titles": {}, "retired": False}
 NEWS: dict[str, Any] = {
     "channels": ["push", "email"],
     "mandatory": False,
     "opt_in": ["email"],
+    "caps": None,
     "titles": {"de": "Neues"},
     "retired": False,
     "clubs": [SEVEN, EIGHT],
@@ -68,6 +73,13 @@ def put(route: CategoriesRoute, audit: Any, name: str = "news", **fields: Any) -
 
 
 @pytest.mark.kills(guard="tenancy.categories")
+def test_club_may_have_other_caps(route: CategoriesRoute, audit: _Audit) -> None:
+    clubs = [{"club_id": 7, "caps": []}, {"club_id": 8}]
+    body = put(route, audit, channels=["push"], caps=[CAP], clubs=clubs)
+    [version] = body["versions"]
+    assert (version["caps"], [each["caps"] for each in version["clubs"]]) == ([CAP], [[], [CAP]])
+
+
 def test_other_clubs_are_not_shown(route: CategoriesRoute, audit: _Audit) -> None:
     offers = {"type": "offers", "valid_from": None, **OFFERS}
     assert route.every({}, Clubs(frozenset({7})))["rows"][1] == offers | {"clubs": [SEVEN]}
@@ -124,6 +136,12 @@ def test_tenant_changes_no_category(route: CategoriesRoute, audit: Any) -> None:
         ("news", {"clubs": [{"club_id": 7, "mandatory": True}]}, "clubs[0].mandatory"),
         ("news", {"clubs": [{"club_id": 7, "channels": []}]}, "clubs[0].channels"),
         ("news", {"critical": True}, "critical"),
+        ("news", {"caps": [CAP | {"limit": 0}]}, "caps"),
+        ("news", {"caps": CAP}, "caps"),
+        ("news", {"caps": [CAP, CAP | {"window": "1d"}]}, "caps"),
+        ("news", {"clubs": [{"club_id": 7, "caps": [CAP | {"window": "31d"}]}]}, "clubs[0].caps"),
+        ("news", {"mandatory": True, "opt_in": [], "clubs": [], "caps": [CAP]}, "caps"),
+        ("news", {"mandatory": True, "opt_in": [], "clubs": [{"club_id": 7, "caps": [CAP]}]}, "caps"),
         ("OFFERS", {}, "category"),
         ("default", {}, "category"),
         ("Default", {}, "category"),

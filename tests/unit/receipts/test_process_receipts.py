@@ -7,13 +7,17 @@ import pytest
 
 from functions.receipts.sent_messages import InMemorySentMessages, SentMessages
 from masscomm.domain.notification_codes import REASONS
-from masscomm.domain.records import NotificationOutcome
+from masscomm.domain.records import NotificationOutcome, Result
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Periods, id_of
 from masscomm.domain.time_limits import RECEIPT_RETRY_DELAYS_S, SENT_MESSAGES_KEPT_S
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.observability import traces
+from masscomm.stores.categories.in_memory import InMemoryCategories
+from masscomm.stores.categories.known import known_categories
+from masscomm.stores.frequency_caps.port import Change, PlacesKey, StoredPlaces
+from tests.support.categories import put_version
 from tests.support.contracts.sent_messages import SentMessagesContract, outcome
 from tests.support.harness.chain import NOW, SEND_ID, entry
 from tests.support.harness.receipts import Receipts
@@ -401,3 +405,28 @@ def test_receipt_of_1970_is_dead_lettered() -> None:
 def test_the_metrics_have_a_number_for_every_reason_of_a_receipt() -> None:
     reasons = {Reason.BOUNCED_PERMANENT, Reason.BOUNCED_TRANSIENT, Reason.DEVICE_INACTIVE, Reason.PROVIDER_REJECTED}
     assert {reason.value for reason in reasons} <= set(REASONS)
+
+
+@pytest.mark.guarantee("frequency_caps.unsent")
+@pytest.mark.kills(guard="frequency_caps.unsent")
+def test_unsent_notification_gives_its_place_back(stored_categories: InMemoryCategories) -> None:
+    fields = {"channels": ["push"], "caps": [{"limit": 1, "window": "24h"}]}
+    put_version(stored_categories, "news", fields, NOW - 3_600_000)
+    known_categories().read()
+    receipts, keys = Receipts(), [PlacesKey(7, user_id, "86400000#*#category:news") for user_id in (101, 102)]
+    receipts.frequency_caps.write([[Change(key, StoredPlaces(), {f"{SEND_ID}#push": NOW}, 1)] for key in keys], NOW)
+    results = [Result(status="sent", count=1), Result(status="cancelled", reason="cancelled", count=1)]
+    receipts.sent_messages(["m"], [], results=results, result_index=[0, 1])
+    assert [len(each.taken) for each in receipts.frequency_caps.read(keys).values()] == [1, 0]
+
+
+def test_outcomes_wait_while_places_cannot_be_given_back(stored_categories: InMemoryCategories) -> None:
+    fields = {"channels": ["push"], "caps": [{"limit": 1, "window": "24h"}]}
+    put_version(stored_categories, "news", fields, NOW - 3_600_000)
+    known_categories().read()
+    receipts = Receipts()
+    receipts.frequency_caps.failing = Retry("no answer")
+    record = outcome("44444444-4444-5444-8444-444444444444", [[]], results=[Result(status="cancelled", count=1)])
+    assert receipts.run(receipts.process, receipts.encoded(record, topics.OUTCOME)) == [0]
+    sent = outcome("55555555-5555-5555-8555-555555555555", [["m"]])
+    assert receipts.run(receipts.process, receipts.encoded(sent, topics.OUTCOME)) == []

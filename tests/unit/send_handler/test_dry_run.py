@@ -15,6 +15,7 @@ from masscomm.chain.dry_run import End, Forecast, Sample
 from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain import categories
+from masscomm.domain.frequency_caps import Cap
 from masscomm.domain.simulator import FIRST_ID, RESULTS
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import DRY_RUN_AUDIENCE_RESERVE_S, DRY_RUN_RESERVE_S
@@ -22,6 +23,7 @@ from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Retry
 from masscomm.http import single_users
 from masscomm.http.scopes import ALL_SCOPES
+from masscomm.stores.frequency_caps.port import Change, PlacesKey, StoredPlaces
 from masscomm.stores.request_slots.port import Kind
 from tests.support.contracts.dry_run import (
     DEVICES,
@@ -32,7 +34,9 @@ from tests.support.contracts.dry_run import (
     chain_in_memory,
     check_dry_run,
 )
+from tests.support.harness.chain import NOW
 from tests.support.harness.send_api import SendApi, dry_runs
+from tests.support.harness.settled_chain import SettledChain
 from tests.support.harness.slots import take_slots
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE
 
@@ -61,11 +65,20 @@ def test_each_end_before_a_provider_is_in_a_dry_run(monkeypatch: pytest.MonkeyPa
     """Each reason that is decided before a provider is called, for a user of some send, is that of the dry run, too."""
     table = categories.category_table()
     with_opt_in = replace(table.categories["match_reminder"], opt_in=frozenset({"email"}))
-    changed = replace(table, categories={**table.categories, "match_reminder": with_opt_in})
+    with_cap = replace(table.categories["news"], caps=(Cap(limit=1, window="24h"),))
+    changed = replace(table, categories={**table.categories, "match_reminder": with_opt_in, "news": with_cap})
     monkeypatch.setattr(categories, "category_table", lambda: changed)
-    found = set[str]().union(*(check_dry_run(chain_in_memory(), name) for name in SENDS))
+    found = set[str]().union(*(check_dry_run(_chain_with_a_full_cap(), name) for name in SENDS))
     assert found | DECIDED_LATER.keys() == set(Reason)
     assert found.isdisjoint(DECIDED_LATER)
+
+
+def _chain_with_a_full_cap() -> SettledChain:
+    """Return a chain in which user 1 has had the one send of the category news that a day permits."""
+    chain = chain_in_memory()
+    key = PlacesKey(7, 1, Cap(limit=1, window="24h").key("news", "push"))
+    chain.frequency_caps.write([[Change(key, StoredPlaces(), {"other#push": NOW}, 1)]], NOW)
+    return chain
 
 
 PLAIN = {"type": "news", "club_id": 7, "data": {"headline": "We won"}}

@@ -1,0 +1,76 @@
+"""Decides which recipients' notifications are counted for frequency caps, and adds the refusals to the decisions.
+
+All functions are pure: none reads a clock, a store or a topic.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from masscomm.decisions.chunk import Chunk
+from masscomm.decisions.plan import UNCOUNTED, ByChannel, DirectoryView, Verdict, verdict_of
+from masscomm.domain.categories import caps_of
+from masscomm.domain.frequency_caps import Cap, Wish
+from masscomm.domain.lanes import Lane
+from masscomm.domain.preferences import Decision
+from masscomm.domain.records import RecheckRequested
+from masscomm.domain.statuses import Reason, Status
+
+
+class Counted(NamedTuple):
+    """The result of counting the recipients of a request."""
+
+    # Position → channel → the cap that refuses the notification.
+    refused: Mapping[int, Mapping[str, Cap]]
+    # The positions of recipients for whom there was no time.
+    uncounted: Collection[int] = ()
+
+
+def caps_for(chunk: Chunk) -> tuple[Cap, ...]:
+    """Return the frequency caps that apply to a request; none in the critical lane."""
+    if chunk.lane is Lane.CRITICAL:  # guard: frequency_caps.critical
+        return ()
+    return caps_of(chunk.request.type, chunk.request.club_id, chunk.request.timestamp)
+
+
+def is_recorded(request: RecheckRequested, caps: Sequence[Cap], decisions: ByChannel) -> bool:
+    """Return whether the decisions about a request are recorded.
+
+    Those about a single recipient are if caps apply: a later delivery of the record could find a free place, or none. A
+    single recipient that is decided again later keeps the request's id, so this decision is not recorded.
+    """
+    if len(request.positions) > 1 or not caps:
+        return len(request.positions) > 1
+    return all(  # guard: frequency_caps.held_recipient
+        verdict_of(decision) is not Verdict.DEFERRED or decision == UNCOUNTED
+        for by_position in decisions.values()
+        for decision in by_position.values()
+    )
+
+
+def wishes_of(chunk: Chunk, view: DirectoryView, decisions: ByChannel) -> list[Wish]:
+    """Return the recipients whose notifications would be let through; none of a cancelled send, which delivery ends."""
+    if chunk.cancelled:  # guard: frequency_caps.cancelled
+        return []
+    request, wishes = chunk.request, []
+    for position, user_id in zip(request.positions, request.user_ids, strict=True):
+        channels = tuple(channel for channel in request.channels if position not in decisions.get(channel, {}))
+        user = view.users.get(user_id)
+        if channels and user is not None:
+            wishes.append(Wish(position, user_id, channels, user.time_zone))
+    return wishes
+
+
+def with_counted(decisions: ByChannel, wishes: Sequence[Wish], counted: Counted, category: str) -> ByChannel:
+    """Return the decisions with those that follow from counting."""
+    found = {channel: dict(by_position) for channel, by_position in decisions.items()}
+    uncounted = frozenset(counted.uncounted)
+    for wish in wishes:
+        refused = counted.refused.get(wish.position, {})
+        for channel in wish.channels:
+            if wish.position in uncounted:
+                found.setdefault(channel, {})[wish.position] = UNCOUNTED
+            elif channel in refused:
+                words = refused[channel].words(category, channel)
+                decision = Decision(Status.SUPPRESSED, Reason.FREQUENCY_CAP, "category", words)
+                found.setdefault(channel, {})[wish.position] = decision
+    return found
