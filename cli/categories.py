@@ -8,8 +8,9 @@ from cli.errors import CommandError
 from cli.options import JsonOption
 from cli.sends import calling
 from cli.terminal import Terminal, print_answer, print_json
+from masscomm.integers import integer
 from masscomm_client import ApiError, Client
-from masscomm_client.types import CategoryFields, CategoryOfClub, CategoryValues, ClubFields
+from masscomm_client.types import CapFields, CategoryFields, CategoryOfClub, CategoryValues, ClubFields
 
 app = typer.Typer(no_args_is_help=True)
 console = Terminal()
@@ -60,6 +61,15 @@ def put(
         list[str] | None,
         typer.Option("--opt-in", help="A channel on which only users with a rule for the category get it, or none."),
     ] = None,
+    cap: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cap",
+            metavar="LIMIT/WINDOW[,by_channel][,group=NAME]",
+            help="A frequency cap, as 3/24h or 1/day,group=ads; none: no cap applies; default: those of the default "
+            "category do.",
+        ),
+    ] = None,
     title: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,6 +90,10 @@ def put(
         fields["mandatory"] = mandatory
     if opt_in:
         fields["opt_in"] = [each for each in opt_in if each != "none"]
+    if cap:
+        fields.pop("caps", None)
+        if cap != ["default"]:
+            fields["caps"] = [] if cap == ["none"] else list(map(_cap, cap))
     if title:
         titles = fields.get("titles", {}) | dict(map(_title, title))
         fields["titles"] = {language: text for language, text in titles.items() if text}
@@ -110,7 +124,7 @@ def _fields(api: Client, name: str) -> CategoryFields | None:
         if error.status != 404:
             raise
         return None
-    return {
+    fields: CategoryFields = {
         "channels": found["channels"],
         "mandatory": found["mandatory"],
         "opt_in": found["opt_in"],
@@ -118,6 +132,9 @@ def _fields(api: Client, name: str) -> CategoryFields | None:
         "retired": found["retired"],
         "clubs": [_differing(club, found) for club in found["clubs"]],
     }
+    if found["caps"] is not None:
+        fields["caps"] = found["caps"]
+    return fields
 
 
 def _differing(club: CategoryOfClub, found: CategoryValues) -> ClubFields:
@@ -127,7 +144,39 @@ def _differing(club: CategoryOfClub, found: CategoryValues) -> ClubFields:
         fields["channels"] = club["channels"]
     if club["opt_in"] != found["opt_in"]:
         fields["opt_in"] = club["opt_in"]
+    if club["caps"] is not None and club["caps"] != found["caps"]:
+        fields["caps"] = club["caps"]
     return fields
+
+
+def _cap(text: str) -> CapFields:
+    """Return the cap in a text such as 3/24h,by_channel,group=ads. The API checks its values."""
+    first, *others = text.split(",")
+    limit, _, window = first.partition("/")
+    flags = [each for each in others if not each.startswith("group=")]
+    groups = [each.removeprefix("group=") for each in others if each.startswith("group=")]
+    if (
+        not (limit.isascii() and limit.isdecimal() and len(limit) < 10 and window)
+        or len(groups) > 1
+        or flags
+        not in (
+            [],
+            ["by_channel"],
+        )
+    ):
+        raise CommandError(f"{text} is no cap: write --cap 3/24h, or 1/day,by_channel,group=ads.")
+    return {"limit": integer(limit), "window": window, "by_channel": bool(flags), "group": next(iter(groups), None)}
+
+
+def _in_words(caps: list[CapFields] | None) -> str:
+    """Return caps as the option --cap has them."""
+    texts = [
+        f"{cap['limit']}/{cap['window']}"
+        + (",by_channel" if cap.get("by_channel") else "")
+        + (f",group={cap['group']}" if cap.get("group") is not None else "")
+        for cap in caps or []
+    ]
+    return f"; at most {' and '.join(texts)}" if texts else ""
 
 
 def _title(text: str) -> tuple[str, str]:
@@ -149,11 +198,14 @@ def _valid(version: CategoryValues) -> str:
 def _details(version: CategoryValues) -> list[str]:
     titles = ", ".join(f"{language}={title}" for language, title in sorted(version["titles"].items()))
     return [
-        ", ".join(version["channels"]) + (", mandatory" if version["mandatory"] else "") + _opt_in(version["opt_in"]),
+        ", ".join(version["channels"])
+        + (", mandatory" if version["mandatory"] else "")
+        + _opt_in(version["opt_in"])
+        + _in_words(version["caps"]),
         *(["retired"] if version["retired"] else []),
         *([titles] if titles else []),
         *(
-            f"club {each['club_id']}: {', '.join(each['channels'])}{_opt_in(each['opt_in'])}"
+            f"club {each['club_id']}: {', '.join(each['channels'])}{_opt_in(each['opt_in'])}{_in_words(each['caps'])}"
             for each in version["clubs"]
         ),
     ]

@@ -59,7 +59,7 @@ class ClubFields(TypedDict):
     club_id: int
     channels: NotRequired[list[str]]
     opt_in: NotRequired[list[str]]
-    caps: NotRequired[list[CapFields]]
+    caps: NotRequired[list[CapFields] | None]
 
 
 class CategoryFields(TypedDict):
@@ -71,8 +71,8 @@ class CategoryFields(TypedDict):
     """Whether an opt-out of the user does not apply."""
     opt_in: NotRequired[list[str]]
     """The channels on which only users with a rule for the category get it."""
-    caps: NotRequired[list[CapFields]]
-    """The frequency caps, at most four; without them, those of the default category apply."""
+    caps: NotRequired[list[CapFields] | None]
+    """The frequency caps, at most four; null: those of the default category apply."""
     titles: NotRequired[dict[str, str]]
     """The name that recipients see on the page of an unsubscribe link, by language such as `de`."""
     clubs: NotRequired[list[ClubFields]]

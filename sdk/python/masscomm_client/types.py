@@ -227,6 +227,19 @@ class CancellationOfSend(TypedDict):
 request, which are seconds behind: `published_since` is an upper bound."""
 
 
+class CapFields(TypedDict):
+    """How many sends of a category a user gets in a window."""
+
+    limit: int
+    """From 1 to 100."""
+    window: str
+    """`day`, the user's local day, or the length of a rolling window such as `30m`, `24h` or `7d`; at most 30 days."""
+    by_channel: NotRequired[bool]
+    """Whether each channel counts by itself; otherwise a send counts once for all its channels."""
+    group: NotRequired[str | None]
+    """The group whose categories count together; null: the category counts by itself."""
+
+
 class CategoriesBody(TypedDict):
     """The categories of sends."""
 
@@ -251,6 +264,8 @@ class CategoryFields(TypedDict):
     """Whether an opt-out of the user does not apply."""
     opt_in: NotRequired[list[str]]
     """The channels on which only users with a rule for the category get it."""
+    caps: NotRequired[list[CapFields] | None]
+    """The frequency caps, at most four; null: those of the default category apply."""
     titles: NotRequired[dict[str, str]]
     """The name that recipients see on the page of an unsubscribe link, by language such as `de`."""
     clubs: NotRequired[list[ClubFields]]
@@ -265,6 +280,7 @@ class CategoryOfClub(TypedDict):
     club_id: int
     channels: list[str]
     opt_in: list[str]
+    caps: list[CapFields] | None
 
 
 class CategoryRow(TypedDict):
@@ -274,6 +290,7 @@ class CategoryRow(TypedDict):
     channels: list[str]
     mandatory: bool
     opt_in: list[str]
+    caps: list[CapFields] | None
     titles: dict[str, str]
     retired: bool
     clubs: list[CategoryOfClub]
@@ -292,6 +309,8 @@ class CategoryValues(TypedDict):
     """Whether an opt-out of the user does not apply."""
     opt_in: list[str]
     """The channels on which only users with a rule for the category get it."""
+    caps: list[CapFields] | None
+    """The frequency caps; null: those of the default category apply."""
     titles: dict[str, str]
     """The name that recipients see, by language."""
     retired: bool
@@ -335,6 +354,7 @@ class ClubFields(TypedDict):
     club_id: int
     channels: NotRequired[list[str]]
     opt_in: NotRequired[list[str]]
+    caps: NotRequired[list[CapFields] | None]
 
 
 class CodedBody(TypedDict):
@@ -1223,6 +1243,7 @@ type Reason = Literal[
     "no_device",
     "no_address",
     "device_inactive",
+    "frequency_cap",
     "address_suppressed",
     "no_template",
     "template_error",

@@ -13,23 +13,25 @@ from tests.support.harness.command import output_of
 from tests.support.servers.answering_server import AnsweringServer
 from tests.support.servers.http_server import Asked
 
-OWN = {"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"]}
-FOLLOWING = {"club_id": 8, "channels": ["push"], "opt_in": []}
+CAP = {"limit": 3, "window": "24h", "by_channel": True, "group": "ads"}
+OWN = {"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"], "caps": [CAP]}
+FOLLOWING = {"club_id": 8, "channels": ["push"], "opt_in": [], "caps": []}
 VALUES: dict[str, Any] = {
     "valid_from": "2026-11-24T12:01:00Z",
     "channels": ["push"],
     "mandatory": False,
     "opt_in": ["email"],
+    "caps": [CAP],
     "titles": {"en": "News", "de": "Neues"},
     "retired": False,
     "clubs": [OWN, FOLLOWING],
 }
-FILE = VALUES | {"valid_from": None, "clubs": [], "retired": True, "opt_in": [], "mandatory": True}
+FILE = VALUES | {"valid_from": None, "clubs": [], "retired": True, "opt_in": [], "mandatory": True, "caps": None}
 FOUND = {"type": "news", "versions": [VALUES, FILE]}
 # The request that changes nothing: a club has what differs.
 SAME: dict[str, Any] = {
-    **{name: VALUES[name] for name in ("channels", "mandatory", "opt_in", "titles", "retired")},
-    "clubs": [{"club_id": 7, "channels": ["push", "email"]}, {"club_id": 8, "opt_in": []}],
+    **{name: VALUES[name] for name in ("channels", "mandatory", "opt_in", "caps", "titles", "retired")},
+    "clubs": [{"club_id": 7, "channels": ["push", "email"]}, {"club_id": 8, "opt_in": [], "caps": []}],
 }
 PATH = "/v1/categories/news"
 UNKNOWN = (404, json.dumps({"detail": "The category is unknown."}).encode())
@@ -52,9 +54,9 @@ def test_categories_are_listed(server: AnsweringServer) -> None:
     assert _run("list").splitlines() == [
         "2 categories",
         "news",
-        "  push; opt-in on email",
+        "  push; opt-in on email; at most 3/24h,by_channel,group=ads",
         "  de=Neues, en=News",
-        "  club 7: push, email; opt-in on email",
+        "  club 7: push, email; opt-in on email; at most 3/24h,by_channel,group=ads",
         "  club 8: push",
         "  valid from 2026-11-24T12:01:00Z",
         "offers",
@@ -85,6 +87,12 @@ def test_versions_of_a_category_are_shown(server: AnsweringServer) -> None:
         (("put", "news", "--mandatory", "--opt-in", "none"), {"mandatory": True, "opt_in": []}),
         (("put", "news", "--optional"), {"mandatory": False}),
         (("put", "news", "--title", "fr=Actus", "--title", "de="), {"titles": {"en": "News", "fr": "Actus"}}),
+        (
+            ("put", "news", "--cap", "2/day"),
+            {"caps": [{"limit": 2, "window": "day", "by_channel": False, "group": None}]},
+        ),
+        (("put", "news", "--cap", "3/24h,group=ads,by_channel"), {}),
+        (("put", "news", "--cap", "none"), {"caps": []}),
         (("retire", "news"), {"retired": True}),
         (("retire", "news", "--undo"), {"retired": False}),
     ],
@@ -97,6 +105,12 @@ def test_fields_that_are_not_named_stay(
     assert _run(*arguments) == "news: valid from 2026-11-24T12:01:00Z.\n"
     assert server.asked == [("GET", PATH, None), ("PUT", PATH, SAME | changed)]
     assert json.loads(_run(*arguments, "--json")) == FOUND
+
+
+def test_category_may_follow_the_default_caps(server: AnsweringServer) -> None:
+    answers(server, FOUND)
+    _run("put", "news", "--cap", "default")
+    assert server.asked[1] == ("PUT", PATH, {name: value for name, value in SAME.items() if name != "caps"})
 
 
 def test_new_category_has_the_named_fields(server: AnsweringServer) -> None:
@@ -112,6 +126,12 @@ def test_new_category_has_the_named_fields(server: AnsweringServer) -> None:
         (UNKNOWN, ("retire", "news"), "not a category"),
         ((403, b'{"detail": "not permitted"}'), ("put", "news", "--channel", "push"), "403: not permitted"),
         (FOUND, ("put", "news", "--title", "Nachrichten"), "no language"),
+        (FOUND, ("put", "news", "--cap", "3"), "is no cap"),
+        (FOUND, ("put", "news", "--cap", "3/"), "is no cap"),
+        (FOUND, ("put", "news", "--cap", "a/24h"), "is no cap"),
+        (FOUND, ("put", "news", "--cap", "3/24h,group"), "is no cap"),
+        (FOUND, ("put", "news", "--cap", "3/24h,group=a,group=b"), "is no cap"),
+        (FOUND, ("put", "news", "--cap", "3/24h,by_channel,by_channel"), "is no cap"),
     ],
 )
 def test_unusable_request_changes_nothing(

@@ -12,6 +12,7 @@ export type Preview = Schemas["PreviewBody"];
 export type Categories = Schemas["CategoriesBody"];
 export type Category = Schemas["CategoryRow"];
 export type CategoryValues = Schemas["CategoryValues"];
+export type CapFields = Schemas["CapFields"];
 export type CategoryFields = Schemas["CategoryFields"];
 export type Templates = Schemas["TemplatesBody"];
 export type Template = Schemas["TemplateBody"];

@@ -1,38 +1,39 @@
 import { expect, test } from "vitest";
 import type { Category, CategoryValues } from "../api/types";
-import { draftOf, fieldsOf, isAhead, isComplete, newCategory, offeredOf, type CategoryDraft } from "./categories";
+import { capsOf, draftOf, fieldsOf, isAhead, isComplete, linesOf, newCategory, offeredOf, type CategoryDraft } from "./categories";
 
 const VERSION: CategoryValues = {
   valid_from: "2026-11-24T12:01:00Z",
   channels: ["push"],
   mandatory: false,
   opt_in: ["email"],
+  caps: [{ limit: 3, window: "24h", by_channel: true, group: null }],
   titles: { en: "News: today", de: "Neues" },
   retired: false,
   clubs: [
-    { club_id: 7, channels: ["push", "email"], opt_in: ["email"] },
-    { club_id: 9_007_199_254_740_993n, channels: ["push"], opt_in: [] },
+    { club_id: 7, channels: ["push", "email"], opt_in: ["email"], caps: [{ limit: 3, window: "24h", by_channel: true, group: null }] },
+    { club_id: 9_007_199_254_740_993n, channels: ["push"], opt_in: [], caps: [] },
   ],
 };
 
 test("a draft that nothing changes is the version, and a club has what differs", () => {
-  const { channels, mandatory, opt_in, titles, retired } = VERSION;
+  const { channels, mandatory, opt_in, caps, titles, retired } = VERSION;
   const clubs = [
     { club_id: 7, channels: ["push", "email"] },
-    { club_id: 9_007_199_254_740_993n, opt_in: [] },
+    { club_id: 9_007_199_254_740_993n, opt_in: [], caps: [] },
   ];
-  expect(fieldsOf(draftOf("news", VERSION))).toEqual({ channels, mandatory, opt_in, titles, retired, clubs });
+  expect(fieldsOf(draftOf("news", VERSION))).toEqual({ channels, mandatory, opt_in, caps, titles, retired, clubs });
 });
 
 test("a club that is as the category follows its later changes", () => {
   const draft = draftOf("news", VERSION);
   draft.channels = ["email"];
-  expect(fieldsOf(draft).clubs?.[1]).toEqual({ club_id: 9_007_199_254_740_993n, opt_in: [] });
+  expect(fieldsOf(draft).clubs?.[1]).toEqual({ club_id: 9_007_199_254_740_993n, opt_in: [], caps: [] });
 });
 
-test("a mandatory category needs no opt-in", () => {
+test("a mandatory category needs no opt-in and has no caps", () => {
   const fields = fieldsOf({ ...draftOf("news", VERSION), mandatory: true });
-  expect([fields.opt_in, fields.clubs]).toEqual([[], [{ club_id: 7, channels: ["push", "email"] }, { club_id: 9_007_199_254_740_993n }]]);
+  expect([fields.opt_in, fields.caps, fields.clubs]).toEqual([[], undefined, [{ club_id: 7, channels: ["push", "email"] }, { club_id: 9_007_199_254_740_993n }]]);
 });
 
 const complete: CategoryDraft = { ...newCategory(), name: "news", channels: ["push"] };
@@ -40,9 +41,12 @@ test.each<[Partial<CategoryDraft>, boolean]>([
   [{}, true],
   [{ name: " " }, false],
   [{ channels: [] }, false],
-  [{ clubs: [{ club: "7", channels: null, optIn: null }] }, true],
-  [{ clubs: [{ club: "7", channels: [], optIn: null }] }, false],
-  [{ clubs: [{ club: "seven", channels: null, optIn: null }] }, false],
+  [{ caps: "3/24h\n 1/day,by_channel,group=ads " }, true],
+  [{ caps: "3 a day" }, false],
+  [{ clubs: [{ club: "7", channels: null, optIn: null, caps: "none" }] }, true],
+  [{ clubs: [{ club: "7", channels: null, optIn: null, caps: "3" }] }, false],
+  [{ clubs: [{ club: "7", channels: [], optIn: null, caps: "" }] }, false],
+  [{ clubs: [{ club: "seven", channels: null, optIn: null, caps: "" }] }, false],
 ])("the draft with %j is complete: %s", (changed, expected) => {
   expect(isComplete({ ...complete, ...changed })).toBe(expected);
 });
@@ -58,4 +62,17 @@ test.each([
   [null, "2026-11-24T12:01:00Z", false],
 ])("a version that begins at %s is ahead at %s: %s", (valid_from, now, expected) => {
   expect(isAhead({ valid_from }, Date.parse(now))).toBe(expected);
+});
+
+test.each<[string, ReturnType<typeof capsOf>]>([
+  ["", null],
+  [" \n", null],
+  ["none", []],
+  ["3/24h", [{ limit: 3, window: "24h", by_channel: false, group: null }]],
+  ["1/day,by_channel\n5/7d,group=ads", [{ limit: 1, window: "day", by_channel: true, group: null }, { limit: 5, window: "7d", by_channel: false, group: "ads" }]],
+  ["none\n3/24h", undefined],
+  ["3/24h,group=ads,by_channel", undefined],
+])("the lines %j are the caps %j", (lines, caps) => {
+  expect(capsOf(lines)).toEqual(caps);
+  if (caps !== undefined) expect(linesOf(caps)).toBe(lines.trim());
 });

@@ -1,5 +1,5 @@
 /** A category of sends as a form has it. */
-import type { Category, CategoryFields, CategoryValues } from "../api/types";
+import type { CapFields, Category, CategoryFields, CategoryValues } from "../api/types";
 import { idOf } from "./ids";
 import { pairsOf } from "./webhooks";
 
@@ -8,6 +8,8 @@ export interface ClubDraft {
   club: string;
   channels: string[] | null;
   optIn: string[] | null;
+  /** As the caps of a category; without a line, it has those of the category. */
+  caps: string;
 }
 
 export interface CategoryDraft {
@@ -15,38 +17,55 @@ export interface CategoryDraft {
   channels: string[];
   mandatory: boolean;
   optIn: string[];
+  /** Lines such as `3/24h`, or `1/day,by_channel,group=ads`; `none`: no cap; without a line, the caps of the default category apply. */
+  caps: string;
   /** Lines such as `de: Nachrichten`. */
   titles: string;
   clubs: ClubDraft[];
   retired: boolean;
 }
 
-export const newCategory = (): CategoryDraft => ({ name: "", channels: [], mandatory: false, optIn: [], titles: "", clubs: [], retired: false });
+export const newCategory = (): CategoryDraft => ({ name: "", channels: [], mandatory: false, optIn: [], caps: "", titles: "", clubs: [], retired: false });
+
+/** Return the caps in lines: null if there is no line, undefined if one is not a cap. The API checks their values. */
+export function capsOf(text: string): CapFields[] | null | undefined {
+  const lines = text.split("\n").filter((line) => line.trim());
+  if (lines.length === 0) return null;
+  if (lines.join().trim() === "none") return [];
+  const found = lines.map((line) => /^\s*(\d{1,9})\/(\w+)(,by_channel)?(?:,group=([^,\s]+))?\s*$/.exec(line));
+  if (found.includes(null)) return undefined;
+  return found.map((each) => ({ limit: Number(each![1]), window: each![2]!, by_channel: Boolean(each![3]), group: each![4] ?? null }));
+}
+
+/** Return caps in lines. */
+export const linesOf = (caps: CapFields[] | null): string =>
+  caps?.length === 0 ? "none" : (caps ?? []).map(({ limit, window, by_channel, group }) => `${limit}/${window}${by_channel ? ",by_channel" : ""}${group ? `,group=${group}` : ""}`).join("\n");
 
 /** Return the draft of a version. */
 export function draftOf(name: string, version: CategoryValues): CategoryDraft {
-  const { channels, mandatory, opt_in, retired } = version;
+  const { channels, mandatory, opt_in, retired, caps } = version;
   const own = (values: string[], of: string[]): string[] | null => (values.join() === of.join() ? null : values);
   return {
-    ...{ name, channels, mandatory, optIn: opt_in, retired },
+    ...{ name, channels, mandatory, optIn: opt_in, retired, caps: linesOf(caps) },
     titles: Object.entries(version.titles).map(([language, title]) => `${language}: ${title}`).join("\n"),
-    clubs: version.clubs.map((club) => ({ club: String(club.club_id), channels: own(club.channels, channels), optIn: own(club.opt_in, opt_in) })),
+    clubs: version.clubs.map((club) => ({ club: String(club.club_id), channels: own(club.channels, channels), optIn: own(club.opt_in, opt_in), caps: linesOf(club.caps) === linesOf(caps) ? "" : linesOf(club.caps) })),
   };
 }
 
-/** Return the body of a request. A mandatory category needs no opt-in. */
-export function fieldsOf({ channels, mandatory, optIn, titles, clubs, retired }: CategoryDraft): CategoryFields {
-  const differing = ({ club, channels, optIn }: ClubDraft) => ({
+/** Return the body of a request. A mandatory category needs no opt-in and has no caps. */
+export function fieldsOf({ channels, mandatory, optIn, caps, titles, clubs, retired }: CategoryDraft): CategoryFields {
+  const differing = ({ club, channels, optIn, caps }: ClubDraft) => ({
     club_id: idOf(club)!,
     ...(channels && { channels }),
     ...(optIn && !mandatory && { opt_in: optIn }),
+    ...(caps.trim() && !mandatory && { caps: capsOf(caps)! }),
   });
-  return { channels, mandatory, opt_in: mandatory ? [] : optIn, titles: pairsOf(titles), clubs: clubs.map(differing), retired };
+  return { channels, mandatory, opt_in: mandatory ? [] : optIn, ...(caps.trim() && !mandatory && { caps: capsOf(caps)! }), titles: pairsOf(titles), clubs: clubs.map(differing), retired };
 }
 
 /** Return whether a draft has what the API needs. */
-export const isComplete = ({ name, channels, clubs }: CategoryDraft): boolean =>
-  Boolean(name.trim() && channels.length) && clubs.every((each) => idOf(each.club) !== null && each.channels?.length !== 0);
+export const isComplete = ({ name, channels, caps, clubs }: CategoryDraft): boolean =>
+  Boolean(name.trim() && channels.length && capsOf(caps) !== undefined) && clubs.every((each) => idOf(each.club) !== null && each.channels?.length !== 0 && capsOf(each.caps) !== undefined);
 
 /** Return the names of the categories that a new send may have. */
 export const offeredOf = (rows: readonly Category[]): string[] => rows.filter((row) => row.type !== "default" && !row.retired).map((row) => row.type);

@@ -345,6 +345,43 @@ public final class Types {
         public boolean exact() { return required("exact", BOOLEAN); }
     }
 
+    /** How many sends of a category a user gets in a window. */
+    public static final class CapFields extends Body {
+        public CapFields() { this(Map.of()); }
+
+        CapFields(Map<String, ?> members) { super(members); }
+
+        /** From 1 to 100. */
+        public long limit() { return required("limit", INTEGER); }
+
+        /** From 1 to 100. */
+        public CapFields limit(long value) { set("limit", value); return this; }
+
+        /**
+         * {@code day}, the user's local day, or the length of a rolling window such as {@code 30m}, {@code 24h} or
+         * {@code 7d}; at most 30 days.
+         */
+        public String window() { return required("window", TEXT); }
+
+        /**
+         * {@code day}, the user's local day, or the length of a rolling window such as {@code 30m}, {@code 24h} or
+         * {@code 7d}; at most 30 days.
+         */
+        public CapFields window(String value) { set("window", value); return this; }
+
+        /** Whether each channel counts by itself; otherwise a send counts once for all its channels. */
+        public Boolean byChannel() { return optional("by_channel", BOOLEAN); }
+
+        /** Whether each channel counts by itself; otherwise a send counts once for all its channels. */
+        public CapFields byChannel(boolean value) { set("by_channel", value); return this; }
+
+        /** The group whose categories count together; null: the category counts by itself. */
+        public String group() { return optional("group", TEXT); }
+
+        /** The group whose categories count together; null: the category counts by itself. */
+        public CapFields group(String value) { set("group", value); return this; }
+    }
+
     /** The categories of sends. */
     public static final class CategoriesBody extends Body {
         CategoriesBody(Map<String, ?> members) { super(members); }
@@ -378,6 +415,9 @@ public final class Types {
         /** The channels on which only users with a rule for the category get it. */
         public CategoryFields optIn(List<String> value) { set("opt_in", value); return this; }
 
+        /** The frequency caps, at most four; null: those of the default category apply. */
+        public CategoryFields caps(List<CapFields> value) { set("caps", value); return this; }
+
         /** The name that recipients see on the page of an unsubscribe link, by language such as {@code de}. */
         public CategoryFields titles(Map<String, String> value) { set("titles", value); return this; }
 
@@ -397,6 +437,8 @@ public final class Types {
         public List<String> channels() { return required("channels", listOf(TEXT)); }
 
         public List<String> optIn() { return required("opt_in", listOf(TEXT)); }
+
+        public List<CapFields> caps() { return optional("caps", listOf(body(CapFields::new))); }
     }
 
     /** A category of sends, as it was put last. */
@@ -410,6 +452,8 @@ public final class Types {
         public boolean mandatory() { return required("mandatory", BOOLEAN); }
 
         public List<String> optIn() { return required("opt_in", listOf(TEXT)); }
+
+        public List<CapFields> caps() { return optional("caps", listOf(body(CapFields::new))); }
 
         public Map<String, String> titles() { return required("titles", mapOf(TEXT)); }
 
@@ -436,6 +480,9 @@ public final class Types {
 
         /** The channels on which only users with a rule for the category get it. */
         public List<String> optIn() { return required("opt_in", listOf(TEXT)); }
+
+        /** The frequency caps; null: those of the default category apply. */
+        public List<CapFields> caps() { return optional("caps", listOf(body(CapFields::new))); }
 
         /** The name that recipients see, by language. */
         public Map<String, String> titles() { return required("titles", mapOf(TEXT)); }
@@ -505,6 +552,8 @@ public final class Types {
         public ClubFields channels(List<String> value) { set("channels", value); return this; }
 
         public ClubFields optIn(List<String> value) { set("opt_in", value); return this; }
+
+        public ClubFields caps(List<CapFields> value) { set("caps", value); return this; }
     }
 
     /** The code of a text, so that a program can translate it. */
@@ -1989,6 +2038,7 @@ public final class Types {
         public static final String NO_DEVICE = "no_device";
         public static final String NO_ADDRESS = "no_address";
         public static final String DEVICE_INACTIVE = "device_inactive";
+        public static final String FREQUENCY_CAP = "frequency_cap";
         public static final String ADDRESS_SUPPRESSED = "address_suppressed";
         public static final String NO_TEMPLATE = "no_template";
         public static final String TEMPLATE_ERROR = "template_error";
