@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from masscomm.domain.categories import Category, CategoryVersion, read_category
-from masscomm.domain.frequency_caps import fields_of_caps
+from masscomm.domain.frequency_caps import fields_of_caps, known_fields
 from masscomm.domain.limits import MAX_AHEAD_MS
 from masscomm.domain.time_limits import CATEGORY_BEGINS_AFTER_S, TOO_OLD_S
 
@@ -65,13 +65,20 @@ def next_versions(
 def version_of(fields: Mapping[str, Any], name: str) -> CategoryVersion:
     """Return the version in a JSON object (fields_of). Raises CategoriesError."""
     # A later version of the code may have stored further ones.
-    category, of_clubs = read_category(name, {key: fields[key] for key in _OF_ENTRY if key in fields})
+    entry = {key: fields[key] for key in _OF_ENTRY if key in fields}
+    tenants = {club_id: _known(own) for club_id, own in entry.get("tenants", {}).items()}
+    category, of_clubs = read_category(name, {**_known(entry), "tenants": tenants})
     return CategoryVersion(
         from_ms=int(fields["from_ms"]),
         category=category,
         of_clubs=of_clubs,
         is_retired=fields.get("retired", False) is True,
     )
+
+
+def _known(entry: Mapping[str, Any]) -> dict[str, Any]:
+    caps = entry.get("caps")
+    return {**entry, **({} if caps is None else {"caps": known_fields(caps)})}
 
 
 def fields_of(version: CategoryVersion) -> dict[str, Any]:

@@ -115,6 +115,11 @@ def _read_cap(given: Any) -> Cap:
 _FIELDS = {"limit", "window", "by_channel", "group"}
 
 
+def known_fields(caps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return stored caps without the fields that a later version of the code has added."""
+    return [{name: value for name, value in cap.items() if name in _FIELDS} for cap in caps]
+
+
 def fields_of_caps(caps: Sequence[Cap]) -> list[dict[str, Any]]:
     """Return caps as JSON objects (read_caps)."""
     return [

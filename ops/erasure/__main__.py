@@ -107,6 +107,7 @@ def _stores(
         ledger=environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"),
         waiting=environ.get("WAITING_TABLE", "waiting"),
         sends=environ.get("SENDS_TABLE", "sends"),
+        frequency_caps=environ.get("FREQUENCY_CAPS_TABLE", "frequency_caps"),
         records=DelayedRecords(settings.registry(), events),
     )
     webhooks = EventTables(
@@ -119,6 +120,7 @@ def _stores(
         "delayed records": tables.erase_delayed,
         "delivery ledger": tables.erase_ledger,
         "register of sends": tables.erase_sends,
+        "frequency caps": tables.erase_caps,
         "dead letters of webhooks": webhooks.erase_dead_letters,
         "contacts of webhooks": webhooks.erase_contacts,
         "log of recipients": partial(metrics_store.erase_log, connection),

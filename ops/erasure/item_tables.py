@@ -1,4 +1,5 @@
-"""Erases a person from DynamoDB: from delayed records, the delivery ledger and the register of sends.
+"""Erases a person from DynamoDB: from delayed records, the delivery ledger, the register of sends and the places of
+frequency caps.
 
 The decision log contains no user ids, only digests of a record's recipients and content, and decisions by position. The
 tables of broadcast queues and of idempotency keys contain no user ids either.
@@ -12,14 +13,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of
+from masscomm.aws.dynamodb import ConditionFailed, answering, delete_items, digest_of, parts_of, query_items
 from masscomm.domain.sends import digest_of_users
 from masscomm.errors import Retry
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger.dynamodb import SLICE, part_key
+from masscomm.stores.frequency_caps.dynamodb import partition_of
 from masscomm.stores.sends.dynamodb import MESSAGE
 from ops.erasure.delayed_records import DelayedRecords
 from ops.erasure.person import ERASED_USER, Person
+
+_CAPS = "the places of frequency caps"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +32,12 @@ class ItemTables:
 
     # A client of class masscomm.aws.client.DynamoDb, or boto3's client.
     client: Any = field(kw_only=False)
-    # The names of the tables: the delivery ledger, the delayed records, the register of sends.
+    # The names of the tables: the delivery ledger, the delayed records, the register of sends, the places of frequency
+    # caps.
     ledger: str
     waiting: str
     sends: str
+    frequency_caps: str
     # Removes a person's data from a record.
     records: DelayedRecords
     # Returns the time in milliseconds since the epoch.
@@ -109,6 +115,14 @@ class ItemTables:
                         )
                         erased += 1
         return erased
+
+    def erase_caps(self, person: Person) -> int:
+        """Delete the sends that count for the person's frequency caps. Return the number of deleted items."""
+        partition = {"recipient": {"S": partition_of(person.club_id, person.user_id)}}
+        found = query_items(self.client, _CAPS, self.frequency_caps, partition)
+        keys = [{name: item[name] for name in ("recipient", "cap")} for item in found]
+        delete_items(self.client, _CAPS, self.frequency_caps, keys)
+        return len(keys)
 
     def _erase_slice(self, person: Person, item: dict[str, Any]) -> bool:
         position, keys = int(item["part"]["S"].removeprefix(SLICE)), self._further_parts(item)

@@ -12,6 +12,7 @@ from infra.cdk.profiles import (
     ENDPOINTS,
     ERASURE_REQUESTS,
     EVENT_TYPES,
+    FREQUENCY_CAPS,
     LEDGER,
     METRICS_WRITER,
     SENDS,
@@ -82,7 +83,9 @@ class MetricsStack(Stack):
             place=base.network.place("erasure"),
             archive=archive,
             other_runs=len(HOURS) if environment.has("metrics") else 0,
-            tables={name: data.tables[name] for name in (LEDGER, SENDS, WAITING, UNDELIVERED, ENDPOINTS)},
+            tables={
+                name: data.tables[name] for name in (LEDGER, SENDS, WAITING, UNDELIVERED, ENDPOINTS, FREQUENCY_CAPS)
+            },
             applications=[
                 self.format_arn(service="sns", resource="app", resource_name=f"{kind}/{environment.prefix}-{platform}")
                 for platform, kind in environment.platforms

@@ -22,6 +22,8 @@ from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
+from masscomm.stores.frequency_caps.port import Change, PlacesKey, StoredPlaces
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 from masscomm.stores.webhook_dead_letters.dynamodb import DynamoDbWebhookDeadLetters
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
@@ -45,8 +47,8 @@ class TablesWithItems:
 
     def __init__(self, localstack: StackConfig, client: Any) -> None:
         self.admin = dynamodb(localstack)
-        self.ledger_table, self.waiting_table, self.sends_table = (
-            new_table(self.admin, name) for name in ("delivery_ledger", "waiting", "sends")
+        self.ledger_table, self.waiting_table, self.sends_table, self.caps_table = (
+            new_table(self.admin, name) for name in ("delivery_ledger", "waiting", "sends", "frequency_caps")
         )
         registry = InMemorySchemaRegistry()
         registry.register("delivery-value", own_schema("DeliveryRequested"))
@@ -58,6 +60,7 @@ class TablesWithItems:
             ledger=self.ledger_table,
             waiting=self.waiting_table,
             sends=self.sends_table,
+            frequency_caps=self.caps_table,
             records=DelayedRecords(registry, PersonalEvents({})),
             now_ms=lambda: NOW,
         )
@@ -176,6 +179,15 @@ def test_digest_of_the_only_recipient_is_removed(tables: TablesWithItems, functi
         assert tables.erasing.erase_sends(Person(user_id=7, club_id=3)) == erased
     found = sends.read([each.key for each in registered])
     assert [found[each.key].recipients is None for each in registered] == [True, False, False]
+
+
+def test_places_of_frequency_caps_are_deleted(tables: TablesWithItems, functions_client: Any) -> None:
+    caps = DynamoDbFrequencyCaps(table=tables.caps_table, client=functions_client)
+    keys = [PlacesKey(3, 7, "a"), PlacesKey(3, 7, "b"), PlacesKey(3, 77, "a"), PlacesKey(4, 7, "a")]
+    assert all(caps.write([[Change(key, StoredPlaces(), {"s#push": NOW}, 100)] for key in keys], NOW))
+    for erased in (2, 0):
+        assert tables.erasing.erase_caps(Person(user_id=7, club_id=3)) == erased
+    assert caps.read(keys).keys() == set(keys[2:])
 
 
 @pytest.mark.kills(guard="erasure.kept_message")

@@ -1,4 +1,4 @@
-"""The stores of events and of categories on DynamoDB Local."""
+"""The stores of events, of categories and of frequency caps on DynamoDB Local."""
 
 from typing import Any
 
@@ -11,6 +11,8 @@ from masscomm.stores.event_ids.dynamodb import DynamoDbEventIds
 from masscomm.stores.event_ids.port import EventIds
 from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
 from masscomm.stores.event_types.port import EventTypes
+from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
+from masscomm.stores.frequency_caps.port import FrequencyCaps
 from masscomm.stores.key_queues.dynamodb import DynamoDbKeyQueues
 from masscomm.stores.key_queues.port import KeyQueues
 from masscomm.stores.sent_messages.dynamodb import DynamoDbSentMessages
@@ -28,6 +30,7 @@ from tests.support.contracts.event_stores import (
     SubscriptionsContract,
     WebhookSourcesContract,
 )
+from tests.support.contracts.frequency_caps import FrequencyCapsContract
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 
 __all__ = ["functions_client"]
@@ -73,3 +76,9 @@ class TestDynamoDbWebhookSources(WebhookSourcesContract):
     @pytest.fixture
     def sources(self, localstack: StackConfig, functions_client: Any) -> WebhookSources:
         return DynamoDbWebhookSources(table=new_table(dynamodb(localstack), "webhook_sources"), client=functions_client)
+
+
+class TestDynamoDbFrequencyCaps(FrequencyCapsContract):
+    @pytest.fixture
+    def caps(self, localstack: StackConfig, functions_client: Any) -> FrequencyCaps:
+        return DynamoDbFrequencyCaps(table=new_table(dynamodb(localstack), "frequency_caps"), client=functions_client)

@@ -11,8 +11,9 @@ def version(from_ms: int) -> CategoryVersion:
     fields = {
         "from_ms": from_ms,
         "channels": ["email"],
+        "caps": [{"limit": 3, "window": "24h", "group": "ads"}],
         "titles": {"de": "Für dich"},
-        "tenants": {"7": {"channels": ["push", "email"]}},
+        "tenants": {"7": {"channels": ["push", "email"], "caps": []}},
     }
     return version_of(fields, "offers")
 

@@ -32,6 +32,8 @@ from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
+from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
+from masscomm.stores.frequency_caps.port import Change, PlacesKey, StoredPlaces
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 from masscomm.stores.webhook_dead_letters.dynamodb import DynamoDbWebhookDeadLetters
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
@@ -110,7 +112,10 @@ PROGRAMS = [
 ]
 ERASURE = Program(role="eraserole", prepare=_secret, run=_read_addresses)
 
-TABLES = ("delivery_ledger", "waiting", "sends", "webhook_dead_letters", "webhook_endpoints", "event_types")
+TABLES = (
+    *("delivery_ledger", "waiting", "sends", "frequency_caps"),
+    *("webhook_dead_letters", "webhook_endpoints", "event_types"),
+)
 NOW = 1_700_000_000_000
 PERSON = Person(user_id=7, club_id=3)
 
@@ -136,6 +141,8 @@ def _items(_: pytest.MonkeyPatch) -> None:
             Send(key=SendKey(3, "kept"), source=Source.REST, content="c", message=message),
         ]
     )
+    places = Change(PlacesKey(3, 7, "a"), StoredPlaces(), {"s#push": NOW}, 100)
+    DynamoDbFrequencyCaps(table="frequency_caps", client=client).write([[places]], NOW)
     event = replace(letter().event, club_id=3, type="player.hurt", data='{"player":{"id":7}}')
     DynamoDbWebhookDeadLetters(table="webhook_dead_letters", client=client).put([letter(1, event=event)])
     endpoints = DynamoDbWebhookEndpoints(table="webhook_endpoints", client=client)
@@ -155,14 +162,20 @@ def _erase_items() -> None:
     events = PersonalEvents.of_types(DynamoDbEventTypes(table="event_types", client=client).every())
     events = PersonalEvents({**events.paths, "player.hurt": "player.id"})
     tables = ItemTables(
-        client, ledger="delivery_ledger", waiting="waiting", sends="sends", records=_Records(), now_ms=lambda: NOW
+        client,
+        ledger="delivery_ledger",
+        waiting="waiting",
+        sends="sends",
+        frequency_caps="frequency_caps",
+        records=_Records(),
+        now_ms=lambda: NOW,
     )
     webhooks = EventTables(
         client=client, dead_letters="webhook_dead_letters", endpoints="webhook_endpoints", events=events
     )
-    erased = [tables.erase_delayed, tables.erase_ledger, tables.erase_sends]
+    erased = [tables.erase_delayed, tables.erase_ledger, tables.erase_sends, tables.erase_caps]
     counts = [step(PERSON) for step in (*erased, webhooks.erase_dead_letters, webhooks.erase_contacts)]
-    assert counts == [1, 1, 2, 1, 1]
+    assert counts == [1, 1, 2, 1, 1, 1]
 
 
 ERASED_ITEMS = Program(role="eraserole", prepare=_items, run=_erase_items)

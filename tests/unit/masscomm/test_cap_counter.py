@@ -128,6 +128,7 @@ def test_other_users_and_tenants_have_places_of_their_own(counting: Counting) ->
     assert counting.counter.take(other, [CAP], wishes([1]), lambda: True).refused == {0: {}}
 
 
+@pytest.mark.guarantee("frequency_caps.exact")
 @pytest.mark.parametrize("store", ["memory", "moto"])
 def test_cap_is_exact_under_concurrent_sends(store: str, request: pytest.FixtureRequest) -> None:
     """Twelve sends to the same users at the same time: each user gets as many as the cap allows."""

@@ -29,6 +29,7 @@ from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.event_ids.dynamodb import DynamoDbEventIds
 from masscomm.stores.event_ids.port import EventKey
 from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
+from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
 from masscomm.stores.idempotency_keys.dynamodb import DynamoDbIdempotencyKeys
 from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 from masscomm.stores.request_slots.dynamodb import DynamoDbRequestSlots
@@ -45,6 +46,7 @@ from tests.support.contracts import (
     categories,
     delivery_ledger,
     event_stores,
+    frequency_caps,
     idempotency_keys,
     key_usage,
     queue_leases,
@@ -194,7 +196,11 @@ def _later_headers(item: Item) -> Item:
 
 
 def _later_versions(item: Item) -> Item:
-    later = _json(item["versions"]["S"], lambda found: [{**each, "of_later": {"form": [9]}} for each in found])
+    def change(version: Any) -> Any:
+        caps = [{**cap, "of_later": 1} for cap in version["caps"]]
+        return {**version, "caps": caps, "of_later": {"form": [9]}}
+
+    later = _json(item["versions"]["S"], lambda found: [change(each) for each in found])
     return {**item, "versions": {"S": later}}
 
 
@@ -242,6 +248,12 @@ STORED = (
         write=_ledger,
         read=lambda store: (store.results("record"), store.acquire("record")),
         nested=_where("decided", _later_slice),
+    ),
+    Stored(
+        tables=("frequency_caps",),
+        store=DynamoDbFrequencyCaps,
+        write=lambda caps: caps.write([[frequency_caps.change(a=NOW)]], NOW),
+        read=lambda caps: caps.read([frequency_caps.KEY]),
     ),
     Stored(
         tables=("idempotency_keys",),
