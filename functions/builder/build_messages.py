@@ -11,6 +11,7 @@ from masscomm.chain.chunks import checked
 from masscomm.chain.outcome_emitter import OutcomeEmitter
 from masscomm.clock import Clock
 from masscomm.decisions import messages
+from masscomm.decisions.caps import caps_for
 from masscomm.decisions.messages import Part, Written
 from masscomm.directory.confirmation import Confirmation
 from masscomm.directory.port import Directory
@@ -106,13 +107,16 @@ class BuildMessages:
         drafts.append(Draft(item=item, written=written, parts=parts))
 
     def _begin_recording(self, draft: "Draft") -> Callable[[], Decisions]:
-        """Return a function that waits for the recorded decisions. The decision about a single recipient needs no
-        write, so it needs no thread either.
+        """Return a function that waits for the recorded decisions. The decision about a single recipient mostly needs
+        no write, so it needs no thread either.
         """
-        record = partial(self._record_decisions, draft)
-        return record if len(draft.item.value.positions) == 1 else self.pool.submit(record).result
+        build = draft.item.value
+        # Its outcome gives back the place that a frequency cap has counted, so that the first one has to stay.
+        is_capped = bool(caps_for(build, topics.lane_of(draft.item.record.topic)))  # guard: frequency_caps.built_once
+        record = partial(self._record_decisions, draft, is_capped=is_capped)
+        return record if len(build.positions) == 1 and not is_capped else self.pool.submit(record).result
 
-    def _record_decisions(self, draft: "Draft") -> Decisions:
+    def _record_decisions(self, draft: "Draft", *, is_capped: bool) -> Decisions:
         build = draft.item.value
         decisions = Decisions(
             positions=build.positions,
@@ -120,7 +124,7 @@ class BuildMessages:
             by_channel={build.channel: draft.written.decisions},
             parts=tuple((part.start, part.end) for part in draft.parts),
         )
-        return record_decisions(self.decision_log, build.record_id, decisions)
+        return record_decisions(self.decision_log, build.record_id, decisions, is_single_recorded=is_capped)
 
     def _emit(self, batch: Batch[BuildRequested], draft: "Draft", recorded: Callable[[], Decisions]) -> None:
         """Produce the delivery records and outcome records that follow from the decisions recorded first.

@@ -27,7 +27,7 @@ def bootstrap() -> "tuple[BatchDriver, BuildMessages]":
     from masscomm.rendering.templates import TemplateCache
 
     directory, clock = directory_from_environment(), SystemClock()
-    driver = batch_driver("builder", logger)
+    driver = batch_driver("builder", logger, has_categories=True)
     return driver, BuildMessages(
         directory=directory,
         templates=TemplateCache(directory, clock),

@@ -263,7 +263,7 @@ PROFILES = {
         indices=DIRECTORY,
         requests=_LOOK_UPS,
         tables=(DECISIONS,),
-        tables_read=(SENDS,),
+        tables_read=(SENDS, CATEGORIES),
         emits_outcomes=True,
         asks_cdc=True,
     ),

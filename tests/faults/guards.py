@@ -1729,6 +1729,11 @@ MUTANTS = (
     Mutant("frequency_caps.cancelled", "A cancelled send takes no place."),
     Mutant("frequency_caps.recorded", "A recorded decision is not counted again.", Becomes("not wishes")),
     Mutant("frequency_caps.held_recipient", "A recipient that waits is counted when it is decided.", Returns("True")),
+    Mutant(
+        "frequency_caps.built_once",
+        "The builder's first decision about a single recipient of a capped category stays.",
+        Becomes("False"),
+    ),
     Mutant("frequency_caps.unsent", "A notification that ends unsent gives its place back.", Removed()),
     Mutant("sends.retired_category", "A send of a retired category over REST is refused."),
     Mutant("metrics.changed_categories", "A batch is counted with the categories that are valid for its records."),

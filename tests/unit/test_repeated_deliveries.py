@@ -16,13 +16,17 @@ from hypothesis import strategies as st
 
 from functions.preference_checker.output_lanes import OutputLanes
 from functions.preference_checker.small_sends import SmallSends
+from masscomm.chain.cap_counter import CapCounter
+from masscomm.domain import categories
+from masscomm.domain.frequency_caps import Cap
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.statuses import TERMINAL, Status, merge
 from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from tests.support.harness.chain import NOW, send
+from masscomm.stores.frequency_caps.port import Change, PlacesKey, StoredPlaces
+from tests.support.harness.chain import NOW, SEND_ID, send
 from tests.support.harness.whole_chain import CHANNELS, USERS, RandomQueue, WholeChain, choose_split, reduce_sizes
 
 
@@ -59,9 +63,10 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     reduce_sizes(monkeypatch)
 
 
-def assert_each_notification_ends_once(seed: int, *, growing: bool) -> None:
+def assert_each_notification_ends_once(seed: int, *, growing: bool) -> WholeChain:
     rng = random.Random(seed)  # noqa: S311 - nothing secret
     chain = WholeChain(rng, growing=growing)
+    fill_places(chain)
     with pytest.MonkeyPatch.context() as patch:
         choose_split(patch, rng)
         chain.send(NOW + 5_000_000 if rng.random() < 0.3 else None)
@@ -99,6 +104,47 @@ def assert_each_notification_ends_once(seed: int, *, growing: bool) -> None:
     assert len({(r.record_id, *r.positions) for r in chain.builds()}) == len({r.record_id for r in chain.builds()})
     if not growing:
         assert set(published.values()) <= {1}
+    return chain
+
+
+CAPS = (Cap(limit=2, window="24h"), Cap(limit=1, window="day", by_channel=True))
+
+
+def fill_places(chain: WholeChain) -> None:
+    """Fill some places of CAPS by other sends; they count only if the category has these caps."""
+    for user_id in USERS:
+        for cap, channel in ((CAPS[0], "push"), (CAPS[1], "push"), (CAPS[1], "email")):
+            taken = {f"other{number}#{channel}": NOW for number in range(chain.rng.choice([0, 0, 1, 2]))}
+            key = PlacesKey(7, user_id, cap.key("news", channel))
+            assert chain.frequency_caps.write([[Change(key, StoredPlaces(), taken, 1)]], NOW) == [True]
+
+
+@pytest.mark.guarantee("frequency_caps.exact")
+@pytest.mark.kills(guard="frequency_caps.built_once")
+@settings(max_examples=25)
+@given(st.integers(0, 2**32))
+def test_each_recipient_under_caps_ends_once(seed: int) -> None:
+    """Published notifications have a place of each cap, the others none, and no cap is exceeded."""
+    table = categories.category_table()
+    capped = replace(table, categories={**table.categories, "news": replace(table.categories["news"], caps=CAPS)})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(categories, "category_table", lambda: capped)
+        chain = assert_each_notification_ends_once(seed, growing=seed % 2 == 0)
+        counter = CapCounter(store=chain.frequency_caps, clock=chain.clock)
+        for outcome in chain.outcomes():
+            counter.give_back(outcome)
+    published = {(USERS[position], channel) for position, channel in _published(chain)}
+    for cap in CAPS:
+        for channel in CHANNELS:
+            keys = {PlacesKey(7, user_id, cap.key("news", channel)): user_id for user_id in USERS}
+            for key, places in chain.frequency_caps.read(keys).items():
+                own = {entry for entry in places.taken if entry.startswith(SEND_ID)}
+                owned = CHANNELS if not cap.by_channel else [channel]
+                assert own == {f"{SEND_ID}#{each}" for each in owned if (keys[key], each) in published}
+                others = {entry for entry in places.taken if entry not in own}
+                if own:
+                    since_ms = cap.since_ms(min(places.taken[entry] for entry in own), "")
+                    assert sum(places.taken[entry] >= since_ms for entry in others) < cap.limit
 
 
 @pytest.mark.guarantee("decision_log.first_write_wins", "quiet_hours.held_recipients_continue_once")

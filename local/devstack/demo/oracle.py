@@ -18,8 +18,8 @@ import yaml
 from examples.monolith.rows import people
 from examples.monolith.seed import User
 
-# The category that the demo puts: schemas/categories.yaml does not have it.
-PUT_CATEGORY = "season_ticket"
+# The categories that the demo puts: schemas/categories.yaml does not have them. Of the second one, a user gets one.
+PUT_CATEGORY, CAPPED_CATEGORY = "season_ticket", "club_shop"
 PUT_FIELDS: Mapping[str, Any] = {"channels": ["push", "email"], "mandatory": False}
 _CATEGORIES = Path(__file__).resolve().parents[3] / "schemas" / "categories.yaml"
 
@@ -81,6 +81,7 @@ class Ask:
     type: str
     to_users: Sequence[int]
     channels: Sequence[str] = ()  # The requested channels; if empty, the channels of the category.
+    is_capped: bool = False  # Whether each user has had as many sends of the category as its frequency cap permits.
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,8 @@ def expect(world: World, ask: Ask, at: datetime | None = None) -> Expected:
     for channel in dict.fromkeys(ask.channels or category["channels"]):
         for user_id in dict.fromkeys(ask.to_users):
             fate = _fate(world.people.get(user_id), ask, channel, mandatory=category["mandatory"])
+            if ask.is_capped and fate == "sent":
+                fate = "frequency_cap"
             fates[user_id, channel] = fate
             if fate in ("sent", "no_device", "no_address") and not category["mandatory"]:
                 held |= {(user_id, channel)} if quiet(world.people[user_id], at) else set()
@@ -179,7 +182,7 @@ def quiet(person: Person, at: datetime) -> bool:
 
 
 def _category(name: str, club_id: int) -> Mapping[str, Any]:
-    if name == PUT_CATEGORY:
+    if name in (PUT_CATEGORY, CAPPED_CATEGORY):
         return PUT_FIELDS
     document = yaml.safe_load(_CATEGORIES.read_text())
     own = document["tenants"].get(club_id, {})

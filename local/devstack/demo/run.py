@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,17 @@ from local.devstack.demo import provider
 from local.devstack.demo.api import Api, SendStatus
 from local.devstack.demo.directory import Directory, next_minute
 from local.devstack.demo.events import EVENTS, HEADLINE, Events
-from local.devstack.demo.oracle import PUT_CATEGORY, PUT_FIELDS, Ask, Expected, World, expect
+from local.devstack.demo.oracle import CAPPED_CATEGORY, PUT_CATEGORY, PUT_FIELDS, Ask, Expected, World, expect, quiet
 from local.devstack.demo.records import MINUTE_MS, DeadLetterTail, Key, OutcomeTail, RecordCount, RecordsError
 from local.devstack.demo.report import Checks, Percentiles, Report, SendRow
 from local.devstack.demo.waiting import DemoError, Pending, Waiter
 from local.devstack.handle import StackHandle
 from local.devstack.services import spark_events
 from local.devstack.stack import Stack
-from masscomm.domain.categories import use_versions
+from masscomm.domain.categories import CategoryVersion, use_versions
 from masscomm.domain.category_versions import version_of
 from masscomm.domain.ids import event_send_id, notification_id, send_id_of_record
+from masscomm.domain.time_limits import CATEGORY_BEGINS_AFTER_S
 from masscomm_client import ApiError
 
 OUT = ROOT / "out" / "demo.json"
@@ -152,6 +153,8 @@ class Demo:
             resources.callback(each.close)
         self.sends: list[Sent] = []
         self.endpoints: dict[int, str] = {}
+        # The time from which CAPPED_CATEGORY is valid, in ms since the epoch.
+        self.capped_from_ms = 0
 
     def run(self, *, waits: bool, own_topics: bool) -> None:
         """Run all steps in order. Raises the errors that `run_demo` catches."""
@@ -171,7 +174,7 @@ class Demo:
         self.await_same()
         self.change_a_setting(chosen[2])
         self.other_sends(chosen[3])
-        self.put_category()
+        self.put_categories()
         self.invalid_records(unknown_schema=waits)
         self.await_registrar()
         # The new user is created late, because earlier the device registrar would register all other devices first.
@@ -181,6 +184,7 @@ class Demo:
         self.report.cdc_ms = self.measure_changes(chosen[4])
         self.report.push_ms = self.measure_pushes(chosen[5:])
         self.broadcast()
+        self.capped_sends()
         self._head("3 · The figures, compared with those computed from the seed data alone")
         self.await_statuses()
         self.compare()
@@ -422,16 +426,43 @@ class Demo:
             Ask(club_id=BIG_CLUB, type=NEWS, to_users=[registered, stranger, UNKNOWN_USER, deviceless, registered]),
         )
 
-    def put_category(self) -> None:
-        """Put a category, and send in it by REST at once; it is valid a minute later. A repeated demo changes nothing,
-        and its send has the channels of the version that is valid.
+    def put_categories(self) -> None:
+        """Put two categories, and send in the first one by REST at once; they are valid a minute later. A repeated demo
+        changes nothing of the first one, and its send has the channels of the version that is valid.
         """
-        version = self.api.set_category(PUT_CATEGORY, **PUT_FIELDS)["versions"][0]
-        begins_ms = round(datetime.fromisoformat(str(version["valid_from"])).timestamp() * 1000)
+        # A repeated demo counts in another group.
+        cap: dict[str, Any] = {"limit": 1, "window": "24h", "group": f"demo-{self.began_ms}"}
+        versions: dict[str, list[CategoryVersion]] = {}
+        put: dict[str, Any] = {PUT_CATEGORY: PUT_FIELDS, CAPPED_CATEGORY: {**PUT_FIELDS, "caps": [cap]}}
+        for name, fields in put.items():
+            stored = self.api.set_category(name, **fields)["versions"][0]
+            self.capped_from_ms = round(datetime.fromisoformat(str(stored["valid_from"])).timestamp() * 1000)
+            versions[name] = [version_of({**fields, "from_ms": self.capped_from_ms}, name)]
         # This process counts the requested notifications of the records, too.
-        use_versions({PUT_CATEGORY: [version_of({**PUT_FIELDS, "from_ms": begins_ms}, PUT_CATEGORY)]})
+        use_versions(versions)
         ask = Ask(club_id=BIG_CLUB, type=PUT_CATEGORY, to_users=range(31, 61))
         self.by_rest("a category put this moment", ask, data={"title": "Season tickets", "body": "They are here."})
+
+    def capped_sends(self) -> None:
+        """Send twice in a category of which a user gets one send, over two channels: the second send is refused to
+        those who got the first.
+        """
+        self.waiter.until(
+            f"the category {CAPPED_CATEGORY} is valid, with its frequency cap",
+            lambda: None if time.time_ns() // 1_000_000 >= self.capped_from_ms else Pending("seconds", 0, 1),
+            timeout_s=CATEGORY_BEGINS_AFTER_S + 10,
+            logs=(),
+        )
+        world = World.of_database(self.database)
+        # Users without a device get their place back, at a time that nobody awaits; quiet hours hold others.
+        now = datetime.now(UTC)
+        awake = [user for user in world.members(BIG_CLUB)[60:] if not quiet(world.people[user], now)]
+        fates = expect(world, Ask(club_id=BIG_CLUB, type=CAPPED_CATEGORY, to_users=awake[:300])).fates
+        reached = [user for user in awake[:300] if {fates[user, "push"], fates[user, "email"]} <= {"sent", "opted_out"}]
+        texts = {"title": "The club shop", "body": "New scarves."}
+        for label, is_capped in (("first send under a cap", False), ("second send under a cap, refused", True)):
+            ask = Ask(club_id=BIG_CLUB, type=CAPPED_CATEGORY, to_users=reached[:30], is_capped=is_capped)
+            self.await_outcomes(self.by_rest(label, ask, data=texts), f"{label}: outcomes are emitted")
 
     def password(self) -> None:
         """Send a message of a mandatory category, in the critical lane, to a user who opted out of pushes."""

@@ -229,9 +229,11 @@ class WholeChain(ThreeSteps):
             batch, entries = entries[:3], entries[3:]
             for _ in range(self.rng.randint(0, 3)):
                 self.producer.fail = lambda *_: Retry("killed") if self.rng.random() < 0.5 else None
+                self.frequency_caps.failing = Retry("no answer") if self.rng.random() < 0.1 else None
                 self.run(use_case, *batch)
                 self.change_directory()
             self.producer.fail = lambda *_: None
+            self.frequency_caps.failing = None
             assert self.run(use_case, *batch) == []
 
     def consume(self, topic: str) -> list[dict[str, Any]]:
