@@ -11,10 +11,10 @@ from masscomm.chain.chunks import checked
 from masscomm.chain.outcome_emitter import OutcomeEmitter
 from masscomm.clock import Clock
 from masscomm.decisions import messages
-from masscomm.decisions.caps import caps_for
 from masscomm.decisions.messages import Part, Written
 from masscomm.directory.confirmation import Confirmation
 from masscomm.directory.port import Directory
+from masscomm.domain.categories import caps_of
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.outcomes import CANCELLED, DEAD_LETTERED, RecipientOutcome
 from masscomm.domain.preferences import Decision, is_member
@@ -111,8 +111,9 @@ class BuildMessages:
         no write, so it needs no thread either.
         """
         build = draft.item.value
+        lane = topics.lane_of(draft.item.record.topic)
         # Its outcome gives back the place that a frequency cap has counted, so that the first one has to stay.
-        is_capped = bool(caps_for(build, topics.lane_of(draft.item.record.topic)))  # guard: frequency_caps.built_once
+        is_capped = bool(caps_of(build.type, build.club_id, build.timestamp, lane))  # guard: frequency_caps.built_once
         record = partial(self._record_decisions, draft, is_capped=is_capped)
         return record if len(build.positions) == 1 and not is_capped else self.pool.submit(record).result
 

@@ -142,10 +142,7 @@ class CheckPreferences:
         """
         request = chunk.request
         # guard: send_controls.decided_request
-        return (
-            is_recorded(request, caps_for(request, chunk.lane), {})
-            and self.decision_log.find(request.record_id) is not None
-        )
+        return is_recorded(request, caps_for(chunk), {}) and self.decision_log.find(request.record_id) is not None
 
     def _hold(self, batch: Batch[Chunk], item: Item[Chunk], control: SendControl) -> None:
         """Put the request of a paused send, or of one that was moved to another time, into the delay store."""
@@ -184,8 +181,7 @@ class CheckPreferences:
 
         Recorded decisions stay. Places that were given back since then are not taken again.
         """
-        request = chunk.request
-        caps = caps_for(request, chunk.lane)
+        caps, request = caps_for(chunk), chunk.request
         wishes = wishes_of(chunk, view, decisions) if caps else []
         # guard: frequency_caps.recorded
         if not wishes or self.decision_log.find(request.record_id) is not None:
@@ -199,7 +195,7 @@ class CheckPreferences:
         """Record the decisions if none are recorded yet, and produce the records that follow from the recorded ones."""
         request = item.value.request
         first = Decisions(positions=request.positions, user_ids=request.user_ids, by_channel=decisions)
-        if is_recorded(request, caps_for(request, item.value.lane), decisions):
+        if is_recorded(request, caps_for(item.value), decisions):
             now = first._replace(content=content_of(request))
             # guard: decisions.held_stays_held
             first = record_decisions(self.decision_log, request.record_id, now, is_single_recorded=True)

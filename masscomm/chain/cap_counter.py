@@ -6,8 +6,9 @@ from itertools import batched
 
 from masscomm.clock import Clock
 from masscomm.decisions.caps import Counted
+from masscomm.domain.cap_places import Wish, entry_of, keys_of, take_places
 from masscomm.domain.categories import caps_of
-from masscomm.domain.frequency_caps import Cap, Wish, entry_of, keys_of, take_places
+from masscomm.domain.frequency_caps import Cap
 from masscomm.domain.records import NotificationOutcome, RecheckRequested
 from masscomm.domain.statuses import PUBLISHED, TERMINAL, Reason
 from masscomm.errors import Retry

@@ -188,7 +188,7 @@ class DryRun:
         self, chunk: Chunk, view: plan.DirectoryView, now_ms: int, decisions: plan.ByChannel | None
     ) -> plan.ByChannel | None:
         """Return the decisions with those of frequency caps, without taking places."""
-        caps = caps_for(chunk.request, chunk.lane)
+        caps = caps_for(chunk)
         if not caps or decisions is None:
             return decisions
         wishes = wishes_of(chunk, view, decisions)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from masscomm.decisions.chunk import Chunk
 from masscomm.decisions.plan import UNCOUNTED, ByChannel, DirectoryView, Verdict, verdict_of
+from masscomm.domain.cap_places import Wish
 from masscomm.domain.categories import caps_of
-from masscomm.domain.frequency_caps import Cap, Wish
-from masscomm.domain.lanes import Lane
+from masscomm.domain.frequency_caps import Cap
 from masscomm.domain.preferences import Decision
-from masscomm.domain.records import BuildRequested, RecheckRequested
+from masscomm.domain.records import RecheckRequested
 from masscomm.domain.statuses import Reason, Status
 
 
@@ -25,11 +25,9 @@ class Counted(NamedTuple):
     uncounted: Collection[int] = ()
 
 
-def caps_for(record: RecheckRequested | BuildRequested, lane: Lane) -> tuple[Cap, ...]:
-    """Return the frequency caps that apply to the recipients of a record; none in the critical lane."""
-    if lane is Lane.CRITICAL:  # guard: frequency_caps.critical
-        return ()
-    return caps_of(record.type, record.club_id, record.timestamp)
+def caps_for(chunk: Chunk) -> tuple[Cap, ...]:
+    """Return the frequency caps that apply to a request."""
+    return caps_of(chunk.request.type, chunk.request.club_id, chunk.request.timestamp, chunk.lane)
 
 
 def is_recorded(request: RecheckRequested, caps: Sequence[Cap], decisions: ByChannel) -> bool:

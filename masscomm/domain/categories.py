@@ -13,6 +13,7 @@ from typing import Any
 
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.frequency_caps import Cap, CapError, read_caps
+from masscomm.domain.lanes import Lane
 from masscomm.domain.names import folded
 from masscomm.errors import Stop
 from masscomm.integers import integer
@@ -306,10 +307,12 @@ def is_retired(name: str) -> bool:
     return version is not None and version.is_retired
 
 
-def caps_of(name: str, club_id: int, at_ms: int | None) -> tuple[Cap, ...]:
+def caps_of(name: str, club_id: int, at_ms: int | None, lane: Lane | None = None) -> tuple[Cap, ...]:
     """Return the frequency caps of a send at its timestamp: those of its category for the club (tenant), or else those
-    of the club's default category. A mandatory category has none.
+    of the club's default category. A mandatory category has none, and neither has the critical lane.
     """
+    if lane is Lane.CRITICAL:  # guard: frequency_caps.critical
+        return ()
     found = category(name, club_id, at_ms)
     if found.mandatory:  # guard: frequency_caps.mandatory
         return ()

@@ -9,7 +9,8 @@ import pytest
 
 from masscomm.chain.cap_counter import CapCounter
 from masscomm.clock import FixedClock
-from masscomm.domain.frequency_caps import Cap, Wish
+from masscomm.domain.cap_places import Wish
+from masscomm.domain.frequency_caps import Cap
 from masscomm.domain.outcomes import CANCELLED, EXPIRED, SENT, RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import NotificationOutcome, RecheckRequested
@@ -115,7 +116,7 @@ def test_spellings_of_a_category_count_together(counting: Counting) -> None:
     assert [counting.take(each, category=each) for each in ("news", "NEWS", " News")] == [{}, {}, {0: ["push"]}]
 
 
-def test_user_who_is_named_twice_takes_one_place(counting: Counting) -> None:
+def test_user_named_twice_takes_one_place(counting: Counting) -> None:
     assert counting.take("a", [1, 1, 2, 1]) == {}
     assert counting.take("b") == {}
     assert counting.take("c") == {0: ["push"]}
@@ -165,7 +166,7 @@ class Contended(InMemoryFrequencyCaps):
         return super().write(changes, now_ms)
 
 
-def test_recipient_whose_places_always_change_is_uncounted() -> None:
+def test_recipient_with_contended_places_is_uncounted() -> None:
     counter = CapCounter(store=Contended(), clock=FixedClock(NOW))
     counted = counter.take(asked("a"), [CAP], wishes([1]), lambda: True)
     assert counted.uncounted == [0]

@@ -8,8 +8,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from masscomm.domain.cap_places import Wish, since_ms, take_places
 from masscomm.domain.categories import CategoriesError, caps_of, read_categories
-from masscomm.domain.frequency_caps import Cap, CapError, Wish, fields_of_caps, read_caps, take_places
+from masscomm.domain.frequency_caps import Cap, CapError, fields_of_caps, read_caps
 from masscomm.errors import Retry
 from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
 from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
@@ -147,7 +148,7 @@ def test_mandatory_category_with_caps_is_refused() -> None:
 )
 def test_day_begins_at_the_users_midnight(zone: str | None, now: str, began: str) -> None:
     moment, start = (round(datetime.fromisoformat(text).timestamp() * 1000) for text in (now, began))
-    assert Cap(limit=1, window="day").since_ms(moment, zone) == start
+    assert since_ms(Cap(limit=1, window="day"), moment, zone) == start
 
 
 class Slow:

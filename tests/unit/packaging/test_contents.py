@@ -29,7 +29,7 @@ DIRECT = {
     "previews": _CHAIN - {"fastavro"} | {"babel", "jinja2", "pydantic", "pydantic-core", "regex", "tzdata"},
     "preferences_handler": _CHAIN | {"tzdata"},
     "users_stream": _CHAIN | {"tzdata"},
-    "receipts": _CHAIN,
+    "receipts": _CHAIN | {"tzdata"},
     "scheduler": _CHAIN | {"boto3"},
     "webhook_events": _CHAIN | {"psycopg", "psycopg-pool"},
     "sends_api": _METRICS | {"pyyaml"},

@@ -182,7 +182,7 @@ class Fused(InMemoryFrequencyCaps):
 
 @pytest.mark.guarantee("frequency_caps.exact")
 @pytest.mark.parametrize("users", [(1,), (1, 2)])
-def test_kill_after_places_are_taken_counts_nobody_twice(checker: Checker, users: Sequence[int]) -> None:
+def test_kill_after_places_were_taken_counts_once(checker: Checker, users: Sequence[int]) -> None:
     fuse = Fuse()
     checker.frequency_caps = Fused(fuse)
     checker.use_case = checker.environment(checker.directory)
@@ -209,7 +209,7 @@ class Slow(InMemoryFrequencyCaps):
 
 
 @pytest.mark.guarantee("frequency_caps.out_of_time")
-def test_recipients_without_time_continue_in_their_own_record(checker: Checker) -> None:
+def test_recipients_without_time_get_a_record_of_their_own(checker: Checker) -> None:
     users = list(range(1, 2_001))
     checker.put_users(users)
     # Of the first 100, the notification on push ends, and e-mail goes on alone.
