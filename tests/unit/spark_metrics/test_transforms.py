@@ -27,7 +27,7 @@ from spark_metrics.counting.facts import facts, resolved_channels
 from spark_metrics.counting.lanes import Lanes
 from tests.support.inputs.countable_sends import CASES, PRODUCED_MS
 from tests.support.inputs.other_units import with_unit
-from tests.support.spark.session import ToFrame
+from tests.support.spark.session import Record, ToFrame
 
 AT_MS, DAY_MS = 1_700_000_000_000, 86_400_000
 RECORD_ID = ids.chunk_id("a parent", 0)
@@ -48,7 +48,12 @@ LATER = own_schema("SendRequested") | {
         *reversed(own_schema("SendRequested")["fields"]),
     ]
 }
+# The schema of outcomes before they had labels.
+EARLIER = own_schema("NotificationOutcome") | {
+    "fields": [f for f in own_schema("NotificationOutcome")["fields"] if f["name"] not in ("template", "locale")]
+}
 OWN_SEND, MINIMAL_SEND, LATER_SEND, OWN_DELIVERY, OWN_OUTCOME, STRANGE = 1, 2, 3, 4, 70_000, 6
+MICROS_SEND, NANOS_SEND, EARLIER_OUTCOME = 7, 8, 9
 SCHEMAS: dict[int, Any] = {
     OWN_SEND: own_schema("SendRequested"),
     MINIMAL_SEND: MINIMAL,
@@ -56,11 +61,19 @@ SCHEMAS: dict[int, Any] = {
     OWN_DELIVERY: own_schema("DeliveryRequested"),
     OWN_OUTCOME: own_schema("NotificationOutcome"),
     STRANGE: {"type": "record", "name": "Strange", "fields": [{"name": "x", "type": "long"}]},
+    MICROS_SEND: with_unit(own_schema("SendRequested"), "timestamp-micros"),
+    NANOS_SEND: with_unit(own_schema("SendRequested"), "timestamp-nanos"),
+    EARLIER_OUTCOME: EARLIER,
 }
 WRITERS = {
     "send": {i: json.dumps(SCHEMAS[i]) for i in (OWN_SEND, MINIMAL_SEND, LATER_SEND, STRANGE)},
     "delivery": {OWN_DELIVERY: json.dumps(SCHEMAS[OWN_DELIVERY])},
     "outcome": {OWN_OUTCOME: json.dumps(SCHEMAS[OWN_OUTCOME])},
+}
+# And those of single tests.
+ALL_WRITERS = WRITERS | {
+    "send": WRITERS["send"] | {i: json.dumps(SCHEMAS[i]) for i in (MICROS_SEND, NANOS_SEND)},
+    "outcome": WRITERS["outcome"] | {EARLIER_OUTCOME: json.dumps(EARLIER)},
 }
 
 type ToRows = Callable[[Sequence[dict[str, Any]], Mapping[str, Mapping[int, str]]], list[dict[str, Any]]]
@@ -123,13 +136,41 @@ def counts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(r["channel"], r["measure"], r["reason"], r["count_total"]) for r in rows]
 
 
-def test_send_of_a_minimal_producer_is_counted(counted: ToRows) -> None:
-    record = {"topic": "send.monolith", "partition": 3, "offset": 41, "timestamp_ms": AT_MS + 9}
-    (row,) = counted([record | {"value": a_send(MINIMAL_SEND)}], WRITERS)
-    send_id = ids.send_id_of_record("send.monolith", 3, 41, AT_MS + 9)
+@pytest.fixture(scope="module")
+def batch(request: pytest.FixtureRequest, counted: ToRows) -> dict[int, list[dict[str, Any]]]:
+    """Count the records of all tests with `rows` in one query: its plan takes two seconds, and a record takes none.
+
+    Each test's records have a partition of their own, with offsets from 0. Returns the rows by `id` of the records.
+    """
+    parameters = (getattr(item, "callspec", None) for item in request.session.items if item.path == request.path)
+    inputs: list[tuple[Record, ...]] = [each.params["rows"] for each in parameters if each and "rows" in each.params]
+    records = [
+        {"partition": partition, "offset": offset} | record
+        for partition, each in enumerate(inputs)
+        for offset, record in enumerate(each)
+    ]
+    rows = counted(records, ALL_WRITERS)
+    return {id(each): [row for row in rows if row["partition"] == place] for place, each in enumerate(inputs)}
+
+
+@pytest.fixture
+def rows(request: pytest.FixtureRequest, batch: dict[int, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The rows of the test's own records, by topic and offset."""
+    return batch[id(request.param)]
+
+
+def with_rows_of(*records: Record) -> pytest.MarkDecorator:
+    """Give a test the rows of these records."""
+    return pytest.mark.parametrize("rows", [records], indirect=True, ids=[pytest.HIDDEN_PARAM])
+
+
+@with_rows_of({"topic": "send.monolith", "offset": 41, "timestamp_ms": AT_MS + 9, "value": a_send(MINIMAL_SEND)})
+def test_send_of_a_minimal_producer_is_counted(rows: list[dict[str, Any]]) -> None:
+    (row,) = rows
+    send_id = ids.send_id_of_record("send.monolith", row["partition"], 41, AT_MS + 9)
     assert row == {
         "topic": "send.monolith",
-        "partition": 3,
+        "partition": row["partition"],
         "kafka_offset": 41,
         "ordinal": 0,
         "source": "send",
@@ -149,16 +190,13 @@ def test_send_of_a_minimal_producer_is_counted(counted: ToRows) -> None:
     }
 
 
-def test_each_record_is_read_by_its_writers_schema(counted: ToRows) -> None:
-    rows = counted(
-        [
-            {"topic": "send.monolith", "value": a_send(MINIMAL_SEND)},
-            {"topic": "send.monolith", "value": a_send(OWN_SEND, send_id="x", chunk_index=2, chunk_count=5)},
-            {"topic": "send.api.critical", "value": a_send(LATER_SEND, send_id="y", chunk_index=1, campaign="c")},
-            {"topic": "outcome", "value": an_outcome([{"status": "sent", "count": 1}])},
-        ],
-        WRITERS,
-    )
+@with_rows_of(
+    {"topic": "send.monolith", "value": a_send(MINIMAL_SEND)},
+    {"topic": "send.monolith", "value": a_send(OWN_SEND, send_id="x", chunk_index=2, chunk_count=5)},
+    {"topic": "send.api.critical", "value": a_send(LATER_SEND, send_id="y", chunk_index=1, campaign="c")},
+    {"topic": "outcome", "value": an_outcome([{"status": "sent", "count": 1}])},
+)
+def test_each_record_is_read_by_its_writers_schema(rows: list[dict[str, Any]]) -> None:
     assert all(row["problem"] is None for row in rows)
     by_topic = {(row["topic"], row["kafka_offset"]): row for row in rows}
     assert by_topic["send.monolith", 1]["record_id"] == ids.chunk_id("x", 2)
@@ -167,8 +205,8 @@ def test_each_record_is_read_by_its_writers_schema(counted: ToRows) -> None:
     assert by_topic["outcome", 3]["schema_id"] == OWN_OUTCOME
 
 
-def test_repeated_user_is_a_duplicate_on_each_channel(counted: ToRows) -> None:
-    rows = counted([{"topic": "send.api", "value": a_send(type="security_alert", to_users=[5, 1, 5, 5, 2])}], WRITERS)
+@with_rows_of({"topic": "send.api", "value": a_send(type="security_alert", to_users=[5, 1, 5, 5, 2])})
+def test_repeated_user_is_a_duplicate_on_each_channel(rows: list[dict[str, Any]]) -> None:
     assert counts(rows) == [
         ("push", "requested", None, 3),
         ("email", "requested", None, 3),
@@ -238,33 +276,30 @@ def test_requested_counts_distinct_users_a_channel(spark: SparkSession) -> None:
     assert_df_equality(found, expected, ignore_nullable=True)
 
 
-def test_rescheduled_delivery_is_not_queued_twice(counted: ToRows) -> None:
-    rows = counted(
-        [
-            {"topic": "delivery", "value": a_delivery()},
-            {"topic": "delivery", "value": a_delivery(record_id=ids.chunk_id("a parent", 1), waits=1), "offset": 1},
-        ],
-        WRITERS,
-    )
-    assert [counts([row]) for row in sorted(rows, key=lambda row: row["kafka_offset"])] == [
+@with_rows_of(
+    {"topic": "delivery", "value": a_delivery()},
+    {"topic": "delivery", "value": a_delivery(record_id=ids.chunk_id("a parent", 1), waits=1)},
+)
+def test_rescheduled_delivery_is_not_queued_twice(rows: list[dict[str, Any]]) -> None:
+    assert [counts([row]) for row in rows] == [
         [("push", "queued", None, 3)],
         [(None, None, None, None)],
     ]
 
 
-def test_queued_and_outcomes_are_counted_at_their_own_times(counted: ToRows) -> None:
-    results = [
-        {"status": "suppressed", "reason": "opted_out", "count": 3, "rule": "a"},
-        {"status": "suppressed", "reason": "opted_out", "count": 4, "rule": "b"},
-        {"status": "sent", "count": 2},
-    ]
-    queued, *outcome = counted(
-        [
-            {"topic": "delivery.critical", "value": a_delivery()},
-            {"topic": "outcome", "value": an_outcome(results)},
-        ],
-        WRITERS,
-    )
+RESULTS = [
+    {"status": "suppressed", "reason": "opted_out", "count": 3, "rule": "a"},
+    {"status": "suppressed", "reason": "opted_out", "count": 4, "rule": "b"},
+    {"status": "sent", "count": 2},
+]
+
+
+@with_rows_of(
+    {"topic": "delivery.critical", "value": a_delivery()},
+    {"topic": "outcome", "value": an_outcome(RESULTS)},
+)
+def test_queued_and_outcomes_are_counted_at_their_own_times(rows: list[dict[str, Any]]) -> None:
+    queued, *outcome = rows
     assert counts([queued]) == [("push", "queued", None, 3)]
     assert (queued["at_ms"], queued["record_id"], queued["send_id"]) == (AT_MS + 61_000, RECORD_ID, "s")
     assert counts(outcome) == [
@@ -275,57 +310,68 @@ def test_queued_and_outcomes_are_counted_at_their_own_times(counted: ToRows) -> 
     assert {row["at_ms"] for row in outcome} == {AT_MS + 5}
 
 
-def test_outcome_without_results_still_has_its_record_id(counted: ToRows) -> None:
-    (row,) = counted([{"topic": "outcome", "value": an_outcome([])}], WRITERS)
+@with_rows_of({"topic": "outcome", "value": an_outcome([])})
+def test_outcome_without_results_still_has_its_record_id(rows: list[dict[str, Any]]) -> None:
+    (row,) = rows
     assert (row["record_id"], row["problem"], row["measure"]) == (RECORD_ID, None, None)
 
 
-def test_replayed_record_has_the_send_id_of_its_first_position(counted: ToRows) -> None:
-    headers = [
-        (SOURCE_TOPIC, b"never the first"),
-        (SOURCE_TOPIC, b"send.monolith"),
-        (SOURCE_PARTITION, b"2"),
-        (SOURCE_OFFSET, b"17"),
-        (SOURCE_TIMESTAMP, b"1699999999999"),
-    ]
-    good, bad = counted(
-        [
-            {"topic": "send.monolith", "value": a_send(MINIMAL_SEND), "headers": headers},
-            {"topic": "send.monolith", "value": a_send(MINIMAL_SEND), "headers": [*headers[:3], (SOURCE_OFFSET, b"x")]},
-        ],
-        WRITERS,
-    )
+POSITION = [
+    (SOURCE_TOPIC, b"never the first"),
+    (SOURCE_TOPIC, b"send.monolith"),
+    (SOURCE_PARTITION, b"2"),
+    (SOURCE_OFFSET, b"17"),
+    (SOURCE_TIMESTAMP, b"1699999999999"),
+]
+
+
+@with_rows_of(
+    {"topic": "send.monolith", "value": a_send(MINIMAL_SEND), "headers": POSITION},
+    {"topic": "send.monolith", "value": a_send(MINIMAL_SEND), "headers": [*POSITION[:3], (SOURCE_OFFSET, b"x")]},
+)
+def test_replayed_record_has_the_send_id_of_its_first_position(rows: list[dict[str, Any]]) -> None:
+    good, bad = rows
     assert good["send_id"] == ids.send_id_of_record("send.monolith", 2, 17, 1_699_999_999_999)
     assert bad["problem"] == "bad_position"
 
 
 @pytest.mark.kills(guard="metrics.position_header")
-def test_position_headers_outside_utf8_stop_no_batch(counted: ToRows) -> None:
-    position = {SOURCE_TOPIC: b"send.monolith", SOURCE_PARTITION: b"2", SOURCE_OFFSET: b"17", SOURCE_TIMESTAMP: b"1"}
-    headers = [(position | {name: b"\xff\xfe"}).items() for name in (SOURCE_TOPIC, SOURCE_PARTITION)]
-    record = {"topic": "send.monolith", "value": a_send(MINIMAL_SEND)}
-    rows = counted([*(record | {"headers": each} for each in headers), record], WRITERS)
+@with_rows_of(
+    *(
+        {
+            "topic": "send.monolith",
+            "value": a_send(MINIMAL_SEND),
+            "headers": (dict(POSITION) | {name: b"\xff\xfe"}).items(),
+        }
+        for name in (SOURCE_TOPIC, SOURCE_PARTITION)
+    ),
+    {"topic": "send.monolith", "value": a_send(MINIMAL_SEND)},
+)
+def test_position_headers_outside_utf8_stop_no_batch(rows: list[dict[str, Any]]) -> None:
     assert [row["problem"] for row in rows] == ["bad_position", "bad_position", None]
 
 
-def test_value_that_functions_refuse_is_undecodable(counted: ToRows) -> None:
-    refused = {
-        "one more byte": a_send() + b"\0",
-        "another record": a_send() + a_send(),
-        "a text that is not UTF-8": a_send(data={"headline": "Win!"}).replace(b"Win!", b"W\xffn!"),
-        "a key that is not UTF-8": a_send(data={"Win!": ""}).replace(b"Win!", b"W\xffn!"),
-        "half a character": a_send(reference="Win!").replace(b"Win!", b"Win\xc3"),
-        "cut short": a_send(reference="Win!")[:-1],
-    }
-    good = a_send(data={"headline": "W\u00efn \U0001f600"}, reference="\u00ef")
-    rows = counted([{"topic": "send.api", "value": each} for each in (*refused.values(), good)], WRITERS)
-    problems = dict(zip((*refused, "good"), (row["problem"] for row in rows), strict=True))
-    assert problems == dict.fromkeys(refused, "undecodable") | {"good": None}
+REFUSED = {
+    "one more byte": a_send() + b"\0",
+    "another record": a_send() + a_send(),
+    "a text that is not UTF-8": a_send(data={"headline": "Win!"}).replace(b"Win!", b"W\xffn!"),
+    "a key that is not UTF-8": a_send(data={"Win!": ""}).replace(b"Win!", b"W\xffn!"),
+    "half a character": a_send(reference="Win!").replace(b"Win!", b"Win\xc3"),
+    "cut short": a_send(reference="Win!")[:-1],
+}
+GOOD = a_send(data={"headline": "W\u00efn \U0001f600"}, reference="\u00ef")
 
 
-def test_empty_send_id_is_derived_from_the_position(counted: ToRows) -> None:
-    (row,) = counted([{"topic": "send.api", "offset": 5, "value": a_send(send_id="")}], WRITERS)
-    assert row["send_id"] == ids.send_id_of_record("send.api", 0, 5, AT_MS)
+@with_rows_of(*({"topic": "send.api", "value": each} for each in (*REFUSED.values(), GOOD)))
+def test_value_that_functions_refuse_is_undecodable(rows: list[dict[str, Any]]) -> None:
+    problems = dict(zip((*REFUSED, "good"), (row["problem"] for row in rows), strict=True))
+    assert problems == dict.fromkeys(REFUSED, "undecodable") | {"good": None}
+
+
+@with_rows_of({"topic": "send.api", "offset": 5, "value": a_send(send_id="")})
+def test_empty_send_id_is_derived_from_the_position(rows: list[dict[str, Any]]) -> None:
+    (row,) = rows
+    assert row["send_id"] == ids.send_id_of_record("send.api", row["partition"], 5, AT_MS)
 
 
 def _claims_two_billion_users() -> bytes:
@@ -346,51 +392,52 @@ def _no_utf8(value: bytes, text: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("value", "topic", "labels"),
+    ("rows", "labels"),
     [
-        (a_send(template="a", locale='"\\\n'), "send.api", {"template": "a", "locale": '"\\\n'}),
-        (a_send(MINIMAL_SEND), "send.api", None),
-        (a_delivery(locale="de"), "delivery", {"locale": "de"}),
-        (an_outcome([], template="x" * 201, locale="a\0b"), "outcome", None),
-        (an_outcome([], template="bee", locale="de").replace(b"bee", b"be\xff"), "outcome", {"locale": "de"}),
+        (({"topic": topic, "value": value},), labels)
+        for topic, value, labels in (
+            ("send.api", a_send(template="a", locale='"\\\n'), {"template": "a", "locale": '"\\\n'}),
+            ("send.api", a_send(MINIMAL_SEND), None),
+            ("delivery", a_delivery(locale="de"), {"locale": "de"}),
+            ("outcome", an_outcome([], template="x" * 201, locale="a\0b"), None),
+            ("outcome", an_outcome([], template="bee", locale="de").replace(b"bee", b"be\xff"), {"locale": "de"}),
+        )
     ],
+    indirect=["rows"],
 )
 def test_labels_are_the_texts_that_postgres_can_store(
-    kafka_frame: ToFrame, value: bytes, topic: str, labels: dict[str, str] | None
+    rows: list[dict[str, Any]], labels: dict[str, str] | None
 ) -> None:
     """A label that it cannot store is left out; its record is counted."""
-    frame = kafka_frame([{"topic": topic, "value": value}]).transform(facts, writers=WRITERS, far_future_ms=2**40)
-    (row,) = frame.select("problem", "labels").collect()
+    (row,) = rows
     assert (row["problem"], row["labels"] and json.loads(row["labels"])) == (None, labels)
 
 
 @pytest.mark.kills(guard="metrics.unit_of_the_writer")
-@pytest.mark.parametrize(("unit", "per_ms"), [("timestamp-micros", 1_000), ("timestamp-nanos", 1_000_000)])
-def test_finer_times_are_counted_in_milliseconds(
-    spark: SparkSession, kafka_frame: ToFrame, unit: str, per_ms: int
-) -> None:
+@with_rows_of(
+    {"topic": "send.api", "value": a_send(MICROS_SEND, timestamp=AT_MS * 1_000 + 999)},
+    {"topic": "send.api", "value": a_send(NANOS_SEND, timestamp=AT_MS * 1_000_000 + 999_999)},
+)
+def test_finer_times_are_counted_in_milliseconds(spark: SparkSession, rows: list[dict[str, Any]]) -> None:
     """The functions read them so, too: tests/unit/masscomm/test_time_units.py."""
-    writer = json.dumps(with_unit(SCHEMAS[OWN_SEND], unit))
-    assert is_usable_schema(spark, writer)
-    frame = kafka_frame([{"topic": "send.api", "value": a_send(timestamp=AT_MS * per_ms + per_ms - 1)}])
-    (row,) = frame.transform(facts, writers=WRITERS | {"send": {OWN_SEND: writer}}, far_future_ms=0).collect()
-    assert (row["problem"], row["at_ms"]) == (None, AT_MS)
+    assert all(is_usable_schema(spark, ALL_WRITERS["send"][each]) for each in (MICROS_SEND, NANOS_SEND))
+    assert [(row["problem"], row["at_ms"]) for row in rows] == [(None, AT_MS)] * 2
 
 
-def test_record_of_an_earlier_schema_has_no_labels(kafka_frame: ToFrame) -> None:
-    """And the schema of earlier versions reads a record that has labels."""
-    fields = [field for field in SCHEMAS[OWN_OUTCOME]["fields"] if field["name"] not in ("template", "locale")]
-    earlier = SCHEMAS[OWN_OUTCOME] | {"fields": fields}
+def an_earlier_outcome() -> bytes:
+    """Return a record that the earlier schema has read from one with labels."""
     value = an_outcome([{"status": "sent", "count": 1}], template="a", locale="de")
     read = fastavro.schemaless_reader(
-        io.BytesIO(value[5:]), fastavro.parse_schema(SCHEMAS[OWN_OUTCOME]), fastavro.parse_schema(earlier)
+        io.BytesIO(value[5:]), fastavro.parse_schema(SCHEMAS[OWN_OUTCOME]), fastavro.parse_schema(EARLIER)
     )
-    buffer = io.BytesIO()
-    fastavro.schemaless_writer(buffer, fastavro.parse_schema(earlier), read)
-    writers = WRITERS | {"outcome": {OWN_OUTCOME: json.dumps(earlier)}}
-    frame = kafka_frame([{"topic": "outcome", "value": value[:5] + buffer.getvalue()}])
-    (row,) = frame.transform(facts, writers=writers, far_future_ms=2**40).collect()
-    assert (row["problem"], row["labels"], row["counts"][0]["count_total"]) == (None, None, 1)
+    assert isinstance(read, Mapping)
+    return avro(EARLIER_OUTCOME, read)
+
+
+@with_rows_of({"topic": "outcome", "value": an_earlier_outcome()})
+def test_record_of_an_earlier_schema_has_no_labels(rows: list[dict[str, Any]]) -> None:
+    (row,) = rows
+    assert (row["problem"], row["labels"], row["count_total"]) == (None, None, 1)
 
 
 BAD: list[tuple[str, str, bytes | None, str]] = [
@@ -457,18 +504,19 @@ BAD: list[tuple[str, str, bytes | None, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("produced_ms", "at_ms", "problem"),
+    ("rows", "problem"),
     [
-        (END_OF_TIME_MS - 1, END_OF_TIME_MS - 1, None),
-        (END_OF_TIME_MS - 1, END_OF_TIME_MS, "far_future"),
-        (-1, 2**63 - 1, "far_future"),  # Kafka's value for a record without a timestamp
+        (({"topic": "send.api", "timestamp_ms": produced_ms, "value": a_send(timestamp=at_ms)},), problem)
+        for produced_ms, at_ms, problem in (
+            (END_OF_TIME_MS - 1, END_OF_TIME_MS - 1, None),
+            (END_OF_TIME_MS - 1, END_OF_TIME_MS, "far_future"),
+            (-1, 2**63 - 1, "far_future"),  # Kafka's value for a record without a timestamp
+        )
     ],
+    indirect=["rows"],
 )
-def test_time_outside_the_date_range_is_quarantined(
-    counted: ToRows, produced_ms: int, at_ms: int, problem: str | None
-) -> None:
-    record = {"topic": "send.api", "timestamp_ms": produced_ms, "value": a_send(timestamp=at_ms)}
-    assert {row["problem"] for row in counted([record], WRITERS)} == {problem}
+def test_time_outside_the_date_range_is_quarantined(rows: list[dict[str, Any]], problem: str | None) -> None:
+    assert [row["problem"] for row in rows] == [problem]
 
 
 def test_writers_to_learn_are_those_of_unlearned_records(kafka_frame: ToFrame) -> None:
@@ -509,18 +557,18 @@ def test_event_of_an_earlier_year_is_quarantined(bad_rows: dict[int, dict[str, A
     assert [row["problem"] for row in bad_rows.values()].count("too_old") == 2
 
 
-def test_event_of_weeks_ago_is_counted(counted: ToRows) -> None:
+@with_rows_of(
+    {"topic": "send.api", "value": a_send(timestamp=AT_MS - 40 * DAY_MS)},
+    {"topic": "delivery", "value": a_delivery(built_at=AT_MS - 300 * DAY_MS)},
+)
+def test_event_of_weeks_ago_is_counted(rows: list[dict[str, Any]]) -> None:
     """A delivery record is retried until its expires_at, which may be next year."""
-    records = [
-        ("send.api", a_send(timestamp=AT_MS - 40 * DAY_MS)),
-        ("delivery", a_delivery(built_at=AT_MS - 300 * DAY_MS)),
-    ]
-    rows = counted([{"topic": topic, "value": value} for topic, value in records], WRITERS)
-    assert {row["problem"] for row in rows} == {None}
+    assert [row["problem"] for row in rows] == [None, None]
 
 
-def test_timestamp_an_hour_ahead_is_counted(counted: ToRows) -> None:
-    (row,) = counted([{"topic": "send.api", "value": a_send(timestamp=AT_MS + 3_600_000)}], WRITERS)
+@with_rows_of({"topic": "send.api", "value": a_send(timestamp=AT_MS + 3_600_000)})
+def test_timestamp_an_hour_ahead_is_counted(rows: list[dict[str, Any]]) -> None:
+    (row,) = rows
     assert row["problem"] is None
 
 
@@ -578,12 +626,16 @@ def test_method_of_a_whole_plan_is_not_executed(spark: SparkSession, kafka_frame
     assert [name for name in executed if name.startswith("GeneratedIterator")] == []
 
 
-def test_job_counts_the_sends_that_preference_checker_accepts(counted: ToRows) -> None:
-    """tests/unit/preference_checker/test_check_preferences.py checks preference_checker with the same sends."""
-    usual = {"type": "news", "club_id": 7, "timestamp": PRODUCED_MS, "send_id": "a", "to_users": [1, 2]}
-    records = [
-        {"topic": "send.api", "value": avro(OWN_SEND, usual | changes), "timestamp_ms": PRODUCED_MS}
+USUAL = {"type": "news", "club_id": 7, "timestamp": PRODUCED_MS, "send_id": "a", "to_users": [1, 2]}
+
+
+@with_rows_of(
+    *(
+        {"topic": "send.api", "value": avro(OWN_SEND, USUAL | changes), "timestamp_ms": PRODUCED_MS}
         for changes, _ in CASES
-    ]
-    accepted = {row["kafka_offset"] for row in counted(records, WRITERS) if row["problem"] is None}
+    )
+)
+def test_job_counts_the_sends_that_preference_checker_accepts(rows: list[dict[str, Any]]) -> None:
+    """tests/unit/preference_checker/test_check_preferences.py checks preference_checker with the same sends."""
+    accepted = {row["kafka_offset"] for row in rows if row["problem"] is None}
     assert [(changes, place in accepted) for place, (changes, _) in enumerate(CASES)] == CASES
