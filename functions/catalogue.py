@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from masscomm.domain.lanes import Lane
 from masscomm.kafka import topics
+from masscomm.safe_yaml import parse_yaml
 
 FILE = Path(__file__).with_name("functions.yaml")
 # The prefix of the names of consumer groups and of each function's resources in AWS.
@@ -104,7 +103,7 @@ def read_catalogue(functions_file: Path = FILE, *, generation: str) -> list[Func
         ValueError: A setting has an invalid value.
         KeyError: A topic or a required setting does not exist.
     """
-    document = yaml.safe_load(functions_file.read_text())
+    document = parse_yaml(functions_file.read_text())
     defaults = document.get("defaults", {})
     return [
         _entry(name, defaults | entry, Lane(lane), generation)

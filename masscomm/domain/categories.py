@@ -17,6 +17,7 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.names import folded
 from masscomm.errors import Stop
 from masscomm.integers import integer
+from masscomm.safe_yaml import parse_yaml
 from schemas import read_text
 
 DEFAULT = "default"
@@ -124,9 +125,7 @@ class CategoryTable:
 @cache
 def seed() -> CategoryTable:
     """Return the contents of schemas/categories.yaml. Raises CategoriesError if it is not valid."""
-    import yaml
-
-    return read_categories(yaml.safe_load(read_text("categories.yaml")))
+    return read_categories(parse_yaml(read_text("categories.yaml")))
 
 
 # The table with the versions that this process has read last; None: it has read none.

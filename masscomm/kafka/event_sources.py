@@ -12,6 +12,7 @@ from typing import Any
 from masscomm.domain.event_mapping import EventMapping, InvalidMapping
 from masscomm.errors import Stop
 from masscomm.kafka import topics
+from masscomm.safe_yaml import parse_yaml
 
 # The job's consumer group in the brokers that have the topics: its offsets are the job's progress.
 GROUP = "masscomm.spark_events"
@@ -83,7 +84,7 @@ def read_event_sources(path: str | Path) -> EventSources:
     import yaml
 
     try:
-        document = yaml.safe_load(Path(path).read_text())
+        document = parse_yaml(Path(path).read_text())
     except (OSError, UnicodeError, yaml.YAMLError) as error:
         raise Stop(f"{path} cannot be read: {error}") from error
     try:

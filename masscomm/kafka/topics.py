@@ -7,6 +7,7 @@ from typing import Any
 
 from masscomm.domain.lanes import BROADCASTS, Lane, consumed_lane
 from masscomm.domain.source_tables import SourceError, SourceTable, outbox_table, source_name, source_tables
+from masscomm.safe_yaml import parse_yaml
 from schemas import read_text
 
 
@@ -103,9 +104,7 @@ OUTBOX = "outbox"
 
 @cache
 def _document() -> dict[str, Any]:
-    import yaml
-
-    document: dict[str, Any] = yaml.safe_load(read_text("topics.yaml"))
+    document: dict[str, Any] = parse_yaml(read_text("topics.yaml"))
     return document
 
 
