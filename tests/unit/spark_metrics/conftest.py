@@ -1,5 +1,4 @@
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from tests.support.spark.session import PY4J_SOCKETS, Record, ToFrame
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Ignore the warnings about py4j's sockets, in these tests only."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/unit/spark_metrics/"):
             item.add_marker(pytest.mark.filterwarnings(PY4J_SOCKETS))
 
 
