@@ -1,4 +1,4 @@
-"""An agent that calls the tools of `masscomm-mcp` over its protocol, on standard input and output."""
+"""An agent that calls the tools of `masscomm-mcp` over its protocol: on standard input and output, or in memory."""
 
 import json
 import os
@@ -11,6 +11,9 @@ from typing import Any
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import TextContent
+
+from masscomm_client import AsyncClient
+from masscomm_client.mcp_tools import serving
 
 
 class Agent:
@@ -48,3 +51,10 @@ async def agent(url: str, *arguments: str, key: str, log: Path | None = None) ->
     with open(log or os.devnull, "w") as errors:
         async with Client(stdio_client(server, errlog=errors)) as client:
             yield Agent(client)
+
+
+@asynccontextmanager
+async def agent_in_memory(url: str, *, key: str, max_recipients: int = 0) -> AsyncIterator[Agent]:
+    """Connect to the tools in this process. A process takes a second and a half of processor time to start."""
+    async with AsyncClient(url, key=key) as api, Client(serving(api, max_recipients=max_recipients)) as client:
+        yield Agent(client)

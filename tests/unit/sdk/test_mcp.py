@@ -1,4 +1,4 @@
-"""The server for agents, over its protocol on standard input and output, against the API in memory."""
+"""The server for agents, over its protocol, against the API in memory: in this process, or as an agent starts it."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from masscomm.domain.records import SendRequested
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm_client import mcp_tools
 from tests.support.harness import rest_api
-from tests.support.harness.agent import agent
+from tests.support.harness.agent import agent, agent_in_memory
 from tests.support.harness.chain import Chain
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE
 from tests.support.servers.answering_server import answering
@@ -44,7 +44,7 @@ def url(chain: Chain) -> Iterator[str]:
 
 async def test_every_tool_works_against_the_api(url: str) -> None:
     query = {"granularity": "hour", "start": "2026-11-21T12:00:00Z", "end": "2026-11-21T13:00:00Z"}
-    async with agent(url, key="mc_sender") as asked:
+    async with agent_in_memory(url, key="mc_sender") as asked:
         tools = (await asked.client.list_tools()).tools
         results = {
             "find_sends": await asked.ask("find_sends", search="news", limit=1),
@@ -72,7 +72,7 @@ async def test_every_tool_works_against_the_api(url: str) -> None:
 
 
 async def test_a_recipient_is_explained_by_statuses_and_settings(url: str) -> None:
-    async with agent(url, key="mc_reader") as asked:
+    async with agent_in_memory(url, key="mc_reader") as asked:
         found = await asked.ask("explain_user", send_id=SEND_ID, user_id=42)
     (notification,) = found["notifications"]
     assert (notification["channel"], notification["status"]) == ("push", "sent")
@@ -83,7 +83,7 @@ async def test_a_recipient_is_explained_by_statuses_and_settings(url: str) -> No
 
 
 async def test_a_user_outside_the_send_is_explained_in_words(url: str) -> None:
-    async with agent(url, key="mc_reader") as asked:
+    async with agent_in_memory(url, key="mc_reader") as asked:
         found = await asked.ask("explain_user", send_id=SEND_ID, user_id=43)
     assert (found["notifications"], found["user"]) == ([], None)
     assert {problem.partition(":")[0] for problem in found["problems"]} == {"push", "user", "preferences"}
@@ -91,12 +91,12 @@ async def test_a_user_outside_the_send_is_explained_in_words(url: str) -> None:
 
 
 async def test_the_scopes_and_tenants_of_the_key_hold(url: str) -> None:
-    async with agent(url, "--allow-send", key="mc_counter") as asked:
+    async with agent_in_memory(url, key="mc_counter", max_recipients=1) as asked:
         found = await asked.ask("explain_user", send_id=SEND_ID, user_id=42)
         assert (found["notifications"], found["user"], found["preferences"]) == ([], None, None)
         assert all("users:read" in problem for problem in found["problems"])
         assert "403" in await asked.text("send", fails=True, send=SEND, idempotency_key="one")
-    async with agent(url, key="mc_foreign") as asked:
+    async with agent_in_memory(url, key="mc_foreign") as asked:
         assert "404" in await asked.text("explain_user", fails=True, send_id=SEND_ID, user_id=42)
         assert (await asked.ask("find_sends"))["rows"] == []
 
@@ -144,7 +144,7 @@ async def test_sends_end_at_the_limit_of_the_server(url: str, chain: Chain) -> N
 
 
 async def test_refusals_name_the_field_and_unknown_fields(url: str) -> None:
-    async with agent(url, key="mc_sender") as asked:
+    async with agent_in_memory(url, key="mc_sender") as asked:
         assert "to_users[0]" in await asked.text("check_send", fails=True, send=SEND | {"to_users": [-(2**63) - 1]})
         assert "sendat" in await asked.text("check_send", fails=True, send=SEND | {"sendat": "now"})
         assert "status" in await asked.text("find_sends", fails=True, status=["asleep"])
