@@ -87,7 +87,7 @@ def launch(config: StackConfig, database: str, folder: Path, log: Path, *argumen
         "METRICS_DATABASE_URL": database,
         "SPARK_LOCAL_DIRS": str(folder),
         "SPARK_ARCHIVE_DIR": str(folder / "archive"),
-        "SPARK_ARCHIVE_TRIGGER_MS": "500",
+        "SPARK_ARCHIVE_TRIGGER_MS": "5000",
         "CATEGORIES_TABLE": "none",
         **environment,
     }
