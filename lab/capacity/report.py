@@ -61,11 +61,6 @@ def tables() -> Mapping[str, str]:
     return {name: make() for name, make in (*_MODEL.items(), *_SIMULATION.items())}
 
 
-def model_tables() -> Mapping[str, str]:
-    """Return the tables that need no simulation."""
-    return {name: make() for name, make in _MODEL.items()}
-
-
 def written(page: str, parts: Mapping[str, str]) -> str:
     """Return the page with these parts replaced. Raises ValueError if the page has no markers for a part."""
     for name, text in parts.items():

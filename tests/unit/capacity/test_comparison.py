@@ -16,7 +16,7 @@ from lab.capacity.comparison import (
     wait_in_front_s,
 )
 from lab.capacity.plan import STEPS, Plan
-from lab.capacity.report import PAGE, model_tables, tables, written
+from lab.capacity.report import PAGE, tables, written
 from lab.capacity.service_times import ServiceTimes, measured
 from lab.capacity.workload import Workload
 from tests.support.inputs.service_times import PROVIDER_S
@@ -88,4 +88,4 @@ def test_capacity_page_agrees_with_the_model() -> None:
 
 def test_a_page_without_a_place_for_a_table_is_refused() -> None:
     with pytest.raises(ValueError, match="lacks the markers"):
-        written("nothing", model_tables())
+        written("nothing", {"costs": "| a table |"})
