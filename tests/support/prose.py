@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tokenize
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -102,8 +102,8 @@ def texts_of(path: Path, name: str) -> Iterator[Text]:
     if path.suffix == ".md":
         found = list(_sentences(content))
     else:
-        tree = ast.parse(content)
-        found = [*_comments(content), *_docstrings(tree), *_messages(tree)]
+        nodes = list(ast.walk(ast.parse(content)))  # The walk takes most of the time of the check.
+        found = [*_comments(content), *_docstrings(nodes), *_messages(nodes)]
     return (Text(name, line, words) for line, words in found if len(words.split()) >= _MINIMUM_WORDS)
 
 
@@ -160,18 +160,18 @@ def _comments(content: str) -> Iterator[tuple[int, str]]:
         yield first, " ".join(block)
 
 
-def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+def _docstrings(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
+    for node in nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node)
             if docstring:
                 yield node.body[0].lineno, docstring
 
 
-def _messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _messages(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield the texts of raised exceptions, and of calls that log, print or describe a command's options."""
-    raised = {id(node.exc) for node in ast.walk(tree) if isinstance(node, ast.Raise)}
-    for node in ast.walk(tree):
+    raised = {id(node.exc) for node in nodes if isinstance(node, ast.Raise)}
+    for node in nodes:
         if isinstance(node, ast.Call) and (id(node) in raised or _MESSAGE_CALLS.search(_called(node.func))):
             for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
                 if words := _literal(argument):
