@@ -7,7 +7,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # setup.py itself looks for Python 3.13; any python3 can report missing prerequisites.
 PYTHON ?= python3
 MASSCOMM := .venv/bin/python -m cli.main
-MVN := mvn -B -ntp -q --strict-checksums
+# A short run of Maven needs half of the processor time with the first compiler only.
+MVN := MAVEN_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC $(MAVEN_OPTS)" mvn -B -ntp -q --strict-checksums
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
