@@ -20,5 +20,5 @@ export default defineConfig({
   },
   server: { host: "127.0.0.1", proxy: { "/v1": gateway }, fs: { allow: [".", client] } },
   // The text of stylesheets is tested.
-  test: { include: ["src/**/*.test.ts"], css: true },
+  test: { include: ["src/**/*.test.ts"], css: true, pool: "threads" },
 });
