@@ -79,11 +79,9 @@ def put(
     as_json: JsonOption = False,
 ) -> None:
     """Add a category, or change what the options name. The version is valid a minute later."""
-    fields = _fields(api, name)
-    if fields is None:
-        if not channel:
-            raise CommandError(f"{name} is not a category yet. Name the channels of a new one: --channel push.")
-        fields = {"channels": channel}
+    fields, etag = _read(api, name)
+    if etag is None and not channel:
+        raise CommandError(f"{name} is not a category yet. Name the channels of a new one: --channel push.")
     if channel:
         fields["channels"] = channel
     if mandatory is not None:
@@ -97,7 +95,7 @@ def put(
     if title:
         titles = fields.get("titles", {}) | dict(map(_title, title))
         fields["titles"] = {language: text for language, text in titles.items() if text}
-    _put(api, name, fields, as_json=as_json)
+    _put(api, name, fields, etag, as_json=as_json)
 
 
 @app.command()
@@ -110,20 +108,23 @@ def retire(
     as_json: JsonOption = False,
 ) -> None:
     """Refuse further sends over REST of a category. Sends by Kafka keep its rules."""
-    fields = _fields(api, name)
-    if fields is None:
+    fields, etag = _read(api, name)
+    if etag is None:
         raise CommandError(f"{name} is not a category.")
-    _put(api, name, {**fields, "retired": not undo}, as_json=as_json)
+    _put(api, name, {**fields, "retired": not undo}, etag, as_json=as_json)
 
 
-def _fields(api: Client, name: str) -> CategoryFields | None:
-    """Return the last version of a category as the body of a request; None if there is none. Raises ApiError."""
+def _read(api: Client, name: str) -> tuple[CategoryFields, str | None]:
+    """Return the last version of a category as the body of a request, and the etag of the category; without channels
+    and None if there is none. Raises ApiError.
+    """
     try:
-        found = api.category(name)["versions"][0]
+        body = api.category(name)
     except ApiError as error:
         if error.status != 404:
             raise
-        return None
+        return {"channels": []}, None
+    found = body["versions"][0]
     fields: CategoryFields = {
         "channels": found["channels"],
         "mandatory": found["mandatory"],
@@ -134,7 +135,7 @@ def _fields(api: Client, name: str) -> CategoryFields | None:
     }
     if found["caps"] is not None:
         fields["caps"] = found["caps"]
-    return fields
+    return fields, body["etag"]
 
 
 def _differing(club: CategoryOfClub, found: CategoryValues) -> ClubFields:
@@ -186,8 +187,9 @@ def _title(text: str) -> tuple[str, str]:
     return language, title
 
 
-def _put(api: Client, name: str, fields: CategoryFields, *, as_json: bool) -> None:
-    answer = api.set_category(name, **fields)
+def _put(api: Client, name: str, fields: CategoryFields, etag: str | None, *, as_json: bool) -> None:
+    """Put a category that has the etag, or a new one. Raises ApiError if another request has changed or added it."""
+    answer = api.set_category(name, if_match=etag, if_none_match=None if etag else "*", **fields)
     print_answer(answer, f"{name}: {_valid(answer['versions'][0])}.", console, as_json=as_json)
 
 

@@ -355,6 +355,9 @@ class Text(StrEnum):
     DAYS_NOT_ON_MINUTES = "days of {zone} do not begin on whole minutes of UTC there"
     ROWS_READ = "The query would read more than {maximum} rows"
     ROWS_FILLED = "Filled with zeros, the answer would have more than {maximum} rows"
+    # Of conditional changes.
+    CHANGED_SINCE_READ = "Another request has changed it since it was read: read it again, and repeat the change."
+    EXISTS_ALREADY = "It exists already: read it, and change it."
     # Of categories.
     NAMED_CATEGORY_UNKNOWN = "The category is unknown."
     CATEGORY_CHANGED_TOO_OFTEN = "The category has been changed too often: sends that wait need its versions."

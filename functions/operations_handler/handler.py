@@ -26,6 +26,7 @@ from masscomm.channels.unsubscribe_links import is_offered
 from masscomm.clock import Clock, SystemClock
 from masscomm.domain.time_limits import COUNTS_WAIT_S
 from masscomm.http import idempotency, rest
+from masscomm.http.conditions import Conditions, tagged
 from masscomm.http.rest import JSON, Response, uncached
 from masscomm.kafka.avro import Codec
 from masscomm.lambda_context import LambdaContext
@@ -76,9 +77,7 @@ def keys() -> KeysRoute:
 @cache
 def categories() -> CategoriesRoute:
     """Return the routes of categories. They need no server but DynamoDB."""
-    from masscomm.stores.categories.dynamodb import DynamoDbCategories
-
-    return CategoriesRoute(store=DynamoDbCategories.from_environment(), clock=SystemClock())
+    return CategoriesRoute(store=known_categories().store, clock=SystemClock())
 
 
 @cache
@@ -178,13 +177,14 @@ def get_categories(asked: rest.Request) -> Response:
 @api.get("/v1/categories/{category}")
 def get_category(asked: rest.Request, category: str) -> Response:
     """A category of sends with its versions."""
-    return uncached(categories().show(category, asked.parameters, asked.clubs))
+    return tagged(categories().show(category, asked.parameters, asked.clubs))
 
 
 @api.put("/v1/categories/{category}")
 def put_category(asked: rest.Request, category: str) -> Response:
     """Put a version of a category in place of the present one, a minute later."""
-    return uncached(categories().put(category, asked.text(), asked.clubs, _audit(asked)))
+    conditions = Conditions.of(asked)
+    return tagged(categories().put(category, asked.text(), asked.clubs, _audit(asked), conditions))
 
 
 @api.get("/v1/health")

@@ -280,11 +280,13 @@ def _route(method: str, path: str, operation: Mapping[str, Any], components: Map
         path_ = f"Call.query({call}, filters.members())" if _parameters(operation) else call
         made = f'new Call("{method}", {path_})' + (f".with({body})" if body else "")
         made += ".once(idempotencyKey)" if _has_key(operation) else ""
+        made += "".join(f'.header("{name}", {_CONDITIONS[name]})' for name in _conditions(operation))
         made += _removed(operation, components[response], subjects)
         result, statement = response, f"execute({made}, {response}::new)"
         if len(statement) > _LINE - 16:
             statement = f"execute(\n            {made},\n            {response}::new)"
     optional = [("String", "idempotencyKey", "null")] if _has_key(operation) else []
+    optional += [("String", _CONDITIONS[name], "null") for name in _conditions(operation)]
     if _parameters(operation):
         name = _filters_name(operation)
         optional = [(name, "filters", f"new {name}()")]
@@ -299,9 +301,13 @@ def _route(method: str, path: str, operation: Mapping[str, Any], components: Map
     return "\n".join([*methods, _method(description, result, _method_name(operation), full, statement)])
 
 
+# The headers with the conditions of a change, and their parameters.
+_CONDITIONS = {"If-Match": "ifMatch", "If-None-Match": "ifNoneMatch"}
 _PARAMETERS = {
     "body": "the body of the request",
     "filters": "the parameters of the request",
+    "ifMatch": "the entity tags of which the subject must have one, or null",
+    "ifNoneMatch": "the entity tags of which the subject may have none ({@code *}: it must be absent), or null",
     "idempotencyKey": "the same for each repetition of the request; null: one is made for the attempts of this call",
 }
 
@@ -334,6 +340,11 @@ def _body_arguments(
 def _response(operation: Mapping[str, Any]) -> str:
     (content,) = (answer["content"] for status, answer in operation["responses"].items() if status[0] == "2")
     return str(content["application/json"]["schema"]["$ref"].rpartition("/")[2])
+
+
+def _conditions(operation: Mapping[str, Any]) -> list[str]:
+    """Return the headers with the conditions of a change."""
+    return [each["name"] for each in operation.get("parameters", ()) if each["name"] in _CONDITIONS]
 
 
 def _has_key(operation: Mapping[str, Any]) -> bool:

@@ -63,6 +63,19 @@ IDEMPOTENCY_KEY = Parameter(
 )
 
 
+# The conditions of a change.
+IF_MATCH = Parameter(
+    name="If-Match",
+    location="header",
+    description="The `etag` of the resource as the caller has read it. If it has changed since, the change is refused.",
+)
+IF_NONE_MATCH = Parameter(
+    name="If-None-Match",
+    location="header",
+    description="`*`: if the resource exists, the change is refused.",
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Operation:
     """The description of a route. Its summary is the docstring of the function that serves it; its path has its tag and

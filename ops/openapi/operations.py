@@ -19,7 +19,7 @@ from functions.operations_handler.routes.suppressions import sha256
 from masscomm.http.idempotency import KEY, REPLAYED
 from masscomm.http.tenant import parse_club_id
 from ops.openapi.examples import NOON, ONE, SEND_ID
-from ops.openapi.operation import ID, IDEMPOTENCY_KEY, TEXT, Operation, Parameter, number
+from ops.openapi.operation import ID, IDEMPOTENCY_KEY, IF_MATCH, IF_NONE_MATCH, TEXT, Operation, Parameter, number
 from ops.openapi.parameters import (
     ADDRESS_ID,
     CLUB_ID,
@@ -141,6 +141,7 @@ _CATEGORY = {
     "retired": False,
     "clubs": [{"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"]}],
 }
+_ETAG = '"6f1ed002ab5595859014ebf0951522d9"'
 _UNKNOWN_ENDPOINT = {404: "The endpoint is unknown"}
 _DISABLED = {409: "The endpoint is disabled"}
 
@@ -161,7 +162,8 @@ OPERATIONS = {
     ("GET", "/v1/categories/{category}"): Operation(
         description="Of the tenants for which a version differs, the caller's own are returned.",
         response=categories.CategoryBody,
-        example={"type": "news", "versions": [{**_CATEGORY, "valid_from": NOON}]},
+        example={"type": "news", "versions": [{**_CATEGORY, "valid_from": NOON}], "etag": _ETAG},
+        headers={"ETag": "`etag` of the body"},
         problems={404: "The category is unknown"},
     ),
     ("PUT", "/v1/categories/{category}"): Operation(
@@ -170,14 +172,17 @@ OPERATIONS = {
             "replaces the category. A version begins a minute after its request, for sends with a later timestamp; "
             "sends over REST may name a new category at once. The response has all versions, the latest first."
         ),
+        parameters=(IF_MATCH, IF_NONE_MATCH),
         request=categories.CategoryFields,
         requests={"news": {key: value for key, value in _CATEGORY.items() if key != "retired"}},
         response=categories.CategoryBody,
         success="The category is stored",
-        example={"type": "news", "versions": [{**_CATEGORY, "valid_from": NOON}]},
+        example={"type": "news", "versions": [{**_CATEGORY, "valid_from": NOON}], "etag": _ETAG},
+        headers={"ETag": "`etag` of the body"},
         problems={
             404: "The name contains a control character",
             409: "The category has been changed too often",
+            412: "The category has changed since it was read, or it exists",
         },
     ),
     ("GET", "/v1/overview"): Operation(

@@ -1705,6 +1705,8 @@ MUTANTS = (
     Mutant("tenancy.event_types", "Credentials for single clubs change no event type."),
     Mutant("tenancy.changed_categories", "Credentials for single clubs change no category."),
     Mutant("batch.unprepared", "A batch waits while the categories that are valid now are unknown."),
+    Mutant("conditions.changed_resource", "A change of what another request has changed since is refused."),
+    Mutant("conditions.existing_resource", "An addition of what exists is refused."),
     Mutant("categories.new_category", "REST knows a new category at once.", Becomes("is_fresh")),
     Mutant(
         "categories.changed_meanwhile",

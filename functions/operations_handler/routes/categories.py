@@ -26,6 +26,7 @@ from masscomm.domain.names import folded
 from masscomm.domain.time_limits import LONGEST_CAP_S
 from masscomm.errors import Retry
 from masscomm.http.body import read_object, undefined_fields
+from masscomm.http.conditions import Conditions, etag_of
 from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.problem import FieldError, Problem, unusable
 from masscomm.http.tenant import Clubs
@@ -131,6 +132,8 @@ class CategoryBody(TypedDict):
     """The value of the field `type` of a send."""
     versions: list[CategoryValues]
     """The versions, the latest first."""
+    etag: str
+    """The header `ETag`, for `If-Match` of a change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +157,8 @@ class CategoriesRoute:
             raise Problem(404, Text.NAMED_CATEGORY_UNKNOWN.filled())
         return _body(table, name, clubs)
 
-    def put(self, name: str, content: str | None, clubs: Clubs, audit: Audit) -> CategoryBody:
-        """Put a version of a category, and return all. Raises Problem (400, 403, 409) or Retry."""
+    def put(self, name: str, content: str | None, clubs: Clubs, audit: Audit, conditions: Conditions) -> CategoryBody:
+        """Put a version of a category, and return all. Raises Problem (400, 403, 409, 412) or Retry."""
         # Categories belong to the installation: a change concerns the sends of every club.
         if not clubs.every:  # guard: tenancy.changed_categories
             raise Problem(403, Text.EVERY_CLUB_NEEDED.filled())
@@ -173,7 +176,9 @@ class CategoriesRoute:
                 ) from error
             except TooManyVersions as error:
                 raise Problem(409, Text.CATEGORY_CHANGED_TOO_OFTEN.filled()) from error
+            # A repeated request finds its own version, and succeeds as before.
             if list(after) != list(before):
+                conditions.check(_body(table, name, clubs)["etag"] if name in table.listed else None)
                 try:
                     self.store.put(name, after, revision=revision)
                 except ChangedMeanwhile:
@@ -277,7 +282,8 @@ def _body(table: CategoryTable, name: str, clubs: Container[object]) -> Category
     versions = [_values(each, clubs) for each in reversed(table.versions.get(name, ()))]
     if name in table.categories:
         versions.append(_of_file(table, name, clubs))
-    return {"type": name, "versions": versions}
+    body = {"type": name, "versions": versions}
+    return {"type": name, "versions": versions, "etag": etag_of(body)}
 
 
 def _of_file(table: CategoryTable, name: str, clubs: Container[object]) -> CategoryValues:

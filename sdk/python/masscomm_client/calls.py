@@ -106,6 +106,12 @@ def once[Body](path: str, body: Mapping[str, Any], key: str | None) -> Call[Body
     return Call("POST", path, body=dict(body), headers={KEY: key or str(uuid4())})
 
 
+def conditions(if_match: str | None, if_none_match: str | None) -> dict[str, str]:
+    """Return the headers with the conditions of a change."""
+    headers = {"If-Match": if_match, "If-None-Match": if_none_match}
+    return {name: value for name, value in headers.items() if value is not None}
+
+
 def path_of(*parts: object) -> str:
     return "/v1/" + "/".join(quote(str(part), safe="") for part in parts)
 

@@ -14,6 +14,7 @@ interface Call {
   body: never;
   query: never;
   key?: string;
+  if_match?: string;
   poll_s?: number;
   timeout_s?: number;
   unknown_s?: number;
@@ -22,7 +23,7 @@ interface Case {
   name: string;
   call: Call;
   answers: Answer[];
-  requests: { count: number; method?: string; path?: string; body?: unknown; key?: string | null; queries?: [string, string][][] };
+  requests: { count: number; method?: string; path?: string; body?: unknown; key?: string | null; if_match?: string; queries?: [string, string][][] };
   pauses?: (number | { at_most: number })[];
   result?: unknown;
   error?: string | Record<string, unknown>;
@@ -48,6 +49,7 @@ interface Received {
   path: string;
   query: [string, string][];
   key: string | string[] | null;
+  ifMatch: string | undefined;
   apiKey: unknown;
   body: unknown;
 }
@@ -71,6 +73,7 @@ class Script {
         path: request.url!.split("?")[0]!,
         query: [...url.searchParams],
         key: request.headers["idempotency-key"] ?? null,
+        ifMatch: request.headers["if-match"],
         apiKey: request.headers["x-api-key"],
         body: body && readJson(body),
       });
@@ -101,7 +104,7 @@ class Script {
   };
 }
 
-async function execute(api: Client, { operation, id, body, query, key, poll_s, timeout_s, unknown_s }: Call): Promise<unknown> {
+async function execute(api: Client, { operation, id, body, query, key, if_match, poll_s, timeout_s, unknown_s }: Call): Promise<unknown> {
   switch (operation) {
     case "send":
       return api.send(body, key);
@@ -116,7 +119,7 @@ async function execute(api: Client, { operation, id, body, query, key, poll_s, t
     case "delete_subscription":
       return api.request("DELETE", "/v1/subscriptions/{subscription_id}", { path: { subscription_id: id } });
     case "set_category":
-      return api.request("PUT", "/v1/categories/{category}", { path: { category: id }, body });
+      return api.request("PUT", "/v1/categories/{category}", { path: { category: id }, body, ...(if_match && { headers: { "If-Match": if_match } }) });
     case "remove_suppression":
       return api.request("DELETE", "/v1/suppressions/{suppression}", { path: { suppression: id } });
     case "enable_device":
@@ -165,6 +168,7 @@ test.each(requests)("$name", async ({ call, answers, requests: expected, pauses 
   expect(received).toHaveLength(expected.count);
   for (const each of received) {
     expect(each.apiKey).toBe("mc_test");
+    expect(each.ifMatch).toBe(expected.if_match);
     if (expected.method !== undefined) expect(each.method).toBe(expected.method);
     if (expected.path !== undefined) expect(each.path).toBe(expected.path);
     if (expected.body !== undefined) expect(each.body).toEqual(expected.body);

@@ -241,6 +241,8 @@ def _events(cause: Cause) -> None:
     cause.problem(404, "GET", category, path={"category": "problem.unknown"})
     cause.problem(404, "PUT", category, path={"category": "%10"}, json={"channels": ["push"]})
     path = {"category": "problem.caused"}
+    changed = {"If-Match": '"read"'}
+    cause.problem(412, "PUT", category, path=path, json={"channels": ["push"]}, headers=changed)
     languages = [f"{first}{second}" for first in "abcdefgh" for second in "abcdefgh"][:53]
     for number in range(MAX_VERSIONS_BYTES // MAX_VERSION_BYTES):
         titles = dict.fromkeys(languages, f"{number:0{MAX_TITLE}d}")

@@ -27,7 +27,7 @@ VALUES: dict[str, Any] = {
     "clubs": [OWN, FOLLOWING],
 }
 FILE = VALUES | {"valid_from": None, "clubs": [], "retired": True, "opt_in": [], "mandatory": True, "caps": None}
-FOUND = {"type": "news", "versions": [VALUES, FILE]}
+FOUND = {"type": "news", "versions": [VALUES, FILE], "etag": '"a1"'}
 # The request that changes nothing: a club has what differs.
 SAME: dict[str, Any] = {
     **{name: VALUES[name] for name in ("channels", "mandatory", "opt_in", "caps", "titles", "retired")},
@@ -38,7 +38,8 @@ UNKNOWN = (404, json.dumps({"detail": "The category is unknown."}).encode())
 
 
 def read(request: Asked) -> Any:
-    return request.command, request.path, json.loads(request.body or b"null")
+    conditions = [request.headers[name] for name in ("If-Match", "If-None-Match") if name in request.headers]
+    return request.command, request.path, json.loads(request.body or b"null"), *conditions
 
 
 _run = partial(output_of, app)
@@ -66,7 +67,7 @@ def test_categories_are_listed(server: AnsweringServer) -> None:
         "  from the installation's file",
     ]
     assert [json.loads(line) for line in _run("list", "--json").splitlines()] == rows
-    assert {path for _, path, _ in server.asked} == {"/v1/categories"}
+    assert {path for _, path, *_ in server.asked} == {"/v1/categories"}
 
 
 def test_versions_of_a_category_are_shown(server: AnsweringServer) -> None:
@@ -103,7 +104,7 @@ def test_fields_that_are_not_named_stay(
 ) -> None:
     answers(server, FOUND)
     assert _run(*arguments) == "news: valid from 2026-11-24T12:01:00Z.\n"
-    assert server.asked == [("GET", PATH, None), ("PUT", PATH, SAME | changed)]
+    assert server.asked == [("GET", PATH, None), ("PUT", PATH, SAME | changed, '"a1"')]
     assert json.loads(_run(*arguments, "--json")) == FOUND
 
 
@@ -116,7 +117,13 @@ def test_category_may_follow_the_default_caps(server: AnsweringServer) -> None:
 def test_new_category_has_the_named_fields(server: AnsweringServer) -> None:
     answers(server, UNKNOWN, FOUND)
     _run("put", "news", "--channel", "push", "--title", "en=News")
-    assert server.asked[1] == ("PUT", PATH, {"channels": ["push"], "titles": {"en": "News"}})
+    assert server.asked[1] == ("PUT", PATH, {"channels": ["push"], "titles": {"en": "News"}}, "*")
+
+
+def test_category_that_changed_meanwhile_stays(server: AnsweringServer) -> None:
+    answers(server, FOUND, (412, b'{"detail": "Another request has changed it: read it again."}'))
+    with pytest.raises(CommandError, match="412: Another request has changed it: read it again"):
+        _run("retire", "news")
 
 
 @pytest.mark.parametrize(

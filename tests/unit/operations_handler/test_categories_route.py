@@ -12,6 +12,7 @@ from masscomm.domain.audit import Action
 from masscomm.domain.categories import read_categories
 from masscomm.domain.time_limits import CATEGORY_BEGINS_AFTER_S
 from masscomm.errors import Retry
+from masscomm.http.conditions import Conditions
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs
 from masscomm.stores.categories.in_memory import InMemoryCategories
@@ -40,6 +41,7 @@ NEWS: dict[str, Any] = {
     "retired": False,
     "clubs": [SEVEN, EIGHT],
 }
+NONE = Conditions()
 AT = "2023-11-14T22:14:20Z"
 
 
@@ -68,8 +70,8 @@ def route(monkeypatch: pytest.MonkeyPatch, stored_categories: InMemoryCategories
     return CategoriesRoute(store=stored_categories, clock=clock)
 
 
-def put(route: CategoriesRoute, audit: Any, name: str = "news", **fields: Any) -> Any:
-    return route.put(name, json.dumps(fields), ALL_CLUBS, audit)
+def put(route: CategoriesRoute, audit: Any, name: str = "news", *, conditions: Conditions = NONE, **fields: Any) -> Any:
+    return route.put(name, json.dumps(fields), ALL_CLUBS, audit, conditions)
 
 
 @pytest.mark.kills(guard="tenancy.categories")
@@ -93,7 +95,7 @@ def test_other_clubs_are_not_shown(route: CategoriesRoute, audit: _Audit) -> Non
 
 def test_changed_category_has_all_its_versions(route: CategoriesRoute, audit: _Audit, clock: FixedClock) -> None:
     body = put(route, audit, **NEWS)
-    assert body == {"type": "news", "versions": [NEWS | {"valid_from": AT}]}
+    assert body == {"type": "news", "versions": [NEWS | {"valid_from": AT}], "etag": body["etag"]}
     assert audit.entries == [(Action.CATEGORY_STORED, "news", f"valid from {AT}")]
     assert put(route, audit, **NEWS) == body, "the same again makes no version"
     assert len(audit.entries) == 1
@@ -108,7 +110,7 @@ def test_changed_category_has_all_its_versions(route: CategoriesRoute, audit: _A
 @pytest.mark.kills(guard="tenancy.changed_categories")
 def test_tenant_changes_no_category(route: CategoriesRoute, audit: Any) -> None:
     with pytest.raises(Problem) as refused:
-        route.put("news", json.dumps(NEWS), Clubs(frozenset({7})), audit)
+        route.put("news", json.dumps(NEWS), Clubs(frozenset({7})), audit, NONE)
     assert refused.value.status == 403
     assert route.every({}, ALL_CLUBS)["rows"][0]["type"] == "default"
 
@@ -187,3 +189,53 @@ def test_concurrent_changes_are_both_versions(
     monkeypatch.setattr(route.store, "put", always)
     with pytest.raises(Retry):
         put(route, audit, "offers", channels=["email"])
+
+
+@pytest.mark.kills(guard="conditions.changed_resource")
+def test_change_of_a_version_read_earlier_is_refused(route: CategoriesRoute, audit: _Audit) -> None:
+    read = route.show("offers", {}, ALL_CLUBS)["etag"]
+    first = put(route, audit, "offers", channels=["email"], conditions=Conditions(if_match=read))
+    assert first["etag"] != read
+    for condition in (read, f'{read}, "other"', f"W/{first['etag']}", ""):
+        with pytest.raises(Problem) as refused:
+            put(route, audit, "offers", channels=["push"], conditions=Conditions(if_match=condition))
+        assert refused.value.status == 412
+    assert route.show("offers", {}, ALL_CLUBS) == first
+    again = put(route, audit, "offers", channels=["email"], conditions=Conditions(if_match=read))
+    assert again == first, "a repetition whose answer was lost succeeds"
+    put(route, audit, "offers", channels=["push"], conditions=Conditions(if_match=f'"other", {first["etag"]}'))
+    put(route, audit, "offers", channels=["email"], conditions=Conditions(if_match="*"))
+    with pytest.raises(Problem) as refused:
+        put(route, audit, "news", channels=["email"], conditions=Conditions(if_match="*"))
+    assert refused.value.status == 412
+
+
+@pytest.mark.kills(guard="conditions.existing_resource")
+def test_addition_of_an_existing_category_is_refused(route: CategoriesRoute, audit: _Audit) -> None:
+    absent = Conditions(if_none_match="*")
+    first = put(route, audit, "news", channels=["email"], conditions=absent)
+    for name in ("news", "offers"):
+        with pytest.raises(Problem) as refused:
+            put(route, audit, name, channels=["push"], conditions=absent)
+        assert refused.value.status == 412
+    assert route.show("news", {}, ALL_CLUBS) == first
+    assert put(route, audit, "news", channels=["email"], conditions=absent) == first
+
+
+def test_second_of_two_conditional_changes_is_refused(
+    route: CategoriesRoute, audit: _Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other change is stored after the condition has been checked: the conditional write sees it."""
+    stored, read = route.store.put, Conditions(if_match=route.show("offers", {}, ALL_CLUBS)["etag"])
+    others: list[dict[str, Any]] = [{"channels": ["email"]}]
+
+    def overtaken(*args: Any, **kwargs: Any) -> None:
+        if others:
+            put(route, audit, "offers", **others.pop(), conditions=read)
+        stored(*args, **kwargs)
+
+    monkeypatch.setattr(route.store, "put", overtaken)
+    with pytest.raises(Problem) as refused:
+        put(route, audit, "offers", channels=["push", "email"], conditions=read)
+    assert refused.value.status == 412
+    assert route.show("offers", {}, ALL_CLUBS)["versions"][0]["channels"] == ["email"]

@@ -20,7 +20,7 @@ from masscomm_client import ApiError, AsyncClient, Client, WebhookError, verify_
 CASES = json.loads((ROOT / "sdk" / "cases.json").read_text())
 FIRST_WEBHOOK = CASES["webhooks"][0]
 # The arguments of a method besides those of its call.
-OPTIONS = ("poll_s", "timeout_s", "unknown_s")
+OPTIONS = ("poll_s", "timeout_s", "unknown_s", "if_match")
 
 
 @dataclass
@@ -74,6 +74,7 @@ class Script:
                         "path": path,
                         "query": [list(pair) for pair in parse_qsl(query)],
                         "key": self.headers.get("Idempotency-Key"),
+                        "if_match": self.headers.get("If-Match"),
                         "api_key": self.headers.get("x-api-key"),
                         "body": json.loads(body) if body else None,
                     }
@@ -131,6 +132,7 @@ def test_case_has_its_requests_pauses_and_result(case: dict[str, Any], *, is_asy
     assert len({each["key"] for each in script.received}) == 1
     for each in script.received:
         assert each["api_key"] == "mc_test"
+        assert each["if_match"] == expected.get("if_match")
         assert [each[name] for name in ("method", "path", "body") if name in expected] == [
             expected[name] for name in ("method", "path", "body") if name in expected
         ]

@@ -63,7 +63,9 @@ export const listCategories = (signal?: AbortSignal) => whole(api.request("GET",
 export const getCategory = (category: string, signal?: AbortSignal) => api.request("GET", "/v1/categories/{category}", { path: { category }, signal });
 /** Return the versions of a category as a list. */
 export const listVersions = (category: string, signal?: AbortSignal) => whole(getCategory(category, signal).then(({ versions }) => ({ rows: versions })));
-export const changeCategory = (category: string, body: CategoryFields) => api.request("PUT", "/v1/categories/{category}", { path: { category }, body });
+/** Put a category, if it has the entity tag; null: if it does not exist. */
+export const changeCategory = (category: string, body: CategoryFields, etag: string | null) =>
+  api.request("PUT", "/v1/categories/{category}", { path: { category }, body, headers: etag === null ? { "If-None-Match": "*" } : { "If-Match": etag } });
 
 /** Return the templates of a club, and those for every club; at most `most`. */
 export async function listTemplates(filters: { club_id: Id[]; type?: string[] }, most: number, signal: AbortSignal): Promise<Template[]> {

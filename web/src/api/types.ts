@@ -11,6 +11,7 @@ export type PreviewRequest = Schemas["PreviewRequest"];
 export type Preview = Schemas["PreviewBody"];
 export type Categories = Schemas["CategoriesBody"];
 export type Category = Schemas["CategoryRow"];
+export type CategoryBody = Schemas["CategoryBody"];
 export type CategoryValues = Schemas["CategoryValues"];
 export type CapFields = Schemas["CapFields"];
 export type CategoryFields = Schemas["CategoryFields"];

@@ -1,5 +1,5 @@
 /** A category of sends as a form has it. */
-import type { CapFields, Category, CategoryFields, CategoryValues } from "../api/types";
+import type { CapFields, Category, CategoryBody, CategoryFields, CategoryValues } from "../api/types";
 import { idOf } from "./ids";
 import { pairsOf } from "./webhooks";
 
@@ -23,9 +23,11 @@ export interface CategoryDraft {
   titles: string;
   clubs: ClubDraft[];
   retired: boolean;
+  /** The entity tag of the category that was read; null: it is a new one. */
+  etag: string | null;
 }
 
-export const newCategory = (): CategoryDraft => ({ name: "", channels: [], mandatory: false, optIn: [], caps: "", titles: "", clubs: [], retired: false });
+export const newCategory = (): CategoryDraft => ({ name: "", channels: [], mandatory: false, optIn: [], caps: "", titles: "", clubs: [], retired: false, etag: null });
 
 /** Return the caps in lines: null if there is no line, undefined if one is not a cap. The API checks their values. */
 export function capsOf(text: string): CapFields[] | null | undefined {
@@ -41,12 +43,13 @@ export function capsOf(text: string): CapFields[] | null | undefined {
 export const linesOf = (caps: CapFields[] | null): string =>
   caps?.length === 0 ? "none" : (caps ?? []).map(({ limit, window, by_channel, group }) => `${limit}/${window}${by_channel ? ",by_channel" : ""}${group ? `,group=${group}` : ""}`).join("\n");
 
-/** Return the draft of a version. */
-export function draftOf(name: string, version: CategoryValues): CategoryDraft {
+/** Return the draft of a category's latest version. */
+export function draftOf({ type: name, versions, etag }: CategoryBody): CategoryDraft {
+  const version = versions[0]!;
   const { channels, mandatory, opt_in, retired, caps } = version;
   const own = (values: string[], of: string[]): string[] | null => (values.join() === of.join() ? null : values);
   return {
-    ...{ name, channels, mandatory, optIn: opt_in, retired, caps: linesOf(caps) },
+    ...{ name, channels, mandatory, optIn: opt_in, retired, etag, caps: linesOf(caps) },
     titles: Object.entries(version.titles).map(([language, title]) => `${language}: ${title}`).join("\n"),
     clubs: version.clubs.map((club) => ({ club: String(club.club_id), channels: own(club.channels, channels), optIn: own(club.opt_in, opt_in), caps: linesOf(club.caps) === linesOf(caps) ? "" : linesOf(club.caps) })),
   };

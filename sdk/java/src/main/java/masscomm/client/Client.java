@@ -139,6 +139,7 @@ public final class Client extends Routes {
         HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url + call.path()));
         if (key != null) request.header("x-api-key", key);
         if (call.key() != null) request.header(KEY, call.key());
+        call.headers().forEach(request::header);
         if (call.body() == null) return request.method(call.method(), HttpRequest.BodyPublishers.noBody()).build();
         request.header("Content-Type", "application/json");
         return request.method(call.method(), HttpRequest.BodyPublishers.ofString(Json.write(call.body()))).build();

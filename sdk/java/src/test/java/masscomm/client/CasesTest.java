@@ -67,7 +67,9 @@ final class CasesTest {
             case "delete_webhook" -> api.deleteWebhook(id).members();
             case "delete_event_type" -> api.deleteEventType(id).members();
             case "delete_subscription" -> api.deleteSubscription(id).members();
-            case "set_category" -> api.setCategory(id, new CategoryFields(map(call.get("body")))).members();
+            case "set_category" -> api.setCategory(
+                            id, new CategoryFields(map(call.get("body"))), (String) call.get("if_match"), null)
+                    .members();
             case "remove_suppression" -> api.removeSuppression(id).members();
             case "enable_device" -> api.enableDevice((Long) call.get("id")).members();
             case "sends" -> api.sends(new SendsFilters(map(call.get("query")))).stream().map(Body::members).toList();
@@ -107,6 +109,7 @@ final class CasesTest {
         assertEquals(1, received.stream().map(Script.Received::key).distinct().count(), "one key for all attempts");
         for (Script.Received each : received) {
             assertEquals("mc_test", each.apiKey());
+            assertEquals(expected.get("if_match"), each.ifMatch());
             if (expected.containsKey("method")) assertEquals(expected.get("method"), each.method());
             if (expected.containsKey("path")) assertEquals(expected.get("path"), each.path());
             if (expected.containsKey("body")) assertEquals(expected.get("body"), each.body());

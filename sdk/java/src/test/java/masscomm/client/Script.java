@@ -20,7 +20,7 @@ import java.util.Map;
 
 /** A server that answers requests in turn. One that refuses at first listens from the first pause on. */
 final class Script implements AutoCloseable {
-    record Received(String method, String path, List<List<String>> query, String key, String apiKey, Object body) {}
+    record Received(String method, String path, List<List<String>> query, String key, String ifMatch, String apiKey, Object body) {}
 
     final List<Received> received = new ArrayList<>();
     final List<Duration> pauses = new ArrayList<>();
@@ -76,6 +76,7 @@ final class Script implements AutoCloseable {
                 exchange.getRequestURI().getRawPath(),
                 pairs(exchange.getRequestURI().getRawQuery()),
                 exchange.getRequestHeaders().getFirst("Idempotency-Key"),
+                exchange.getRequestHeaders().getFirst("If-Match"),
                 exchange.getRequestHeaders().getFirst("x-api-key"),
                 body.isEmpty() ? null : Json.read(body)));
         if (answers.remove() instanceof Map<?, ?> answer) {
