@@ -53,6 +53,10 @@ def send(
     at: Annotated[
         str | None, typer.Option("--at", metavar="TIME", help="Not before then, e.g. 2026-11-24T18:00:00+01:00.")
     ] = None,
+    audience_at: Annotated[
+        str | None,
+        typer.Option("--audience-at", help="When the users of --audience are found: due (at --at) or request (now)."),
+    ] = None,
     reference: Annotated[str | None, typer.Option("--reference", help="Your own id of the send.")] = None,
     idempotency_key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repetition with the same key within 24 h sends nothing.")
@@ -89,13 +93,14 @@ def send(
         "template": template,
         "data": pairs(data or []),
         "send_at": at,
+        "audience_at": audience_at,
         "reference": reference,
         "priority": "critical" if critical else None,
     }
     fields = {name: value for name, value in fields.items() if value}
     if via == "kafka":
-        if dry_run or at or audience or idempotency_key:
-            raise typer.BadParameter("--dry-run, --at, --audience and --idempotency-key are for --via rest")
+        if dry_run or at or audience or audience_at or idempotency_key:
+            raise typer.BadParameter("--dry-run, --at, --audience… and --idempotency-key are for --via rest")
         accepted = _by_kafka(api, fields)
     elif via != "rest":
         raise typer.BadParameter(f"--via {via} is neither rest nor kafka")

@@ -131,7 +131,9 @@ def show_dry_run(body: DryRunBody, console: Terminal) -> None:
     """Print what would become of a send, with its samples and warnings."""
     qualifier = ", estimated from a sample" if body["estimated"] else ""
     table = Table(
-        title=f"{body['requested']:,} notifications{qualifier}; nothing was sent", title_justify="left", box=None
+        title=f"{body['requested']:,} notifications{qualifier}, as of {body['counted_at']}; nothing was sent",
+        title_justify="left",
+        box=None,
     )
     for name in ("channel", "end", "notifications", "from", "to"):
         table.add_column(name, no_wrap=True)

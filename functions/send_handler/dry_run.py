@@ -94,6 +94,8 @@ class DryRunBody(TypedDict):
     """Repeated users; they are not counted in `requested`."""
     estimated: bool
     """Whether the counts are estimated from a sample of the recipients."""
+    counted_at: str
+    """The time of the counts. Users, devices and preferences may be others when the send is due."""
     channels: list[DryRunChannel]
     samples: list[DryRunSample]
     """One message for each channel and locale, at most five a channel; empty without the scope users:read."""
@@ -167,6 +169,7 @@ class DryRunSend:
             "reached": round(len(found.reached) * recipients.total / examined) if examined else 0,
             "duplicates": len(send.to_users) - send.recipients,
             "estimated": examined < recipients.total or not recipients.complete,
+            "counted_at": time_of_ms(identity.requested_at_ms),
             "channels": [_channel(name, found, recipients.total) for name in channels],
             "samples": [
                 {

@@ -12,6 +12,7 @@ _VALUES: Mapping[str, Any] = {
     "at": NOON,
     "channel": "push",
     "club_id": 1,
+    "counted_at": NOON,
     "created_at": NOON,
     "end": ONE,
     "generated_at": ONE,

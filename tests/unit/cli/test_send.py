@@ -64,10 +64,18 @@ def test_options_become_the_fields_of_the_request(server: AnsweringServer) -> No
 )
 def test_audience_takes_the_place_of_ids(server: AnsweringServer, audience: str, sent: dict[str, Any]) -> None:
     server.answers = [ACCEPTED]
-    done = CliRunner().invoke(app, ["--audience", audience, "--except", "42", "--json"], catch_exceptions=False)
+    time = "2026-11-24T18:00:00Z"
+    options = ["--audience", audience, "--except", "42", "--at", time, "--audience-at", "request", "--json"]
+    done = CliRunner().invoke(app, options, catch_exceptions=False)
     assert json.loads(done.output) == {"send_id": SEND_ID}
     ((_, key, body),) = server.asked
-    assert body == {"type": "news", "club_id": 1, "audience": {**sent, "except_users": [42]}}
+    assert body == {
+        "type": "news",
+        "club_id": 1,
+        "audience": {**sent, "except_users": [42]},
+        "audience_at": "request",
+        "send_at": time,
+    }
     assert key, "a repetition by the client itself has a key, too"
 
 

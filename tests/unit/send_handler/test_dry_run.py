@@ -22,6 +22,7 @@ from masscomm.domain.time_limits import DRY_RUN_AUDIENCE_RESERVE_S, DRY_RUN_RESE
 from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Retry
 from masscomm.http import single_users
+from masscomm.http.parameters import time_of_ms
 from masscomm.http.scopes import ALL_SCOPES
 from masscomm.stores.frequency_caps.port import Change, PlacesKey, StoredPlaces
 from masscomm.stores.request_slots.port import Kind
@@ -110,6 +111,7 @@ def test_nothing_is_sent_recorded_or_counted(api: SendApi) -> None:
     status, body, headers = dry_run(api, to_users=[1, 2, 2], key="k", authorizer=authorizer)
     assert (status, headers["Cache-Control"]) == (200, "no-store")
     assert (body["dry_run"], body["requested"], body["duplicates"], body["estimated"]) == (True, 2, 1, False)
+    assert body["counted_at"] == time_of_ms(api.clock.now_ms())
     (channel,) = body["channels"]
     assert (channel["deliverable"], channel["suppressed"]) == (1, 1)
     assert channel["reasons"] == [

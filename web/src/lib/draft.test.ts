@@ -71,6 +71,16 @@ test("times are sent in UTC; a time that is switched off is not sent", () => {
   expect(requestOf(draft({ when: "now", at: "2026-11-24T09:30" })).send_at).toBeUndefined();
 });
 
+test.each<[Partial<Draft>, string | undefined]>([
+  [{ when: "later" }, "due"],
+  [{ when: "local", audienceAt: "request" }, "request"],
+  [{ when: "now", audienceAt: "request" }, undefined],
+  [{ when: "later", to: "list" }, undefined],
+])("the audience of a send with %j is found at: %s", (changes, expected) => {
+  const audience = { ...newAudience(), mode: "everyone" as const };
+  expect(requestOf(draft({ to: "audience", audience, at: "2026-11-24T09:30", ...changes })).audience_at).toBe(expected);
+});
+
 test("an audience takes the place of the list", () => {
   const everyone = draft({ to: "audience", recipients: "42", audience: { ...newAudience(), mode: "everyone" } });
   expect(errors(everyone)).toEqual({});

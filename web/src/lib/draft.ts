@@ -24,6 +24,8 @@ export interface Draft {
   /** At once, at a time of a zone, or at a time of each recipient's own zone. */
   when: "now" | "later" | "local";
   at: string;
+  /** When the users of an audience are found: at the time of the send, or at the request. */
+  audienceAt: NonNullable<SendRequest["audience_at"]>;
   zone: string;
   expires: string;
   priority: "bulk" | "critical";
@@ -49,6 +51,7 @@ export const newDraft = (club: string): Draft =>
     audience: newAudience(),
     when: "now",
     at: "",
+    audienceAt: "due",
     zone: ownZone(),
     expires: "",
     priority: "bulk",
@@ -107,11 +110,15 @@ export function contentOf(draft: Draft): Content {
   return request;
 }
 
+/** Return whether a draft is a scheduled send to an audience. */
+export const hasAudienceTime = (draft: Draft): boolean => draft.to === "audience" && draft.when !== "now";
+
 /** Return the request of a draft without errors. */
 export function requestOf(draft: Draft): SendRequest {
   const request: SendRequest = { ...contentOf(draft), priority: draft.priority };
   if (draft.to === "audience") request.audience = audienceOf(draft.audience);
   else request.to_users = parseRecipients(draft.recipients).ids;
+  if (hasAudienceTime(draft)) request.audience_at = draft.audienceAt;
   if (draft.reference.trim()) request.reference = draft.reference.trim();
   const sendAt = draft.when === "later" ? instantOf(draft.at, draft.zone) : null;
   const expiresAt = draft.expires ? instantOf(draft.expires, draft.zone) : null;
