@@ -8,6 +8,7 @@ from masscomm.kafka import topics
 from tests.faults import (
     audiences,
     broken,
+    caps,
     counting,
     delaying,
     delivering,
@@ -131,6 +132,12 @@ _COMPACT = (
     Cell(
         name="audience_expander killed at each write between the shares of an audience",
         fault=audiences.expander_killed,
+        load=NO_LOAD,
+        timeout_s=90.0,
+    ),
+    Cell(
+        name="preference_checker killed between the places of a cap and its decisions",
+        fault=caps.checker_killed,
         load=NO_LOAD,
         timeout_s=90.0,
     ),

@@ -76,7 +76,7 @@ def category_changes(bench: Bench, send: Send) -> None:
     """The channels of a category change while the job is down, between two sends by Kafka that name none."""
     bench.stack.stack.kill("spark")
     name = f"offers-{_new_send_id(bench)}"
-    valid_from_ms = _put_category(bench, name, ["email"])
+    valid_from_ms = put_category(bench, name, channels=["email"])
     users = bench.shared[:60]
     # Until then, the category is unlisted, and has the channels of such a one.
     bench.emit(users, channel="push", category=name, template=CATEGORIES["push"])
@@ -87,11 +87,11 @@ def category_changes(bench: Bench, send: Send) -> None:
     bench.stack.stack.restart("spark")
 
 
-def _put_category(bench: Bench, name: str, channels: Sequence[str]) -> int:
+def put_category(bench: Bench, name: str, **fields: Any) -> int:
     """Put a category; return the time from which it is valid, in milliseconds since the epoch."""
     config = bench.stack.config
     url, key = f"{config.gateway_url}/v1/categories/{name}", {"x-api-key": config.api_key}
-    answer = httpx.put(url, json={"channels": channels}, headers=key, timeout=60, trust_env=False)
+    answer = httpx.put(url, json=fields, headers=key, timeout=60, trust_env=False)
     valid_from = answer.raise_for_status().json()["versions"][0]["valid_from"]
     return round(datetime.fromisoformat(valid_from).timestamp() * 1000)
 

@@ -187,6 +187,7 @@ class Bench:
         channel: str = "push",
         club_id: int = CLUB,
         category: str | None = None,
+        is_capped: bool = False,
         **options: Any,
     ) -> Sent:
         """Produce a send to these users as the monolith does, by default of the category that has the channel.
@@ -196,7 +197,13 @@ class Bench:
         to_users = list(users) if named is None else [users[index] for index in named]
         send_id = f"{time.time_ns():x}-{len(self.sends)}"
         sent = self.expect_send(
-            send_id, to_users, refused_users=refused_users, channel=channel, club_id=club_id, category=category
+            send_id,
+            to_users,
+            refused_users=refused_users,
+            channel=channel,
+            club_id=club_id,
+            category=category,
+            is_capped=is_capped,
         )
         self.emitter.send(category, club_id, to_users, chunk_size=chunk, send_id=sent.send_id, **options)
         return sent
@@ -210,9 +217,11 @@ class Bench:
         channel: str = "push",
         club_id: int = CLUB,
         category: str | None = None,
+        is_capped: bool = False,
     ) -> Sent:
         """Compute the oracle's expectation for a send; the cell is checked against it."""
-        asked = Ask(club_id=club_id, type=category or CATEGORIES[channel], to_users=to_users, channels=[channel])
+        kind = category or CATEGORIES[channel]
+        asked = Ask(club_id=club_id, type=kind, to_users=to_users, channels=[channel], is_capped=is_capped)
         expected = expect(self.population.world, asked)
         fates = {user_id: frozenset({fate}) for (user_id, _), fate in expected.fates.items()}
         fates |= {user_id: frozenset({"device_inactive"}) for user_id in refused_users if fates[user_id] == {"sent"}}

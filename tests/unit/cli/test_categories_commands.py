@@ -111,7 +111,7 @@ def test_fields_that_are_not_named_stay(
 def test_category_may_follow_the_default_caps(server: AnsweringServer) -> None:
     answers(server, FOUND)
     _run("put", "news", "--cap", "default")
-    assert server.asked[1] == ("PUT", PATH, {name: value for name, value in SAME.items() if name != "caps"})
+    assert server.asked[1] == ("PUT", PATH, {name: value for name, value in SAME.items() if name != "caps"}, '"a1"')
 
 
 def test_new_category_has_the_named_fields(server: AnsweringServer) -> None:
