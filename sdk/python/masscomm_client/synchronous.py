@@ -10,7 +10,7 @@ from typing import Any, Self, Unpack
 import httpx
 
 from . import types
-from .calls import UNKNOWN_S, Call, Page, Pause, execute, key_headers, may_become_known, once, path_of
+from .calls import UNKNOWN_S, Call, Page, Pause, conditions, execute, key_headers, may_become_known, once, path_of
 from .errors import ApiError
 
 
@@ -121,9 +121,21 @@ class Client:
         """Return a category with all its versions, the latest first."""
         return self._execute(Call("GET", path_of("categories", name)))
 
-    def set_category(self, name: str, **fields: Unpack[types.CategoryFields]) -> types.CategoryBody:
-        """Put a version of a category, which is valid a minute later. It replaces all fields."""
-        return self._execute(Call("PUT", path_of("categories", name), body=dict(fields)))
+    def set_category(
+        self,
+        name: str,
+        *,
+        if_match: str | None = None,
+        if_none_match: str | None = None,
+        **fields: Unpack[types.CategoryFields],
+    ) -> types.CategoryBody:
+        """Put a version of a category, which is valid a minute later. It replaces all fields.
+
+        With the `etag` of an answer in If-Match, or `*` in If-None-Match, the API refuses (412) to change a category
+        that another request has changed since, or that exists.
+        """
+        headers = conditions(if_match, if_none_match)
+        return self._execute(Call("PUT", path_of("categories", name), body=dict(fields), headers=headers))
 
     def user_notifications(
         self, user_id: int, **filters: Unpack[types.UserNotificationsFilters]

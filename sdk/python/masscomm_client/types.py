@@ -253,6 +253,8 @@ class CategoryBody(TypedDict):
     """The value of the field `type` of a send."""
     versions: list[CategoryValues]
     """The versions, the latest first."""
+    etag: str
+    """The header `ETag`, for `If-Match` of a change."""
 
 
 class CategoryFields(TypedDict):
@@ -719,6 +721,8 @@ class DryRunBody(TypedDict):
     """Repeated users; they are not counted in `requested`."""
     estimated: bool
     """Whether the counts are estimated from a sample of the recipients."""
+    counted_at: str
+    """The time of the counts. Users, devices and preferences may be others when the send is due."""
     channels: list[DryRunChannel]
     samples: list[DryRunSample]
     """One message for each channel and locale, at most five a channel; empty without the scope users:read."""

@@ -928,14 +928,34 @@ abstract class Routes {
     }
 
     /**
-     * Put a version of a category, which is valid a minute later. It replaces all fields.
+     * Put a version of a category, which is valid a minute later. It replaces all fields. With the {@code etag} of
+     * an answer in If-Match, or {@code *} in If-None-Match, the API refuses (412) to change a category that
+     * another request has changed since, or that exists.
      *
      * @param category the member {@code category} of the path or the body
      * @param body the body of the request
      * @return the body of the response
      */
     public CategoryBody setCategory(String category, CategoryFields body) {
-        return execute(new Call("PUT", Call.path("categories", category)).with(body.members()), CategoryBody::new);
+        return setCategory(category, body, null, null);
+    }
+
+    /**
+     * Put a version of a category, which is valid a minute later. It replaces all fields. With the {@code etag} of
+     * an answer in If-Match, or {@code *} in If-None-Match, the API refuses (412) to change a category that
+     * another request has changed since, or that exists.
+     *
+     * @param category the member {@code category} of the path or the body
+     * @param body the body of the request
+     * @param ifMatch the entity tags of which the subject must have one, or null
+     * @param ifNoneMatch the entity tags of which the subject may have none ({@code *}: it must be absent), or
+     * null
+     * @return the body of the response
+     */
+    public CategoryBody setCategory(String category, CategoryFields body, String ifMatch, String ifNoneMatch) {
+        return execute(
+                new Call("PUT", Call.path("categories", category)).with(body.members()).header("If-Match", ifMatch).header("If-None-Match", ifNoneMatch),
+                CategoryBody::new);
     }
 
     /**

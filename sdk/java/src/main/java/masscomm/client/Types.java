@@ -398,6 +398,9 @@ public final class Types {
 
         /** The versions, the latest first. */
         public List<CategoryValues> versions() { return required("versions", listOf(body(CategoryValues::new))); }
+
+        /** The header {@code ETag}, for {@code If-Match} of a change. */
+        public String etag() { return required("etag", TEXT); }
     }
 
     /** The body of a request to PUT /v1/categories/{category}. It replaces the category. */
@@ -1154,6 +1157,9 @@ public final class Types {
 
         /** Whether the counts are estimated from a sample of the recipients. */
         public boolean estimated() { return required("estimated", BOOLEAN); }
+
+        /** The time of the counts. Users, devices and preferences may be others when the send is due. */
+        public String countedAt() { return required("counted_at", TEXT); }
 
         public List<DryRunChannel> channels() { return required("channels", listOf(body(DryRunChannel::new))); }
 
