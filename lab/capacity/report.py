@@ -34,9 +34,10 @@ from lab.capacity.prices import PRICES, SURCHARGE, at_most, price
 from lab.capacity.quotas import QUOTAS, quota, sns_publish
 from lab.capacity.service_times import VCPU_MB, ServiceTimes, measured
 from lab.capacity.tables import dollars, figures, table
-from lab.capacity.workload import Workload, message_bytes, own_documents, register_item, result_item, sizes
+from lab.capacity.workload import Workload, message_bytes, own_documents, places_item, register_item, result_item, sizes
 from masscomm.directory import device_states
 from masscomm.domain import preference_changes, suppressions
+from masscomm.domain.frequency_caps import MAX_LIMIT
 from masscomm.domain.time_limits import MESSAGES_KEPT_S, REGISTERED_SENDS_KEPT_S
 from ops.marked_part import with_part
 
@@ -386,6 +387,18 @@ def register() -> str:
     return table(("single sends by", "items", "writes", "a million", "kept for eight days, messages for 30"), rows)
 
 
+def frequency_caps() -> str:
+    """Return the table of the costs of recipients in a category with a frequency cap."""
+    rows = []
+    for count in (1, 5, 20, MAX_LIMIT):
+        size = places_item(count)
+        # A place is read, and written in a transaction.
+        reads, writes = ceil(size / 4_096), 2 * ceil(size / 1_024)
+        cost = reads * price("dynamodb_read_unit") + writes * price("dynamodb_write_unit")
+        rows.append([f"{count}", f"{size:,} bytes", f"{reads}", f"{writes}", dollars(cost * MILLION)])
+    return table(("sends that count", "item", "read units", "write units", "a million recipients"), rows)
+
+
 # Index → what makes one record.
 _RECORDS_OF = {
     device_states.INDEX: "a new, changed, deleted or inactive device; another one if its token was another's",
@@ -462,6 +475,7 @@ _MODEL: Mapping[str, Callable[[], str]] = {
     "delivery": delivery,
     "slices": slices,
     "register": register,
+    "frequency caps": frequency_caps,
     "own documents": own_document_records,
     **EVENT_MODEL,
     "prices": prices,

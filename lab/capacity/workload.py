@@ -21,6 +21,8 @@ from masscomm.directory import device_states
 from masscomm.directory.own_documents import DocumentKey, OwnDocument, Version
 from masscomm.domain import preference_changes, suppressions
 from masscomm.domain.call_results import CallResult, RecipientResult
+from masscomm.domain.cap_places import entry_of
+from masscomm.domain.frequency_caps import Cap
 from masscomm.domain.kept_messages import KeptMessage, NotKept
 from masscomm.domain.notification_codes import code_of
 from masscomm.domain.outcomes import RANGE_SIZE, RecipientOutcome, outcome
@@ -43,6 +45,8 @@ from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.decision_log.port import Decisions, record_decisions
 from masscomm.stores.delivery_ledger.port import to_document
+from masscomm.stores.frequency_caps.dynamodb import item_of as places_item_of
+from masscomm.stores.frequency_caps.port import Change, PlacesKey, StoredPlaces
 from masscomm.stores.send_results.dynamodb import item_of as result_item_of
 from masscomm.stores.sends.dynamodb import item_of, message_item
 
@@ -208,6 +212,14 @@ def result_item() -> int:
     codes = array("H", [code_of(Status.SENT, None)])
     result = SendResult(send=SendKey(1_000_000, _ID), record_id=_ID, channel="push", first=0, codes=codes)
     return _item_bytes(result_item_of(result, 10**12))
+
+
+def places_item(count: int) -> int:
+    """Return the bytes of the places of a user for a frequency cap, if so many sends on one channel count."""
+    cap = Cap(limit=count, window="7d", group="marketing")
+    taken = {entry_of(f"{_ID[:-4]}{number:04}", "push"): 10**12 for number in range(count)}
+    key = PlacesKey(1_000_000, _FIRST_USER, cap.key("match_reminder", "push"))
+    return _item_bytes(places_item_of(Change(key, StoredPlaces(), taken, cap.kept_s), 10**9))
 
 
 def message_bytes() -> int:

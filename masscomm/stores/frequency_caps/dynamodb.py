@@ -76,17 +76,22 @@ class DynamoDbFrequencyCaps(TableAdapter):
         revision = change.before.revision
         return {
             "TableName": self._table,
-            "Item": {
-                **_key(change.key),
-                "taken": {"M": {entry: {"N": str(at_ms)} for entry, at_ms in change.taken.items()}},
-                "revision": {"N": str(revision + 1)},
-                "expires_at": {"N": str(now_s + change.kept_s)},
-            },
+            "Item": item_of(change, now_s),
             # guard: frequency_caps.changed_meanwhile
             "ConditionExpression": "revision = :revision" if revision else "attribute_not_exists(revision)",
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
             **({"ExpressionAttributeValues": {":revision": {"N": str(revision)}}} if revision else {}),
         }
+
+
+def item_of(change: Change, now_s: int) -> dict[str, Any]:
+    """Return the item of places after a change."""
+    return {
+        **_key(change.key),
+        "taken": {"M": {entry: {"N": str(at_ms)} for entry, at_ms in change.taken.items()}},
+        "revision": {"N": str(change.before.revision + 1)},
+        "expires_at": {"N": str(now_s + change.kept_s)},
+    }
 
 
 def partition_of(club_id: int, user_id: int) -> str:
