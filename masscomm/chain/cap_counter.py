@@ -36,12 +36,12 @@ class CapCounter:
             request: The request of the recipients.
             caps: The caps of its category.
             wishes: The recipients.
-            has_time: Returns whether further recipients may be counted. The first ones always are.
+            has_time: Returns whether further recipients may be counted.
         """
         refused: dict[int, Mapping[str, Cap]] = {}
         uncounted: list[int] = []
-        for number, some in enumerate(batched(wishes, _SLICE, strict=False)):
-            if number and not has_time():  # guard: frequency_caps.out_of_time
+        for some in batched(wishes, _SLICE, strict=False):
+            if not has_time():  # guard: frequency_caps.out_of_time
                 uncounted += [wish.position for wish in some]
                 continue
             pending: Sequence[Wish] = some
@@ -118,7 +118,13 @@ class CapCounter:
     ) -> tuple[dict[str, Cap], list[Change]]:
         """Return the caps that refuse the user's notifications by channel, and the changes of the user's places."""
         places = {key.cap: dict(before.taken) for key, before in stored.items()}
-        refused = take_places(places, caps, wish, category=request.type, send_id=request.send_id, now_ms=now_ms)
+        damaged = {key.cap for key, before in stored.items() if before.is_damaged}
+        # guard: frequency_caps.damaged_item
+        unknown = {
+            channel: cap for cap in caps for channel in wish.channels if cap.key(request.type, channel) in damaged
+        }
+        countable = wish._replace(channels=tuple(channel for channel in wish.channels if channel not in unknown))
+        refused = take_places(places, caps, countable, category=request.type, send_id=request.send_id, now_ms=now_ms)
         kept_s = {key: cap.kept_s for cap in caps for key in keys_of([cap], request.type, wish.channels)}
         changes = [
             Change(key, before, places[key.cap], kept_s[key.cap])
@@ -126,7 +132,7 @@ class CapCounter:
             # Places that only became free are removed with the next one that is taken.
             if places[key.cap].keys() - before.taken.keys()
         ]
-        return refused, changes
+        return unknown | refused, changes
 
     def _give_back(self, places: Sequence["_Place"]) -> list["_Place"]:
         """Give places back. Return those that have changed since they were read."""

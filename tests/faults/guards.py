@@ -1736,6 +1736,9 @@ MUTANTS = (
         "The builder's first decision about a single recipient of a capped category stays.",
         Becomes("False"),
     ),
+    Mutant(
+        "frequency_caps.damaged_item", "A user whose places cannot be read gets nothing that is capped.", Becomes("{}")
+    ),
     Mutant("frequency_caps.unsent", "A notification that ends unsent gives its place back.", Removed()),
     Mutant("sends.retired_category", "A send of a retired category over REST is refused."),
     Mutant("metrics.changed_categories", "A batch is counted with the categories that are valid for its records."),

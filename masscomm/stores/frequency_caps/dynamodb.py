@@ -10,7 +10,8 @@ from typing import Any
 from masscomm.aws.dynamodb import ConditionFailed, answering, read_items, transact, write_together
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
-from masscomm.errors import MasscommError, Retry
+from masscomm.errors import MasscommError
+from masscomm.observability.unreadable_items import DAMAGE, UnreadableItem, described, report_unreadable
 from masscomm.stores.frequency_caps.port import Change, PlacesKey, StoredPlaces
 from masscomm.stores.transactions import write_all
 
@@ -28,7 +29,7 @@ class DynamoDbFrequencyCaps(TableAdapter):
 
     def read(self, keys: Iterable[PlacesKey]) -> Mapping[PlacesKey, StoredPlaces]:
         found = read_items(self._client, _WHAT, self._table, map(_key, keys))
-        return dict(map(_stored, found))
+        return dict(map(self._stored, found))
 
     def write(self, changes: Sequence[Sequence[Change]], now_ms: int) -> list[bool]:
         puts = {
@@ -72,6 +73,23 @@ class DynamoDbFrequencyCaps(TableAdapter):
             return False
         return True
 
+    def _stored(self, item: Mapping[str, Any]) -> tuple[PlacesKey, StoredPlaces]:
+        """Return the places in an item. One that cannot be read concerns its user alone."""
+        club_id, _, user_id = item["recipient"]["S"].partition("#")
+        key = PlacesKey(int(club_id), int(user_id), item["cap"]["S"])
+        try:
+            taken = {entry: int(at["N"]) for entry, at in item["taken"]["M"].items()}
+            return key, StoredPlaces(taken, int(item["revision"]["N"]))
+        except DAMAGE as error:
+            report_unreadable(
+                UnreadableItem(
+                    store=self._table,
+                    key={name: item[name]["S"] for name in ("recipient", "cap")},
+                    error=described(error),
+                )
+            )
+        return key, StoredPlaces(is_damaged=True)
+
     def _put(self, change: Change, now_s: int) -> dict[str, Any]:
         revision = change.before.revision
         return {
@@ -101,16 +119,6 @@ def partition_of(club_id: int, user_id: int) -> str:
 
 def _key(key: PlacesKey) -> dict[str, Any]:
     return {"recipient": {"S": partition_of(key.club_id, key.user_id)}, "cap": {"S": key.cap}}
-
-
-def _stored(item: Mapping[str, Any]) -> tuple[PlacesKey, StoredPlaces]:
-    """Return the places in an item. Raises Retry if the item is malformed: how many are taken is unknown then."""
-    try:
-        club_id, _, user_id = item["recipient"]["S"].partition("#")
-        taken = {entry: int(at["N"]) for entry, at in item["taken"]["M"].items()}
-        return PlacesKey(int(club_id), int(user_id), item["cap"]["S"]), StoredPlaces(taken, int(item["revision"]["N"]))
-    except (LookupError, ValueError, TypeError, AttributeError) as error:
-        raise Retry(f"the item of places is malformed: {error!r}") from error
 
 
 def _written() -> bool:

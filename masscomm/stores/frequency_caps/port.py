@@ -19,6 +19,8 @@ class StoredPlaces(NamedTuple):
     taken: Mapping[str, int] = {}
     # Increases with each change.
     revision: int = 0
+    # Whether the item cannot be read. How many places are taken is unknown then: none is taken until the item expires.
+    is_damaged: bool = False
 
 
 class Change(NamedTuple):

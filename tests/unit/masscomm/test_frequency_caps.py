@@ -8,14 +8,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from masscomm.chain.cap_counter import CapCounter
+from masscomm.clock import FixedClock
 from masscomm.domain.cap_places import Wish, since_ms, take_places
 from masscomm.domain.categories import CategoriesError, caps_of, read_categories
 from masscomm.domain.frequency_caps import Cap, CapError, fields_of_caps, read_caps
-from masscomm.errors import Retry
 from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
 from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.frequency_caps.port import FrequencyCaps
-from tests.support.contracts.frequency_caps import KEY, NOW, FrequencyCapsContract, change
+from tests.support.contracts.frequency_caps import NOW, FrequencyCapsContract, change
+from tests.support.harness.chain import recheck
 from tests.support.servers.dynamodb_table import new_table
 
 HOUR_MS = 3_600_000
@@ -45,15 +47,21 @@ class TestMotoFrequencyCaps(FrequencyCapsContract):
     @pytest.mark.parametrize(
         "damage", [{"taken": {"S": "?"}}, {"revision": {"N": "0.5"}}, {"taken": {"M": {"a": {"S": "?"}}}}]
     )
-    def test_damaged_item_is_a_retry(
+    @pytest.mark.kills(guard="frequency_caps.damaged_item")
+    def test_damaged_item_refuses_its_user_alone(
         self, caps: FrequencyCaps, moto_dynamodb: Any, table: str, damage: Mapping[str, Any]
     ) -> None:
-        """How many places are taken is unknown, so that nothing is let through."""
+        """How many places are taken is unknown: nothing is let through, given back or overwritten."""
         caps.write([[change(a=NOW)]], NOW)
         [item] = moto_dynamodb.scan(TableName=table)["Items"]
         moto_dynamodb.put_item(TableName=table, Item={**item, **damage})
-        with pytest.raises(Retry):
-            caps.read([KEY])
+        counter = CapCounter(store=caps, clock=FixedClock(NOW))
+        daily = [Cap(limit=1, window="24h"), Cap(limit=1, window="day", by_channel=True)]
+        wishes = [Wish(0, 1, CHANNELS, None), Wish(1, 2, CHANNELS, None)]
+        counted = counter.take(recheck([1, 2], channels=CHANNELS), daily, wishes, lambda: True)
+        assert (counted.refused, counted.uncounted) == ({0: dict.fromkeys(CHANNELS, daily[0]), 1: {}}, [])
+        [stored] = [each for each in moto_dynamodb.scan(TableName=table)["Items"] if each["recipient"]["S"] == "7#1"]
+        assert stored == {**item, **damage}
 
 
 @pytest.mark.parametrize(
