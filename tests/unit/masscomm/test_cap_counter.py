@@ -260,3 +260,27 @@ def test_places_that_always_change_are_given_back_later(capped: Counting) -> Non
     )
     with pytest.raises(Retry):
         counter.give_back(ended("a", CANCELLED))
+
+
+class CountedRequests:
+    """A client that counts its requests by operation."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.requests: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        self.requests[name] += 1
+        return getattr(self._client, name)
+
+
+def test_hundred_recipients_take_two_requests(moto_dynamodb: Any) -> None:
+    """A refused recipient is only read."""
+    client: Any = CountedRequests(moto_dynamodb)
+    counting = Counting(DynamoDbFrequencyCaps(table=new_table(moto_dynamodb, "frequency_caps"), client=client))
+    users = list(range(1_000))
+    for send_id in ("a", "b"):
+        assert counting.take(send_id, users) == {}
+    assert client.requests == {"batch_get_item": 20, "transact_write_items": 20}
+    assert len(counting.take("c", users)) == 1_000
+    assert client.requests == {"batch_get_item": 30, "transact_write_items": 20}
