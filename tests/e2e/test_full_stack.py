@@ -64,7 +64,8 @@ from tests.support.servers.prometheus import scraping, values
 from tests.support.until import WaitTimeoutError, until
 
 MEMORY_LIMIT_MB = 4096
-USERS = 1_500
+# The users of the demo: for each change, and each night.
+FEW_USERS, USERS = 600, 1_500
 FIELDS = {"requested", "suppressed", "sent", "failed", "in_flight", "send_id", "source"}
 
 
@@ -185,20 +186,25 @@ def test_smoke_finds_no_problem_in_a_new_stack(stack: RunningStack, config: Stac
 
 
 def test_demo_equals_the_oracle_on_one_stack(stack: RunningStack, tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    """Each night, a second demo on the same stack has other sends, and the same result."""
-    runs = [demo(stack, tmp_path / "first.json")]
-    if pytestconfig.getoption("--nightly"):
-        # Only one run includes quiet hours and an unknown schema id, which take up to a minute.
-        runs.append(demo(stack, tmp_path / "second.json", waits=False))
+    """Each night, a second demo on the same stack has other sends, and the same result.
+
+    Only the first one of the night includes quiet hours and an unknown schema id, which take up to a minute. For each
+    change, `make demo` includes them.
+    """
+    is_nightly = pytestconfig.getoption("--nightly")
+    users = USERS if is_nightly else FEW_USERS
+    runs = [demo(stack, tmp_path / "first.json", users, waits=is_nightly)]
+    if is_nightly:
+        runs.append(demo(stack, tmp_path / "second.json", users, waits=False))
 
     for figures in runs:
         assert figures["metrics"]["equal"]
-        assert figures["provider"]["calls"] == figures["provider"]["distinct"] > USERS / 2
+        assert figures["provider"]["calls"] == figures["provider"]["distinct"] > users / 2
         assert 0 < figures["push_ms"]["p50"] <= figures["push_ms"]["p99"]
         assert 0 < figures["cdc_ms"]["p50"] <= figures["cdc_ms"]["p99"]
         assert all(set(send) == FIELDS and send["in_flight"] == 0 for send in figures["sends"])
         assert {send["source"] for send in figures["sends"]} == {"kafka", "rest"}
-        assert max(send["requested"] for send in figures["sends"]) == USERS
+        assert max(send["requested"] for send in figures["sends"]) == users
     ids = [{send["send_id"] for send in figures["sends"]} for figures in runs]
     assert len(set().union(*ids)) == sum(map(len, ids))
     assert 0 < runs[0]["peak_rss_mb"] < MEMORY_LIMIT_MB
@@ -795,6 +801,7 @@ def emails_to(config: StackConfig) -> list[dict[str, str]]:
     return [{"title": title, "unsubscribe": link} for title, link in found]
 
 
+@pytest.mark.nightly
 def test_ended_send_is_listed_and_cannot_be_cancelled(config: StackConfig) -> None:
     """Runs after the first send of the quick start, which has ended."""
     announcements = ("sends", "list", "--club", "1", "--type", "announcement")
@@ -908,6 +915,7 @@ def schedule(console: Console, text: str) -> str:
     return console.accepted()
 
 
+@pytest.mark.nightly
 def test_console_cancels_a_scheduled_send(config: StackConfig) -> None:
     with open_console(config.gateway_url, "sender") as console:
         page = console.page
@@ -1102,6 +1110,7 @@ def test_console_interactions_are_measured_on_the_stack(
             sys.stdout.write(f"\n{console.longest_interaction()}\n")
 
 
+@pytest.mark.nightly
 def test_console_hides_the_sends_of_another_tenant(config: StackConfig) -> None:
     """Runs after the demo. The sender belongs to club 1."""
     foreign = send_of_another_club(config)
@@ -1124,6 +1133,7 @@ def send_of_another_club(config: StackConfig) -> str:
     return send_id
 
 
+@pytest.mark.nightly
 def test_console_shows_a_viewer_no_form_and_the_api_refuses(config: StackConfig) -> None:
     with open_console(config.gateway_url, "viewer") as console:
         expect(console.page.get_by_role("heading", level=1, name="Overview")).to_be_visible(timeout=PATIENCE_MS)
@@ -1202,11 +1212,11 @@ def json_lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def demo(stack: RunningStack, out: Path, *, waits: bool = True) -> dict[str, Any]:
+def demo(stack: RunningStack, out: Path, users: int, *, waits: bool) -> dict[str, Any]:
     """Run the demo. Returns its figures; fails with its output if it does not end well."""
     output = io.StringIO()
     console = Terminal(file=output, width=140)
-    ok = run_demo(stack, users=USERS, out=out, console=console, waits=waits)
+    ok = run_demo(stack, users=users, out=out, console=console, waits=waits)
     print(output.getvalue())  # noqa: T201 - of a failure
     figures: dict[str, Any] = json.loads(out.read_text())
     assert ok, output.getvalue()
@@ -1275,8 +1285,9 @@ def test_each_request_is_answered_while_a_server_hangs(stack: RunningStack, conf
     until(f"the API works with {name} again", lambda: statuses(config) == healthy, every_s=2)
 
 
+@pytest.mark.nightly
 def test_stack_recovers_stored_data_after_a_kill_of_all(stack: RunningStack, config: StackConfig) -> None:
-    """The last test of this file, because it ends the stack that the others use."""
+    """tests/component/local/test_recovery.py kills and starts a part of the stack."""
     topics = set(AdminClient({"bootstrap.servers": config.kafka_bootstrap}).list_topics(timeout=10).topics)
     url = f"{config.opensearch_url}/device_state/_doc/7"
     httpx.put(url, params={"refresh": "true"}, json={"endpoint_arn": "arn:of:a:run:before"}).raise_for_status()
@@ -1295,8 +1306,13 @@ def test_stack_recovers_stored_data_after_a_kill_of_all(stack: RunningStack, con
     assert httpx.get(f"{config.opensearch_url}/users-g1/_doc/7").json()["found"]
     # LocalStack has lost its endpoints, so the directory must no longer name them.
     assert httpx.get(url).status_code == 404
+    assert all(started.alive() for started in restarted.services.values())
 
-    family = processes(restarted)
+
+def test_ended_stack_leaves_neither_process_nor_file(stack: RunningStack, config: StackConfig) -> None:
+    """The last test of this file, because it ends the stack that the others use."""
+    assert stack.ready
+    family = processes(RunningStack.of(config))
     masscomm(config, "down")
     assert not [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
     assert process.marked(config.state_dir) == []
