@@ -24,14 +24,19 @@ from tests.support.servers.dynamodb_table import dynamodb
 TABLE = json.loads((SCHEMAS / "dynamodb" / "delivery_ledger.json").read_text())["table"]["TableName"]
 
 
+@pytest.fixture(scope="module")
+def tables(localstack: StackConfig) -> None:
+    """The tables are provisioned once, because each provisioning compares all of them: half a second."""
+    create_dynamodb_tables(dynamodb(localstack))
+
+
 @pytest.fixture
-def aws(localstack: StackConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def aws(localstack: StackConfig, tables: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment of a Lambda function, and the table."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", localstack.aws_url)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    create_dynamodb_tables(dynamodb(localstack))
 
 
 @pytest.fixture
