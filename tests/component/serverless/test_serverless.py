@@ -101,13 +101,17 @@ KEY = {"x-api-key": "mc_development"}
 DEFAULTS = {"timeout_s": 60, "memory_mb": 128, "concurrency": 1}
 
 
-@pytest.fixture
-def topic(kafka: StackConfig) -> str:
+def new_topic(kafka: StackConfig) -> str:
     generation = f"g{uuid.uuid4().hex[:8]}"
     name = f"cdc.{generation}.public.users"
     with AdminClient({"bootstrap.servers": kafka.kafka_bootstrap}) as admin:
         admin.create_topics([NewTopic(name, 2, 1)])[name].result()
     return generation
+
+
+@pytest.fixture
+def topic(kafka: StackConfig) -> str:
+    return new_topic(kafka)
 
 
 def functions(topic: str) -> dict[str, object]:
@@ -119,6 +123,14 @@ def functions(topic: str) -> dict[str, object]:
         "tick": {"handler": "functions_under_test.steps.tick", "schedule_s": 60},
         "respond": {"handler": "functions_under_test.steps.respond", "routes": ["GET /things/{id}"]},
     }
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, kafka: StackConfig) -> Iterator[Program]:
+    """A program for tests that end no process."""
+    generation = new_topic(kafka)
+    with program(tmp_path_factory.mktemp("shared"), kafka, generation, functions(generation)) as made:
+        yield made
 
 
 @pytest.fixture
@@ -133,22 +145,22 @@ def send(program: Program, *values: str) -> None:
     assert program.producer.flush(TIMEOUT_S) == 0
 
 
-def test_records_reach_their_function_and_are_committed(running: Program) -> None:
-    send(running, *(f"v{number}" for number in range(50)))
-    until(lambda: len(running.seen()) == 50)
-    assert {line.split()[0] for line in running.seen()} == {"bulk"}
-    until(lambda: running.lag() == [0, 0])
+def test_records_reach_their_function_and_are_committed(shared: Program) -> None:
+    send(shared, *(f"v{number}" for number in range(50)))
+    until(lambda: len(shared.seen()) == 50)
+    assert {line.split()[0] for line in shared.seen()} == {"bulk"}
+    until(lambda: shared.lag() == [0, 0])
 
 
-def test_requests_reach_their_function(running: Program) -> None:
-    response = httpx.get(f"{running.url}/things/1", trust_env=False, headers=KEY)
+def test_requests_reach_their_function(shared: Program) -> None:
+    response = httpx.get(f"{shared.url}/things/1", trust_env=False, headers=KEY)
     assert response.json() == {"path": "/things/1", "name": "respond"}
-    assert httpx.get(f"{running.url}/other", trust_env=False).status_code == 404
-    assert httpx.get(f"{running.url}/things/1", trust_env=False).status_code == 401
+    assert httpx.get(f"{shared.url}/other", trust_env=False).status_code == 404
+    assert httpx.get(f"{shared.url}/things/1", trust_env=False).status_code == 401
 
 
-def test_a_schedule_invokes_its_function_again_and_again(running: Program) -> None:
-    ticks = running.notes / "ticks"
+def test_a_schedule_invokes_its_function_again_and_again(shared: Program) -> None:
+    ticks = shared.notes / "ticks"
     until(lambda: ticks.exists() and len(ticks.read_text().splitlines()) >= 3)
     assert set(ticks.read_text().splitlines()) == {"Scheduled Event tick"}
 
@@ -216,8 +228,9 @@ def test_broken_function_is_named_and_stops_no_other(tmp_path: Path, kafka: Stac
             process.terminate()
 
 
-def test_port_in_use_is_reported_in_one_line(running: Program, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "local.emulators.lambda_host", "--config", str(tmp_path / "config.json")]
+def test_port_in_use_is_reported_in_one_line(shared: Program) -> None:
+    config = shared.notes.with_name("config.json")
+    command = [sys.executable, "-m", "local.emulators.lambda_host", "--config", str(config)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     assert done.returncode == 1
     assert "the function host could not start" in done.stderr
