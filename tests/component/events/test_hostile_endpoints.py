@@ -83,13 +83,17 @@ BUSY = answers(b"HTTP/1.1 429 Busy\r\nRetry-After: 3600\r\nContent-Length: 0\r\n
 @pytest.mark.parametrize(
     ("answer", "status", "error"),
     [
-        (hangs, None, f"no answer within {EVENT_ATTEMPT_S:g} s"),
-        (FAILS, 500, ""),
-        (BUSY, 429, ""),
-        (REDIRECT, 307, ""),
-        (answers(b"SSH-2.0-OpenSSH\r\n\r\n"), None, "the connection failed"),
+        pytest.param(hangs, None, f"no answer within {EVENT_ATTEMPT_S:g} s", id="hangs"),
+        *(
+            pytest.param(*each, marks=pytest.mark.nightly, id=name)
+            for name, *each in (
+                ("fails", FAILS, 500, ""),
+                ("busy", BUSY, 429, ""),
+                ("redirects", REDIRECT, 307, ""),
+                ("no HTTP", answers(b"SSH-2.0-OpenSSH\r\n\r\n"), None, "the connection failed"),
+            )
+        ),
     ],
-    ids=["hangs", "fails", "busy", "redirects", "no HTTP"],
 )
 def test_a_failing_endpoint_delays_no_other(
     sender_stores: SenderStores, answer: Callable[[socket.socket], None], status: int | None, error: str

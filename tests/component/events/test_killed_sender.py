@@ -17,7 +17,7 @@ __all__ = ["sender_stores"]
 
 
 @pytest.mark.guarantee("events.at_least_once")
-@pytest.mark.parametrize("max_count", [1, 10])
+@pytest.mark.parametrize("max_count", [pytest.param(1, marks=pytest.mark.nightly), 10])
 def test_a_killed_sender_repeats_messages_under_their_ids(sender_stores: SenderStores, max_count: int) -> None:
     with receiving() as receiver:
         sender_stores.create(receiver.url, max_count=max_count)
