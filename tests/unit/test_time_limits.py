@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -66,6 +67,7 @@ OF_ONE_MODULE = {
 }
 
 
+@cache
 def _deployed() -> dict[str, Any]:
     """Return the names that rules may use: each duration, and the deployed time limits, schedules and retentions in
     seconds.
@@ -121,7 +123,7 @@ def test_a_much_longer_or_shorter_duration_breaks_a_rule(name: str) -> None:
         rule
         for factor in (0.00001, 100_000)
         for rule in RULES
-        if not _holds(rule, names | {name: names[name] * factor})
+        if name in rule and not _holds(rule, names | {name: names[name] * factor})
     ]
     assert broken != []
 
