@@ -4,9 +4,9 @@ import { readFileSync } from "node:fs";
 import { register } from "node:module";
 import { fileURLToPath } from "node:url";
 import { isMainThread } from "node:worker_threads";
-import ts from "typescript";
 
-// Node.js executes the hooks below in a thread of their own.
+// Node.js executes the hooks below in a thread of their own. The compiler takes a second to load, so only they load it.
+const ts = isMainThread ? undefined : (await import("typescript")).default;
 if (isMainThread) register(import.meta.url);
 
 export function load(url, context, next) {
