@@ -9,6 +9,7 @@ import ast
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ def _table(path: Path, tree: ast.Module) -> str | None:
     return TABLES.get(path.stem) or TABLES.get(path.parent.name)
 
 
+@cache
 def operations_by_table() -> dict[str, set[str]]:
     """Return what the adapters do on each table."""
     found: defaultdict[str, set[str]] = defaultdict(set)
@@ -85,17 +87,21 @@ def operations_by_table() -> dict[str, set[str]]:
     return dict(found)
 
 
+@cache
 def _definitions() -> dict[str, Any]:
     found = [json.loads(path.read_text()) for path in (ROOT / "schemas/dynamodb").glob("*.json")]
     return {each["table"]["TableName"]: each for each in found}
 
 
-def _granted(environment: SynthesisedEnvironment) -> Iterator[tuple[Resource, str, set[str]]]:
-    """Yield the policy, the table and the actions of each statement about a table."""
-    for policy, statement in role_statements(environment):
-        for name in _definitions():
-            if any(f"tables{name.replace('_', '')}" in target for target in targets(statement)):
-                yield policy, name, {each for each in actions(statement) if each.startswith("dynamodb:")}
+@cache
+def _granted(environment: SynthesisedEnvironment) -> list[tuple[Resource, str, set[str]]]:
+    """Return the policy, the table and the actions of each statement about a table."""
+    return [
+        (policy, name, {each for each in actions(statement) if each.startswith("dynamodb:")})
+        for policy, statement in role_statements(environment)
+        for name in _definitions()
+        if any(f"tables{name.replace('_', '')}" in target for target in targets(statement))
+    ]
 
 
 def test_operations_of_a_table_are_those_of_its_adapters() -> None:
@@ -132,7 +138,7 @@ def test_deletions_are_granted_where_an_adapter_deletes(environment: Synthesised
 
 
 def test_each_function_may_use_the_tables_of_its_profile(environment: SynthesisedEnvironment) -> None:
-    granted = list(_granted(environment))
+    granted = _granted(environment)
     for function, profile in PROFILES.items():
         own = f"{function.replace('_', '')}role"
         found = {name for policy, name, allowed in granted if policy.id.startswith(own) and allowed}
