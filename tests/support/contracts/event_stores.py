@@ -9,7 +9,7 @@ from masscomm.domain.events import EventType
 from masscomm.domain.ids import event_message_id
 from masscomm.domain.notification_rules import NotificationRule, Owner, RefusedEvents, RuleRefusal
 from masscomm.domain.records import EventOccurred
-from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS, Subscription, SubscriptionKey, rules_of
+from masscomm.domain.subscriptions import Subscription, SubscriptionKey, rules_of
 from masscomm.domain.time_limits import BATCH_MARKS_KEPT_S, OWN_EVENTS_KEPT_S
 from masscomm.domain.webhook_sources import (
     MAX_ACCEPTED,
@@ -166,11 +166,16 @@ class SubscriptionsContract:
         ]
         assert sorted(subscriptions.unpublished(), key=lambda mark: mark.key) == list(marks)
 
-    def test_an_endpoint_has_a_maximum_of_subscriptions(self, subscriptions: Subscriptions) -> None:
-        for number in range(MAX_SUBSCRIPTIONS):
+    def test_an_endpoint_has_a_maximum_of_subscriptions(
+        self, subscriptions: Subscriptions, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each put reads the others, so the maximum of a hundred would take seconds."""
+        maximum = 3
+        monkeypatch.setattr(f"{type(subscriptions).__module__}.MAX_SUBSCRIPTIONS", maximum)
+        for number in range(maximum):
             subscriptions.put(subscription(number), AT_MS)
         with pytest.raises(TooManySubscriptions):
-            subscriptions.put(subscription(MAX_SUBSCRIPTIONS), AT_MS)
+            subscriptions.put(subscription(maximum), AT_MS)
         subscriptions.put(replace(subscription(), revision=2), AT_MS)
 
 
