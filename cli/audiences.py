@@ -1,4 +1,6 @@
-"""The command `masscomm audience`: it counts the users of an audience through the REST API."""
+"""The commands `masscomm audience`: they count the users of an audience, and show and save audiences, through the REST
+API.
+"""
 
 from typing import Annotated, Any
 
@@ -8,22 +10,26 @@ from rich.table import Table
 from cli.options import ClubOption, JsonOption
 from cli.sending import audience_of
 from cli.sends import calling
-from cli.terminal import Terminal, print_json
+from cli.terminal import Terminal, print_answer, print_json
 from masscomm_client import Client
 
 app = typer.Typer(no_args_is_help=True)
 console = Terminal()
 
 WhereOption = Annotated[
-    str | None, typer.Option("--where", metavar="JSON", help="The condition; without it, all users of the club.")
+    str | None,
+    typer.Option(
+        "--where", metavar="JSON", help="The condition, or a saved audience; without it, all users of the club."
+    ),
 ]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the saved audience.")]
 ExceptOption = Annotated[list[int] | None, typer.Option("--except", help="Without this user. May be repeated.")]
 ChannelOption = Annotated[list[str] | None, typer.Option("--channel", help="Only this channel. May be repeated.")]
 
 
 @app.callback()
 def _group() -> None:
-    """Audiences: count users of a club by conditions."""
+    """Audiences: count users of a club by conditions, and save conditions."""
 
 
 @app.command()
@@ -52,3 +58,43 @@ def count(
     console.print(table)
     if not body["complete"]:
         console.print(f"The time of a request ended after {body['examined']:,} users of the club.")
+
+
+@app.command("list")
+@calling
+def list_audiences(*, api: Client, club: ClubOption, as_json: JsonOption = False) -> None:
+    """Show the saved audiences of a club."""
+    rows = api.audiences(club_id=club)["rows"]
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    console.print(f"{len(rows)} saved audiences")
+    for row in rows:
+        console.entry(row["name"], f"changed at {row['changed_at']}")
+
+
+@app.command()
+@calling
+def show(name: NameArgument, *, api: Client, club: ClubOption) -> None:
+    """Show a saved audience with its condition."""
+    print_json(api.audience(name, club_id=club))
+
+
+@app.command()
+@calling
+def put(
+    name: NameArgument, *, api: Client, club: ClubOption, where: WhereOption = None, as_json: JsonOption = False
+) -> None:
+    """Save a condition, in the place of an earlier one with its name."""
+    audience = audience_of(where, None)
+    del audience["except_users"]
+    saved = api.save_audience(name, audience, club_id=club)
+    print_answer(saved, f"{name} is saved.", console, as_json=as_json)
+
+
+@app.command()
+@calling
+def delete(name: NameArgument, *, api: Client, club: ClubOption, as_json: JsonOption = False) -> None:
+    """Delete a saved audience. Sends have copies of its condition."""
+    print_answer(api.delete_audience(name, club_id=club), f"{name} is deleted.", console, as_json=as_json)

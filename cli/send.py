@@ -35,7 +35,9 @@ def send(
     ] = None,
     audience: Annotated[
         str | None,
-        typer.Option("--audience", metavar="JSON", help="Users by a condition instead of ids; all: the whole club."),
+        typer.Option(
+            "--audience", metavar="JSON", help="A condition or a saved audience, not ids; all: the whole club."
+        ),
     ] = None,
     without: Annotated[
         list[int] | None, typer.Option("--except", help="A user that the audience does not include. May be repeated.")

@@ -1,6 +1,7 @@
 """Shared by the commands that send: their arguments, the progress of a send, its dry run and warnings."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.text import Text
 
 from cli.errors import CommandError
 from cli.terminal import Terminal, print_json
+from masscomm.domain.limits import NAME_PATTERN
 from masscomm.domain.send_states import FINAL
 from masscomm.integers import integer
 from masscomm_client import Client
@@ -53,9 +55,14 @@ def pairs(texts: Sequence[str]) -> dict[str, str]:
 
 
 def audience_of(where: str | None, without: Sequence[int] | None) -> dict[str, Any]:
-    """Return the audience of a condition in JSON; None and `all` are all users of the club. Raises CommandError."""
+    """Return the audience of a condition in JSON, or of the name of a saved audience; None and `all` are all users of
+    the club. Raises CommandError.
+    """
     try:
-        audience = {"all_users": True} if where in (None, "all") else {"where": json.loads(where or "")}
+        audience: dict[str, Any] = {"all_users": True}
+        if where not in (None, "all"):
+            is_name = re.fullmatch(NAME_PATTERN, where)
+            audience = {"saved": where} if is_name else {"where": json.loads(where)}
     except ValueError as error:
         raise CommandError(f"The condition is not JSON: {error}. Such as {_CONDITION}") from error
     return audience | {"except_users": list(without or ())}

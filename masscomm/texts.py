@@ -358,6 +358,10 @@ class Text(StrEnum):
     # Of conditional changes.
     CHANGED_SINCE_READ = "Another request has changed it since it was read: read it again, and repeat the change."
     EXISTS_ALREADY = "It exists already: read it, and change it."
+    # Of saved audiences.
+    NAMED_AUDIENCE_UNKNOWN = "The audience is unknown."
+    AUDIENCES_NOT_PERMITTED = "These credentials may not use audiences of this club."
+    AUDIENCES_TOO_MANY = "The club has {maximum} saved audiences: delete one."
     # Of categories.
     NAMED_CATEGORY_UNKNOWN = "The category is unknown."
     CATEGORY_CHANGED_TOO_OFTEN = "The category has been changed too often: sends that wait need its versions."
@@ -405,8 +409,11 @@ class Text(StrEnum):
     AUTHENTICATION_OF_OTHER_SERVER = "must be given again for a URL of another server"
     # Of audiences.
     AUDIENCE_TOO_LARGE = "has more than {maximum} bytes of JSON"
-    AUDIENCE_MEMBER = "is unknown: an audience has where or all_users, and except_users"
-    AUDIENCE_EMPTY = "an audience needs either where or all_users"
+    AUDIENCE_MEMBER = "is unknown: an audience has where, all_users or saved, and except_users"
+    AUDIENCE_EMPTY = "an audience needs either where, all_users or saved"
+    AUDIENCE_UNKNOWN = "is no saved audience of the club"
+    AUDIENCE_NAME = "must match {pattern}, and not be {reserved}"
+    AUDIENCE_SAVED_USERS = "is for a send: a saved audience names no user"
     AUDIENCE_EXCEPTIONS = "must be a list of at most {maximum} user ids"
     AUDIENCE_EXCEPTION = "must be a user id of at least 1"
     AUDIENCE_CONDITIONS = "has more than {maximum} conditions"

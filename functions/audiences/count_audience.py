@@ -1,6 +1,6 @@
 """POST /v1/audiences/count: the number of users in an audience, and by channel those that it can reach."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
@@ -10,12 +10,13 @@ from masscomm.domain.audiences import Audience
 from masscomm.domain.channels import CHANNELS, are_channels
 from masscomm.domain.limits import LARGEST_ID
 from masscomm.domain.time_limits import COUNT_RESERVE_S
-from masscomm.http.audiences import audience_of
+from masscomm.http.audiences import audience_errors, audience_of, resolved
 from masscomm.http.body import read_object
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.scopes import Scope
 from masscomm.http.single_users import check_group, check_named_users
 from masscomm.http.tenant import Clubs
+from masscomm.stores.saved_audiences.port import SavedAudiences
 from masscomm.texts import Text
 
 _FIELDS = ("club_id", "audience", "channels")
@@ -26,7 +27,7 @@ class CountRequest(TypedDict):
 
     club_id: int
     audience: dict[str, Any]
-    """The conditions of docs/audiences.md."""
+    """The conditions of docs/audiences.md, or a saved audience."""
     channels: NotRequired[list[str]]
     """The channels to count; by default all."""
 
@@ -46,7 +47,8 @@ class CountBody(TypedDict):
 @dataclass(frozen=True, kw_only=True)
 class CountQuery:
     club_id: int
-    audience: Audience
+    # The audience as in the request.
+    audience: Mapping[str, Any]
     channels: Sequence[str]
 
 
@@ -61,9 +63,9 @@ def parse_count(body: str | None) -> CountQuery:
         errors.append(FieldError("club_id", Text.MUST_BE_CLUB_FROM_1.filled()))
     if not are_channels(channels):
         errors.append(FieldError("channels", Text.MUST_BE_LIST_OF_SOME.filled(choices=", ".join(CHANNELS))))
-    audience, wrong = audience_of(document.get("audience"))
-    errors += wrong
-    if errors or not isinstance(club_id, int) or not isinstance(channels, list):
+    audience = document.get("audience")
+    errors += audience_errors(audience)
+    if errors or not (isinstance(club_id, int) and isinstance(channels, list) and isinstance(audience, dict)):
         raise invalid(errors)
     return CountQuery(club_id=club_id, audience=audience, channels=list(dict.fromkeys(channels)))
 
@@ -73,6 +75,7 @@ class CountAudience:
     """The use case that counts audiences. Each function environment has one instance."""
 
     directory: Directory
+    saved: SavedAudiences
 
     def count(
         self, query: CountQuery, clubs: Clubs, scopes: AbstractSet[Scope], remaining_s: Callable[[], float]
@@ -82,20 +85,21 @@ class CountAudience:
             message = Text.CLUB_OF_OTHERS.filled(club_id=str(query.club_id))
             errors = [FieldError("club_id", message)]
             raise Problem(403, Text.COUNT_NOT_PERMITTED.filled(), errors=errors)
-        if query.audience.except_users:
+        audience, _ = audience_of(resolved(query.audience, query.club_id, self.saved.find))
+        if audience.except_users:
             check_named_users(scopes, "audience.except_users")
-        counts = self._counted(query, remaining_s)
+        counts = self._counted(query, audience, remaining_s)
         check_group(scopes, counts["users"])
         return counts
 
-    def _counted(self, query: CountQuery, remaining_s: Callable[[], float]) -> CountBody:
+    def _counted(self, query: CountQuery, audience: Audience, remaining_s: Callable[[], float]) -> CountBody:
         counts: CountBody = {
             "users": 0,
             "channels": dict.fromkeys(query.channels, 0),
             "examined": 0,
             "complete": False,
         }
-        for found in self.directory.count_members(query.club_id, query.audience, query.channels):
+        for found in self.directory.count_members(query.club_id, audience, query.channels):
             counts["examined"] += found.examined
             counts["users"] += found.users
             for name in query.channels:

@@ -26,8 +26,9 @@ api = rest_api(logger, retry_after_s=5)
 def bootstrap() -> "CountAudience":
     from functions.audiences.count_audience import CountAudience
     from masscomm.directory.chosen import directory_from_environment
+    from masscomm.stores.saved_audiences.dynamodb import DynamoDbSavedAudiences
 
-    return CountAudience(directory=directory_from_environment())
+    return CountAudience(directory=directory_from_environment(), saved=DynamoDbSavedAudiences.from_environment())
 
 
 @api.post("/v1/audiences/count")

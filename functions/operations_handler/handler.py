@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 from functions.operations_handler.routes.alarms import AlarmsRoute
+from functions.operations_handler.routes.audiences import AudiencesRoute
 from functions.operations_handler.routes.audit import AuditRoute
 from functions.operations_handler.routes.categories import CategoriesRoute
 from functions.operations_handler.routes.dead_letters import DeadLettersRoute
@@ -72,6 +73,14 @@ def keys() -> KeysRoute:
     from masscomm.stores.api_keys.dynamodb import ApiKeys
 
     return KeysRoute(ApiKeys.from_environment(), SystemClock())
+
+
+@cache
+def audiences() -> AudiencesRoute:
+    """Return the routes of saved audiences. They need no server but DynamoDB."""
+    from masscomm.stores.saved_audiences.dynamodb import DynamoDbSavedAudiences
+
+    return AudiencesRoute(store=DynamoDbSavedAudiences.from_environment(), clock=SystemClock())
 
 
 @cache
@@ -160,6 +169,31 @@ def bootstrap() -> UseCases:
 def audits(audit_log: AuditLog, clock: Clock) -> Callable[[str], Audit]:
     """Return a function that returns the audit of a principal."""
     return lambda principal: PrincipalAudit(audit_log=audit_log, clock=clock, logger=logger, principal=principal)
+
+
+@api.get("/v1/audiences")
+def get_audiences(asked: rest.Request) -> Response:
+    """The saved audiences of a tenant."""
+    return uncached(audiences().of_club(asked.parameters, asked.clubs))
+
+
+@api.get("/v1/audiences/{name}")
+def get_audience(asked: rest.Request, name: str) -> Response:
+    """A saved audience with its conditions."""
+    return uncached(audiences().show(name, asked.parameters, asked.clubs))
+
+
+@api.put("/v1/audiences/{name}")
+def put_audience(asked: rest.Request, name: str) -> Response:
+    """Save an audience, in the place of an earlier one with its name."""
+    known_categories().read()
+    return uncached(audiences().put(name, asked.parameters, asked.text(), asked.clubs, _audit(asked)))
+
+
+@api.delete("/v1/audiences/{name}")
+def delete_audience(asked: rest.Request, name: str) -> Response:
+    """Delete a saved audience. Sends have copies of it."""
+    return uncached(audiences().delete(name, asked.parameters, asked.clubs, _audit(asked)))
 
 
 @api.get("/v1/audit")

@@ -14,7 +14,7 @@ from functions.send_handler.request_batch import pack_results, parse_batch, prod
 from functions.send_handler.request_once import KeyedRequest, RequestOnce
 from functions.send_handler.request_send import RequestSend
 from functions.send_handler.send_records import Caller
-from functions.send_handler.send_request import check_permitted, parse_request, read_document
+from functions.send_handler.send_request import check_permitted, parse_request, read_document, with_definition
 from functions.send_handler.send_warnings import SendWarnings, result_of
 from masscomm import environment
 from masscomm.clock import SystemClock
@@ -31,6 +31,8 @@ from masscomm.operations.bootstrap import audit_log, rest_api
 from masscomm.operations.directory_bootstrap import content_checks
 from masscomm.stores.categories.known import known_categories
 from masscomm.stores.idempotency_keys.dynamodb import DynamoDbIdempotencyKeys
+from masscomm.stores.saved_audiences.dynamodb import DynamoDbSavedAudiences
+from masscomm.stores.saved_audiences.port import SavedAudiences
 
 logger = logs.logger("send_handler")
 api = rest_api(logger, retry_after_s=5)
@@ -41,6 +43,7 @@ class UseCases:
     requests: RequestSend
     once: RequestOnce
     warnings: SendWarnings
+    saved_audiences: SavedAudiences
 
 
 @cache
@@ -58,6 +61,7 @@ def bootstrap() -> UseCases:
         ),
         once=RequestOnce(keys=DynamoDbIdempotencyKeys.from_environment(), clock=clock),
         warnings=SendWarnings(content_checks),
+        saved_audiences=DynamoDbSavedAudiences.from_environment(),
     )
 
 
@@ -81,6 +85,7 @@ def post_send(request: rest.Request) -> Response:
     if attempt.response is not None:
         return Response(HTTPStatus.ACCEPTED, JSON, attempt.response, {**headers, idempotency.REPLAYED: "true"})
     with once.running(attempt):
+        send = with_definition(send, use_cases.saved_audiences)
         warnings.check_template(send)
         found = requests.find_part(send, identity, caller)
         # Only a request with an Idempotency-Key or a send_id may have been counted before.

@@ -11,7 +11,13 @@ from functions.send_handler.dry_run import DryRunSend
 from functions.send_handler.list_templates import TemplatesRoute
 from functions.send_handler.preview_messages import parse_preview, previewed
 from functions.send_handler.registration import DynamoDbRequestedSends
-from functions.send_handler.send_request import check_permitted, check_tenant, parse_request, read_document
+from functions.send_handler.send_request import (
+    check_permitted,
+    check_tenant,
+    parse_request,
+    read_document,
+    with_definition,
+)
 from masscomm.clock import SystemClock
 from masscomm.http import rest
 from masscomm.http.read_request import ReadRequest
@@ -25,6 +31,8 @@ from masscomm.operations.bootstrap import rest_api
 from masscomm.operations.directory_bootstrap import directory, templates
 from masscomm.stores.categories.known import known_categories
 from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
+from masscomm.stores.saved_audiences.dynamodb import DynamoDbSavedAudiences
+from masscomm.stores.saved_audiences.port import SavedAudiences
 
 logger = logs.logger("send_handler")
 api = rest_api(logger, retry_after_s=5)
@@ -42,6 +50,11 @@ def dry_runs() -> DryRunSend:
     )
 
 
+@cache
+def saved_audiences() -> SavedAudiences:
+    return DynamoDbSavedAudiences.from_environment()
+
+
 @api.post("/v1/dry-runs")
 def post_dry_run(request: rest.Request) -> Response:
     """Forecast a send: its notifications by channel and reason. Nothing is sent."""
@@ -52,6 +65,7 @@ def post_dry_run(request: rest.Request) -> Response:
     logs.note(club_id=send.club_id)
     # Its counts are those of the sent one.
     request.require(Scope.READ)  # guard: scopes.dry_run
+    send = with_definition(send, saved_audiences())
     body = use_case.answer(
         send,
         use_case.identify(send),

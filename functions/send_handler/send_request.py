@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -41,7 +41,7 @@ from masscomm.domain.local_times import first_ms, last_ms, parse_local_time
 from masscomm.domain.records import ContentFields
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
 from masscomm.domain.units import unit_problem
-from masscomm.http.audiences import audience_of
+from masscomm.http.audiences import audience_errors, is_saved, resolved
 from masscomm.http.body import read_object
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import JSON, Request
@@ -49,6 +49,7 @@ from masscomm.http.scopes import Scope
 from masscomm.http.send_scopes import scopes_of_send
 from masscomm.http.single_users import check_named_users
 from masscomm.http.tenant import Clubs
+from masscomm.stores.saved_audiences.port import SavedAudiences
 from masscomm.texts import CodedText, Text
 
 _LONGEST_PATH = 200
@@ -152,7 +153,9 @@ class SendRequest(ContentRequest):
     # The audience is validated before to_users: a send has one of the two. `parse_request` reads its conditions.
     audience: Annotated[
         dict[str, Any] | None,
-        Field(description="Users of the club by conditions (docs/audiences.md), instead of to_users."),
+        Field(
+            description="Users of the club by conditions or a saved audience (docs/audiences.md), instead of to_users."
+        ),
     ] = None
     audience_at: Annotated[
         Literal["due", "request"] | None,
@@ -243,6 +246,14 @@ class SendRequest(ContentRequest):
         of_some = {} if self.audience is None else {"audience": self.audience}
         of_some |= {} if self.priority == Lane.BULK else {"priority": self.priority}
         return _digest([self.to_users, self.recipient_data, *([of_some] if of_some else [])])
+
+    def with_audience(self, audience: Mapping[str, Any]) -> Self:
+        """Return the send with the definition of its saved audience. It is the same part of a send: a repeated request
+        has the name, whose definition may have changed meanwhile.
+        """
+        copied = self.model_copy(update={"audience": dict(audience)})
+        copied.__dict__["part_digest"] = self.part_digest  # guard: audiences.changed_definition
+        return copied
 
     @property
     def variable_names(self) -> list[str]:
@@ -358,7 +369,7 @@ def _part_errors(send: SendRequest) -> list[FieldError]:
 
 
 def _audience_errors(send: SendRequest) -> list[FieldError]:
-    return [] if send.audience is None else audience_of(send.audience)[1]
+    return [] if send.audience is None else audience_errors(send.audience)
 
 
 def _audience_time_errors(send: SendRequest) -> list[FieldError]:
@@ -451,6 +462,15 @@ def _readable_times(document: Mapping[str, Any]) -> dict[str, int | None]:
             found = None
         times[name] = None if unit_problem(name, found) else found
     return times
+
+
+def with_definition(send: SendRequest, saved: SavedAudiences) -> SendRequest:
+    """Return a permitted send with the definition of the saved audience that it names; another send as it is. Raises
+    the errors of `resolved`.
+    """
+    if not is_saved(send.audience):
+        return send
+    return send.with_audience(resolved(send.audience or {}, send.club_id, saved.find))
 
 
 def check_tenant(send: ContentRequest, clubs: Clubs) -> None:

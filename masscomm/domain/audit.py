@@ -33,6 +33,8 @@ class Action(StrEnum):
     # Dead letters of an endpoint were deleted, or sent again.
     WEBHOOK_ACKNOWLEDGED = "webhook.acknowledged"
     WEBHOOK_REPLAYED = "webhook.replayed"
+    AUDIENCE_SAVED = "audience.saved"
+    AUDIENCE_DELETED = "audience.deleted"
     CATEGORY_STORED = "category.stored"
     EVENT_TYPE_STORED = "event_type.stored"
     EVENT_TYPE_DELETED = "event_type.deleted"

@@ -1,15 +1,59 @@
-"""The routes of the audiences function."""
+"""The routes of audiences."""
 
 from functions.audiences.count_audience import CountBody, CountRequest
+from functions.operations_handler.routes import audiences
 from masscomm.domain.limits import SMALLEST_GROUP
-from ops.openapi.operation import Operation
+from masscomm.domain.saved_audiences import MAX_SAVED_AUDIENCES
+from ops.openapi.examples import NOON
+from ops.openapi.operation import ID, Operation, Parameter
+
+_CLUB = (Parameter("club_id", "The tenant", ID, 1, required=True),)
+_AUDIENCE = {"where": {"field": "locale", "is": "de"}}
+_SAVED = {"name": "germans", "changed_at": NOON, "audience": _AUDIENCE}
+_UNKNOWN = {404: "The audience is unknown"}
 
 OPERATIONS = {
+    ("GET", "/v1/audiences"): Operation(
+        description="They are in the order of their names.",
+        parameters=_CLUB,
+        response=audiences.SavedAudiencesBody,
+        example={"rows": [{"name": "germans", "changed_at": NOON}]},
+    ),
+    ("GET", "/v1/audiences/{name}"): Operation(
+        description="`POST /v1/audiences/count` counts its users, and `POST /v1/dry-runs` what they would get.",
+        parameters=_CLUB,
+        response=audiences.SavedAudienceBody,
+        example=_SAVED,
+        problems=_UNKNOWN,
+    ),
+    ("PUT", "/v1/audiences/{name}"): Operation(
+        description=(
+            'A send with `"audience": {"saved": "<name>"}` has a copy of the conditions, made at its request: a later '
+            "change does not concern it."
+        ),
+        parameters=_CLUB,
+        request=audiences.SavedAudienceFields,
+        requests={"germans": {"audience": _AUDIENCE}},
+        response=audiences.SavedAudienceBody,
+        success="The audience is saved",
+        example=_SAVED,
+        problems={
+            404: "The name contains a control character",
+            409: f"The club has {MAX_SAVED_AUDIENCES} saved audiences",
+        },
+    ),
+    ("DELETE", "/v1/audiences/{name}"): Operation(
+        description="Sends that were requested keep their copies of its conditions.",
+        parameters=_CLUB,
+        response=audiences.DeletedAudienceBody,
+        example={"name": "germans"},
+        problems=_UNKNOWN,
+    ),
     ("POST", "/v1/audiences/count"): Operation(
         description=(
-            "An audience has `where` (a condition) or `all_users`, and `except_users`. A count of a large tenant may "
-            "end before all users are examined: `complete` is false then. With `except_users`, and for fewer than "
-            f"{SMALLEST_GROUP} users, it needs `users:read`."
+            "An audience has `where` (a condition), `all_users` or `saved` (a name), and `except_users`. A count of a "
+            "large tenant may end before all users are examined: `complete` is false then. With `except_users`, and "
+            f"for fewer than {SMALLEST_GROUP} users, it needs `users:read`."
         ),
         request=CountRequest,
         requests={

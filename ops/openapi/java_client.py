@@ -23,12 +23,15 @@ package masscomm.client;
 _LINE = 120
 # The methods of the Python client by the operation of their request. The Java client has the same ones.
 METHODS = {
+    "delete_audience": "delete_audience",
     "delete_event_type": "delete_event_type",
     "delete_source": "delete_source",
     "delete_subscription": "delete_subscription",
     "delete_suppression": "remove_suppression",
     "delete_webhook": "delete_webhook",
     "get_alarms": "alarms",
+    "get_audience": "audience",
+    "get_audiences": "audiences",
     "get_categories": "categories",
     "get_category": "category",
     "get_dead_letter": "dead_letter",
@@ -84,6 +87,7 @@ METHODS = {
     "post_webhook_rotate": "rotate_webhook",
     "post_webhook_test": "test_webhook",
     "post_webhook_test_of_type": "test_webhook_type",
+    "put_audience": "save_audience",
     "put_category": "set_category",
     "put_event_type": "set_event_type",
     "put_preferences": "set_preferences",
@@ -91,7 +95,14 @@ METHODS = {
 }
 # Operations after which their subject is no longer in its list.
 _REMOVING = (
-    *("delete_event_type", "delete_source", "delete_subscription", "delete_suppression", "delete_webhook"),
+    *(
+        "delete_audience",
+        "delete_event_type",
+        "delete_source",
+        "delete_subscription",
+        "delete_suppression",
+        "delete_webhook",
+    ),
     "post_device_enable",
 )
 # JSON type → the type in Java and its reader in Body. The type of a required member is a primitive one.
@@ -114,12 +125,18 @@ def java_client() -> dict[str, str]:
         for method, operation in methods.items()
     }
     read, written = (_in(part, components, operations) for part in ("responses", "requestBody"))
+    # Routes of one subject have the same parameters.
+    filters = {
+        _filters_name(operations[name][2]): _filters(operations[name][2])
+        for name in METHODS
+        if _parameters(operations[name][2])
+    }
     types = [
         *(
             _type_of(name, schema, components, is_read=name in read, is_written=name in written)
             for name, schema in components.items()
         ),
-        *(_filters(operations[name][2]) for name in METHODS if _parameters(operations[name][2])),
+        *filters.values(),
     ]
     routes = [_route(*operations[name], components) for name in METHODS]
     return {"Types.java": _types(types), "Routes.java": _routes(routes)}

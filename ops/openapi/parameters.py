@@ -44,6 +44,7 @@ IN_PATH = {
         Parameter("endpoint_id", "The id of the endpoint", _SEGMENT, ENDPOINT_ID),
         Parameter("event_type", "The name of the event type", _SEGMENT, "match.finished"),
         Parameter("key_id", "The id of the key", _SEGMENT, KEY_ID),
+        Parameter("name", "The name of the saved audience", _SEGMENT, "germans"),
         Parameter("notification", "The notification: `<send_id>.<user_id>.<channel>`", _SEGMENT, NOTIFICATION),
         Parameter("position", "The position of the dead letter, partition@offset", _SEGMENT, "0@17"),
         Parameter("send_id", "The id of the send", _SEGMENT, SEND_ID),

@@ -1705,6 +1705,13 @@ MUTANTS = (
     Mutant("tenancy.event_types", "Credentials for single clubs change no event type."),
     Mutant("tenancy.changed_categories", "Credentials for single clubs change no category."),
     Mutant("batch.unprepared", "A batch waits while the categories that are valid now are unknown."),
+    Mutant("tenancy.saved_audiences", "A caller uses saved audiences of its clubs only."),
+    Mutant("audiences.saved_users", "A saved audience names no user."),
+    Mutant(
+        "audiences.changed_definition",
+        "A repeated send to a saved audience is the same one after the audience has changed.",
+        Removed(),
+    ),
     Mutant("conditions.changed_resource", "A change of what another request has changed since is refused."),
     Mutant("conditions.existing_resource", "An addition of what exists is refused."),
     Mutant("categories.new_category", "REST knows a new category at once.", Becomes("is_fresh")),

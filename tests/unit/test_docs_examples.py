@@ -45,6 +45,7 @@ from masscomm.domain.limits import FIELDS_OF_SEND, MAX_RECORD_BYTES
 from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.quiet_hours import decide_by_hours
 from masscomm.domain.records import MAX_COPIED_BYTES, NotificationOutcome
+from masscomm.domain.saved_audiences import SavedAudience
 from masscomm.domain.statuses import RANK, TERMINAL, Reason, Status
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.http.tenant import ALL_CLUBS
@@ -117,7 +118,10 @@ def wire_format(record: Mapping[str, Any], schema: str) -> bytes:
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> SendApi:
-    return SendApi(monkeypatch)
+    api = SendApi(monkeypatch)
+    germans = {"where": {"field": "locale", "is": "de"}}
+    api.saved_audiences.put(SavedAudience(club_id=1, name="germans", definition=germans, changed_at_ms=0))
+    return api
 
 
 # --- each kind of block -----------------------------------------------------------------------------------------------

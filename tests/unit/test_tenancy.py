@@ -35,6 +35,7 @@ from masscomm.stores.idempotency_keys.in_memory import InMemoryIdempotencyKeys
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
 from masscomm.stores.metrics.port import ChannelTotals, LogKey, LogRow, SendTotals
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
+from masscomm.stores.saved_audiences.in_memory import InMemorySavedAudiences
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.contracts.webhook_results import results_of
 from tests.support.harness import operations_api
@@ -70,6 +71,11 @@ COUNTED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["
 PARAMETERS = {
     ("GET", "/v1/metrics"): COUNTED,
     ("GET", f"/v1/webhooks/{operations_api.endpoint_id(CLUB)}/metrics"): COUNTED,
+    ("GET", "/v1/audiences"): {"club_id": [str(CLUB)]},
+    **{
+        (method, f"/v1/audiences/{operations_api.AUDIENCE}"): {"club_id": [str(CLUB)]}
+        for method in ("GET", "PUT", "DELETE")
+    },
     ("GET", "/v1/sends"): {"club_id": [str(CLUB)]},
     ("GET", "/v1/users"): {"club_id": [str(CLUB)]},
     ("GET", "/v1/webhooks"): {"club_id": [str(CLUB)]},
@@ -145,7 +151,7 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     monkeypatch.setattr(preferences_handler, "reading", lambda: reading)
     events = events_use_cases(chain, clock, InMemoryAuditLog(), CLUB)
     monkeypatch.setattr(events_api, "bootstrap", lambda: events)
-    counts = CountAudience(directory=directory)
+    counts = CountAudience(directory=directory, saved=InMemorySavedAudiences())
     monkeypatch.setattr(audiences, "bootstrap", lambda: counts)
     return chain
 
@@ -163,6 +169,7 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         "{endpoint_id}": operations_api.endpoint_id(CLUB),
         "{delivery_id}": operations_api.EVENT_ID,
         "{category}": "news",
+        "{name}": operations_api.AUDIENCE,
         "{event_type}": "match.finished",
         "{source_id}": source_id(CLUB),
         "{subscription_id}": subscription_id(CLUB),
@@ -192,6 +199,7 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         ("POST", "/v1/events"): {
             "events": [{"event_id": "e1", "type": "match.finished", "club_id": CLUB, "data": {"goals": []}}]
         },
+        ("PUT", f"/v1/audiences/{operations_api.AUDIENCE}"): {"audience": {"all_users": True}},
         ("PUT", "/v1/categories/news"): {"channels": ["push"]},
         ("PUT", "/v1/event-types/match.finished"): {"description": "A match has finished", "example": {"goals": []}},
         ("POST", "/v1/sources"): SOURCE | {"club_id": CLUB},

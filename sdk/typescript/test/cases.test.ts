@@ -15,6 +15,7 @@ interface Call {
   query: never;
   key?: string;
   if_match?: string;
+  club_id: never;
   poll_s?: number;
   timeout_s?: number;
   unknown_s?: number;
@@ -104,7 +105,7 @@ class Script {
   };
 }
 
-async function execute(api: Client, { operation, id, body, query, key, if_match, poll_s, timeout_s, unknown_s }: Call): Promise<unknown> {
+async function execute(api: Client, { operation, id, body, query, key, if_match, club_id, poll_s, timeout_s, unknown_s }: Call): Promise<unknown> {
   switch (operation) {
     case "send":
       return api.send(body, key);
@@ -114,6 +115,8 @@ async function execute(api: Client, { operation, id, body, query, key, if_match,
       return api.request("POST", "/v1/sends/{send_id}/cancel", { path: { send_id: id } });
     case "delete_webhook":
       return api.request("DELETE", "/v1/webhooks/{endpoint_id}", { path: { endpoint_id: id } });
+    case "delete_audience":
+      return api.request("DELETE", "/v1/audiences/{name}", { path: { name: id }, query: { club_id } });
     case "delete_event_type":
       return api.request("DELETE", "/v1/event-types/{event_type}", { path: { event_type: id } });
     case "delete_subscription":

@@ -15,6 +15,8 @@ from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
 from masscomm.stores.frequency_caps.port import FrequencyCaps
 from masscomm.stores.key_queues.dynamodb import DynamoDbKeyQueues
 from masscomm.stores.key_queues.port import KeyQueues
+from masscomm.stores.saved_audiences.dynamodb import DynamoDbSavedAudiences
+from masscomm.stores.saved_audiences.port import SavedAudiences
 from masscomm.stores.sent_messages.dynamodb import DynamoDbSentMessages
 from masscomm.stores.sent_messages.port import SentMessages
 from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
@@ -31,6 +33,7 @@ from tests.support.contracts.event_stores import (
     WebhookSourcesContract,
 )
 from tests.support.contracts.frequency_caps import FrequencyCapsContract
+from tests.support.contracts.saved_audiences import SavedAudiencesContract
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 
 __all__ = ["functions_client"]
@@ -46,6 +49,12 @@ class TestDynamoDbCategories(CategoriesContract):
     @pytest.fixture
     def categories(self, localstack: StackConfig, functions_client: Any) -> Categories:
         return DynamoDbCategories(table=new_table(dynamodb(localstack), "categories"), client=functions_client)
+
+
+class TestDynamoDbSavedAudiences(SavedAudiencesContract):
+    @pytest.fixture
+    def audiences(self, localstack: StackConfig, functions_client: Any) -> SavedAudiences:
+        return DynamoDbSavedAudiences(table=new_table(dynamodb(localstack), "categories"), client=functions_client)
 
 
 class TestDynamoDbSubscriptions(SubscriptionsContract):

@@ -9,6 +9,7 @@ import pytest
 
 from functions.operations_handler import handler as operations_handler
 from functions.operations_handler.routes.alarms import AlarmsRoute
+from functions.operations_handler.routes.audiences import AudiencesRoute
 from functions.operations_handler.routes.audit import AuditRoute
 from functions.operations_handler.routes.categories import CategoriesRoute
 from functions.operations_handler.routes.dead_letters import DeadLettersRoute
@@ -29,6 +30,7 @@ from masscomm.directory.suppression_list import InMemorySuppressionList, StoredS
 from masscomm.domain.events import EventType
 from masscomm.domain.ids import address_id
 from masscomm.domain.records import EventOccurred
+from masscomm.domain.saved_audiences import SavedAudience
 from masscomm.domain.subscriptions import Subscription, SubscriptionKey
 from masscomm.domain.webhooks import Endpoint, EndpointKey
 from masscomm.kafka import topics
@@ -50,6 +52,7 @@ from masscomm.stores.event_ids.in_memory import InMemoryEventIds
 from masscomm.stores.event_types.in_memory import InMemoryEventTypes
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore
 from masscomm.stores.metrics.port import WebhookLogKey, WebhookLogRow
+from masscomm.stores.saved_audiences.in_memory import InMemorySavedAudiences
 from masscomm.stores.sends.in_memory import InMemorySends
 from masscomm.stores.subscriptions.in_memory import InMemorySubscriptions
 from masscomm.stores.webhook_dead_letters.in_memory import InMemoryWebhookDeadLetters
@@ -62,6 +65,7 @@ from tests.support.harness.slots import use_slots
 EVENT_ID, EVENT_MS = "evt_5b0f6c7d8e9f4a1b8c2d3e4f5a6b7c8d", 1_763_726_400_000
 # The value of the header webhook-id of its message.
 MESSAGE_ID = "evt_8c2d3e4f5a6b7c8d5b0f6c7d8e9f4a1b"
+AUDIENCE = "germans"
 KEY_ID = "7d793037a0760186"
 ADDRESS_ID = address_id("ada@example.org")
 
@@ -136,6 +140,12 @@ def build(
     keys_route, audit = KeysRoute(keys, clock), operations_handler.audits(audit_log, clock)
     monkeypatch.setattr(operations_handler, "bootstrap", lambda: cases)
     monkeypatch.setattr(operations_handler, "keys", lambda: keys_route)
+    saved = InMemorySavedAudiences()
+    saved.put(
+        SavedAudience(club_id=club_id, name=AUDIENCE, definition={"all_users": True}, changed_at_ms=clock.now_ms())
+    )
+    audiences = AudiencesRoute(store=saved, clock=clock)
+    monkeypatch.setattr(operations_handler, "audiences", lambda: audiences)
     categories = InMemoryCategories()
     monkeypatch.setattr(DynamoDbCategories, "from_environment", lambda: categories)
     known_categories.cache_clear()

@@ -18,6 +18,7 @@ from functions.audiences import handler as audiences
 from functions.audiences.count_audience import CountAudience
 from functions.events_api import handler as events_api
 from functions.metrics_handler import handler as metrics_handler
+from functions.operations_handler import handler as operations_handler
 from functions.preferences_handler import handler as preferences_handler
 from functions.preferences_handler.unsubscribe import Unsubscribe
 from functions.send_handler import handler as send_handler
@@ -121,10 +122,12 @@ def build(
         Template(1001, 1, "match_reminder", "push", "de", "{{ data.opponent }}", "{{ data.kick_off }}"),
     )
     monkeypatch.setattr(previews, "directory", lambda: directory)
-    requests = use_cases(chain, InMemoryIdempotencyKeys(), directory=directory)
+    saved = operations_handler.audiences().store
+    requests = use_cases(chain, InMemoryIdempotencyKeys(), directory=directory, saved=saved)
     monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
     forecasts = dry_runs(chain.clock, directory)
     monkeypatch.setattr(previews, "dry_runs", lambda: forecasts)
+    monkeypatch.setattr(previews, "saved_audiences", lambda: saved)
     preferences = change_preferences(chain, directory, InMemoryDocumentPublisher())
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
     reading = read_users(clock, directory, audit_log, InMemoryRequestSlots())
@@ -139,7 +142,7 @@ def build(
     monkeypatch.setattr(preferences_handler, "unsubscribe", lambda: pages)
     events = events_use_cases(chain, clock, audit_log)
     monkeypatch.setattr(events_api, "bootstrap", lambda: events)
-    counting = CountAudience(directory=directory)
+    counting = CountAudience(directory=directory, saved=saved)
     monkeypatch.setattr(audiences, "bootstrap", lambda: counting)
     return chain
 

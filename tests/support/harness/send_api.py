@@ -24,6 +24,8 @@ from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.idempotency_keys.in_memory import InMemoryIdempotencyKeys
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
+from masscomm.stores.saved_audiences.in_memory import InMemorySavedAudiences
+from masscomm.stores.saved_audiences.port import SavedAudiences
 from masscomm.stores.sends.in_memory import InMemorySends
 from masscomm.stores.sends.port import Sends
 from tests.support.harness.chain import Chain, Context
@@ -43,6 +45,7 @@ def use_cases(
     audit_log: AuditLog | None = None,
     sends: InMemorySends | None = None,
     directory: Directory | None = None,
+    saved: SavedAudiences | None = None,
 ) -> module.UseCases:
     """Return the use cases of the function, with in-memory topics and an in-memory store of idempotency keys."""
     requests = RequestSend(
@@ -57,6 +60,7 @@ def use_cases(
         requests=requests,
         once=RequestOnce(keys=keys, clock=chain.clock),
         warnings=SendWarnings(lambda: ContentChecks(templates)),
+        saved_audiences=saved or InMemorySavedAudiences(),
     )
 
 
@@ -81,12 +85,14 @@ class SendApi(Chain):
         # Without a complete snapshot, responses have no warnings.
         self.directory = InMemoryDirectory(ready=False)
         self.slots = InMemoryRequestSlots()
-        self.use_cases = use_cases(self, self.keys, self.audit_log, self.register, self.directory)
+        self.saved_audiences = InMemorySavedAudiences()
+        self.use_cases = use_cases(self, self.keys, self.audit_log, self.register, self.directory, self.saved_audiences)
         self.dry_runs = dry_runs(self.clock, self.directory, self.register)
         self.usage = InMemoryKeyUsage()
         limiter = RateLimiter(usage=self.usage, clock=self.clock)
         monkeypatch.setattr(module, "bootstrap", lambda: self.use_cases)
         monkeypatch.setattr(previews, "dry_runs", lambda: self.dry_runs)
+        monkeypatch.setattr(previews, "saved_audiences", lambda: self.saved_audiences)
         use_slots(monkeypatch, self.clock, self.slots)
         for each in (module, previews):
             monkeypatch.setattr(each.api, "_limiter", lambda: limiter)

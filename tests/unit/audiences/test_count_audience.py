@@ -10,7 +10,9 @@ from functions.audiences.count_audience import CountAudience
 from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.limits import SMALLEST_GROUP
+from masscomm.domain.saved_audiences import SavedAudience
 from masscomm.domain.users import Device, User, UserSettings
+from masscomm.stores.saved_audiences.in_memory import InMemorySavedAudiences
 from tests.support.harness.chain import Context
 from tests.support.harness.slots import use_slots
 from tests.support.inputs.api_gateway_events import EVERY_CLUB, EVERY_SCOPE
@@ -24,7 +26,8 @@ class CountApi:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.directory = InMemoryDirectory(page_size=2)
         self.clock = FixedClock()
-        counting = CountAudience(directory=self.directory)
+        self.saved = InMemorySavedAudiences()
+        counting = CountAudience(directory=self.directory, saved=self.saved)
         monkeypatch.setattr(module, "bootstrap", lambda: counting)
         use_slots(monkeypatch, self.clock)
 
@@ -47,6 +50,16 @@ def api(monkeypatch: pytest.MonkeyPatch) -> CountApi:
         found.directory.put(User(user_id=user_id, club_id=7, locale="de" if user_id < 4 else "en", email=email))
     found.directory.put(User(user_id=100, club_id=8, locale="de"))
     return found
+
+
+def test_users_of_a_saved_audience_are_counted(api: CountApi) -> None:
+    definition = {"where": {"field": "locale", "is": "de"}}
+    api.saved.put(SavedAudience(club_id=7, name="germans", definition=definition, changed_at_ms=0))
+    assert api.call({"club_id": 7, "audience": {"saved": "germans"}})[1]["users"] == 3
+    assert api.call({"club_id": 7, "audience": {"saved": "germans", "except_users": [1]}})[1]["users"] == 2
+    # An audience of another club is as an unknown one.
+    assert api.call({"club_id": 8, "audience": {"saved": "germans"}})[0] == 400
+    assert api.call({"club_id": 7, "audience": {"saved": "germans"}}, SENDER)[0] == 403
 
 
 def test_users_of_the_club_are_counted_by_channel(api: CountApi) -> None:

@@ -46,3 +46,24 @@ def test_condition_with_invalid_json_is_not_sent(server: AnsweringServer) -> Non
     with pytest.raises(CommandError, match="is not JSON"):
         run("count", "--club", "7", "--where", "locale=de")
     assert server.asked == []
+
+
+SAVED = {"name": "germans", "changed_at": "2026-11-30T12:00:00Z", "audience": {"all_users": True}}
+
+
+def test_name_of_a_saved_audience_is_sent(server: AnsweringServer) -> None:
+    server.answers = [(200, json.dumps(COUNTED).encode())]
+    run("count", "--club", "7", "--where", "germans")
+    assert json.loads(server.asked[0][1])["audience"] == {"saved": "germans", "except_users": []}
+
+
+def test_audience_is_saved_listed_shown_and_deleted(server: AnsweringServer) -> None:
+    server.answers = [(200, json.dumps(body).encode()) for body in (SAVED, {"rows": [SAVED]}, SAVED, {})]
+    where = {"field": "locale", "is": "de"}
+    assert run("put", "germans", "--club", "7", "--where", json.dumps(where)) == "germans is saved.\n"
+    assert run("list", "--club", "7") == "1 saved audiences\ngermans\n  changed at 2026-11-30T12:00:00Z\n"
+    assert json.loads(run("show", "germans", "--club", "7")) == SAVED
+    assert run("delete", "germans", "--club", "7") == "germans is deleted.\n"
+    path = "/v1/audiences/germans?club_id=7"
+    assert [asked for asked, _ in server.asked] == [path, "/v1/audiences?club_id=7", path, path]
+    assert json.loads(server.asked[0][1]) == {"audience": {"where": where}}

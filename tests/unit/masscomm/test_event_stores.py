@@ -21,6 +21,9 @@ from masscomm.stores.event_types.port import EventTypes
 from masscomm.stores.key_queues.dynamodb import DynamoDbKeyQueues
 from masscomm.stores.key_queues.in_memory import InMemoryKeyQueues
 from masscomm.stores.key_queues.port import KeyQueues
+from masscomm.stores.saved_audiences.dynamodb import DynamoDbSavedAudiences
+from masscomm.stores.saved_audiences.in_memory import InMemorySavedAudiences
+from masscomm.stores.saved_audiences.port import SavedAudiences
 from masscomm.stores.sent_messages.dynamodb import DynamoDbSentMessages
 from masscomm.stores.sent_messages.in_memory import InMemorySentMessages
 from masscomm.stores.sent_messages.port import Partition, RecordPosition, Sent, SentMessages
@@ -42,6 +45,7 @@ from tests.support.contracts.event_stores import (
     SubscriptionsContract,
     WebhookSourcesContract,
 )
+from tests.support.contracts.saved_audiences import SavedAudiencesContract
 from tests.support.servers.dynamodb_table import new_table
 
 
@@ -67,6 +71,18 @@ class TestMotoCategories(CategoriesContract):
     @pytest.fixture
     def categories(self, moto_dynamodb: Any) -> Categories:
         return DynamoDbCategories(table=new_table(moto_dynamodb, "categories"), client=moto_dynamodb)
+
+
+class TestInMemorySavedAudiences(SavedAudiencesContract):
+    @pytest.fixture
+    def audiences(self) -> SavedAudiences:
+        return InMemorySavedAudiences()
+
+
+class TestMotoSavedAudiences(SavedAudiencesContract):
+    @pytest.fixture
+    def audiences(self, moto_dynamodb: Any) -> SavedAudiences:
+        return DynamoDbSavedAudiences(table=new_table(moto_dynamodb, "categories"), client=moto_dynamodb)
 
 
 class TestInMemorySubscriptions(SubscriptionsContract):

@@ -34,6 +34,7 @@ from masscomm.stores.idempotency_keys.dynamodb import DynamoDbIdempotencyKeys
 from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 from masscomm.stores.request_slots.dynamodb import DynamoDbRequestSlots
 from masscomm.stores.request_slots.port import Kind
+from masscomm.stores.saved_audiences.dynamodb import DynamoDbSavedAudiences
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 from masscomm.stores.sends.port import Position, Progress
 from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
@@ -51,6 +52,7 @@ from tests.support.contracts import (
     key_usage,
     queue_leases,
     request_slots,
+    saved_audiences,
     sends,
     webhook_dead_letters,
     webhook_stores,
@@ -289,6 +291,12 @@ STORED = (
         write=lambda store: store.put("offers", [categories.version(1), categories.version(2)], revision=0),
         read=lambda store: (store.revision(), store.every()),
         nested=_where("versions", _later_versions),
+    ),
+    Stored(
+        tables=("categories",),
+        store=DynamoDbSavedAudiences,
+        write=lambda audiences: audiences.put(saved_audiences.GERMANS),
+        read=lambda audiences: (audiences.find(7, "germans"), list(audiences.of_club(7))),
     ),
     Stored(
         tables=("event_types",),

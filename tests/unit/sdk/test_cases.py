@@ -20,7 +20,7 @@ from masscomm_client import ApiError, AsyncClient, Client, WebhookError, verify_
 CASES = json.loads((ROOT / "sdk" / "cases.json").read_text())
 FIRST_WEBHOOK = CASES["webhooks"][0]
 # The arguments of a method besides those of its call.
-OPTIONS = ("poll_s", "timeout_s", "unknown_s", "if_match")
+OPTIONS = ("poll_s", "timeout_s", "unknown_s", "if_match", "club_id")
 
 
 @dataclass

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from masscomm.domain.records import AudienceRequested, SendRequested
+from masscomm.domain.saved_audiences import SavedAudience
 from masscomm.domain.send_content import content_of_send
 from masscomm.domain.sends import Send, SendKey, Source
 from masscomm.errors import Retry
@@ -85,6 +86,62 @@ def test_request_that_was_interrupted_is_the_same_send(api: SendApi, monkeypatch
     assert post(api, key="k")[0] == 202
     first, again = requested(api)
     assert first == again
+
+
+def save(api: SendApi, **definition: Any) -> None:
+    api.saved_audiences.put(SavedAudience(club_id=7, name="fans", definition=definition, changed_at_ms=NOW))
+
+
+def test_send_copies_a_saved_audience_at_its_request(api: SendApi) -> None:
+    save(api, where={"field": "locale", "is": "de"})
+    status, _, _ = post(api, key="k", audience={"saved": "fans", "except_users": [42]})
+    assert status == 202
+    save(api, all_users=True)
+    assert post(api, key="k", audience={"saved": "fans", "except_users": [42]})[2]["Idempotency-Replayed"] == "true"
+    (record,) = requested(api)
+    assert json.loads(record.audience) == {"where": {"field": "locale", "is": "de"}, "except_users": [42]}
+
+
+@pytest.mark.kills(guard="audiences.changed_definition")
+def test_repeated_send_id_is_one_part_after_a_change(api: SendApi) -> None:
+    fields: dict[str, Any] = {"audience": {"saved": "fans"}, "send_id": "11111111-1111-4111-8111-111111111111"}
+    save(api, where={"field": "locale", "is": "de"})
+    first = post(api, **fields)
+    save(api, all_users=True)
+    again = post(api, **fields)
+    assert (first[0], again[:2]) == (202, first[:2])
+    assert len(requested(api)) == 1
+
+
+def test_saved_audience_is_read_for_its_sends_only(api: SendApi) -> None:
+    api.saved_audiences.failing = Retry("down")
+    assert post(api)[0] == 202
+    assert post(api, audience={"saved": "fans"}, key="k")[0] == 503
+    api.saved_audiences.failing = None
+    save(api, all_users=True)
+    assert post(api, audience={"saved": "fans"}, key="k")[0] == 202
+
+
+@pytest.mark.parametrize(
+    ("audience", "definition", "field"),
+    [
+        ({"saved": "others"}, {"all_users": True}, "audience.saved"),
+        ({"saved": "a b"}, {"all_users": True}, "audience.saved"),
+        ({"saved": None}, {"all_users": True}, "audience.saved"),
+        ({"saved": "fans", "all_users": True}, {"all_users": True}, "audience.saved"),
+        ({"saved": "fans", "tenant": 8}, {"all_users": True}, "audience.tenant"),
+        ({"saved": "fans", "except_users": [0]}, {"all_users": True}, "audience.except_users[0]"),
+        ({"saved": "fans"}, {"where": {"field": "attributes.gone", "is": 1}}, "audience.where.field"),
+    ],
+)
+def test_unusable_saved_audience_is_refused(
+    api: SendApi, audience: dict[str, Any], definition: dict[str, Any], field: str
+) -> None:
+    save(api, **definition)
+    for path in ("/v1/sends", "/v1/dry-runs"):
+        status, body, _ = post(api, audience=audience, path=path)
+        assert (status, [each["field"] for each in body["errors"]]) == (400, [field])
+    assert (requested(api), api.register.sends) == ([], {})
 
 
 @pytest.mark.parametrize(

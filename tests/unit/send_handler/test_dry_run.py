@@ -16,6 +16,7 @@ from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain import categories
 from masscomm.domain.frequency_caps import Cap
+from masscomm.domain.saved_audiences import SavedAudience
 from masscomm.domain.simulator import FIRST_ID, RESULTS
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import DRY_RUN_AUDIENCE_RESERVE_S, DRY_RUN_RESERVE_S
@@ -138,7 +139,8 @@ READER = SENDER | {"scopes": "send read users:read"}
 @pytest.mark.kills(guard="single_users.samples")
 def test_samples_need_the_scope_of_reading_users(api: SendApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(single_users, "SMALLEST_GROUP", 1)
-    _, body, _ = dry_run(api, audience={"all_users": True}, authorizer=SENDER)
+    api.saved_audiences.put(SavedAudience(club_id=7, name="everybody", definition={"all_users": True}, changed_at_ms=0))
+    _, body, _ = dry_run(api, audience={"saved": "everybody"}, authorizer=SENDER)
     assert (body["samples"], body["channels"][0]["deliverable"] > 0) == ([], True)
     _, body, _ = dry_run(api, to_users=[1], authorizer=READER)
     assert body["samples"] == [

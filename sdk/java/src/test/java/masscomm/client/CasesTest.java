@@ -17,6 +17,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.UnaryOperator;
 import java.util.stream.Stream;
+import masscomm.client.Types.AudienceFilters;
 import masscomm.client.Types.CategoryFields;
 import masscomm.client.Types.FieldErrorBody;
 import masscomm.client.Types.SendRequest;
@@ -65,6 +66,9 @@ final class CasesTest {
             case "get_send" -> api.getSend(id).members();
             case "cancel" -> api.cancel(id).members();
             case "delete_webhook" -> api.deleteWebhook(id).members();
+            case "delete_audience" -> api.deleteAudience(
+                            id, new AudienceFilters().clubId(((Number) call.get("club_id")).longValue()))
+                    .members();
             case "delete_event_type" -> api.deleteEventType(id).members();
             case "delete_subscription" -> api.deleteSubscription(id).members();
             case "set_category" -> api.setCategory(

@@ -1,0 +1,67 @@
+"""Saved audiences in DynamoDB, in the table of schemas/dynamodb/categories.json: the functions that use them read it
+for categories, too.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from masscomm.aws.dynamodb import answering, query_items
+from masscomm.aws.request import Limits
+from masscomm.aws.table import TableAdapter
+from masscomm.domain.saved_audiences import SavedAudience
+from masscomm.errors import Retry
+
+_WHAT = "saved audiences"
+
+
+class DynamoDbSavedAudiences(TableAdapter):
+    """The store of saved audiences in DynamoDB."""
+
+    TABLE, SETTING = "categories", "CATEGORIES_TABLE"
+    LIMITS = Limits(connections=4, connect_s=1, read_s=2, attempts=3)
+
+    def put(self, audience: SavedAudience) -> bool:
+        item = {
+            **_key(audience.club_id, audience.name),
+            "definition": {"S": json.dumps(audience.definition, ensure_ascii=False)},
+            "changed_at_ms": {"N": str(audience.changed_at_ms)},
+        }
+        with answering(_WHAT):
+            answer = self._client.put_item(TableName=self._table, Item=item, ReturnValues="ALL_OLD")
+        return not answer.get("Attributes")
+
+    def find(self, club_id: int, name: str) -> SavedAudience | None:
+        with answering(_WHAT):
+            answer = self._client.get_item(TableName=self._table, Key=_key(club_id, name), ConsistentRead=True)
+        return _audience(club_id, answer["Item"]) if "Item" in answer else None
+
+    def of_club(self, club_id: int) -> Sequence[SavedAudience]:
+        items = query_items(self._client, _WHAT, self._table, {"part": {"S": _part(club_id)}})
+        return [_audience(club_id, item) for item in items]
+
+    def delete(self, club_id: int, name: str) -> bool:
+        with answering(_WHAT):
+            answer = self._client.delete_item(TableName=self._table, Key=_key(club_id, name), ReturnValues="ALL_OLD")
+        return bool(answer.get("Attributes"))
+
+
+def _part(club_id: int) -> str:
+    return f"audiences#{club_id}"
+
+
+def _key(club_id: int, name: str) -> dict[str, Any]:
+    return {"part": {"S": _part(club_id)}, "name": {"S": name}}
+
+
+def _audience(club_id: int, item: Mapping[str, Any]) -> SavedAudience:
+    """Return the audience in an item. Raises Retry if the item is malformed."""
+    try:
+        return SavedAudience(
+            club_id=club_id,
+            name=item["name"]["S"],
+            definition=json.loads(item["definition"]["S"]),
+            changed_at_ms=int(item["changed_at_ms"]["N"]),
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise Retry(f"the item of a saved audience is malformed: {error!r}") from error
