@@ -1,5 +1,6 @@
 """The console's page of categories in a real Chromium, over the functions in memory behind the local gateway."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -67,6 +68,21 @@ def test_refused_category_stays_in_the_form(console: Console) -> None:
     add(console, "News")
     expect(page.get_by_role("alert")).to_contain_text("is another spelling of the category news")
     expect(page.get_by_label("Category", exact=True)).to_have_value("News")
+
+
+@pytest.mark.nightly
+def test_change_after_another_one_is_refused_and_kept(console: Console) -> None:
+    page = console.page
+    changed = {"detail": "Another request has changed it.", "code": "changed_since_read", "parameters": {}}
+    open_page(page, f"{console.url}/#/categories")
+    page.get_by_role("row").filter(has_text="newsletter").get_by_role("button", name="Change").click()
+    page.get_by_role("group", name="Only after an opt-in").get_by_label("E-mail").check()
+    page.route("**/v1/categories/newsletter", lambda route: route.fulfill(status=412, json=changed))
+    with page.expect_request("**/v1/categories/newsletter") as sent:
+        page.get_by_role("button", name="Save").click()
+    assert re.fullmatch('"[0-9a-f]{32}"', sent.value.headers["if-match"])
+    expect(page.get_by_role("alert")).to_contain_text("Close the form, open it again, and repeat your change")
+    expect(page.get_by_role("group", name="Only after an opt-in").get_by_label("E-mail")).to_be_checked()
 
 
 @pytest.mark.nightly

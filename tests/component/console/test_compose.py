@@ -1,6 +1,7 @@
 """The page Compose in a real Chromium, over the functions in memory behind the local gateway."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -81,6 +82,29 @@ def test_an_audience_is_entered_with_the_keyboard_alone(console: Console) -> Non
         "where": {"all": [{"field": "locale", "is": "de"}, {"field": "time_zone", "is": "Europe/Berlin"}]}
     }
     assert "to_users" not in body
+
+
+def test_conditions_are_saved_and_chosen_for_a_later_send(console: Console) -> None:
+    page = console.page
+    page.get_by_label("Title").fill("Goal")
+    page.get_by_label("Text").fill("1:0")
+    page.get_by_label("An audience of the tenant").check()
+    page.get_by_label("Value", exact=True).fill("de")
+    page.get_by_label("Save these conditions as").fill("fans.de")
+    page.get_by_role("button", name="Save the audience").click()
+    expect(page.get_by_text("fans.de is saved.")).to_be_visible()
+    page.get_by_label("A saved one").check()
+    page.get_by_label("Saved audience").select_option("fans.de")
+    page.get_by_label("Later").check()
+    page.get_by_label("Time", exact=True).fill("2026-11-22T09:00")
+    page.get_by_label("At that time, with those who join until then").check()
+    assert console.violations() == []
+    page.get_by_role("button", name="Review").click()
+    expect(page.get_by_text("fans.de")).to_be_visible()
+    with page.expect_request(is_send) as sent:
+        page.get_by_role("button", name=re.compile("^Send")).click()
+    body = json.loads(sent.value.post_data or "")
+    assert (body["audience"], body["audience_at"]) == ({"saved": "fans.de"}, "due")
 
 
 def test_a_send_is_composed_with_the_keyboard_alone(console: Console) -> None:

@@ -67,6 +67,11 @@ export const listVersions = (category: string, signal?: AbortSignal) => whole(ge
 export const changeCategory = (category: string, body: CategoryFields, etag: string | null) =>
   api.request("PUT", "/v1/categories/{category}", { path: { category }, body, headers: etag === null ? { "If-None-Match": "*" } : { "If-Match": etag } });
 
+export const listAudiences = (club_id: Id, signal?: AbortSignal) => whole(api.request("GET", "/v1/audiences", { query: { club_id }, signal }));
+export const saveAudience = (name: string, club_id: Id, audience: { [name: string]: unknown }) =>
+  api.request("PUT", "/v1/audiences/{name}", { path: { name }, query: { club_id }, body: { audience } });
+export const deleteAudience = (name: string, club_id: Id) => api.request("DELETE", "/v1/audiences/{name}", { path: { name }, query: { club_id } });
+
 /** Return the templates of a club, and those for every club; at most `most`. */
 export async function listTemplates(filters: { club_id: Id[]; type?: string[] }, most: number, signal: AbortSignal): Promise<Template[]> {
   const found: Template[] = [];

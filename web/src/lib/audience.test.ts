@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { audienceError, audienceOf, fit, newAudience, newCondition, operatorsOf, type AudienceDraft, type Condition } from "./audience";
+import { audienceError, audienceOf, definitionOf, fit, newAudience, newCondition, operatorsOf, type AudienceDraft, type Condition } from "./audience";
 
 const condition = (changes: Partial<Condition>): Condition => ({ ...newCondition(), value: "de", ...changes });
 const draft = (conditions: Condition[], changes: Partial<AudienceDraft> = {}): AudienceDraft => ({ ...newAudience(), conditions, ...changes });
@@ -50,4 +50,15 @@ test("personal data can only be present or missing", () => {
   const made = condition({ field: "email", operator: "is" });
   fit(made);
   expect([made.operator, audienceError(draft([made]))]).toEqual(["present", null]);
+});
+
+test("a saved audience is named, with the exceptions of the send", () => {
+  const draft = { ...newAudience(), mode: "saved" as const, except: "42" };
+  expect(audienceError(draft)).toBe("audience.savedMissing");
+  expect(audienceError({ ...draft, saved: "germans" })).toBeNull();
+  expect(audienceOf({ ...draft, saved: "germans" })).toEqual({ saved: "germans", except_users: [42] });
+});
+
+test("conditions are saved without the exceptions of a send", () => {
+  expect(definitionOf({ ...newAudience(), mode: "everyone", except: "42" })).toEqual({ all_users: true });
 });

@@ -32,7 +32,9 @@ export interface Condition {
 }
 
 export interface AudienceDraft {
-  mode: "everyone" | "conditions" | "json";
+  mode: "everyone" | "conditions" | "json" | "saved";
+  /** The name of a saved audience. */
+  saved: string;
   join: "all" | "any";
   conditions: Condition[];
   except: string;
@@ -40,7 +42,7 @@ export interface AudienceDraft {
 }
 
 export const newCondition = (): Condition => ({ field: "locale", name: "", operator: "is", kind: "text", value: "" });
-export const newAudience = (): AudienceDraft => ({ mode: "conditions", join: "all", conditions: [newCondition()], except: "", json: "" });
+export const newAudience = (): AudienceDraft => ({ mode: "conditions", saved: "", join: "all", conditions: [newCondition()], except: "", json: "" });
 
 /** Return whether a field has a name, as `attributes.plan`. */
 export const hasName = (field: Field): boolean => ["attributes", "settings.channels", "settings.categories"].includes(field);
@@ -95,6 +97,7 @@ export function audienceError(draft: AudienceDraft): string | null {
     }
   }
   if (draft.mode === "everyone") return null;
+  if (draft.mode === "saved") return draft.saved ? null : "audience.savedMissing";
   if (draft.conditions.length === 0) return "audience.noCondition";
   return draft.conditions.map(errorOf).find((each) => each !== null) ?? null;
 }
@@ -120,12 +123,19 @@ function whereOf(condition: Condition): object {
   }
 }
 
+/** Return the conditions of a draft without errors, to be saved: the exceptions are those of one send. */
+export function definitionOf(draft: AudienceDraft): { [name: string]: unknown } {
+  const { except_users: _except, ...definition } = audienceOf(draft);
+  return definition;
+}
+
 /** Return the audience of a draft without errors, as a request has it. */
 export function audienceOf(draft: AudienceDraft): { [name: string]: unknown } {
   if (draft.mode === "json") return readJson(draft.json) as { [name: string]: unknown };
   const except = parseRecipients(draft.except).ids;
   const others = except.length ? { except_users: except } : {};
   if (draft.mode === "everyone") return { all_users: true, ...others };
+  if (draft.mode === "saved") return { saved: draft.saved, ...others };
   const conditions = draft.conditions.map(whereOf);
   return { where: conditions.length === 1 ? conditions[0] : { [draft.join]: conditions }, ...others };
 }

@@ -62,7 +62,8 @@ export const newDraft = (club: string): Draft =>
 export function takeDraft(draft: Draft, person: string): boolean {
   const found = kept("draft", person) as Partial<Draft> | null;
   forget("draft");
-  Object.assign(draft, found);
+  // A draft that an earlier version kept may lack fields of the audience.
+  Object.assign(draft, found, found?.audience && { audience: { ...newAudience(), ...found.audience } });
   return found !== null;
 }
 
