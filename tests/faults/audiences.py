@@ -1,7 +1,8 @@
 """Faults during the expansion of an audience in many shares."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from datetime import UTC, datetime, timedelta
 
 import httpx
 
@@ -14,6 +15,9 @@ from tests.support.fault_stack.proxy import Hold, HoldAnswer, Request, produce_t
 from tests.support.fault_stack.proxy.faults import Fault
 from tests.support.until import until
 
+type Moment = Callable[[], AbstractContextManager[Fault]]
+
+AHEAD_MS = 8_000
 USERS, CHUNK_SIZE, CHUNKS_A_SHARE = 200, 5, 3
 
 
@@ -26,7 +30,7 @@ def expander_killed(bench: Bench, _: Send) -> None:
     bench.population.grow(USERS, OTHER_CLUB)
     users = bench.population.world.members(OTHER_CLUB)
     kafka, store = bench.stack.kafka, bench.stack.dynamodb
-    moments: list[Callable[[], AbstractContextManager[Fault]]] = [
+    moments: list[Moment] = [
         lambda: store.fault(HoldAnswer(), when=_puts("chunk#"), after=4),
         lambda: kafka.fault(Hold(), when=produce_to(topics.AUDIENCE), after=2),
         lambda: kafka.fault(HoldAnswer(), when=produce_to(topics.AUDIENCE), after=1),
@@ -44,15 +48,7 @@ def expander_killed(bench: Bench, _: Send) -> None:
     }
     with bench.stack.configured(settings):
         chunks, requests = bench.records(topics.SEND_API), bench.records(topics.AUDIENCE)
-        with ExitStack() as faults:
-            held = faults.enter_context(moments[0]())
-            send_id = _send_to_all(bench)
-            for following in [*moments[1:], None]:
-                held.await_hits()
-                begun = None if following is None else faults.enter_context(following())
-                bench.kill("audience_expander")
-                held.discard()
-                held = begun or held
+        send_id = _sent_while_killed(bench, moments)
         expected = -(-len(users) // CHUNK_SIZE)
         bench.expect_send(send_id, users, club_id=OTHER_CLUB)
         bench.settle()
@@ -63,7 +59,43 @@ def expander_killed(bench: Bench, _: Send) -> None:
         assert shares <= bench.records(topics.AUDIENCE) - requests <= shares + len(moments) + 2
 
 
-def _send_to_all(bench: Bench) -> str:
+def scheduled_expander_killed(bench: Bench, _: Send) -> None:
+    """Kill audience_expander before and after it delays a scheduled send, while the send waits, and before and after
+    writes of its expansion.
+    """
+    bench.population.grow(USERS, OTHER_CLUB)
+    users = bench.population.world.members(OTHER_CLUB)
+    kafka, store = bench.stack.kafka, bench.stack.dynamodb
+    moments: list[Moment] = [
+        lambda: store.fault(Hold(), when=_delays),
+        lambda: store.fault(HoldAnswer(), when=_delays),
+        lambda: store.fault(HoldAnswer(), when=_puts("chunk#"), after=4),
+        lambda: store.fault(Hold(), when=_ends),
+        lambda: kafka.fault(HoldAnswer(), when=produce_to(topics.SEND_API), after=1),
+    ]
+    with bench.stack.configured({"send_handler": {"environment": {"SEND_CHUNK_SIZE": str(CHUNK_SIZE)}}}):
+        due = datetime.now(UTC) + timedelta(milliseconds=AHEAD_MS)
+        send_id = _sent_while_killed(bench, moments, send_at=due.isoformat())
+        bench.expect_send(send_id, users, club_id=OTHER_CLUB)
+        bench.settle()
+        until("the audience is not expanded again", lambda: bench.at_rest(sources("audience_expander")), every_s=0.1)
+
+
+def _sent_while_killed(bench: Bench, moments: Sequence[Moment], **fields: str) -> str:
+    """Send to all users of a club, and kill audience_expander at each of these moments. Return the id of the send."""
+    with ExitStack() as faults:
+        held = faults.enter_context(moments[0]())
+        send_id = _send_to_all(bench, fields)
+        for following in [*moments[1:], None]:
+            held.await_hits()
+            begun = None if following is None else faults.enter_context(following())
+            bench.kill("audience_expander")
+            held.discard()
+            held = begun or held
+    return send_id
+
+
+def _send_to_all(bench: Bench, fields: Mapping[str, str]) -> str:
     """Send to all users of a club. Return the id of the send."""
     response = httpx.post(
         f"{bench.stack.config.gateway_url}/v1/sends",
@@ -72,6 +104,7 @@ def _send_to_all(bench: Bench) -> str:
             "club_id": OTHER_CLUB,
             "audience": {"all_users": True},
             "channels": ["push"],
+            **fields,
         },
         headers={"x-api-key": bench.stack.config.api_key},
         timeout=30,
@@ -80,6 +113,11 @@ def _send_to_all(bench: Bench) -> str:
     assert response.status_code == httpx.codes.ACCEPTED, response.text
     send_id: str = response.json()["send_id"]
     return send_id
+
+
+def _delays(request: Request) -> bool:
+    """Return whether a request puts a record of an audience into the delay store; it marks the minute before."""
+    return dynamodb("waiting", "PutItem")(request) and b'"copy"' in request.body
 
 
 def _ends(request: Request) -> bool:

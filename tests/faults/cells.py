@@ -138,6 +138,8 @@ _COMPACT = (
     Cell(
         name="preference_checker killed between the places of a cap and its decisions",
         fault=caps.checker_killed,
+        name="audience_expander killed while a scheduled audience waits and is expanded",
+        fault=audiences.scheduled_expander_killed,
         load=NO_LOAD,
         timeout_s=90.0,
     ),
