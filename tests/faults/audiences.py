@@ -22,13 +22,19 @@ USERS, CHUNK_SIZE, CHUNKS_A_SHARE = 200, 5, 3
 
 
 def expander_killed(bench: Bench, _: Send) -> None:
+    """Kill audience_expander around the writes of an audience that is expanded at once, and of a scheduled one."""
+    bench.population.grow(USERS, OTHER_CLUB)
+    users = bench.population.world.members(OTHER_CLUB)
+    _killed_between_shares(bench, users)
+    _killed_around_the_wait(bench, users)
+
+
+def _killed_between_shares(bench: Bench, users: Sequence[int]) -> None:
     """Kill audience_expander before and after each write with which an audience progresses.
 
     These are a recorded chunk, the end, the record that hands the rest on, the recorded progress, and a flush of
     chunks. After the last one the progress is recorded, and the offset of the present record is not committed.
     """
-    bench.population.grow(USERS, OTHER_CLUB)
-    users = bench.population.world.members(OTHER_CLUB)
     kafka, store = bench.stack.kafka, bench.stack.dynamodb
     moments: list[Moment] = [
         lambda: store.fault(HoldAnswer(), when=_puts("chunk#"), after=4),
@@ -59,12 +65,8 @@ def expander_killed(bench: Bench, _: Send) -> None:
         assert shares <= bench.records(topics.AUDIENCE) - requests <= shares + len(moments) + 2
 
 
-def scheduled_expander_killed(bench: Bench, _: Send) -> None:
-    """Kill audience_expander before and after it delays a scheduled send, while the send waits, and before and after
-    writes of its expansion.
-    """
-    bench.population.grow(USERS, OTHER_CLUB)
-    users = bench.population.world.members(OTHER_CLUB)
+def _killed_around_the_wait(bench: Bench, users: Sequence[int]) -> None:
+    """Kill audience_expander before and after it delays a scheduled send, and around writes of its expansion."""
     kafka, store = bench.stack.kafka, bench.stack.dynamodb
     moments: list[Moment] = [
         lambda: store.fault(Hold(), when=_delays),

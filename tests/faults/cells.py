@@ -130,7 +130,7 @@ _COMPACT = (
         timeout_s=60.0,
     ),
     Cell(
-        name="audience_expander killed at each write between the shares of an audience",
+        name="audience_expander killed at each write of an audience, at once or scheduled",
         fault=audiences.expander_killed,
         load=NO_LOAD,
         timeout_s=90.0,
@@ -138,8 +138,6 @@ _COMPACT = (
     Cell(
         name="preference_checker killed between the places of a cap and its decisions",
         fault=caps.checker_killed,
-        name="audience_expander killed while a scheduled audience waits and is expanded",
-        fault=audiences.scheduled_expander_killed,
         load=NO_LOAD,
         timeout_s=90.0,
     ),
@@ -429,7 +427,7 @@ _IN_ENVIRONMENTS = (
 _WITH_STATE = (
     "delivery killed in the middle of publishing",
     "every function killed in turn",
-    "audience_expander killed at each write between the shares of an audience",
+    "audience_expander killed at each write of an audience, at once or scheduled",
     "a captured table is truncated until a new generation answers",
 )
 # The cells of this column only.
