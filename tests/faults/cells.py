@@ -105,7 +105,9 @@ _COMPACT = (
     ),
     Cell(name="quiet hours begin while SNS is down", fault=quiet.begin_while_provider_is_down, load=NO_LOAD),
     Cell(name="delivery asleep for longer than its lease", fault=processes.asleep, load=ONE_SLICE),
-    Cell(name="a record repeated in another lane", fault=processes.repeated_in_another_lane, load=Load(users=90)),
+    Cell(
+        name="a record repeated in another lane", fault=processes.repeated_in_another_lane, load=Load(users=90), ci=True
+    ),
     Cell(name="each record repeated after it is counted", fault=processes.redelivered_after_counting),
     Cell(
         name="send_handler killed between chunks, request repeated with its key",
