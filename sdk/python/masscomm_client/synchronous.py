@@ -69,6 +69,25 @@ class Client:
         """Return the number of users in an audience, and by channel those that it can reach."""
         return self._execute(Call("POST", "/v1/audiences/count", body=dict(fields)))
 
+    def audiences(self, *, club_id: int) -> types.SavedAudiencesBody:
+        """Return the saved audiences of a club."""
+        return self._execute(Call("GET", "/v1/audiences", {"club_id": club_id}))
+
+    def audience(self, name: str, *, club_id: int) -> types.SavedAudienceBody:
+        """Return a saved audience with its conditions."""
+        return self._execute(Call("GET", path_of("audiences", name), {"club_id": club_id}))
+
+    def save_audience(self, name: str, audience: Mapping[str, Any], *, club_id: int) -> types.SavedAudienceBody:
+        """Save an audience, in the place of an earlier one with its name."""
+        path, body = path_of("audiences", name), {"audience": dict(audience)}
+        return self._execute(Call("PUT", path, {"club_id": club_id}, body))
+
+    def delete_audience(self, name: str, *, club_id: int) -> types.DeletedAudienceBody:
+        """Delete a saved audience. Sends have copies of its conditions."""
+        removed: types.DeletedAudienceBody = {"name": name, "status": "deleted"}
+        call = Call("DELETE", path_of("audiences", name), {"club_id": club_id}, removed=removed)
+        return self._execute(call)
+
     def get_send(self, send_id: str) -> types.SendBody:
         """Return a send with its notifications by status. A send by Kafka is a 404 until it is counted."""
         return self._execute(Call("GET", path_of("sends", send_id)))

@@ -421,7 +421,7 @@ class CountRequest(TypedDict):
 
     club_id: int
     audience: dict[str, Any]
-    """The conditions of docs/audiences.md."""
+    """The conditions of docs/audiences.md, or a saved audience."""
     channels: NotRequired[list[str]]
     """The channels to count; by default all."""
 
@@ -569,6 +569,13 @@ class DecidedBy(TypedDict):
     """The version of these user settings in the directory: a position in the monolith's log."""
     changed_at: str | None
     """The time of the newest change in these user settings."""
+
+
+class DeletedAudienceBody(TypedDict):
+    """A deleted audience."""
+
+    name: str
+    status: Literal["deleted"]
 
 
 class DeletedEventTypeBody(TypedDict):
@@ -1408,6 +1415,36 @@ monolith has not applied), device_state or suppressions."""
     """null: the time of the newest change is unknown."""
 
 
+class SavedAudienceBody(TypedDict):
+    """A saved audience."""
+
+    name: str
+    changed_at: str
+    audience: dict[str, Any]
+    """Its conditions, as in a send."""
+
+
+class SavedAudienceFields(TypedDict):
+    """The body of a request to PUT /v1/audiences/{name}."""
+
+    audience: dict[str, Any]
+    """The conditions of docs/audiences.md, without `except_users`, which a send names."""
+
+
+class SavedAudienceRow(TypedDict):
+    """A saved audience in a list."""
+
+    name: str
+    changed_at: str
+    """The time of its last change."""
+
+
+class SavedAudiencesBody(TypedDict):
+    """The saved audiences of a club, in the order of their names."""
+
+    rows: list[SavedAudienceRow]
+
+
 type Scope = Literal[
     "send",
     "send:critical",
@@ -1506,7 +1543,7 @@ class SendRequest(TypedDict):
     locale: NotRequired[str | None]
     """The locale (BCP 47); null: each user's own."""
     audience: NotRequired[dict[str, Any] | None]
-    """Users of the club by conditions (docs/audiences.md), instead of to_users."""
+    """Users of the club by conditions or a saved audience (docs/audiences.md), instead of to_users."""
     audience_at: NotRequired[Literal["due", "request"] | None]
     """When the users of the audience of a scheduled send are found: at its time (`due`, the default) or at the request."""
     to_users: NotRequired[list[int]]

@@ -17,6 +17,19 @@ abstract class Routes {
     abstract <T> Results<T> rows(String path, Body filters, Function<Map<String, Object>, T> type);
 
     /**
+     * Delete a saved audience. Sends have copies of its conditions.
+     *
+     * @param name the member {@code name} of the path or the body
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public DeletedAudienceBody deleteAudience(String name, AudienceFilters filters) {
+        return execute(
+                new Call("DELETE", Call.query(Call.path("audiences", name), filters.members())).removing(Map.of("name", name, "status", "deleted")),
+                DeletedAudienceBody::new);
+    }
+
+    /**
      * Delete a type of events. Further events of the type are refused.
      *
      * @param eventType the member {@code event_type} of the path or the body
@@ -83,6 +96,29 @@ abstract class Routes {
      */
     public AlarmsBody alarms() {
         return execute(new Call("GET", Call.path("alarms")), AlarmsBody::new);
+    }
+
+    /**
+     * Return a saved audience with its conditions.
+     *
+     * @param name the member {@code name} of the path or the body
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public SavedAudienceBody audience(String name, AudienceFilters filters) {
+        return execute(
+                new Call("GET", Call.query(Call.path("audiences", name), filters.members())),
+                SavedAudienceBody::new);
+    }
+
+    /**
+     * Return the saved audiences of a club.
+     *
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public SavedAudiencesBody audiences(AudiencesFilters filters) {
+        return execute(new Call("GET", Call.query(Call.path("audiences"), filters.members())), SavedAudiencesBody::new);
     }
 
     /**
@@ -925,6 +961,20 @@ abstract class Routes {
         return execute(
                 new Call("POST", Call.path("webhooks", endpointId, "test", eventType)).once(idempotencyKey),
                 DeliveryBody::new);
+    }
+
+    /**
+     * Save an audience, in the place of an earlier one with its name.
+     *
+     * @param name the member {@code name} of the path or the body
+     * @param audience the member {@code audience} of the path or the body
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public SavedAudienceBody saveAudience(String name, Map<String, Object> audience, AudienceFilters filters) {
+        return execute(
+                new Call("PUT", Call.query(Call.path("audiences", name), filters.members())).with(new SavedAudienceFields().audience(audience).members()),
+                SavedAudienceBody::new);
     }
 
     /**

@@ -148,6 +148,26 @@ public final class Types {
         private AttemptResult() {}
     }
 
+    /** The parameters of {@link Client#saveAudience}. */
+    public static final class AudienceFilters extends Body {
+        public AudienceFilters() { this(Map.of()); }
+
+        AudienceFilters(Map<String, ?> members) { super(members); }
+
+        /** The tenant. */
+        public AudienceFilters clubId(long value) { set("club_id", value); return this; }
+    }
+
+    /** The parameters of {@link Client#audiences}. */
+    public static final class AudiencesFilters extends Body {
+        public AudiencesFilters() { this(Map.of()); }
+
+        AudiencesFilters(Map<String, ?> members) { super(members); }
+
+        /** The tenant. */
+        public AudiencesFilters clubId(long value) { set("club_id", value); return this; }
+    }
+
     /** Entries of the audit log, the latest first. */
     public static final class AuditBody extends Body {
         AuditBody(Map<String, ?> members) { super(members); }
@@ -645,7 +665,7 @@ public final class Types {
 
         public CountRequest clubId(long value) { set("club_id", value); return this; }
 
-        /** The conditions of docs/audiences.md. */
+        /** The conditions of docs/audiences.md, or a saved audience. */
         public CountRequest audience(Map<String, Object> value) { set("audience", value); return this; }
 
         /** The channels to count; by default all. */
@@ -900,6 +920,15 @@ public final class Types {
 
         /** The time of the newest change in these user settings. */
         public String changedAt() { return optional("changed_at", TEXT); }
+    }
+
+    /** A deleted audience. */
+    public static final class DeletedAudienceBody extends Body {
+        DeletedAudienceBody(Map<String, ?> members) { super(members); }
+
+        public String name() { return required("name", TEXT); }
+
+        public String status() { return required("status", TEXT); }
     }
 
     /** A deleted type. */
@@ -2287,6 +2316,45 @@ public final class Types {
         public String changedAt() { return optional("changed_at", TEXT); }
     }
 
+    /** A saved audience. */
+    public static final class SavedAudienceBody extends Body {
+        SavedAudienceBody(Map<String, ?> members) { super(members); }
+
+        public String name() { return required("name", TEXT); }
+
+        public String changedAt() { return required("changed_at", TEXT); }
+
+        /** Its conditions, as in a send. */
+        public Map<String, Object> audience() { return required("audience", mapOf(ANY)); }
+    }
+
+    /** The body of a request to PUT /v1/audiences/{name}. */
+    public static final class SavedAudienceFields extends Body {
+        public SavedAudienceFields() { this(Map.of()); }
+
+        SavedAudienceFields(Map<String, ?> members) { super(members); }
+
+        /** The conditions of docs/audiences.md, without {@code except_users}, which a send names. */
+        public SavedAudienceFields audience(Map<String, Object> value) { set("audience", value); return this; }
+    }
+
+    /** A saved audience in a list. */
+    public static final class SavedAudienceRow extends Body {
+        SavedAudienceRow(Map<String, ?> members) { super(members); }
+
+        public String name() { return required("name", TEXT); }
+
+        /** The time of its last change. */
+        public String changedAt() { return required("changed_at", TEXT); }
+    }
+
+    /** The saved audiences of a club, in the order of their names. */
+    public static final class SavedAudiencesBody extends Body {
+        SavedAudiencesBody(Map<String, ?> members) { super(members); }
+
+        public List<SavedAudienceRow> rows() { return required("rows", listOf(body(SavedAudienceRow::new))); }
+    }
+
     /** A permission of an API key. A later version of the API may have further ones. */
     public static final class Scope {
         public static final String SEND = "send";
@@ -2437,7 +2505,7 @@ public final class Types {
         /** The locale (BCP 47); null: each user's own. */
         public SendRequest locale(String value) { set("locale", value); return this; }
 
-        /** Users of the club by conditions (docs/audiences.md), instead of to_users. */
+        /** Users of the club by conditions or a saved audience (docs/audiences.md), instead of to_users. */
         public SendRequest audience(Map<String, Object> value) { set("audience", value); return this; }
 
         /**
