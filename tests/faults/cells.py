@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from functions.delivery.publish import UNRECORDED
+from local.emulators.event_source import Pollers
+from masscomm.directory.chosen import STATE
 from masscomm.kafka import topics
 from tests.faults import (
     audiences,
@@ -26,7 +28,7 @@ from tests.faults import (
     tenants,
 )
 from tests.faults.moments import Moment
-from tests.support.fault_stack.cell import Cell, Expectation, FaultOf, Load
+from tests.support.fault_stack.cell import Cell, Deployment, Expectation, FaultOf, Load
 
 MANY = Load(users=400, chunk=50)  # With this number of users, several records are in progress at each step.
 OWN = Load(users=60, own=True)
@@ -440,9 +442,14 @@ _OF_STATE = (
 
 
 def _column(
-    title: str, column: Callable[[FaultOf], FaultOf], names: Sequence[str], *, ci: Sequence[str] = ()
+    title: str,
+    deployment: Deployment,
+    names: Sequence[str],
+    *,
+    ci: Sequence[str] = (),
+    column: Callable[[FaultOf], FaultOf] = lambda fault: fault,
 ) -> list[Cell]:
-    """Return the cells of these names in another deployment, for which the host of the functions is restarted twice.
+    """Return the cells of these names in another deployment. The first of them restarts the host of the functions.
     Only the cells `ci` run with the other tests.
     """
     return [
@@ -450,6 +457,7 @@ def _column(
             cell,
             name=f"{title}: {cell.name}",
             fault=column(cell.fault),
+            deployment=deployment,
             ci=cell.name in ci,
             timeout_s=2 * cell.timeout_s,
         )
@@ -460,12 +468,13 @@ def _column(
 
 CELLS = (
     *_COMPACT,
-    *_column("on-demand pollers", processes.on_demand, _ON_DEMAND),
+    *_column("on-demand pollers", Deployment(pollers=Pollers.ON_DEMAND), _ON_DEMAND),
     *_column(
         "from memory",
-        processes.with_state,
+        Deployment(directory=STATE),
         (*_WITH_STATE, *(cell.name for cell in _OF_STATE)),
         ci=[_OF_STATE[0].name],
+        column=processes.with_state,
     ),
-    *_column("four environments", processes.in_environments, _IN_ENVIRONMENTS, ci=_IN_ENVIRONMENTS[:1]),
+    *_column("four environments", Deployment(environments=4), _IN_ENVIRONMENTS, ci=_IN_ENVIRONMENTS[:1]),
 )

@@ -7,9 +7,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from local.devstack.demo.records import TopicReader
-from local.emulators.event_source import Pollers
 from local.emulators.sns_stand_in import Rule
-from masscomm.directory.chosen import STATE
 from masscomm.domain.lanes import Lane
 from masscomm.kafka import topics
 from tests.faults.moments import (
@@ -28,9 +26,6 @@ from tests.support.fault_stack.proxy import Answer, Delay, Hold, HoldAnswer, pro
 from tests.support.fault_stack.stack import WORKERS
 from tests.support.harness.chain import entry, event
 from tests.support.until import WaitTimeoutError, until
-
-# The environments of each function of the chain.
-ENVIRONMENTS = 4
 
 
 def none(bench: Bench, send: Send) -> None:
@@ -121,18 +116,8 @@ def times_out_repeatedly(bench: Bench, send: Send) -> None:
             until("the records were sent to on-failure several times", often, 90, every_s=0.2)
 
 
-def on_demand(fault: FaultOf) -> FaultOf:
-    """Inject a fault while the event source mappings are in on-demand mode."""
-    return _deployed(fault, pollers=Pollers.ON_DEMAND)
-
-
-def in_environments(fault: FaultOf) -> FaultOf:
-    """Inject a fault while each function of the chain has several environments, and each topic a mapping of its own."""
-    return _deployed(fault, environments=ENVIRONMENTS)
-
-
 def with_state(fault: FaultOf) -> FaultOf:
-    """Inject a fault while the functions look up in the directory's state in memory."""
+    """Inject a fault once the directory's state in memory has the devices."""
 
     def once_fed(bench: Bench, send: Send) -> None:
         bench.population.publish_states()
@@ -143,17 +128,7 @@ def with_state(fault: FaultOf) -> FaultOf:
             raise WaitTimeoutError(f"{late}: {bench.population.differing_in(directory)}") from late
         fault(bench, send)
 
-    return _deployed(once_fed, directory=STATE)
-
-
-def _deployed(fault: FaultOf, **how: Any) -> FaultOf:
-    def injected(bench: Bench, send: Send) -> None:
-        with bench.stack.deployed(**how):
-            fault(bench, send)
-            bench.stack.sns.clear()
-            bench.settle()
-
-    return injected
+    return once_fed
 
 
 def crashes_repeatedly(bench: Bench, send: Send) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from masscomm.kafka import topics
 from tests.support.fault_stack.bench import Bench
+from tests.support.fault_stack.cell import Deployment
 from tests.support.fault_stack.proxy import Delay, Request
 
 # Operations of DynamoDB that write, without their common prefix.
@@ -32,6 +33,7 @@ class Traffic:
 def traffic_of(bench: Bench, load: Callable[[], object]) -> Traffic:
     """Run a load on a bench at rest and wait until it has ended."""
     stack = bench.stack
+    stack.deploy(Deployment())
     bench.sends = []
     records, calls = _records(bench), stack.sns.counts().accepted
     dynamodb = Counter(stack.dynamodb.requests)

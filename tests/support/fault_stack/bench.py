@@ -161,6 +161,7 @@ class Bench:
         before = self.counts()
         began = time.monotonic()
         try:
+            self.stack.deploy(cell.deployment)
             cell.fault(self, lambda: self._send(cell.load, users))
             self.stack.sns.clear()
             self.settle()

@@ -4,6 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from local.emulators.event_source import Pollers
+from masscomm.directory.chosen import OPENSEARCH
+
 if TYPE_CHECKING:
     from tests.support.fault_stack.bench import Bench
 
@@ -32,6 +35,22 @@ class Load:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """How the host runs the functions.
+
+    Attributes:
+        pollers: The mode of the event source mappings.
+        environments: The environments of each function of the chain, and the mappings of each of its topics; None: as
+            in functions.yaml.
+        directory: Where the functions look up.
+    """
+
+    pollers: Pollers = Pollers.PROVISIONED
+    environments: int | None = None
+    directory: str = OPENSEARCH
+
+
+@dataclass(frozen=True, kw_only=True)
 class Expectation:
     """The deviations from the oracle's results that the fault may cause.
 
@@ -52,6 +71,7 @@ class Cell:
     """One fault during one set of sends.
 
     Attributes:
+        deployment: The deployment of the functions during the fault.
         ci: Whether the cell runs with the other tests, as a fifth of the cells do.
         timeout_s: The seconds within which the cell ends if every guard works; a mutant that loses records fails then.
     """
@@ -60,6 +80,7 @@ class Cell:
     fault: FaultOf
     load: Load = field(default_factory=Load)
     expectation: Expectation = field(default_factory=Expectation)
+    deployment: Deployment = field(default_factory=Deployment)
     ci: bool = False
     timeout_s: float = 25.0
 

@@ -30,9 +30,9 @@ from local.devstack.service import (
 from local.devstack.services import all_services
 from local.devstack.sns_process import SnsStandIn
 from local.devstack.stack import Stack
-from local.emulators.event_source import Pollers
 from local.emulators.local import LOOPBACK, REGION
-from masscomm.directory.chosen import OPENSEARCH, STATE
+from masscomm.directory.chosen import STATE
+from tests.support.fault_stack.cell import Deployment
 from tests.support.fault_stack.proxy import HttpProxy, KafkaProxy, Loop, TcpProxy
 
 # Short delays of mappings and scheduler; with those of production every cell would take minutes.
@@ -75,11 +75,7 @@ class FaultStack:
     ) -> None:
         self.config = StackConfig.on_free_ports(folder)
         self._changes: Changes = {}
-        # The mode of the pollers, and the environments of each function of the chain.
-        self._pollers = Pollers.PROVISIONED
-        self._environments: int | None = None
-        # Where the functions look up.
-        self._directory = OPENSEARCH
+        self._deployment = Deployment()
         # Further variables of the functions, such as the name of a restored table.
         self.variables: dict[str, str] = {}
         self.code = code
@@ -126,7 +122,7 @@ class FaultStack:
             own.postgres: self.metrics,
         }
         environment = function_environment(
-            dataclasses.replace(self.config, pollers=self._pollers, directory=self._directory)
+            dataclasses.replace(self.config, pollers=self._deployment.pollers, directory=self._deployment.directory)
         )
         for port, proxy in through.items():
             environment = {
@@ -172,26 +168,12 @@ class FaultStack:
         finally:
             self.reconfigure({})
 
-    @contextmanager
-    def deployed(
-        self,
-        *,
-        pollers: Pollers = Pollers.PROVISIONED,
-        environments: int | None = None,
-        directory: str = OPENSEARCH,
-    ) -> Iterator[None]:
-        """Run the event source mappings in this mode, and the chain with these environments and this directory, until
-        the block ends.
-        """
-        local_client(self.config.aws_url, "s3").create_bucket(Bucket=DISCARDED_BATCHES_BUCKET)
-        before = self._pollers, self._environments, self._directory
-        self._pollers, self._environments, self._directory = pollers, environments, directory
-        self.reconfigure({})
-        try:
-            yield
-        finally:
-            self._pollers, self._environments, self._directory = before
-            self.reconfigure({})
+    def deploy(self, deployment: Deployment) -> None:
+        """Restart the function host with this deployment, unless it has it."""
+        if deployment != self._deployment:
+            local_client(self.config.aws_url, "s3").create_bucket(Bucket=DISCARDED_BATCHES_BUCKET)
+            self._deployment = deployment
+            self.reconfigure(self._changes)
 
     def use(self, code: Path) -> None:
         """Restart the function host with another source tree, and the Spark job if its code differs or it has ended."""
@@ -228,6 +210,8 @@ class FaultStack:
             **service.environment,
             "METRICS_DATABASE_URL": self.environment["METRICS_DATABASE_URL"],
             "SPARK_DENIED_SCHEMA_RETRY_S": str(DENIED_RETRY_S),
+            # Each append takes a second of processor time.
+            "SPARK_ARCHIVE_TRIGGER_MS": "30000",
         }
         if self.code == ROOT:
             return dataclasses.replace(service, environment=environment)
@@ -264,8 +248,8 @@ class FaultStack:
             "functions_file": str(functions),
             "task_root": str(self.code),
             "generation": self.generation,
-            "pollers": self._pollers,
-            "environments": self._environments,
+            "pollers": self._deployment.pollers,
+            "environments": self._deployment.environments,
             "environment": self.environment,
             "mappings": {"last_backoff_s": LAST_BACKOFF_S},
             "schedule_s": SCHEDULE_S,
