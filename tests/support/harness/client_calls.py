@@ -80,6 +80,11 @@ def _sends(api: Client) -> None:
     assert api.preview(**_CONTENT, user_id=USER, channels=["push"])["messages"][0]["channel"] == "push"
     assert "news" in {each["type"] for each in api.templates(club_id=CLUB)}
     assert api.count_audience(club_id=CLUB, audience={"all_users": True})["users"] > 1_000
+    saved = api.save_audience("client.calls", {"all_users": True}, club_id=CLUB)
+    assert api.audience("client.calls", club_id=CLUB) == saved
+    assert api.count_audience(club_id=CLUB, audience={"saved": "client.calls"})["users"] > 1_000
+    assert "client.calls" in {each["name"] for each in api.audiences(club_id=CLUB)["rows"]}
+    assert api.delete_audience("client.calls", club_id=CLUB)["status"] == "deleted"
 
     sent = api.send(**_CONTENT, to_users=[USER], channels=["push"])
     ended: Any

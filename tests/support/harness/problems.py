@@ -12,6 +12,7 @@ from functions.operations_handler.routes.categories import MAX_TITLE
 from local.devstack.config import StackConfig
 from masscomm.domain.category_versions import MAX_VERSION_BYTES, MAX_VERSIONS_BYTES
 from masscomm.domain.limits import LARGE_BODY
+from masscomm.domain.saved_audiences import MAX_SAVED_AUDIENCES
 from masscomm.domain.subscriptions import MAX_SUBSCRIPTIONS
 from masscomm.domain.webhook_sources import MAX_SOURCES
 from masscomm.http.idempotency import REPLAYED
@@ -150,6 +151,7 @@ def cause_problems(cause: Cause, api: Client, letter: str, device: int) -> None:
     """
     _requests(cause)
     _unknown_subjects(cause)
+    _audiences(cause)
     _sends(cause, api)
     _keys(cause)
     _webhooks(cause)
@@ -191,6 +193,20 @@ def _unknown_subjects(cause: Cause) -> None:
     cause.problem(404, "DELETE", "/v1/suppressions/{suppression}", path={"suppression": f"1.{'0' * 64}"})
     cause.problem(404, "POST", "/v1/keys/{key_id}/revoke", path={"key_id": "unknown"})
     cause.problem(404, "GET", "/v1/webhooks/{endpoint_id}", path={"endpoint_id": "ep_1_unknown"})
+
+
+def _audiences(cause: Cause) -> None:
+    route, club, everybody = "/v1/audiences/{name}", {"club_id": 1}, {"audience": {"all_users": True}}
+    for method in ("GET", "DELETE"):
+        cause.problem(404, method, route, path={"name": "problem.unknown"}, params=club)
+    cause.problem(404, "PUT", route, path={"name": "%10"}, params=club, json=everybody)
+    held = len(cause.ok("GET", "/v1/audiences", params=club)["rows"])
+    names = [f"problem.{number}" for number in range(MAX_SAVED_AUDIENCES - held)]
+    for name in names:
+        cause.ok("PUT", route.format(name=name), params=club, json=everybody)
+    cause.problem(409, "PUT", route, path={"name": "problem.further"}, params=club, json=everybody)
+    for name in names:
+        cause.ok("DELETE", route.format(name=name), params=club)
 
 
 def _sends(cause: Cause, api: Client) -> None:

@@ -161,6 +161,17 @@ def test_categories_work_against_the_api(call: Caller, chain: Chain) -> None:
         assert {"type": "tickets", **stored["versions"][0]} in call("categories")["rows"]
 
 
+def test_saved_audiences_work_against_the_api(call: Caller, chain: Chain) -> None:
+    del chain
+    with rest_api.serving() as call.url:
+        saved = call("save_audience", "fans", {"where": {"field": "locale", "is": "de"}}, club_id=1)
+        assert call("audience", "fans", club_id=1) == saved
+        assert {"name": "fans", "changed_at": saved["changed_at"]} in call("audiences", club_id=1)["rows"]
+        assert call("delete_audience", "fans", club_id=1) == {"name": "fans", "status": "deleted"}
+        with pytest.raises(ApiError, match="404"):
+            call("audience", "fans", club_id=1)
+
+
 def test_dead_letters_of_a_webhook_work_against_the_api(call: Caller, chain: Chain) -> None:
     del chain
     endpoint = operations_api.endpoint_id()
