@@ -208,7 +208,7 @@ class CheckPreferences:
         )
 
 
-@dataclass(kw_only=False)
+@dataclass
 class Counting:
     """The time that a batch spends on counting for frequency caps."""
 
