@@ -196,7 +196,9 @@ class RestApi(Construct):
         for route, function in routes.items():
             method, _, path = route.partition(" ")
             resource = self.api.root.resource_for_path(path)
-            integration = apigateway.LambdaIntegration(function, allow_test_invoke=False)
+            # One permission for all routes of a function: a statement for each would exceed its policy of 20 kB.
+            # https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+            integration = apigateway.LambdaIntegration(function, scope_permission_to_method=False)
             if (method, path) in PUBLIC_ROUTES:
                 made = resource.add_method(method, integration, authorization_type=apigateway.AuthorizationType.NONE)
                 explain(made, "a signed token in the path is the credential of this route", "APIG4", "COG4")
@@ -210,6 +212,11 @@ class RestApi(Construct):
             )
             explain(made, "a Lambda authorizer accepts API keys and tokens of any OpenID Connect issuer", "COG4")
         explain(self.api, "each function validates its request and answers errors as problem+json", "APIG2")
+        # Not from the test stage of the console, which passes the authorizer by.
+        source = self.api.arn_for_execute_api("*", "/*", STAGE)
+        for permission in self.node.find_all():
+            if isinstance(permission, lambda_.CfnPermission):
+                permission.source_arn = source
 
     def _errors(self, config: ApiConfig) -> None:
         """Format the gateway's own errors as problem+json, like the errors of the functions. Their templates have no

@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
 
+from infra.cdk.resources.rest_api import STAGE
 from local.devstack.config import ROOT
 from masscomm.observability.metric_names import NAMESPACE
 from tests.support.cdk.resolved import Resolver
@@ -612,8 +613,20 @@ def test_permissions_of_a_function_fit_into_its_policy(environment: SynthesisedE
             "Condition": {"ArnLike": {"AWS:SourceArn": source}},
         }
         sizes[f"{permission.stack}/{flat(properties['FunctionName'])}"] += len(json.dumps(statement))
-    assert max(sizes.values()) > 4_096
+    assert max(sizes.values()) > 1_000
     assert {function: size for function, size in sizes.items() if size > 20_480} == {}
+
+
+def test_api_invokes_each_function_by_one_permission(environment: SynthesisedEnvironment) -> None:
+    """The stage of test invocations, which pass the authorizer by, has none."""
+    sources: defaultdict[str, list[str]] = defaultdict(list)
+    for permission in environment.resources("AWS::Lambda::Permission"):
+        source = flat(permission.properties.get("SourceArn", ""))
+        if ":execute-api:" in source and "/authorizers/" not in source and permission.stack == "api":
+            sources[flat(permission.properties["FunctionName"])].append(source)
+    assert len(sources) > 5
+    assert {len(each) for each in sources.values()} == {1}
+    assert all(source.endswith(f"/{STAGE}/*/*") for [source] in sources.values())
 
 
 def test_job_requests_keep_the_limits_of_emr_serverless(environment: SynthesisedEnvironment) -> None:
