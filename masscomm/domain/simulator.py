@@ -27,6 +27,7 @@ RESULTS: Mapping[int, tuple[Status, Reason | None]] = MappingProxyType(
         13: (Status.SUPPRESSED, Reason.DEVICE_INACTIVE),
         14: (Status.SUPPRESSED, Reason.ADDRESS_SUPPRESSED),
         15: (Status.SUPPRESSED, Reason.NOT_OPTED_IN),
+        16: (Status.SUPPRESSED, Reason.FREQUENCY_CAP),
         20: (Status.FAILED, Reason.PROVIDER_REJECTED),
         21: (Status.FAILED, Reason.NO_TEMPLATE),
         22: (Status.FAILED, Reason.TEMPLATE_ERROR),
