@@ -2,6 +2,7 @@
 API.
 """
 
+import json
 from typing import Annotated, Any
 
 import typer
@@ -76,9 +77,13 @@ def list_audiences(*, api: Client, club: ClubOption, as_json: JsonOption = False
 
 @app.command()
 @calling
-def show(name: NameArgument, *, api: Client, club: ClubOption) -> None:
+def show(name: NameArgument, *, api: Client, club: ClubOption, as_json: JsonOption = False) -> None:
     """Show a saved audience with its condition."""
-    print_json(api.audience(name, club_id=club))
+    found = api.audience(name, club_id=club)
+    if as_json:
+        print_json(found)
+        return
+    console.entry(name, json.dumps(found["audience"], ensure_ascii=False), f"changed at {found['changed_at']}")
 
 
 @app.command()

@@ -79,8 +79,8 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("POST", "/v1/dry-runs"): Scope.SEND,
         # A caller that may send to an audience may count it, without users:read if it has enough users.
         ("POST", "/v1/audiences/count"): Scope.SEND,
-        ("GET", "/v1/audiences"): Scope.SEND,
-        ("GET", "/v1/audiences/{name}"): Scope.SEND,
+        ("GET", "/v1/audiences"): Scope.READ,
+        ("GET", "/v1/audiences/{name}"): Scope.READ,
         ("PUT", "/v1/audiences/{name}"): Scope.SEND,
         ("DELETE", "/v1/audiences/{name}"): Scope.SEND,
         ("GET", "/v1/sends"): Scope.READ,

@@ -58,12 +58,17 @@ def test_name_of_a_saved_audience_is_sent(server: AnsweringServer) -> None:
 
 
 def test_audience_is_saved_listed_shown_and_deleted(server: AnsweringServer) -> None:
-    server.answers = [(200, json.dumps(body).encode()) for body in (SAVED, {"rows": [SAVED]}, SAVED, {})]
+    server.answers = [(200, json.dumps(body).encode()) for body in (SAVED, {"rows": [SAVED]}, SAVED, SAVED, {})]
     where = {"field": "locale", "is": "de"}
     assert run("put", "germans", "--club", "7", "--where", json.dumps(where)) == "germans is saved.\n"
     assert run("list", "--club", "7") == "1 saved audiences\ngermans\n  changed at 2026-11-30T12:00:00Z\n"
-    assert json.loads(run("show", "germans", "--club", "7")) == SAVED
+    assert json.loads(run("show", "germans", "--club", "7", "--json")) == SAVED
+    assert run("show", "germans", "--club", "7").splitlines() == [
+        "germans",
+        '  {"all_users": true}',
+        "  changed at 2026-11-30T12:00:00Z",
+    ]
     assert run("delete", "germans", "--club", "7") == "germans is deleted.\n"
     path = "/v1/audiences/germans?club_id=7"
-    assert [asked for asked, _ in server.asked] == [path, "/v1/audiences?club_id=7", path, path]
+    assert [asked for asked, _ in server.asked] == [path, "/v1/audiences?club_id=7", path, path, path]
     assert json.loads(server.asked[0][1]) == {"audience": {"where": where}}
