@@ -57,7 +57,7 @@ class Cap:
     def words(self, category: str, channel: str) -> str:
         """Return the cap in words, for outcome records."""
         where = channel if self.by_channel else "all channels"
-        return f"{self.scope(category)} at most {self.limit} in {self.window} on {where}"
+        return f"at most {self.limit} in {self.window} of {self.scope(category)} on {where}"
 
     def key(self, category: str, channel: str) -> str:
         """Return the key of the places that a notification takes. It leaves out the limit, so that a category whose

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from functions.sends_api.routes.words import decided_by
 from masscomm.domain import categories
 from masscomm.domain.frequency_caps import Cap
 from masscomm.domain.lanes import Lane
@@ -74,7 +75,11 @@ def test_refusal_has_the_cap_in_words(checker: Checker) -> None:
     [refused] = checker.outcomes()
     assert results_of([refused]) == {(1, "push"): REFUSED, (2, "push"): REFUSED}
     [result] = refused.results
-    assert (result.layer, result.rule) == ("category", "category:news at most 2 in 24h on all channels")
+    assert (result.layer, result.rule) == ("category", "at most 2 in 24h of category:news on all channels")
+    # It is no setting of the user.
+    decided = decided_by({"layer": result.layer, "rule": result.rule})
+    assert decided is not None
+    assert (decided["rule"], decided["category"], decided["channel"]) == (result.rule, None, None)
 
 
 @pytest.mark.kills(guard="frequency_caps.recorded")
