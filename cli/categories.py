@@ -154,19 +154,17 @@ def _cap(text: str) -> CapFields:
     """Return the cap in a text such as 3/24h,by_channel,group=ads. The API checks its values."""
     first, *others = text.split(",")
     limit, _, window = first.partition("/")
-    flags = [each for each in others if not each.startswith("group=")]
-    groups = [each.removeprefix("group=") for each in others if each.startswith("group=")]
-    if (
-        not (limit.isascii() and limit.isdecimal() and len(limit) < 10 and window)
-        or len(groups) > 1
-        or flags
-        not in (
-            [],
-            ["by_channel"],
-        )
-    ):
+    options = dict(each.partition("=")[::2] for each in others)
+    is_known = len(options) == len(others) and options.keys() <= {"by_channel", "group"}
+    has_values = options.get("by_channel", "") == "" and options.get("group") != ""
+    if not (limit.isascii() and limit.isdecimal() and len(limit) < 10 and window and is_known and has_values):
         raise CommandError(f"{text} is no cap: write --cap 3/24h, or 1/day,by_channel,group=ads.")
-    return {"limit": integer(limit), "window": window, "by_channel": bool(flags), "group": next(iter(groups), None)}
+    return {
+        "limit": integer(limit),
+        "window": window,
+        "by_channel": "by_channel" in options,
+        "group": options.get("group"),
+    }
 
 
 def _in_words(caps: list[CapFields] | None) -> str:
