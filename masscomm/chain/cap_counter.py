@@ -79,7 +79,7 @@ class CapCounter:
         wishes: Sequence[Wish],
         refused: dict[int, Mapping[str, Cap]],
     ) -> list[Wish]:
-        """Take places, and add what is refused. Return the wishes whose places have changed since they were read."""
+        """Take places, and add the refusals. Return the wishes whose places have changed since they were read."""
         now_ms = self.clock.now_ms()
         # A producer may name a user twice. Their places are read again after those of the first position are written.
         first = {wish.user_id: wish for wish in reversed(wishes)}

@@ -36,7 +36,7 @@ UNCONFIRMED = Decision(Status.ACCEPTED, None, "directory")
 _UNCOUNTED = "frequency_cap"
 # The decision for a recipient that could not be counted for frequency caps in time. The recipient continues in a record
 # of its own.
-UNCOUNTED = Decision(Status.ACCEPTED, None, "frequency_cap")
+UNCOUNTED = Decision(Status.ACCEPTED, None, _UNCOUNTED)
 # The maximum number of delays by quiet hours; afterwards the notification expires. A user may change quiet hours
 # meanwhile, or may have quiet hours of nearly 24 hours, which have begun again at each release.
 MAX_HELD = 3

@@ -15,7 +15,7 @@ from masscomm.domain.time_zones import moments, utc, wall_time, zone_of
 
 
 class Wish(NamedTuple):
-    """A recipient who may get a send as far as all other rules are concerned."""
+    """A recipient whose notifications all other rules let through."""
 
     position: int
     user_id: int

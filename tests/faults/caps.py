@@ -18,7 +18,7 @@ def checker_killed(bench: Bench, _: Send) -> None:
     name = f"capped-{time.time_ns():x}"
     valid_from_ms = put_category(bench, name, channels=["push"], caps=[{"limit": 1, "window": "24h"}])
     until("the cap is valid", lambda: time.time_ns() // 1_000_000 >= valid_from_ms, 120)
-    # Other users give their places back, at a time that nobody awaits.
+    # Places of users without a device are given back later.
     users = [user_id for user_id in bench.shared[:120] if bench.population.world.people[user_id].active_devices]
     template = CATEGORIES["push"]
     with bench.stack.dynamodb.fault(Hold(), when=dynamodb("decisions", "PutItem")) as decided:

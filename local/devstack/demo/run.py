@@ -454,7 +454,7 @@ class Demo:
             logs=(),
         )
         world = World.of_database(self.database)
-        # Users without a device get their place back, at a time that nobody awaits; quiet hours hold others.
+        # Users without a device get their place back later; quiet hours hold others.
         now = datetime.now(UTC)
         awake = [user for user in world.members(BIG_CLUB)[60:] if not quiet(world.people[user], now)]
         fates = expect(world, Ask(club_id=BIG_CLUB, type=CAPPED_CATEGORY, to_users=awake[:300])).fates

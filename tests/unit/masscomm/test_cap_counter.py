@@ -143,7 +143,7 @@ def test_cap_is_exact_under_concurrent_sends(store: str, request: pytest.Fixture
 
     def send(number: int) -> list[int]:
         left, allowed = users, []
-        while left:  # What was not counted goes on in a record of its own.
+        while left:  # Uncounted recipients continue in a record of their own.
             counted = counting.counter.take(asked(f"s{number}", left), [cap], wishes(left), lambda: True)
             allowed += [
                 user for place, user in enumerate(left) if place not in counted.uncounted and not counted.refused[place]

@@ -1,5 +1,5 @@
-"""Frequency caps: the preference checker counts notifications on the pass that lets them through, and refuses what is
-too much. The first decision is recorded and stays.
+"""Frequency caps: the preference checker counts notifications on the pass that lets them through, and refuses those
+above the limit. The first decision is recorded and stays.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
