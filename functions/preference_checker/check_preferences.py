@@ -2,7 +2,7 @@
 store the decisions, produce.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,14 +16,18 @@ from masscomm.chain.batch import Batch, Item
 from masscomm.chain.cap_counter import CapCounter
 from masscomm.chain.chunk_reader import read_chunk
 from masscomm.chain.delayer import Delayer
+from masscomm.chain.digest_collector import DigestCollector
 from masscomm.clock import Clock
 from masscomm.decisions import plan
 from masscomm.decisions.caps import caps_for, is_recorded, wishes_of, with_counted
 from masscomm.decisions.chunk import Chunk, content_of
+from masscomm.decisions.digests import candidates, digest_for, overlaid
 from masscomm.directory.port import Directory
 from masscomm.domain.delays import SEND_AT, RetrySchedule
+from masscomm.domain.digests import DELAY_REASON as DIGEST
 from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED
+from masscomm.domain.records import SendRequested
 from masscomm.domain.sends import SendControl
 from masscomm.domain.time_limits import CAPS_COUNTED_S
 from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
@@ -32,6 +36,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.decision_log.port import DecisionLog, Decisions, record_decisions
 from masscomm.stores.delayed_records.port import DelayStore
+from masscomm.stores.digests.port import Digests
 from masscomm.stores.frequency_caps.port import FrequencyCaps
 from masscomm.stores.sends.port import Sends
 
@@ -46,6 +51,7 @@ class CheckPreferences:
     decision_log: DecisionLog
     sends: Sends
     frequency_caps: FrequencyCaps
+    digests: Digests
     pool: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="register"))
     retry_schedule: RetrySchedule = field(default_factory=RetrySchedule)
     lanes: OutputLanes = field(default_factory=OutputLanes)
@@ -127,7 +133,10 @@ class CheckPreferences:
         self.register.check(item.value, stored)
         now_ms = self.clock.now_ms()
         item.value = plan.continue_at_send_at(item.value, read_ms)
-        if (planned := plan.plan_without_look_up(item.value, read_ms)) is not None:
+        if item.value.request.why == DIGEST:
+            # What was decided when the digest closed stays, also if the send is cancelled or paused since then.
+            pending.append(item)  # guard: digests.closed_stays
+        elif (planned := plan.plan_without_look_up(item.value, read_ms)) is not None:
             self._emit(batch, item, planned)
         elif (control := plan.held_by(item.value, now_ms)) is not None and not self._is_decided(item.value):
             self._hold(batch, item, control)
@@ -142,7 +151,7 @@ class CheckPreferences:
         """
         request = chunk.request
         # guard: send_controls.decided_request
-        return is_recorded(request, caps_for(chunk), {}) and self.decision_log.find(request.record_id) is not None
+        return is_recorded(request, _is_counted(chunk), {}) and self.decision_log.find(request.record_id) is not None
 
     def _hold(self, batch: Batch[Chunk], item: Item[Chunk], control: SendControl) -> None:
         """Put the request of a paused send, or of one that was moved to another time, into the delay store."""
@@ -164,14 +173,62 @@ class CheckPreferences:
     def _check(self, batch: Batch[Chunk], item: Item[Chunk], view: plan.DirectoryView, counting: "Counting") -> None:
         request, now_ms = item.value.request, self.clock.now_ms()
         decisions = plan.decide_recipients(item.value, view, now_ms, plan.deadline_of(request, self.retry_schedule))
+        if request.why == DIGEST:
+            self._settle(batch, item, view, decisions or {}, counting)
         # No recipient could be decided about, so the whole record is delayed under its own id.
-        if decisions is None:
+        elif decisions is None:
             delayed = plan.delay_for_directory(request, now_ms=now_ms, retries=self.retry_schedule)
             self._emit(batch, item, plan.Plan(delayed=[delayed]))
         else:
             count_malformed(request, decisions)
             count_unknown_zones(request, view)
-            self._record(batch, item, self._counted(item.value, view, decisions, counting))
+            collected = self._collected(item.value, view, decisions, counting)
+            self._record(batch, item, self._counted(item.value, view, collected, counting))
+
+    def _collected(
+        self, chunk: Chunk, view: plan.DirectoryView, decisions: plan.ByChannel, counting: "Counting"
+    ) -> plan.ByChannel:
+        """Let notifications join the digests of their users, and return the decisions with those of the digests.
+
+        Recorded decisions stay: a notification that goes out alone joins no digest later.
+        """
+        digest = digest_for(chunk)
+        wanted = [] if digest is None else candidates(chunk, digest, view, decisions)
+        # guard: digests.recorded
+        if digest is None or not wanted or self.decision_log.find(chunk.request.record_id) is not None:
+            return decisions
+        with counting:
+            return overlaid(decisions, self._collector.collect(chunk, digest, wanted, counting.has_time).decisions)
+
+    def _settle(
+        self,
+        batch: Batch[Chunk],
+        item: Item[Chunk],
+        view: plan.DirectoryView,
+        decisions: plan.ByChannel,
+        counting: "Counting",
+    ) -> None:
+        """Close the digests of a released request, and decide about its notifications. Messages of digests are produced
+        at each delivery of the record: an earlier one may have been killed before it did.
+        """
+        chunk, digest = item.value, digest_for(item.value)
+        if digest is None:  # Its category is another one than when it was collected: the notifications go out alone.
+            self._record(batch, item, self._counted(chunk, view, decisions, counting))
+            return
+        is_decided = self.decision_log.find(chunk.request.record_id) is not None
+        with counting:
+            has_time = (lambda: True) if is_decided else counting.has_time  # guard: digests.messages_of_decided
+            settled = self._collector.settle(chunk, digest, view, has_time)
+        if settled.is_paused and chunk.paused is not None and not is_decided:
+            self._emit(batch, item, plan.Plan(messages=settled.messages))
+            self._hold(batch, item, chunk.paused)
+            return
+        alone = self._counted(chunk, view, overlaid(decisions, settled.decisions), counting)
+        self._record(batch, item, alone, settled.messages)
+
+    @property
+    def _collector(self) -> DigestCollector:
+        return DigestCollector(store=self.digests, sends=self.sends, clock=self.clock)
 
     def _counted(
         self, chunk: Chunk, view: plan.DirectoryView, decisions: plan.ByChannel, counting: "Counting"
@@ -191,16 +248,24 @@ class CheckPreferences:
             counted = counter.take(request, caps, wishes, counting.has_time)
         return with_counted(decisions, wishes, counted, request.type)
 
-    def _record(self, batch: Batch[Chunk], item: Item[Chunk], decisions: plan.ByChannel) -> None:
-        """Record the decisions if none are recorded yet, and produce the records that follow from the recorded ones."""
+    def _record(
+        self,
+        batch: Batch[Chunk],
+        item: Item[Chunk],
+        decisions: plan.ByChannel,
+        messages: Sequence[SendRequested] = (),
+    ) -> None:
+        """Record the decisions if none are recorded yet, and produce the records that follow from the recorded ones,
+        with the messages of digests.
+        """
         request = item.value.request
         first = Decisions(positions=request.positions, user_ids=request.user_ids, by_channel=decisions)
-        if is_recorded(request, caps_for(item.value), decisions):
+        if is_recorded(request, _is_counted(item.value), decisions):
             now = first._replace(content=content_of(request))
             # guard: decisions.held_stays_held
             first = record_decisions(self.decision_log, request.record_id, now, is_single_recorded=True)
-        now_ms = self.clock.now_ms()
-        self._emit(batch, item, plan.plan(request, first.by_channel, now_ms=now_ms, retries=self.retry_schedule))
+        planned = plan.plan(request, first.by_channel, now_ms=self.clock.now_ms(), retries=self.retry_schedule)
+        self._emit(batch, item, planned._replace(messages=messages))
 
     def _emit(self, batch: Batch[Chunk], item: Item[Chunk], planned: plan.Plan) -> None:
         PlanEmitter(directory=self.directory, delay_store=self.delay_store, lanes=self.lanes, clock=self.clock).emit(
@@ -208,9 +273,14 @@ class CheckPreferences:
         )
 
 
+def _is_counted(chunk: Chunk) -> bool:
+    """Return whether frequency caps or a digest apply to a request."""
+    return bool(caps_for(chunk)) or digest_for(chunk) is not None
+
+
 @dataclass
 class Counting:
-    """The time that a batch spends on counting for frequency caps."""
+    """The time that a batch spends on frequency caps and digests."""
 
     clock: Clock
     _spent_s: float = 0.0

@@ -20,6 +20,7 @@ from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
+from masscomm.stores.digests.dynamodb import DynamoDbDigests
 from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 
@@ -37,6 +38,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
         decision_log=DynamoDbDecisionLog.from_environment(clock=clock),
         sends=DynamoDbSends.from_environment(),
         frequency_caps=DynamoDbFrequencyCaps.from_environment(),
+        digests=DynamoDbDigests.from_environment(),
         lanes=OutputLanes(
             small_sends=SmallSends(
                 per_s=environment.number("SMALL_SENDS_PER_S", PER_S),

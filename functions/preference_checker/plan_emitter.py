@@ -10,13 +10,16 @@ from masscomm.clock import Clock
 from masscomm.decisions.chunk import Chunk
 from masscomm.decisions.plan import DelayedPart, Plan
 from masscomm.directory.port import Directory
+from masscomm.domain.ids import chunk_id
 from masscomm.kafka import topics
 from masscomm.stores.delayed_records.port import DelayStore
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanEmitter:
-    """Stores delayed parts first, then produces outcome records, build records and forwarded requests."""
+    """Stores delayed parts first, then produces outcome records, build records, forwarded requests and the messages of
+    digests.
+    """
 
     directory: Directory
     delay_store: DelayStore
@@ -39,6 +42,9 @@ class PlanEmitter:
             topic = topics.in_lane(topics.RECHECK, self.lanes.of_rechecks(chunk, self.clock))
             for request in plan.forwarded:
                 batch.produce(item, topic, request.record_id, request)
+        for send in plan.messages:
+            topic = topics.in_lane(topics.SEND_API, chunk.lane)
+            batch.produce(item, topic, chunk_id(send.send_id or "", send.chunk_index), send)
 
     def _delay(self, batch: Batch[Chunk], item: Item[Chunk], part: DelayedPart) -> None:
         """Store a part of the request as a delayed record in the request's lane. Raises Retry or Stop."""

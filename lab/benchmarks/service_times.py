@@ -136,6 +136,7 @@ class Chain:
                 delay_store=InMemoryDelayStore(),
                 decision_log=decisions,
                 frequency_caps=DynamoDbFrequencyCaps(),
+                digests=InMemoryDigests(),
                 sends=DynamoDbSends(),
             ),
         )

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from masscomm.domain.categories import passes_opt_outs_of, resolve_channels
+from masscomm.domain.categories import category, passes_opt_outs_of, resolve_channels
+from masscomm.domain.digests import DigestError, contents_in, digest_in
 from masscomm.domain.ids import chunk_id, is_record_id, send_id_of_record
 from masscomm.domain.lanes import Lane, shared_queue
 from masscomm.domain.limits import (
@@ -25,6 +26,7 @@ from masscomm.domain.records import (
     COPIED_TEXTS,
     MAX_COPIED_BYTES,
     BuildRequested,
+    ContentFields,
     DeliveryRequested,
     DerivedRecord,
     RecheckFields,
@@ -96,6 +98,8 @@ def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> Dead
         )
     if not re.fullmatch(NAME_PATTERN, send.type):
         return DeadLetter("invalid", "type is no category's name: letters, digits, _ . : - and at most 128 of them")
+    if problem := _problem_of_digest(send):
+        return DeadLetter("invalid", problem)
     if passes_opt_outs_of(send.type, send.template, send.timestamp):  # guard: sends.mandatory_template
         return DeadLetter("invalid", "the type is mandatory, and the template is named after a category that is not")
     if send.send_id and not re.fullmatch(SEND_ID_PATTERN, send.send_id):
@@ -139,6 +143,20 @@ def _problem_of_units(send: SendRequested) -> str | None:
     return next(filter(None, (unit_problem(field, value) for field, value in times.items())), None)
 
 
+def _problem_of_digest(content: ContentFields) -> str | None:
+    """Return why a send with a digest of its own, or the message of a digest, cannot be processed."""
+    try:
+        if content.digest is not None:
+            digest_in(content.digest)
+        if content.collected is not None:
+            contents_in(content.collected)
+    except DigestError as error:
+        return f"digest: {error}"
+    if content.digest is not None and category(content.type, content.club_id, content.timestamp).mandatory:
+        return "digest: the category is mandatory, so its notifications are not collected"
+    return None
+
+
 def _is_countable(send: SendRequested, record: KafkaRecord) -> bool:
     """Return whether metrics can count the send and its outcomes."""
     if unit_problem("timestamp", send.timestamp) or send.timestamp > record.timestamp_ms + FAR_FUTURE_MS:
@@ -155,12 +173,14 @@ def checked[R: RecheckRequested | BuildRequested | DeliveryRequested](record: R)
     """Return the record after checking it.
 
     Raises:
-        DeadLetter: The record_id is invalid, or positions and user_ids differ in number.
+        DeadLetter: The record_id or the digest is invalid, or positions and user_ids differ in number.
     """
     if not is_record_id(record.record_id):
         raise DeadLetter("invalid", f"record_id is empty or longer than {MAX_RECORD_ID_BYTES} bytes")
     if len(record.positions) != len(record.user_ids):
         raise DeadLetter("invalid", f"{len(record.positions)} positions of {len(record.user_ids)} users")
+    if isinstance(record, ContentFields) and (problem := _problem_of_digest(record)):
+        raise DeadLetter("invalid", problem)
     return record
 
 

@@ -30,16 +30,17 @@ def caps_for(chunk: Chunk) -> tuple[Cap, ...]:
     return caps_of(chunk.request.type, chunk.request.club_id, chunk.request.timestamp, chunk.lane)
 
 
-def is_recorded(request: RecheckRequested, caps: Sequence[Cap], decisions: ByChannel) -> bool:
+def is_recorded(request: RecheckRequested, is_counted: bool, decisions: ByChannel) -> bool:
     """Return whether the decisions about a request are recorded.
 
-    Those about a single recipient are if caps apply: a later delivery of the record could find a free place, or none. A
-    single recipient that is decided again later keeps the request's id, so this decision is not recorded.
+    Those about a single recipient are if caps or a digest apply (`is_counted`): a later delivery of the record could
+    find a free place, or none. A single recipient that is held keeps the request's id, so this decision is not
+    recorded.
     """
-    if len(request.positions) > 1 or not caps:
+    if len(request.positions) > 1 or not is_counted:
         return len(request.positions) > 1
     return all(  # guard: frequency_caps.held_recipient
-        verdict_of(decision) is not Verdict.DEFERRED or decision == UNCOUNTED
+        verdict_of(decision) is not Verdict.DEFERRED or decision == UNCOUNTED or decision.status is Status.COLLECTED
         for by_position in decisions.values()
         for decision in by_position.values()
     )

@@ -15,13 +15,14 @@ from masscomm.decisions.local_times import decide_by_local_time
 from masscomm.decisions.parts import SPLIT_ABOVE, after_send_at, ranges, split_parts
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import SEND_AT, RetrySchedule
+from masscomm.domain.digests import DELAY_REASON as DIGEST
 from masscomm.domain.ids import released_id
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.outcomes import CANCELLED, EXPIRED, RANGE_SIZE, SCHEDULED, RecipientOutcome
 from masscomm.domain.preferences import Decision, decide, needs_confirmation
 from masscomm.domain.quiet_hours import DELAY_REASON as _QUIET_HOURS
 from masscomm.domain.quiet_hours import decide_by_hours, group_by_end
-from masscomm.domain.records import BuildRequested, RecheckRequested
+from masscomm.domain.records import BuildRequested, RecheckRequested, SendRequested
 from masscomm.domain.sends import SendControl
 from masscomm.domain.simulator import is_simulated, simulate
 from masscomm.domain.statuses import Status
@@ -29,10 +30,12 @@ from masscomm.domain.users import User, UserSettings
 
 _DIRECTORY = "directory"
 # The statuses of deferred recipients that have an outcome record. The others are still accepted.
-_REPORTED = (Status.SCHEDULED, Status.HELD)
+_REPORTED = (Status.SCHEDULED, Status.HELD, Status.COLLECTED)
 # The decision for a recipient whose row may still be missing. It is recorded like any other, so that a redelivery
 # delays the same recipients.
 UNCONFIRMED = Decision(Status.ACCEPTED, None, "directory")
+# The delay reasons of deferred recipients by status; of others it is SEND_AT.
+_REASONS: Mapping[Status | None, str] = {Status.HELD: _QUIET_HOURS, Status.COLLECTED: DIGEST}
 _UNCOUNTED = "frequency_cap"
 # The decision for a recipient that could not be counted for frequency caps in time. The recipient continues in a record
 # of its own.
@@ -136,6 +139,8 @@ class Plan(NamedTuple):
     builds: Sequence[BuildRequested] = ()
     # Requests that are produced to the topic recheck immediately.
     forwarded: Sequence[RecheckRequested] = ()
+    # The messages of digests, as sends of their own.
+    messages: Sequence[SendRequested] = ()
 
 
 def continue_at_send_at(chunk: Chunk, now_ms: int) -> Chunk:
@@ -334,19 +339,23 @@ def _unconfirmed_part(request: RecheckRequested, positions: Collection[int]) -> 
 
 
 def _held_parts(request: RecheckRequested, decisions: ByChannel) -> Iterator[DelayedPart]:
-    """Yield one part for each end of the wait (quiet hours, or send_at_local), its reason, and each set of channels.
+    """Yield one part for each end of the wait (quiet hours, send_at_local, or a digest), its reason, and each set of
+    channels. The digests of a user's channels close at different times.
 
     A request with a single recipient keeps its id, because the decision log has no entry for it. Therefore a redelivery
-    after the wait produces the build records immediately, with the same ids as the delayed part.
+    after the wait produces the build records immediately, with the same ids as the delayed part. The decision about a
+    notification in a digest is recorded, so its part has an id of its own.
     """
-    ends: dict[int, tuple[int, tuple[str, ...]]] = {}
+    ends: dict[str, dict[int, tuple[int, tuple[str, ...]]]] = {}
     for channel in request.channels:
         for position, decision in decisions.get(channel, {}).items():
             if decision.until_ms is not None:
-                reason = _QUIET_HOURS if decision.status is Status.HELD else SEND_AT
-                _, waiting = ends.get(position, (0, (reason,)))
-                ends[position] = decision.until_ms, (*waiting, channel)
-    for (due_ms, (reason, *channels)), positions in group_by_end(ends).items():
+                reason = _REASONS.get(decision.status, SEND_AT)
+                together = ends.setdefault(channel if reason == DIGEST else "", {})
+                _, waiting = together.get(position, (0, (reason,)))
+                together[position] = decision.until_ms, (*waiting, channel)
+    groups = [group for each in ends.values() for group in group_by_end(each).items()]
+    for (due_ms, (reason, *channels)), positions in groups:
         part = request.part(
             _indices(request, positions),
             why=reason,
@@ -355,7 +364,7 @@ def _held_parts(request: RecheckRequested, decisions: ByChannel) -> Iterator[Del
             send_at_local=None if reason == SEND_AT else request.send_at_local,
             channels=channels,
         )
-        if len(request.positions) > 1:
+        if len(request.positions) > 1 or reason == DIGEST:  # guard: digests.single_recipient
             why = f"{reason}.{'+'.join(channels)}.{due_ms}"
             record_id = released_id(request.record_id, why, request.range_start, request.range_end)
             part = replace(part, record_id=record_id, parent_id=request.record_id)

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.digests import Digest, DigestError, digest_in, read_digest
 from masscomm.domain.frequency_caps import Cap, CapError, read_caps
 from masscomm.domain.lanes import Lane
 from masscomm.domain.names import folded
@@ -22,7 +23,7 @@ from schemas import read_text
 
 DEFAULT = "default"
 # The keys of an entry.
-_FIELDS = {"channels", "mandatory", "opt_in", "caps", "titles"}
+_FIELDS = {"channels", "mandatory", "opt_in", "caps", "digest", "titles"}
 
 
 class CategoriesError(Stop):
@@ -41,6 +42,8 @@ class Category:
     opt_in: frozenset[str] = frozenset()
     # How many sends a user gets in a time; None: as many as the default category of the club allows.
     caps: tuple[Cap, ...] | None = None
+    # How its notifications are collected; None: each goes out by itself.
+    digest: Digest | None = None
     # Language → the title that recipients see.
     titles: Mapping[str, str] = MappingProxyType({})
 
@@ -216,8 +219,8 @@ def _category(entry: Any, default: Category, where: str) -> Category:
     if not isinstance(mandatory, bool):
         raise CategoriesError(f"categories.yaml: {where}.mandatory must be true or false")
     titles = _titles(entry.get("titles", {}), f"{where}.titles")
-    found = replace(_with_channels(default, entry, where), mandatory=mandatory, titles=titles, caps=None)
-    return _with_caps(_with_opt_in(found, entry, where), entry, where)
+    found = replace(_with_channels(default, entry, where), mandatory=mandatory, titles=titles, caps=None, digest=None)
+    return _with_digest(_with_caps(_with_opt_in(found, entry, where), entry, where), entry, where)
 
 
 def _with_channels(found: Category, entry: Mapping[str, Any], where: str) -> Category:
@@ -247,6 +250,17 @@ def _with_caps(found: Category, entry: Mapping[str, Any], where: str) -> Categor
     if found.mandatory and found.caps:
         raise CategoriesError(f"categories.yaml: {where} is mandatory, so it cannot have caps")
     return found
+
+
+def _with_digest(found: Category, entry: Mapping[str, Any], where: str) -> Category:
+    if entry.get("digest") is None:
+        return found
+    if found.mandatory:
+        raise CategoriesError(f"categories.yaml: {where} is mandatory, so it cannot have a digest")
+    try:
+        return replace(found, digest=read_digest(entry["digest"]))
+    except DigestError as error:
+        raise CategoriesError(f"categories.yaml: {where}.digest: {error}") from error
 
 
 def _titles(given: Any, where: str) -> Mapping[str, str]:
@@ -316,6 +330,22 @@ def caps_of(name: str, club_id: int, at_ms: int | None, lane: Lane | None = None
     if found.mandatory:  # guard: frequency_caps.mandatory
         return ()
     return (category_table().default(club_id).caps or ()) if found.caps is None else found.caps
+
+
+def digest_of(name: str, club_id: int, at_ms: int | None, lane: Lane, own: str | None) -> Digest | None:
+    """Return the digest in which the notifications of a send are collected: its own, or that of its category at its
+    timestamp. The critical lane has none.
+
+    Args:
+        name: The category.
+        club_id: The club (tenant).
+        at_ms: The timestamp of the send, in milliseconds since the epoch.
+        lane: The lane of its record.
+        own: The text of the send's own digest. Raises DigestError if it cannot be read.
+    """
+    if lane is Lane.CRITICAL:  # guard: digests.critical
+        return None
+    return category(name, club_id, at_ms).digest if own is None else digest_in(own)
 
 
 def passes_opt_outs_of(name: str, template: str | None, at_ms: int | None = None) -> bool:

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from masscomm.domain import digests, frequency_caps
 from masscomm.domain.categories import Category, CategoryVersion, read_category
-from masscomm.domain.frequency_caps import fields_of_caps, known_fields
 from masscomm.domain.limits import MAX_AHEAD_MS
 from masscomm.domain.time_limits import CATEGORY_BEGINS_AFTER_S, TOO_OLD_S
 
 # The largest version, and the largest versions of a category together: they are one item of DynamoDB, of 400 kB.
 MAX_VERSION_BYTES, MAX_VERSIONS_BYTES = 6_000, 350_000
-_OF_ENTRY = ("channels", "mandatory", "opt_in", "caps", "titles", "tenants")
+_OF_ENTRY = ("channels", "mandatory", "opt_in", "caps", "digest", "titles", "tenants")
 
 
 class VersionTooLarge(Exception):
@@ -77,8 +77,11 @@ def version_of(fields: Mapping[str, Any], name: str) -> CategoryVersion:
 
 
 def _known(entry: Mapping[str, Any]) -> dict[str, Any]:
-    caps = entry.get("caps")
-    return {**entry, **({} if caps is None else {"caps": known_fields(caps)})}
+    found = dict(entry)
+    for name, known_fields in (("caps", frequency_caps.known_fields), ("digest", digests.known_fields)):
+        if entry.get(name) is not None:
+            found[name] = known_fields(entry[name])
+    return found
 
 
 def fields_of(version: CategoryVersion) -> dict[str, Any]:
@@ -90,6 +93,7 @@ def fields_of(version: CategoryVersion) -> dict[str, Any]:
         "retired": version.is_retired,
         "mandatory": version.category.mandatory,
         "titles": dict(version.category.titles),
+        **({} if (digest := version.category.digest) is None else {"digest": digests.fields_of_digest(digest)}),
         **_differing(version.category),
         "tenants": {str(club_id): _differing(each) for club_id, each in sorted(version.of_clubs.items())},
     }
@@ -100,7 +104,7 @@ def _differing(category: Category) -> dict[str, Any]:
     return {
         "channels": list(category.channels),
         "opt_in": sorted(category.opt_in),
-        **({} if category.caps is None else {"caps": fields_of_caps(category.caps)}),
+        **({} if category.caps is None else {"caps": frequency_caps.fields_of_caps(category.caps)}),
     }
 
 

@@ -14,6 +14,8 @@ from masscomm.domain.mail_domains import domain_in_ascii
 NAMESPACE = UUID("6d617373-636f-5d6d-8000-6e6f74696679")
 # This number replaces the user id of an erased person in rows that cannot be deleted; no user has this id.
 ERASED_USER = 0
+# The beginning of the ids of sends that are messages of digests.
+DIGEST_SENDS = "digest-"
 
 
 def _uuid5(name: str) -> str:
@@ -43,6 +45,11 @@ def event_send_id(club_id: int, event_id: str, rule: str) -> str:
     UUIDs.
     """
     return f"event-{_uuid5(f'{club_id}/{event_id}/rule/{rule}')}"  # guard: rules.derived_send_id
+
+
+def digest_send_id(club_id: int, user_id: int, channel: str, key: str, number: int) -> str:
+    """Return the id of the message of a user's digest on a channel. No caller of the REST API can choose it."""
+    return f"{DIGEST_SENDS}{_uuid5(f'{club_id}/{user_id}/{channel}/digest/{key}/{number}')}"
 
 
 def joint_send_id(send_ids: Sequence[str]) -> str:

@@ -145,6 +145,8 @@ FIELDS_OF_SEND: Mapping[str, FieldLimit] = MappingProxyType(
         "send_at_local": FieldLimit(ahead_ms=MAX_AHEAD_MS, pattern=LOCAL_TIME_PATTERN),
         "collapse_key": FieldLimit(characters=64),
         "reference": FieldLimit(characters=255),
+        "digest": FieldLimit(total_bytes=1_000),
+        "collected": FieldLimit(total_bytes=64_000),
         "principal": FieldLimit(characters=255),
     }
 )

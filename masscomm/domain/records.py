@@ -109,6 +109,10 @@ class ContentFields(SendFields):
     data: dict[str, str] = field(default_factory=dict)
     # Position as text → the variables of this recipient, which replace those of data.
     recipient_data: dict[str, dict[str, str]] = field(default_factory=dict)
+    # How the notifications are collected, if the send says so itself: a masscomm.domain.digests.Digest as JSON.
+    digest: str | None = None
+    # Of the message of a digest: what its template sees of the members, as JSON.
+    collected: str | None = None
 
     def data_of(self, position: int) -> dict[str, str]:
         """Return the variables of one recipient alone."""

@@ -9,6 +9,7 @@ class Status(StrEnum):
     ACCEPTED = "accepted"  # The notification was requested, and is not decided yet.
     SCHEDULED = "scheduled"  # The notification waits for the send_at or send_at_local of its send.
     HELD = "held"  # The notification waits for the end of the user's quiet hours.
+    COLLECTED = "collected"  # The notification waits in a digest.
     QUEUED = "queued"  # The message is written and waits for delivery.
     # Delivery has not finished: the provider was busy, or an endpoint does not exist yet.
     SENDING = "sending"
@@ -17,6 +18,8 @@ class Status(StrEnum):
     CANCELLED = "cancelled"  # The send was cancelled before the message was published.
     EXPIRED = "expired"  # expires_at passed before the message could be published.
     FAILED = "failed"  # The notification should have been sent and was not.
+    # The notification is part of a digest, whose message is a send of its own: whatever becomes of that one.
+    DIGESTED = "digested"
     SENT = "sent"  # The provider accepted the message for at least one device.
     DELIVERED = "delivered"  # The provider reports that the message arrived.
     BOUNCED = "bounced"  # The provider reports that the message was returned.
@@ -74,12 +77,14 @@ RANK: dict[Status, int] = {
     Status.ACCEPTED: 0,
     Status.SCHEDULED: 10,
     Status.HELD: 11,
+    Status.COLLECTED: 12,
     Status.QUEUED: 20,
     Status.SENDING: 30,
     Status.SUPPRESSED: 40,
     Status.CANCELLED: 41,
     Status.EXPIRED: 42,
     Status.FAILED: 43,
+    Status.DIGESTED: 44,
     Status.SENT: 50,
     Status.DELIVERED: 60,
     Status.BOUNCED: 61,
@@ -91,6 +96,7 @@ TERMINAL: frozenset[Status] = frozenset(
         Status.CANCELLED,
         Status.EXPIRED,
         Status.FAILED,
+        Status.DIGESTED,
         Status.SENT,
         Status.DELIVERED,
         Status.BOUNCED,

@@ -239,6 +239,12 @@ CAP_PLACES_LONGER_S = _DAY_S
 # The part of an invocation in which preference_checker takes places. The recipients that are left are passed on.
 CAPS_COUNTED_S = 10.0
 
+# --- digests ----------------------------------------------------------------------------------------------------------
+# The longest window of a digest.
+LONGEST_DIGEST_S = 7 * _DAY_S
+# How long a digest and its members are kept after it is due: a member that is paused longer joins another one.
+DIGESTS_KEPT_S = 16 * _DAY_S
+
 # --- events -----------------------------------------------------------------------------------------------------------
 # How long the REST API recognises the id of an event that it has accepted.
 EVENT_IDS_KEPT_S = _DAY_S

@@ -85,7 +85,7 @@ class MessageWriter:
         if fields is None:
             return None
         locale = self._format_locale(user, template, fields)
-        context = context_of(user, self._content.club_id, data, locale)
+        context = context_of(user, self._content.club_id, data, locale, self._content.collected)
         texts = {field.name: self._text(field, template_id, context, bool(own)) for field in fields}
         # Phones show an empty push, or none: the conditions of a template may leave out every word.
         if not any(map(str.strip, texts.values())):  # guard: templates.blank_message

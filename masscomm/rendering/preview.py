@@ -1,10 +1,11 @@
 """Renders a message before it is sent, and checks templates when they are saved."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.digests import LISTED, contents_of
 from masscomm.domain.limits import RECORD_STEPS
 from masscomm.domain.records import ContentFields
 from masscomm.domain.users import Template, User
@@ -16,7 +17,7 @@ from masscomm.texts import CodedText, Text
 # The maximum number of missing variables that a preview names. Each of them costs a rendering.
 MAX_MISSING = 20
 _LONGEST_REASON = 300
-_DATA, _ATTRIBUTES = "data.", "user.attributes."
+_DATA, _ATTRIBUTES, _DIGEST = "data.", "user.attributes.", "digest"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,8 @@ def preview(
         steps: The remaining steps (units of work), from which compiling and each rendering are charged.
     """
     # guard: templates.steps_of_a_preview
-    writer = MessageWriter(content, channel, templates, [user], steps or Steps(RECORD_STEPS))
+    steps = steps or Steps(RECORD_STEPS)
+    writer = MessageWriter(content, channel, templates, [user], steps)
     template = writer.template_of(user)
     missing: list[str] = []
     # The names of missing variables of the data, in brackets.
@@ -64,6 +66,11 @@ def preview(
             elif error.path.startswith(_ATTRIBUTES):
                 name = error.path.removeprefix(_ATTRIBUTES)
                 user = user._replace(attributes={**user.attributes, name: f"[{name}]"})
+            elif error.path.startswith(_DIGEST) and content.collected is None:
+                # The message of a digest with two members that have the variables of the request.
+                content = replace(content, collected=contents_of(2, [content.data] * 2, LISTED))
+                writer = MessageWriter(content, channel, templates, [user], steps)
+                continue
             else:  # It cannot have a value.
                 return Preview(channel=channel, template=template, missing=missing, problem=_reason(error))
             missing.append(error.path)
@@ -87,7 +94,9 @@ def problem_of(template: Template, steps: Steps | None = None) -> CodedText | No
         return Text.CHANNEL_UNKNOWN.filled(channel=repr(template.channel), channels=", ".join(CHANNELS))
     steps = steps or Steps(RECORD_STEPS)
     user = User(user_id=1, club_id=1, first_name="Ada", last_name="Lovelace", attributes=_EveryName())
-    context = context_of(user, 1, _EveryName(), template.locale)
+    member = _EveryName()
+    context = context_of(user, 1, member, template.locale)
+    context["digest"] = {"count": 2, "first": member, "list": [member, member]}
     try:
         fields = fields_of(template, steps)
     except RenderError as error:

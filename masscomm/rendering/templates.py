@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from masscomm.clock import Clock
 from masscomm.domain.channels import CHANNELS, LITERAL, MessageField
 from masscomm.domain.deep_links import is_deep_link
+from masscomm.domain.digests import contents_in
 from masscomm.domain.locales import Locale, nearest, read_locale
 from masscomm.domain.time_limits import TEMPLATES_CACHED_S
 from masscomm.domain.users import Template, User
@@ -200,13 +201,19 @@ def _literal(field: MessageField) -> Field:
     )
 
 
-def context_of(user: User, club_id: int, data: Mapping[str, str], locale: str) -> dict[str, Any]:
+def context_of(
+    user: User, club_id: int, data: Mapping[str, str], locale: str, collected: str | None = None
+) -> dict[str, Any]:
     """Return the values of a template.
 
     Args:
+        user: The recipient.
+        club_id: The club (tenant).
+        data: The variables.
         locale: The locale of dates, numbers and plurals.
+        collected: The contents of the digest whose message it is, as in its records. Raises DigestError.
     """
-    return {
+    return ({} if collected is None else {"digest": contents_in(collected)}) | {
         LOCALE: locale,
         "user": {
             "first_name": user.first_name,

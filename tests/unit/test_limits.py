@@ -24,6 +24,7 @@ from masscomm.observability import logs
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.digests.in_memory import InMemoryDigests
 from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import NOW, Chain, entry
@@ -125,6 +126,7 @@ class Path(Chain):
             delay_store=InMemoryDelayStore(),
             decision_log=InMemoryDecisionLog(),
             frequency_caps=InMemoryFrequencyCaps(),
+            digests=InMemoryDigests(),
             sends=self.register,
         )
 

@@ -27,6 +27,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.producer import Headers, Report
 from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
+from masscomm.stores.digests.in_memory import InMemoryDigests
 from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import Context, send
@@ -56,6 +57,7 @@ class DeliveryToTenants(Delivery):
                 delay_store=self.delay_store,
                 decision_log=log,
                 frequency_caps=InMemoryFrequencyCaps(),
+                digests=InMemoryDigests(),
                 sends=InMemorySends(),
                 lanes=OutputLanes(small_sends=SmallSends(burst=burst)),
             ),

@@ -7,13 +7,12 @@ read, so that a cap is exact under concurrent writers.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from masscomm.aws.dynamodb import ConditionFailed, answering, read_items, transact, write_together
+from masscomm.aws.dynamodb import read_items
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
-from masscomm.errors import MasscommError
 from masscomm.observability.unreadable_items import DAMAGE, UnreadableItem, described, report_unreadable
+from masscomm.stores.conditional_puts import under_revision, write_groups
 from masscomm.stores.frequency_caps.port import Change, PlacesKey, StoredPlaces
-from masscomm.stores.transactions import write_all
 
 _WHAT = "the places of frequency caps"
 # The size of an item's other attributes, and that of a place: its name, the time, and what DynamoDB adds.
@@ -32,46 +31,12 @@ class DynamoDbFrequencyCaps(TableAdapter):
         return dict(map(self._stored, found))
 
     def write(self, changes: Sequence[Sequence[Change]], now_ms: int) -> list[bool]:
-        puts = {
-            str(number): [self._put(change, now_ms // 1000) for change in each] for number, each in enumerate(changes)
-        }
-        written = write_all(
-            {
-                number: sum(_ITEM_BYTES + _PLACE_BYTES * len(change.taken) for change in changes[int(number)])
-                for number in puts
-            },
-            transact=lambda numbers: self._transact({number: puts[number] for number in numbers}),
-            alone=lambda number: self._alone(puts[number]),
-            items={number: len(each) for number, each in puts.items()},
+        return write_groups(
+            self._client,
+            _WHAT,
+            [[self._put(change, now_ms // 1000) for change in each] for each in changes],
+            [sum(_ITEM_BYTES + _PLACE_BYTES * len(change.taken) for change in each) for each in changes],
         )
-        answers = [written[number] for number in puts]
-        for answer in answers:
-            if isinstance(answer, MasscommError):
-                raise answer
-        return [answer is True for answer in answers]
-
-    def _transact(self, puts: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
-        """Write the items of all users, or none. If it is cancelled, name the users that cancelled it, so that their
-        items are not tried again.
-        """
-        owners = [number for number, each in puts.items() for _ in each]
-        cancelled = transact(self._client, _WHAT, [put for each in puts.values() for put in each])
-        if not cancelled:
-            return dict.fromkeys(puts, _written)
-        # A conflict with another transaction returns no item: the user's items may be unchanged.
-        changed = {owners[index] for index, item in cancelled.items() if item}
-        return dict.fromkeys(changed, _changed)
-
-    def _alone(self, puts: Sequence[Mapping[str, Any]]) -> bool:
-        try:
-            if len(puts) == 1:
-                with answering(_WHAT):
-                    self._client.put_item(**puts[0])
-            else:
-                write_together(self._client, _WHAT, [{"Put": put} for put in puts])
-        except ConditionFailed:
-            return False
-        return True
 
     def _stored(self, item: Mapping[str, Any]) -> tuple[PlacesKey, StoredPlaces]:
         """Return the places in an item. One that cannot be read concerns its user alone."""
@@ -91,15 +56,8 @@ class DynamoDbFrequencyCaps(TableAdapter):
         return key, StoredPlaces(is_damaged=True)
 
     def _put(self, change: Change, now_s: int) -> dict[str, Any]:
-        revision = change.before.revision
-        return {
-            "TableName": self._table,
-            "Item": item_of(change, now_s),
-            # guard: frequency_caps.changed_meanwhile
-            "ConditionExpression": "revision = :revision" if revision else "attribute_not_exists(revision)",
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            **({"ExpressionAttributeValues": {":revision": {"N": str(revision)}}} if revision else {}),
-        }
+        put = {"TableName": self._table, "Item": item_of(change, now_s)}
+        return under_revision(put, change.before.revision)
 
 
 def item_of(change: Change, now_s: int) -> dict[str, Any]:
@@ -119,11 +77,3 @@ def partition_of(club_id: int, user_id: int) -> str:
 
 def _key(key: PlacesKey) -> dict[str, Any]:
     return {"recipient": {"S": partition_of(key.club_id, key.user_id)}, "cap": {"S": key.cap}}
-
-
-def _written() -> bool:
-    return True
-
-
-def _changed() -> bool:
-    return False

@@ -38,6 +38,7 @@ from masscomm.operations.dead_letter_replays import Desk
 from masscomm.operations.dead_letters import DeadLetter, Filter, read_letters
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.digests.in_memory import InMemoryDigests
 from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import NOW, Chain, Context, entry, event, failed_offsets, send
@@ -162,6 +163,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(
         delay_store=InMemoryDelayStore(),
         decision_log=InMemoryDecisionLog(),
         frequency_caps=InMemoryFrequencyCaps(),
+        digests=InMemoryDigests(),
         sends=InMemorySends(),
     )
 

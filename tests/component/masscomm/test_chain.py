@@ -22,6 +22,7 @@ from masscomm.kafka.event import parse
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.digests.in_memory import InMemoryDigests
 from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import NOW, Context, entry, event, failed_offsets, send
@@ -94,6 +95,7 @@ def test_send_becomes_build_record_outcome_and_dead_letter(
         delay_store=InMemoryDelayStore(),
         decision_log=InMemoryDecisionLog(),
         frequency_caps=InMemoryFrequencyCaps(),
+        digests=InMemoryDigests(),
         sends=InMemorySends(),
     )
     assert failed_offsets(driver.run(batch, Context(clock), use_case)) == []

@@ -21,6 +21,7 @@ from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.digests.in_memory import InMemoryDigests
 from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.metrics.postgres import PostgresMetricsStore
 from masscomm.stores.metrics_database import connection_pool
@@ -72,6 +73,7 @@ def test_ended_send_is_readable_without_a_job(
         delay_store=InMemoryDelayStore(),
         decision_log=InMemoryDecisionLog(),
         frequency_caps=InMemoryFrequencyCaps(),
+        digests=InMemoryDigests(),
         sends=sends,
     )
     record = send([1, 2], send_id=str(uuid4()), channels=["push"], timestamp=clock.now_ms())

@@ -13,6 +13,7 @@ from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.digests.in_memory import InMemoryDigests
 from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import Chain, entry
@@ -28,6 +29,7 @@ class Checker(Chain):
         self.log = InMemoryDecisionLog()
         self.register = InMemorySends(self.clock)
         self.frequency_caps = InMemoryFrequencyCaps()
+        self.digests = InMemoryDigests()
         self.use_case = self.environment(self.directory)
         self.put_users(range(1, 4))
 
@@ -38,6 +40,7 @@ class Checker(Chain):
             delay_store=self.delay_store,
             decision_log=self.log,
             frequency_caps=self.frequency_caps,
+            digests=self.digests,
             sends=self.register,
         )
 

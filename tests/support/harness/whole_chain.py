@@ -30,6 +30,7 @@ from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delayed_records.port import ControlledSend
+from masscomm.stores.digests.in_memory import InMemoryDigests
 from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.sends.port import change
 from tests.support.harness.chain import SEND_ID, entry, send
@@ -74,6 +75,7 @@ class ThreeSteps(Delivery):
             delay_store=self.delay_store,
             decision_log=self.log,
             frequency_caps=self.frequency_caps,
+            digests=InMemoryDigests(),
             sends=self.register,
         )
         self.builder = BuildMessages(

@@ -19,6 +19,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.delayed_records.port import DelayedRecord
+from masscomm.stores.digests.in_memory import InMemoryDigests
 from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.fakes.crashes import Fuse, FusedDelayStore, KilledError
@@ -78,6 +79,7 @@ class DelayingChecker(Chain):
             delay_store=self.store,
             decision_log=self.log,
             frequency_caps=InMemoryFrequencyCaps(),
+            digests=InMemoryDigests(),
             sends=InMemorySends(),
         )
 

@@ -24,6 +24,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
+from masscomm.stores.digests.in_memory import InMemoryDigests
 from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import NOW, build, delivery, entry, recheck, results_of, send
@@ -44,6 +45,7 @@ def _checker(rescheduler: Rescheduler) -> CheckPreferences:
         delay_store=rescheduler.store,
         decision_log=InMemoryDecisionLog(),
         frequency_caps=InMemoryFrequencyCaps(),
+        digests=InMemoryDigests(),
         sends=InMemorySends(),
     )
 
