@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from cli.digests import METAVAR, digest_in, digest_text
 from cli.errors import CommandError
 from cli.options import JsonOption
 from cli.sends import calling
@@ -70,6 +71,15 @@ def put(
             "category do.",
         ),
     ] = None,
+    digest: Annotated[
+        str | None,
+        typer.Option(
+            "--digest",
+            metavar=METAVAR,
+            help="How notifications are collected, as comments_digest/1h,key=post or daily/08:00; none: each goes out "
+            "by itself.",
+        ),
+    ] = None,
     title: Annotated[
         list[str] | None,
         typer.Option(
@@ -92,6 +102,8 @@ def put(
         fields.pop("caps", None)
         if cap != ["default"]:
             fields["caps"] = [] if cap == ["none"] else list(map(_cap, cap))
+    if digest:
+        fields["digest"] = None if digest == "none" else digest_in(digest)
     if title:
         titles = fields.get("titles", {}) | dict(map(_title, title))
         fields["titles"] = {language: text for language, text in titles.items() if text}
@@ -135,6 +147,8 @@ def _read(api: Client, name: str) -> tuple[CategoryFields, str | None]:
     }
     if found["caps"] is not None:
         fields["caps"] = found["caps"]
+    if found["digest"] is not None:
+        fields["digest"] = found["digest"]
     return fields, body["etag"]
 
 
@@ -201,7 +215,8 @@ def _details(version: CategoryValues) -> list[str]:
         ", ".join(version["channels"])
         + (", mandatory" if version["mandatory"] else "")
         + _opt_in(version["opt_in"])
-        + _in_words(version["caps"]),
+        + _in_words(version["caps"])
+        + ("" if version["digest"] is None else f"; digest {digest_text(version['digest'])}"),
         *(["retired"] if version["retired"] else []),
         *([titles] if titles else []),
         *(

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from cli.client_log import KAFKA_LOGGER
+from cli.digests import METAVAR, digest_in
 from cli.errors import CommandError
 from cli.options import ClubOption, JsonOption
 from cli.sending import WAIT_S, audience_of, follow, pairs, recipients, show_dry_run, show_warnings
@@ -59,6 +60,10 @@ def send(
         str | None,
         typer.Option("--audience-at", help="When the users of --audience are found: due (at --at) or request (now)."),
     ] = None,
+    digest: Annotated[
+        str | None,
+        typer.Option("--digest", metavar=METAVAR, help="How the notifications are collected, as comments_digest/1h."),
+    ] = None,
     reference: Annotated[str | None, typer.Option("--reference", help="Your own id of the send.")] = None,
     idempotency_key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repetition with the same key within 24 h sends nothing.")
@@ -96,6 +101,7 @@ def send(
         "data": pairs(data or []),
         "send_at": at,
         "audience_at": audience_at,
+        "digest": None if digest is None else digest_in(digest),
         "reference": reference,
         "priority": "critical" if critical else None,
     }

@@ -373,6 +373,12 @@ class Text(StrEnum):
         "must be a list of at most {most} caps, each with limit from 1 to {limit} and window: day, or at most {days} "
         "days, such as 24h; it may have by_channel and group, and no other cap with its window counts the same sends"
     )
+    DIGEST_OF_MANDATORY = "notifications of a mandatory category are not collected"
+    DIGEST_OF_CRITICAL = "notifications of a critical send are not collected"
+    DIGEST_FORM = (
+        "must have template, and either window, at most {days} days such as 1h, or at, such as 08:00; it may have key, "
+        "the name of a variable, and list from 1 to {listed}"
+    )
     TITLES_FORM = "must be an object of titles by language, such as de"
     CLUB_ONCE = "must be the id of a club, in one entry only"
     MUST_BE_LIST_OF_OBJECTS = "must be a list of objects"

@@ -133,9 +133,9 @@ class CheckPreferences:
         self.register.check(item.value, stored)
         now_ms = self.clock.now_ms()
         item.value = plan.continue_at_send_at(item.value, read_ms)
-        if item.value.request.why == DIGEST:
-            # What was decided when the digest closed stays, also if the send is cancelled or paused since then.
-            pending.append(item)  # guard: digests.closed_stays
+        # What was decided when the digest closed stays, also if the send is cancelled or paused since then.
+        if item.value.request.why == DIGEST:  # guard: digests.closed_stays
+            pending.append(item)
         elif (planned := plan.plan_without_look_up(item.value, read_ms)) is not None:
             self._emit(batch, item, planned)
         elif (control := plan.held_by(item.value, now_ms)) is not None and not self._is_decided(item.value):

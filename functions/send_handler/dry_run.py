@@ -64,6 +64,8 @@ class DryRunChannel(TypedDict):
     held: int
     """Notifications that a provider would get after the user's quiet hours."""
     scheduled: int
+    collected: int
+    """Notifications that would wait in digests of their users."""
     """Notifications that a provider would get at the send's time."""
     suppressed: int
     failed: int
@@ -241,6 +243,7 @@ def _channel(name: str, found: Forecast, total: int) -> DryRunChannel:
         "deliverable": sum(by_status[status] for status in PUBLISHED),
         "held": by_status[Status.HELD],
         "scheduled": by_status[Status.SCHEDULED],
+        "collected": by_status[Status.COLLECTED],
         "suppressed": by_status[Status.SUPPRESSED],
         "failed": by_status[Status.FAILED],
         "expired": by_status[Status.EXPIRED],

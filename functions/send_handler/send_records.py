@@ -6,6 +6,7 @@ from itertools import batched
 
 from functions.send_handler.send_request import SendRequest, bytes_of
 from masscomm.domain.categories import announced_channels, resolve_channels
+from masscomm.domain.digests import digest_text
 from masscomm.domain.key_limits import RECIPIENTS
 from masscomm.domain.limits import CHUNK_RECIPIENT_DATA_BYTES, CHUNK_SIZE
 from masscomm.domain.records import SendRequested
@@ -113,6 +114,7 @@ def record_of(
         reference=send.reference,
         principal=caller.principal or None,
         is_test=caller.is_test,
+        digest=None if send.digest is None else digest_text(send.digest.digest()),
     )
 
 

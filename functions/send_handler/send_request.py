@@ -27,8 +27,17 @@ from pydantic_core import ErrorDetails
 
 from functions.send_handler.field_problems import field_problem, text_of_details
 from masscomm.clock import Clock
-from masscomm.domain.categories import is_listed, is_retired, passes_opt_outs_of, resolve_channels
+from masscomm.domain.categories import category, is_listed, is_retired, passes_opt_outs_of, resolve_channels
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.digests import (
+    LISTED,
+    MAX_LISTED,
+    TIME_PATTERN,
+    WINDOW_PATTERN,
+    Digest,
+    DigestError,
+    read_digest,
+)
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import (
     FIELDS_OF_SEND,
@@ -40,6 +49,7 @@ from masscomm.domain.limits import (
 from masscomm.domain.local_times import first_ms, last_ms, parse_local_time
 from masscomm.domain.records import ContentFields
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
+from masscomm.domain.time_limits import LONGEST_DIGEST_S
 from masscomm.domain.units import unit_problem
 from masscomm.http.audiences import audience_errors, is_saved, resolved
 from masscomm.http.body import read_object
@@ -147,6 +157,30 @@ class ContentRequest(BaseModel):
         return [(self.club_id, self.template or self.type, channel) for channel in channels]
 
 
+class DigestRequest(BaseModel):
+    """How the notifications of a send are collected, each in the digest of its user."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    template: Annotated[str, _text("template"), Field(description="The template of the message of the digest.")]
+    window: Annotated[
+        str | None, Field(pattern=f"^{WINDOW_PATTERN}$", description="How long they are collected, at most 7 days.")
+    ] = None
+    at: Annotated[
+        str | None, Field(pattern=f"^{TIME_PATTERN}$", description="Instead of a window, a time on the user's clock.")
+    ] = None
+    key: Annotated[
+        str | None, Field(min_length=1, max_length=128, description="The variable whose value separates digests.")
+    ] = None
+    list: Annotated[
+        int, Field(ge=1, le=MAX_LISTED, description="The number of notifications that the template sees.")
+    ] = LISTED
+
+    def digest(self) -> Digest:
+        """Return the digest. Raises DigestError."""
+        return read_digest(self.model_dump())
+
+
 class SendRequest(ContentRequest):
     """The body of a request to POST /v1/sends."""
 
@@ -181,6 +215,10 @@ class SendRequest(ContentRequest):
     send_at_local: LocalTime = None
     collapse_key: Annotated[str, _text("collapse_key")] | None = None
     reference: Annotated[str, _text("reference")] | None = None
+    digest: Annotated[
+        DigestRequest | None,
+        Field(description="How the notifications are collected; by default as the category says."),
+    ] = None
     send_id: Annotated[
         str | None,
         Field(
@@ -392,6 +430,21 @@ def _audience_part_errors(send: SendRequest) -> list[FieldError]:
     return []
 
 
+def _digest_errors(send: SendRequest) -> list[FieldError]:
+    if send.digest is None:
+        return []
+    if category(send.type, send.club_id).mandatory:
+        return [FieldError("digest", Text.DIGEST_OF_MANDATORY.filled())]
+    if send.priority == Lane.CRITICAL:
+        return [FieldError("digest", Text.DIGEST_OF_CRITICAL.filled())]
+    try:
+        send.digest.digest()
+    except DigestError:
+        days = round(LONGEST_DIGEST_S) // 86_400
+        return [FieldError("digest", Text.DIGEST_FORM.filled(listed=MAX_LISTED, days=days))]
+    return []
+
+
 def _recipient_data_errors(send: SendRequest) -> list[FieldError]:
     users = set(map(str, send.to_users))
     others = [user for user in send.recipient_data if user not in users]
@@ -411,6 +464,7 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[SendRequest], list[FieldError]]],
     (("audience_at", "audience", "send_at", "send_at_local"), _audience_time_errors),
     (("audience", "priority"), _lane_errors),
     (("audience", "part_count"), _audience_part_errors),
+    (("digest", "type", "club_id", "priority"), _digest_errors),
     (("recipient_data", "to_users"), _recipient_data_errors),
 )
 

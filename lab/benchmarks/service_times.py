@@ -78,6 +78,7 @@ from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.decision_log.dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.digests.dynamodb import DynamoDbDigests
 from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 from tests.support.harness.chain import build, delivery, entry, registry_with_all_schemas, send
@@ -136,7 +137,7 @@ class Chain:
                 delay_store=InMemoryDelayStore(),
                 decision_log=decisions,
                 frequency_caps=DynamoDbFrequencyCaps(),
-                digests=InMemoryDigests(),
+                digests=DynamoDbDigests(),
                 sends=DynamoDbSends(),
             ),
         )

@@ -10,7 +10,7 @@ from masscomm.domain.cap_places import Wish, entry_of, keys_of, take_places
 from masscomm.domain.categories import caps_of
 from masscomm.domain.frequency_caps import Cap
 from masscomm.domain.records import NotificationOutcome, RecheckRequested
-from masscomm.domain.statuses import PUBLISHED, TERMINAL, Reason
+from masscomm.domain.statuses import PUBLISHED, TERMINAL, Reason, Status
 from masscomm.errors import Retry
 from masscomm.stores.frequency_caps.port import Change, FrequencyCaps, PlacesKey, StoredPlaces
 
@@ -166,11 +166,11 @@ def _places_of(outcome: NotificationOutcome) -> Iterator[_Place]:
     caps = caps_of(outcome.type, outcome.club_id, outcome.requested_at)
     if not caps:
         return
-    # A notification that a cap refuses has no place.
+    # A notification that a cap refuses has no place, and neither has one that is part of a digest.
     unsent = {
         index
         for index, result in enumerate(outcome.results)
-        if result.status in TERMINAL - PUBLISHED and result.reason != Reason.FREQUENCY_CAP
+        if result.status in TERMINAL - PUBLISHED - {Status.DIGESTED} and result.reason != Reason.FREQUENCY_CAP
     }
     entry = entry_of(outcome.send_id, outcome.channel)
     for user_id, index in zip(outcome.user_ids, outcome.result_index, strict=True):

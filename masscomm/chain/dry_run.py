@@ -17,11 +17,13 @@ from masscomm.clock import Clock, FixedClock
 from masscomm.decisions import delivery, messages, plan
 from masscomm.decisions.caps import caps_for, wishes_of, with_counted
 from masscomm.decisions.chunk import Chunk
+from masscomm.decisions.digests import forecast_digests
 from masscomm.decisions.results import final_result
 from masscomm.directory.port import Directory
 from masscomm.domain.call_results import Call, CallAnswer
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.delays import SEND_AT, RetrySchedule
+from masscomm.domain.digests import DELAY_REASON as DIGEST
 from masscomm.domain.locales import read_locale
 from masscomm.domain.outcomes import SENT
 from masscomm.domain.provider_errors import ProviderError
@@ -41,7 +43,7 @@ _SAMPLE_CHARACTERS = 500_000
 
 class End(NamedTuple):
     """What becomes of a notification. A notification that waits first and is published then has the status of the
-    wait: held or scheduled.
+    wait: held or scheduled. One that waits in a digest is collected.
     """
 
     status: Status
@@ -75,9 +77,13 @@ class Forecast:
         """Add a notification that ends so, after its last wait."""
         if wait is not None and end.status in PUBLISHED:
             end = End(wait.status)
-            first, last = self.released.get((channel, wait.status), (wait.until_ms, wait.until_ms))
-            self.released[channel, wait.status] = min(first, wait.until_ms), max(last, wait.until_ms)
+            self.add_wait(channel, wait)
         self.ends.setdefault(channel, Counter())[end] += 1
+
+    def add_wait(self, channel: str, wait: "Wait") -> None:
+        """Add the time at which a notification is released."""
+        first, last = self.released.get((channel, wait.status), (wait.until_ms, wait.until_ms))
+        self.released[channel, wait.status] = min(first, wait.until_ms), max(last, wait.until_ms)
 
     def add_sample(self, sample: Sample) -> None:
         """Add the sample, if it is the first one of its channel and locale, and the samples are not too many."""
@@ -167,6 +173,9 @@ class DryRun:
             self._add_outcomes(found, planned.outcomes, asked.wait)
             pending += [asked._replace(chunk=Chunk(request=part, lane=asked.chunk.lane)) for part in planned.forwarded]
             for part, due_ms in planned.delayed:
+                if part.why == DIGEST:
+                    found.add_wait(part.channels[0], Wait(Status.COLLECTED, due_ms))
+                    continue
                 wait = Wait(Status.SCHEDULED if part.why == SEND_AT else Status.HELD, due_ms)
                 pending.append(_Request(Chunk(request=part, lane=asked.chunk.lane), due_ms, wait))
             builds += [(build, asked.now_ms, asked.wait) for build in planned.builds]
@@ -181,7 +190,8 @@ class DryRun:
         deadline_ms = plan.deadline_of(chunk.request, self.retry_schedule)
         decisions = plan.decide_without_look_up(chunk, now_ms)
         if decisions is None:
-            decisions = self._counted(chunk, view, now_ms, plan.decide_recipients(chunk, view, now_ms, deadline_ms))
+            decided = forecast_digests(chunk, view, plan.decide_recipients(chunk, view, now_ms, deadline_ms), now_ms)
+            decisions = self._counted(chunk, view, now_ms, decided)
         return plan.plan(chunk.request, decisions or {}, now_ms=now_ms, retries=self.retry_schedule)
 
     def _counted(

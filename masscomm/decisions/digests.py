@@ -72,6 +72,20 @@ def every_candidate(request: RecheckRequested, digest: Digest, view: DirectoryVi
             yield Candidate(position, channel, key, view.users.get(user_id), view.settings.get(user_id), data)
 
 
+def forecast_digests(chunk: Chunk, view: DirectoryView, decisions: ByChannel | None, now_ms: int) -> ByChannel | None:
+    """Return decisions as if each notification opened a digest; a dry run joins none."""
+    digest = digest_for(chunk)
+    if digest is None or decisions is None:
+        return decisions
+    found: dict[str, dict[int, Decision]] = {}
+    for candidate in candidates(chunk, digest, view, decisions):
+        joined = join(OpenDigest(), digest, candidate, chunk.request, now_ms)
+        if joined is not None:
+            decision = collected(digest, joined.after.due_ms, candidate.settings)
+            found.setdefault(candidate.channel, {})[candidate.position] = decision
+    return overlaid(decisions, found)
+
+
 def overlaid(decisions: ByChannel, others: ByChannel) -> ByChannel:
     """Return decisions with those of digests in their place."""
     return {

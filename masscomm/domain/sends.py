@@ -10,6 +10,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import NamedTuple, Self
 
+from masscomm.domain.ids import DIGEST_SENDS
 from masscomm.domain.kept_messages import KeptMessage
 from masscomm.domain.limits import SEND_ID_PATTERN
 from masscomm.domain.local_times import first_ms
@@ -243,6 +244,18 @@ class Send:
         that is moved later does not change it.
         """
         return -(-max(written_ms, self.requested_at_ms, self.send_at_ms or 0) // 1000) + MESSAGES_KEPT_S
+
+
+class Origin(StrEnum):
+    """What made a send."""
+
+    REQUEST = "request"
+    DIGEST = "digest"
+
+
+def origin_of(send_id: str) -> Origin:
+    """Return what made the send with this id."""
+    return Origin.DIGEST if send_id.startswith(DIGEST_SENDS) else Origin.REQUEST
 
 
 # The largest number of recipients of a small send.

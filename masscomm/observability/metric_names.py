@@ -118,6 +118,8 @@ SENDS_ACCEPTED = _counter(
 # --- notifications ----------------------------------------------------------------------------------------------------
 _EMITTED_BY: Mapping[Status, tuple[str, ...]] = {
     Status.ACCEPTED: ("send_handler",),
+    Status.COLLECTED: ("preference_checker",),
+    Status.DIGESTED: ("preference_checker",),
     Status.SENT: ("delivery", "scheduler"),
     Status.DELIVERED: ("receipts",),
     Status.BOUNCED: ("receipts",),

@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from itertools import batched, islice
 from typing import TypedDict
 
+from masscomm.domain.ids import DIGEST_SENDS
 from masscomm.domain.send_states import BY_COUNTS, SendState, send_state, state_by_register
-from masscomm.domain.sends import Send, SendKey
+from masscomm.domain.sends import Origin, Send, SendKey, origin_of
 from masscomm.domain.time_limits import LISTED_SENDS_S
 from masscomm.errors import Retry
 from masscomm.http.parameters import rfc3339
@@ -28,6 +29,8 @@ class ListedSend(TypedDict):
     send_id: str
     club_id: int
     type: str
+    origin: Origin
+    """What made the send: a request, or a digest, whose message it is."""
     reference: str | None
     """The requester's own id of the send, while the send is registered."""
     requested_at: str
@@ -36,6 +39,8 @@ class ListedSend(TypedDict):
     """Null while the users of an audience are sought, and if only counts know it and do not answer."""
     published: int | None
     """Notifications that a provider has accepted."""
+    digested: int | None
+    """Notifications that are part of digests."""
     suppressed: int | None
     failed: int | None
     cancelled: int | None
@@ -148,6 +153,7 @@ def _row_of(send: Send, now_ms: int) -> SendRow:
         requested=(send.expansion.requested if send.expansion else (send.users or 0) * len(send.channels)),
         terminal=0,
         published=0,
+        digested=0,
         cancelled=0,
         suppressed=0,
         failed=0,
@@ -168,6 +174,7 @@ def _matches(row: SendRow, query: SendListQuery) -> bool:
         and (query.after is None or row.key < query.after)
         and (not query.type or row.type in query.type)
         and (not query.state or row.state in query.state)
+        and query.digests in (None, row.key.send_id.startswith(DIGEST_SENDS))
     )
 
 
@@ -184,11 +191,13 @@ def _row(row: SendRow, state: SendState, send: Send, *, counts_known: bool) -> L
         "send_id": row.key.send_id,
         "club_id": row.club_id,
         "type": row.type,
+        "origin": origin_of(row.key.send_id),
         "reference": send.reference,
         "requested_at": rfc3339(row.key.requested_at),
         "status": state,
         "requested": requested,
         "published": row.published if counts_known else None,
+        "digested": row.digested if counts_known else None,
         "suppressed": row.suppressed if counts_known else None,
         "failed": row.failed if counts_known else None,
         "cancelled": row.cancelled if counts_known else None,

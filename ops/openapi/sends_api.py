@@ -13,6 +13,7 @@ from functions.sends_api.routes.words import STATUS_WORDS
 from masscomm.domain.ids import notification_id
 from masscomm.domain.limits import SMALLEST_GROUP
 from masscomm.domain.send_states import SendState
+from masscomm.domain.sends import Origin
 from masscomm.domain.statuses import Reason, Status
 from masscomm.http import parameters as parse
 from masscomm.operations import send_lists
@@ -35,9 +36,11 @@ from ops.openapi.parameters import (
 _TOTALS = {"requested": 3, "queued": 2, "suppressed": {"opted_out": 1}, "failed": {}, "sent": 2}
 _SENT = {"status": "sent", "decision": STATUS_WORDS[Status.SENT]}
 LISTED_SEND = {
+    "origin": "request",
     "status": "ended",
     "requested": 3,
     "published": 2,
+    "digested": 0,
     "suppressed": 1,
     "failed": 0,
     "cancelled": 0,
@@ -73,6 +76,12 @@ OPERATIONS = {
             TYPE,
             Parameter("status", sends.send_status.form, several({"enum": list(SendState)}), ["ended"]),
             Parameter(
+                "origin",
+                "What made the sends. Messages of digests are left out by default",
+                several({"enum": list(Origin)}),
+                ["digest"],
+            ),
+            Parameter(
                 "search",
                 "A part of the name, the category or the id, in any case. A page then reads 200 sends, and may have no"
                 " row; `next_cursor` continues",
@@ -98,6 +107,7 @@ OPERATIONS = {
         ),
         response=SendBody,
         example={
+            "origin": "request",
             "status": "ended",
             "chunks": {"expected": 1, "counted": 1},
             "requested": 3,

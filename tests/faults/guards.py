@@ -1721,6 +1721,34 @@ MUTANTS = (
         Becomes('"attribute_exists(part) OR attribute_not_exists(part)"'),
     ),
     Mutant("categories.needed_versions", "Versions that no waiting send needs are dropped."),
+    Mutant("digests.message", "The message of a digest is not collected."),
+    Mutant("digests.critical", "Notifications of the critical lane are not collected."),
+    Mutant("digests.cancelled", "Notifications of a cancelled send are not collected."),
+    Mutant("digests.expires_before", "A notification that expires before its digest closes goes out alone."),
+    Mutant("digests.quiet_hours", "A digest does not close in the user's quiet hours.", Returns("due_ms")),
+    Mutant(
+        "digests.single_recipient",
+        "The record of a single collected recipient has an id of its own.",
+        Becomes("len(request.positions) > 1"),
+    ),
+    Mutant("digests.out_of_time", "Recipients for whom there is no time are collected in a record of their own."),
+    Mutant("digests.joined_once", "A repetition finds the digest that it has joined."),
+    Mutant("digests.sender", "The record that has closed a digest produces its message."),
+    Mutant(
+        "digests.closing_record",
+        "The message does not wait for another record than the one that closes the digest.",
+        Replaced("self._close(digest, closing)"),
+    ),
+    Mutant(
+        "digests.unreadable_control", "A send whose item cannot be read stops no other in its digest.", Returns("None")
+    ),
+    Mutant("digests.closed_stays", "What was decided when a digest closed stays."),
+    Mutant("digests.recorded", "A recorded decision is not collected again.", Becomes("digest is None or not wanted")),
+    Mutant(
+        "digests.messages_of_decided",
+        "A redelivered record produces the messages of its digests, however little time there is.",
+        Becomes("counting.has_time"),
+    ),
     Mutant("frequency_caps.all_or_none", "A cap that is full refuses, and then no place of another cap is taken."),
     Mutant(
         "frequency_caps.own_place",

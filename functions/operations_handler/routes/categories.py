@@ -8,7 +8,7 @@ GET, PUT /v1/categories/{category}   the versions of one; put a version
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action
@@ -20,10 +20,11 @@ from masscomm.domain.category_versions import (
     next_versions,
 )
 from masscomm.domain.channels import CHANNELS, are_channels
+from masscomm.domain.digests import MAX_LISTED, DigestError, fields_of_digest, read_digest
 from masscomm.domain.frequency_caps import MAX_CAPS, MAX_LIMIT, CapError, read_caps
 from masscomm.domain.limits import NAME_PATTERN
 from masscomm.domain.names import folded
-from masscomm.domain.time_limits import LONGEST_CAP_S
+from masscomm.domain.time_limits import LONGEST_CAP_S, LONGEST_DIGEST_S
 from masscomm.errors import Retry
 from masscomm.http.body import read_object, undefined_fields
 from masscomm.http.conditions import Conditions, etag_of
@@ -54,6 +55,21 @@ class CapFields(TypedDict):
     """The group whose categories count together; null: the category counts by itself."""
 
 
+class DigestFields(TypedDict):
+    """How the notifications of a category to one user on one channel are collected in one message."""
+
+    template: str
+    """The template of the message. It sees `digest.count`, `digest.first` and `digest.list`."""
+    window: NotRequired[str | None]
+    """How long they are collected after the first one, such as `30m`, `24h` or `7d`; at most 7 days."""
+    at: NotRequired[str | None]
+    """Instead of a window, the time on the user's clock at which the message goes out, such as `08:00`."""
+    key: NotRequired[str | None]
+    """The variable whose value separates digests, such as `post_id`."""
+    list: NotRequired[int]
+    """The number of notifications whose variables the template sees, from 1 to 100; by default 10."""
+
+
 class ClubFields(TypedDict):
     """How a category differs for the sends of one club."""
 
@@ -74,6 +90,8 @@ class CategoryFields(TypedDict):
     """The channels on which only users with a rule for the category get it."""
     caps: NotRequired[list[CapFields] | None]
     """The frequency caps, at most four; null: those of the default category apply."""
+    digest: NotRequired[DigestFields | None]
+    """How its notifications are collected; null: each goes out by itself."""
     titles: NotRequired[dict[str, str]]
     """The name that recipients see on the page of an unsubscribe link, by language such as `de`."""
     clubs: NotRequired[list[ClubFields]]
@@ -104,6 +122,8 @@ class CategoryValues(TypedDict):
     """The channels on which only users with a rule for the category get it."""
     caps: list[CapFields] | None
     """The frequency caps; null: those of the default category apply."""
+    digest: DigestFields | None
+    """How its notifications are collected; null: each goes out by itself."""
     titles: dict[str, str]
     """The name that recipients see, by language."""
     retired: bool
@@ -209,6 +229,7 @@ def _read(name: str, content: str | None) -> dict[str, Any]:
     opt_in = fields.get("opt_in", [])
     errors += _channel_errors("opt_in", opt_in)
     errors += _cap_errors("caps", fields)
+    errors += _digest_errors(fields.get("digest"))
     flags = {flag: fields.get(flag, False) for flag in ("mandatory", "retired")}
     errors += [
         FieldError(flag, Text.MUST_BE_BOOLEAN.filled()) for flag, value in flags.items() if type(value) is not bool
@@ -222,11 +243,13 @@ def _read(name: str, content: str | None) -> dict[str, Any]:
         errors.append(FieldError("opt_in", Text.OPT_IN_OF_MANDATORY.filled()))
     if not errors and flags["mandatory"] and (fields.get("caps") or any(club.get("caps") for club in clubs)):
         errors.append(FieldError("caps", Text.CAPS_OF_MANDATORY.filled()))
+    if not errors and flags["mandatory"] and fields.get("digest") is not None:
+        errors.append(FieldError("digest", Text.DIGEST_OF_MANDATORY.filled()))
     if errors:
         raise unusable(errors)
     tenants = {str(club["club_id"]): {key: club[key] for key in club.keys() - {"club_id"}} for club in clubs}
-    caps = {"caps": fields["caps"]} if fields.get("caps") is not None else {}
-    return {"channels": fields["channels"], "opt_in": opt_in, "titles": titles, "tenants": tenants, **caps, **flags}
+    rules = {rule: fields[rule] for rule in ("caps", "digest") if fields.get(rule) is not None}
+    return {"channels": fields["channels"], "opt_in": opt_in, "titles": titles, "tenants": tenants, **rules, **flags}
 
 
 def _cap_errors(field: str, fields: Mapping[str, Any]) -> list[FieldError]:
@@ -237,6 +260,17 @@ def _cap_errors(field: str, fields: Mapping[str, Any]) -> list[FieldError]:
     except CapError:
         days = round(LONGEST_CAP_S) // 86_400
         return [FieldError(field, Text.CAPS_FORM.filled(most=MAX_CAPS, limit=MAX_LIMIT, days=days))]
+    return []
+
+
+def _digest_errors(digest: Any) -> list[FieldError]:
+    if digest is None:
+        return []
+    try:
+        read_digest(digest)
+    except DigestError:
+        days = round(LONGEST_DIGEST_S) // 86_400
+        return [FieldError("digest", Text.DIGEST_FORM.filled(listed=MAX_LISTED, days=days))]
     return []
 
 
@@ -300,6 +334,7 @@ def _values(version: CategoryVersion, clubs: Container[object]) -> CategoryValue
         "mandatory": found.mandatory,
         "opt_in": sorted(found.opt_in),
         "caps": _caps(found),
+        "digest": None if found.digest is None else cast("DigestFields", fields_of_digest(found.digest)),
         "titles": dict(found.titles),
         "retired": version.is_retired,
         "clubs": [

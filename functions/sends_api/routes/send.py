@@ -3,8 +3,8 @@
 requested    requested notifications: the distinct users of each chunk, on each channel; of a send over REST all of them
              from its beginning. The number never falls, and is at least that of the notifications that have ended
 queued       notifications that were written for delivery, whatever their later status is
-held, scheduled   deferred notifications; one that was held and then sent counts as sent only
-suppressed, failed   by reason; like cancelled, expired, sent, delivered and bounced, these statuses are final
+held, scheduled, collected   deferred notifications; one that was held and then sent counts as sent only
+suppressed, failed   by reason; like cancelled, expired, digested, sent, delivered and bounced, these statuses are final
 in_flight    requested notifications without a final status
 status       the send's state (masscomm/domain/send_states.py)
 control      of a send that was paused or moved to another time
@@ -26,7 +26,7 @@ from functions.sends_api.routes.known_sends import KnownSend, KnownSends, with_r
 from functions.sends_api.routes.results_at_once import ResultsAtOnce
 from masscomm.clock import Clock
 from masscomm.domain.send_states import FINAL, SendState
-from masscomm.domain.sends import Expansion, Send, SendControl
+from masscomm.domain.sends import Expansion, Origin, Send, SendControl, origin_of
 from masscomm.domain.statuses import PUBLISHED, TERMINAL, Status
 from masscomm.errors import Retry
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
@@ -38,6 +38,8 @@ _BY_REASON = (Status.SUPPRESSED, Status.FAILED)
 _BY_NUMBER = (
     Status.HELD,
     Status.SCHEDULED,
+    Status.COLLECTED,
+    Status.DIGESTED,
     Status.CANCELLED,
     Status.EXPIRED,
     Status.SENT,
@@ -63,6 +65,10 @@ class Totals(TypedDict):
     held: int
     """Notifications that wait for the end of quiet hours."""
     scheduled: int
+    collected: int
+    """Notifications that wait in digests."""
+    digested: int
+    """Notifications that are part of digests, whose messages are sends of their own."""
     cancelled: int
     expired: int
     sent: int
@@ -131,6 +137,8 @@ class SendBody(TypedDict):
     send_id: str
     club_id: int
     type: str
+    origin: Origin
+    """What made the send: a request, or a digest, whose message it is."""
     reference: str | None
     """The requester's own id of the send, while the send is registered."""
     status: SendState
@@ -186,6 +194,7 @@ class SendRoute:
             "send_id": send_id,
             "club_id": send.key.club_id,
             "type": totals.type,
+            "origin": origin_of(totals.send_id),
             "reference": send.reference,
             "status": status,
             "requested_at": rfc3339(totals.requested_at),

@@ -4,13 +4,14 @@ club_id      only these clubs
 start, end   RFC 3339 with an offset: sends requested in [start, end); either may be missing
 type         only these categories
 status       states of sends (masscomm/domain/send_states.py)
+origin       request, digest: what made the sends; by default messages of digests are left out
 search       a part of the name (reference), the category or the id, in any case; a page then reads 200 sends
 limit        the maximum number of rows, by default 50
 cursor       next_cursor of the previous page
 
-club_id, type and status may be repeated. A send appears once a record of it is counted; one that is large, scheduled,
-to an audience or controlled when it is registered. A caller of every club who names none sees counted sends only,
-because the register lists sends by club.
+club_id, type, status and origin may be repeated. A send appears once a record of it is counted; one that is large,
+scheduled, to an audience or controlled when it is registered. A caller of every club who names none sees counted sends
+only, because the register lists sends by club.
 
 A page by status or search may have fewer rows than `limit`, or none; next_cursor continues.
 """
@@ -22,6 +23,7 @@ from typing import TypedDict
 from functions.sends_api.cursor import continued, cursor_after
 from masscomm.clock import Clock
 from masscomm.domain.send_states import SendState, states_by_counts
+from masscomm.domain.sends import Origin
 from masscomm.http import parameters as parse
 from masscomm.http.parameters import Reader, rfc3339, time_of_ms
 from masscomm.http.requested_clubs import seen
@@ -33,7 +35,7 @@ from masscomm.texts import Text
 
 DEFAULT_LIMIT = 50
 
-PARAMETERS = ("start", "end", "type", "status", "search", "limit", "cursor", "club_id")
+PARAMETERS = ("start", "end", "type", "status", "origin", "search", "limit", "cursor", "club_id")
 
 
 class SendListBody(TypedDict):
@@ -80,6 +82,7 @@ class SendsRoute:
 
 
 send_status = parse.choice(SendState)
+send_origin = parse.choice(Origin)
 _limit = parse.whole_number(1, MAX_LIMIT)
 
 
@@ -95,6 +98,7 @@ def _parsed(
     club_id = read.several("club_id", parse_club_id)
     category = read.several("type", parse.words)
     status = read.several("status", send_status)
+    origin = read.several("origin", send_origin) or (Origin.REQUEST,)
     search = read.single("search", parse.words)
     if start is not None and end is not None and start >= end:
         read.refuse("end", Text.END_NOT_LATER.filled())
@@ -106,6 +110,7 @@ def _parsed(
         end=end,
         type=category,
         state=states_by_counts(status),
+        digests=None if len(set(origin)) > 1 else Origin.DIGEST in origin,
         limit=(limit or DEFAULT_LIMIT) if search is None else MAX_LIMIT,
     )
     return continued(query, cursor, SendListKey, read), status, search

@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 
 from masscomm.domain.grains import Grain, floor
+from masscomm.domain.ids import DIGEST_SENDS
 from masscomm.domain.send_states import counted_state
 from masscomm.domain.statuses import PUBLISHED, RANK, Status
 from masscomm.stores.metrics.port import (
@@ -253,6 +254,7 @@ def _send_row(send: SendTotals, requested_at: datetime) -> SendRow:
         cancelled=counts.by_status.get(Status.CANCELLED, 0),
         suppressed=counts.by_status.get(Status.SUPPRESSED, 0),
         failed=counts.by_status.get(Status.FAILED, 0),
+        digested=counts.by_status.get(Status.DIGESTED, 0),
     )
 
 
@@ -263,6 +265,7 @@ def _in_list(row: SendRow, query: SendListQuery) -> bool:
         and (query.end is None or row.key.requested_at < query.end)
         and (not query.type or row.type in query.type)
         and (not query.state or row.state in query.state)
+        and query.digests in (None, row.key.send_id.startswith(DIGEST_SENDS))
         and (query.after is None or row.key < query.after)
     )
 

@@ -240,6 +240,8 @@ class SendRow:
     cancelled: int
     suppressed: int
     failed: int
+    # The number of notifications that are part of digests.
+    digested: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,6 +257,8 @@ class SendListQuery:
     end: datetime | None = None
     type: tuple[str, ...] = ()
     state: tuple[SendState, ...] = ()
+    # Whether only messages of digests are listed, or none of them; None: they are listed with the others.
+    digests: bool | None = False
     after: SendListKey | None = None
     limit: int = 100
 

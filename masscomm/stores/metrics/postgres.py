@@ -10,6 +10,7 @@ from psycopg.sql import SQL, Composed, Identifier
 
 from masscomm import environment
 from masscomm.aws.authentication import database_url
+from masscomm.domain.ids import DIGEST_SENDS
 from masscomm.domain.send_states import BY_COUNTS, SendState
 from masscomm.domain.statuses import PUBLISHED, RANK, TERMINAL, Status
 from masscomm.domain.time_limits import METRICS_CONNECT_S
@@ -222,6 +223,8 @@ class PostgresMetricsStore:
             "end": query.end,
             "type": list(query.type) or None,
             "state": list(query.state) or None,
+            "digests": query.digests,
+            "digest": DIGEST_SENDS,
             "at": key and key.requested_at,
             "send_id": key and key.send_id,
             "limit": query.limit + 1,
@@ -298,7 +301,7 @@ class PostgresMetricsStore:
 def _send_row(row: Sequence[Any]) -> SendRow:
     """Return a row of _SENDS."""
     requested_at, send_id, club_id, category, state, *numbers = row
-    requested, terminal, published, cancelled, suppressed, failed = map(int, numbers)
+    requested, terminal, published, cancelled, suppressed, failed, digested = map(int, numbers)
     return SendRow(
         key=SendListKey(requested_at, send_id),
         club_id=club_id,
@@ -310,6 +313,7 @@ def _send_row(row: Sequence[Any]) -> SendRow:
         cancelled=cancelled,
         suppressed=suppressed,
         failed=failed,
+        digested=digested,
     )
 
 
@@ -438,6 +442,7 @@ _STATUSES = {
     "terminal": sorted(TERMINAL),
     "published": sorted(PUBLISHED),
     "cancelled": Status.CANCELLED,
+    "digested": Status.DIGESTED,
     "suppressed": Status.SUPPRESSED,
     "failed": Status.FAILED,
     "scheduled": Status.SCHEDULED,
@@ -451,6 +456,7 @@ _STATE = """cross join lateral (
         select coalesce(sum(t.count_total) filter (where t.status = any(%(terminal)s)), 0) as terminal,
             coalesce(sum(t.count_total) filter (where t.status = any(%(published)s)), 0) as published,
             coalesce(sum(t.count_total) filter (where t.status = %(cancelled)s), 0) as cancelled,
+            coalesce(sum(t.count_total) filter (where t.status = %(digested)s), 0) as digested,
             coalesce(sum(t.count_total) filter (where t.status = %(suppressed)s), 0) as suppressed,
             coalesce(sum(t.count_total) filter (where t.status = %(failed)s), 0) as failed,
             coalesce(sum(t.count_total) filter (where t.status = %(scheduled)s), 0) as scheduled,
@@ -472,7 +478,7 @@ _COUNTED = "select send_id from sends where send_id = any(%(send_ids)s::text[]) 
 # The latest sends; `{club}` stands for a condition on their club.
 _PAGE = """
     select s.requested_at, s.send_id, s.club_id, s.type, state.name,
-        requested, terminal, published, cancelled, suppressed, failed
+        requested, terminal, published, cancelled, suppressed, failed, digested
     from sends s
     {state}
     where {club}
@@ -481,6 +487,7 @@ _PAGE = """
         and (%(end)s::timestamptz is null or s.requested_at < %(end)s)
         and (%(type)s::text[] is null or s.type = any(%(type)s))
         and (%(state)s::text[] is null or state.name = any(%(state)s))
+        and (%(digests)s::boolean is null or starts_with(s.send_id, %(digest)s) = %(digests)s)
         and (
             %(at)s::timestamptz is null
             or (s.requested_at, s.send_id collate "C") < (%(at)s, %(send_id)s::text)

@@ -268,6 +268,8 @@ class CategoryFields(TypedDict):
     """The channels on which only users with a rule for the category get it."""
     caps: NotRequired[list[CapFields] | None]
     """The frequency caps, at most four; null: those of the default category apply."""
+    digest: NotRequired[DigestFields | None]
+    """How its notifications are collected; null: each goes out by itself."""
     titles: NotRequired[dict[str, str]]
     """The name that recipients see on the page of an unsubscribe link, by language such as `de`."""
     clubs: NotRequired[list[ClubFields]]
@@ -293,6 +295,7 @@ class CategoryRow(TypedDict):
     mandatory: bool
     opt_in: list[str]
     caps: list[CapFields] | None
+    digest: DigestFields | None
     titles: dict[str, str]
     retired: bool
     clubs: list[CategoryOfClub]
@@ -313,6 +316,8 @@ class CategoryValues(TypedDict):
     """The channels on which only users with a rule for the category get it."""
     caps: list[CapFields] | None
     """The frequency caps; null: those of the default category apply."""
+    digest: DigestFields | None
+    """How its notifications are collected; null: each goes out by itself."""
     titles: dict[str, str]
     """The name that recipients see, by language."""
     retired: bool
@@ -638,6 +643,36 @@ type DeliveryStatus = Literal["pending", "succeeded", "failed"]
 type DeviceStatus = Literal["active", "unregistered", "disabled"]
 
 
+class DigestFields(TypedDict):
+    """How the notifications of a category to one user on one channel are collected in one message."""
+
+    template: str
+    """The template of the message. It sees `digest.count`, `digest.first` and `digest.list`."""
+    window: NotRequired[str | None]
+    """How long they are collected after the first one, such as `30m`, `24h` or `7d`; at most 7 days."""
+    at: NotRequired[str | None]
+    """Instead of a window, the time on the user's clock at which the message goes out, such as `08:00`."""
+    key: NotRequired[str | None]
+    """The variable whose value separates digests, such as `post_id`."""
+    list: NotRequired[int]
+    """The number of notifications whose variables the template sees, from 1 to 100; by default 10."""
+
+
+class DigestRequest(TypedDict):
+    """How the notifications of a send are collected, each in the digest of its user."""
+
+    template: str
+    """The template of the message of the digest."""
+    window: NotRequired[str | None]
+    """How long they are collected, at most 7 days."""
+    at: NotRequired[str | None]
+    """Instead of a window, a time on the user's clock."""
+    key: NotRequired[str | None]
+    """The variable whose value separates digests."""
+    list: NotRequired[int]
+    """The number of notifications that the template sees."""
+
+
 type Dimension = Literal["club_id", "type", "channel", "measure"]
 
 
@@ -746,7 +781,8 @@ class DryRunChannel(TypedDict):
     held: int
     """Notifications that a provider would get after the user's quiet hours."""
     scheduled: int
-    """Notifications that a provider would get at the send's time."""
+    collected: int
+    """Notifications that would wait in digests of their users."""
     suppressed: int
     failed: int
     expired: int
@@ -950,6 +986,8 @@ class ListedSend(TypedDict):
     send_id: str
     club_id: int
     type: str
+    origin: Origin
+    """What made the send: a request, or a digest, whose message it is."""
     reference: str | None
     """The requester's own id of the send, while the send is registered."""
     requested_at: str
@@ -958,6 +996,8 @@ class ListedSend(TypedDict):
     """Null while the users of an audience are sought, and if only counts know it and do not answer."""
     published: int | None
     """Notifications that a provider has accepted."""
+    digested: int | None
+    """Notifications that are part of digests."""
     suppressed: int | None
     failed: int | None
     cancelled: int | None
@@ -1083,6 +1123,9 @@ class NotificationFields(TypedDict):
     """Users by conditions."""
     unit_attribute: NotRequired[str]
     """The attribute of users that has the event's unit."""
+
+
+type Origin = Literal["request", "digest"]
 
 
 class OverviewBody(TypedDict):
@@ -1466,6 +1509,8 @@ class SendBody(TypedDict):
     send_id: str
     club_id: int
     type: str
+    origin: Origin
+    """What made the send: a request, or a digest, whose message it is."""
     reference: str | None
     """The requester's own id of the send, while the send is registered."""
     status: SendState
@@ -1562,6 +1607,8 @@ class SendRequest(TypedDict):
     """A later push with the same key replaces the earlier one on the device."""
     reference: NotRequired[str | None]
     """The producer's own id of the send; it is copied into derived records."""
+    digest: NotRequired[DigestRequest | None]
+    """How the notifications are collected; by default as the category says."""
     send_id: NotRequired[str | None]
     """The id of the send, chosen by the caller: a random UUID in lower case. Without it, the service makes one. A name of the caller's own belongs into `reference`."""
     part_index: NotRequired[int]
@@ -1621,6 +1668,8 @@ class SmallSend(TypedDict):
     send_at_local: NotRequired[str | None]
     collapse_key: NotRequired[str | None]
     reference: NotRequired[str | None]
+    digest: NotRequired[DigestRequest | None]
+    """How the notifications are collected; by default as the category says."""
     send_id: NotRequired[None]
     """The id of a send of a batch follows from the batch's."""
     part_index: NotRequired[Literal[0]]
@@ -1680,12 +1729,14 @@ type Status = Literal[
     "accepted",
     "scheduled",
     "held",
+    "collected",
     "queued",
     "sending",
     "suppressed",
     "cancelled",
     "expired",
     "failed",
+    "digested",
     "sent",
     "delivered",
     "bounced",
@@ -1838,6 +1889,10 @@ class Totals(TypedDict):
     held: int
     """Notifications that wait for the end of quiet hours."""
     scheduled: int
+    collected: int
+    """Notifications that wait in digests."""
+    digested: int
+    """Notifications that are part of digests, whose messages are sends of their own."""
     cancelled: int
     expired: int
     sent: int
@@ -2159,12 +2214,14 @@ type MetricsMeasure = Literal[
     "accepted",
     "scheduled",
     "held",
+    "collected",
     "queued",
     "sending",
     "suppressed",
     "cancelled",
     "expired",
     "failed",
+    "digested",
     "sent",
     "delivered",
     "bounced",
@@ -2212,6 +2269,7 @@ class SendsFilters(TypedDict):
     end: NotRequired[str]
     type: NotRequired[str | list[str]]
     status: NotRequired[SendState | list[SendState]]
+    origin: NotRequired[Origin | list[Origin]]
     search: NotRequired[str]
     limit: NotRequired[int]
     club_id: NotRequired[int | list[int]]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from functions.preference_checker import check_preferences
 from masscomm.decisions import digests as rules
 from masscomm.domain.digests import MAX_CONTENTS_BYTES, contents_in
 from masscomm.domain.lanes import Lane
@@ -75,7 +76,7 @@ def deliver(checker: Checker) -> list[int]:
 
 def result(outcomes: Sequence[NotificationOutcome], number: int) -> dict[tuple[int, str], tuple[str, str | None]]:
     """Return the last results of a send by user and channel."""
-    found = {}
+    found: dict[tuple[int, str], tuple[str, str | None]] = {}
     for outcome in outcomes:
         if outcome.send_id == SENDS[number]:
             found |= results_of([outcome])
@@ -347,7 +348,7 @@ def test_a_mandatory_category_has_no_digest(checker: Checker, stored_categories:
     ],
 )
 def test_an_invalid_digest_is_dead_lettered(checker: Checker, field: str, value: str) -> None:
-    check(checker, 0, **{field: value})
+    check(checker, 0, [1], **{field: value})
     [letter] = checker.dead_letters()
     assert letter["masscomm.reason"] == "invalid"
     assert set(result(checker.outcomes(), 0).values()) == {("failed", "dead_letter")}
@@ -372,6 +373,7 @@ def test_a_digest_that_cannot_be_read_lets_go_out_alone(checker: Checker) -> Non
     assert [build.send_id for build in checker.builds()] == [SENDS[1]]
 
 
+@pytest.mark.guarantee("digests.store_down")
 @pytest.mark.parametrize("method", ["read", "members", "closed", "write"])
 def test_a_store_that_is_down_holds_the_record(checker: Checker, method: str) -> None:
     check(checker, 0)
@@ -398,7 +400,58 @@ class Fused(InMemoryDigests, setup=("request",)):
             self.fuse.step()
 
 
+@pytest.mark.kills(guard="digests.recorded")
+@pytest.mark.parametrize("users", [(1,), (1, 2)])
+def test_a_notification_that_went_out_alone_joins_no_digest(
+    checker: Checker, stored_categories: InMemoryCategories, users: Sequence[int]
+) -> None:
+    check(checker, 0, users, timestamp=NOW, expires_at=DUE)
+    put_digest(stored_categories, HOURLY | {"window": "5m"})
+    check(checker, 0, users, timestamp=NOW, expires_at=DUE)
+    assert (checker.due_times(), checker.digests.heads) == ([], {})
+    assert len({build.record_id for build in checker.builds()}) == 1
+
+
+@pytest.mark.kills(guard="digests.out_of_time")
+def test_recipients_without_time_are_collected_later(checker: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(check_preferences, "CAPS_COUNTED_S", 0)
+        check(checker, 0, [1, 2])
+    [rest] = checker.rechecks()
+    assert (checker.due_times(), rest.user_ids) == ([], [1, 2])
+    checker.check(rest, topic=topics.RECHECK)
+    checker.release_at(DUE)
+    assert set(result(checker.outcomes(), 0).values()) == {DIGESTED}
+
+
 @pytest.mark.kills(guard="digests.messages_of_decided")
+def test_a_decided_record_produces_messages_without_time(checker: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was killed after its decisions were recorded, before it produced anything."""
+    check(checker, 0, [1, 2])
+    checker.clock.advance((DUE - NOW) / 1000)
+    released = checker.released()
+    checker.run(checker.use_case, *released)
+    checker.forget()
+    monkeypatch.setattr(check_preferences, "CAPS_COUNTED_S", 0)
+    assert checker.run(checker.use_case, *released) == []
+    assert len(messages(checker)) == 2
+    assert set(result(checker.outcomes(), 0).values()) == {DIGESTED}
+
+
+@pytest.mark.kills(guard="digests.unreadable_control")
+def test_a_send_that_cannot_be_read_stops_no_other(checker: Checker) -> None:
+    check(checker, 0)
+    check(checker, 1)
+    control(checker, 1, fault="damaged")
+    checker.clock.advance((DUE - NOW) / 1000)
+    released = checker.released()
+    assert len(checker.run(checker.use_case, *released)) == 1
+    assert [contents(message)["count"] for message in messages(checker)] == [1]
+    assert result(checker.outcomes(), 0) == {(1, "push"): DIGESTED}
+
+
+@pytest.mark.guarantee("digests.exact")
+@pytest.mark.kills(guard="digests.sender")
 def test_a_kill_at_any_call_loses_and_doubles_nobody(stored_categories: InMemoryCategories) -> None:
     """The record comes again after it was killed at each of its calls, one after the other."""
     put_digest(stored_categories, HOURLY)

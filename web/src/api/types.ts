@@ -14,6 +14,7 @@ export type Category = Schemas["CategoryRow"];
 export type CategoryBody = Schemas["CategoryBody"];
 export type CategoryValues = Schemas["CategoryValues"];
 export type CapFields = Schemas["CapFields"];
+export type DigestFields = Schemas["DigestFields"];
 export type CategoryFields = Schemas["CategoryFields"];
 export type Templates = Schemas["TemplatesBody"];
 export type Template = Schemas["TemplateBody"];
@@ -89,6 +90,8 @@ export const STATUSES = [
   "in_flight",
   "scheduled",
   "held",
+  "collected",
+  "digested",
   "suppressed",
   "cancelled",
   "expired",
@@ -102,10 +105,12 @@ const LOGGED: Record<Schemas["Status"], true> = {
   accepted: true,
   scheduled: true,
   held: true,
+  collected: true,
   queued: true,
   sending: true,
   sent: true,
   delivered: true,
+  digested: true,
   suppressed: true,
   cancelled: true,
   expired: true,

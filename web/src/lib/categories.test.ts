@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Category, CategoryValues } from "../api/types";
-import { capsOf, draftOf, fieldsOf, isAhead, isComplete, linesOf, newCategory, offeredOf, type CategoryDraft } from "./categories";
+import { capsOf, digestIn, draftOf, fieldsOf, isAhead, isComplete, linesOf, newCategory, offeredOf, textOf, type CategoryDraft } from "./categories";
 
 const VERSION: CategoryValues = {
   valid_from: "2026-11-24T12:01:00Z",
@@ -8,6 +8,7 @@ const VERSION: CategoryValues = {
   mandatory: false,
   opt_in: ["email"],
   caps: [{ limit: 3, window: "24h", by_channel: true, group: null }],
+  digest: { template: "news_digest", window: "1h", key: "team", list: 10 },
   titles: { en: "News: today", de: "Neues" },
   retired: false,
   clubs: [
@@ -19,12 +20,12 @@ const VERSION: CategoryValues = {
 const read = (): CategoryDraft => draftOf({ type: "news", versions: [VERSION], etag: '"a1"' });
 
 test("a draft that nothing changes is the version, and a club has what differs", () => {
-  const { channels, mandatory, opt_in, caps, titles, retired } = VERSION;
+  const { channels, mandatory, opt_in, caps, digest, titles, retired } = VERSION;
   const clubs = [
     { club_id: 7, channels: ["push", "email"] },
     { club_id: 9_007_199_254_740_993n, opt_in: [], caps: [] },
   ];
-  expect(fieldsOf(read())).toEqual({ channels, mandatory, opt_in, caps, titles, retired, clubs });
+  expect(fieldsOf(read())).toEqual({ channels, mandatory, opt_in, caps, digest, titles, retired, clubs });
 });
 
 test("a club that is as the category follows its later changes", () => {
@@ -33,9 +34,9 @@ test("a club that is as the category follows its later changes", () => {
   expect(fieldsOf(draft).clubs?.[1]).toEqual({ club_id: 9_007_199_254_740_993n, opt_in: [], caps: [] });
 });
 
-test("a mandatory category needs no opt-in and has no caps", () => {
+test("a mandatory category needs no opt-in, and has no caps and no digest", () => {
   const fields = fieldsOf({ ...read(), mandatory: true });
-  expect([fields.opt_in, fields.caps, fields.clubs]).toEqual([[], undefined, [{ club_id: 7, channels: ["push", "email"] }, { club_id: 9_007_199_254_740_993n }]]);
+  expect([fields.opt_in, fields.caps, fields.digest, fields.clubs]).toEqual([[], undefined, undefined, [{ club_id: 7, channels: ["push", "email"] }, { club_id: 9_007_199_254_740_993n }]]);
 });
 
 const complete: CategoryDraft = { ...newCategory(), name: "news", channels: ["push"] };
@@ -45,6 +46,8 @@ test.each<[Partial<CategoryDraft>, boolean]>([
   [{ channels: [] }, false],
   [{ caps: "3/24h\n 1/day,by_channel,group=ads " }, true],
   [{ caps: "3 a day" }, false],
+  [{ digest: "daily/08:00" }, true],
+  [{ digest: "daily" }, false],
   [{ clubs: [{ club: "7", channels: null, optIn: null, caps: "none" }] }, true],
   [{ clubs: [{ club: "7", channels: null, optIn: null, caps: "3" }] }, false],
   [{ clubs: [{ club: "7", channels: [], optIn: null, caps: "" }] }, false],
@@ -77,4 +80,15 @@ test.each<[string, ReturnType<typeof capsOf>]>([
 ])("the lines %j are the caps %j", (lines, caps) => {
   expect(capsOf(lines)).toEqual(caps);
   if (caps !== undefined) expect(linesOf(caps)).toBe(lines.trim());
+});
+
+test.each<[string, ReturnType<typeof digestIn>]>([
+  ["", null],
+  ["news_digest/1h", { template: "news_digest", window: "1h" }],
+  ["daily/08:00,key=team,list=20", { template: "daily", at: "08:00", key: "team", list: 20 }],
+  ["/1h", undefined],
+  ["daily/1h,list=many", undefined],
+])("the text %j is the digest %j", (text, digest) => {
+  expect(digestIn(text)).toEqual(digest);
+  if (digest !== undefined) expect(textOf(digest)).toBe(text);
 });

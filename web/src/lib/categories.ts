@@ -1,5 +1,5 @@
 /** A category of sends as a form has it. */
-import type { CapFields, Category, CategoryBody, CategoryFields, CategoryValues } from "../api/types";
+import type { CapFields, Category, CategoryBody, CategoryFields, CategoryValues, DigestFields } from "../api/types";
 import { idOf } from "./ids";
 import { pairsOf } from "./webhooks";
 
@@ -19,6 +19,8 @@ export interface CategoryDraft {
   optIn: string[];
   /** Lines such as `3/24h`, or `1/day,by_channel,group=ads`; `none`: no cap; without a line, the caps of the default category apply. */
   caps: string;
+  /** Such as `comments_digest/1h,key=post`, or `daily/08:00`; without it, each notification goes out by itself. */
+  digest: string;
   /** Lines such as `de: Nachrichten`. */
   titles: string;
   clubs: ClubDraft[];
@@ -27,7 +29,7 @@ export interface CategoryDraft {
   etag: string | null;
 }
 
-export const newCategory = (): CategoryDraft => ({ name: "", channels: [], mandatory: false, optIn: [], caps: "", titles: "", clubs: [], retired: false, etag: null });
+export const newCategory = (): CategoryDraft => ({ name: "", channels: [], mandatory: false, optIn: [], caps: "", digest: "", titles: "", clubs: [], retired: false, etag: null });
 
 /** Return the caps in lines: null if there is no line, undefined if one is not a cap. The API checks their values. */
 export function capsOf(text: string): CapFields[] | null | undefined {
@@ -43,32 +45,45 @@ export function capsOf(text: string): CapFields[] | null | undefined {
 export const linesOf = (caps: CapFields[] | null): string =>
   caps?.length === 0 ? "none" : (caps ?? []).map(({ limit, window, by_channel, group }) => `${limit}/${window}${by_channel ? ",by_channel" : ""}${group ? `,group=${group}` : ""}`).join("\n");
 
+/** Return the digest in a text: null if it is empty, undefined if it is not a digest. The API checks its values. */
+export function digestIn(text: string): DigestFields | null | undefined {
+  if (!text.trim()) return null;
+  const found = /^\s*([^/,\s]+)\/([^,\s]+)(?:,key=([^,]+?))?(?:,list=(\d{1,9}))?\s*$/.exec(text);
+  if (!found) return undefined;
+  const [, template, time, key, list] = found;
+  return { template: template!, ...(time!.includes(":") ? { at: time! } : { window: time! }), ...(key && { key }), ...(list && { list: Number(list) }) };
+}
+
+/** Return the text of a digest. */
+export const textOf = (digest: DigestFields | null): string =>
+  digest ? `${digest.template}/${digest.window ?? digest.at}${digest.key ? `,key=${digest.key}` : ""}${digest.list ? `,list=${digest.list}` : ""}` : "";
+
 /** Return the draft of a category's latest version. */
 export function draftOf({ type: name, versions, etag }: CategoryBody): CategoryDraft {
   const version = versions[0]!;
-  const { channels, mandatory, opt_in, retired, caps } = version;
+  const { channels, mandatory, opt_in, retired, caps, digest } = version;
   const own = (values: string[], of: string[]): string[] | null => (values.join() === of.join() ? null : values);
   return {
-    ...{ name, channels, mandatory, optIn: opt_in, retired, etag, caps: linesOf(caps) },
+    ...{ name, channels, mandatory, optIn: opt_in, retired, etag, caps: linesOf(caps), digest: textOf(digest) },
     titles: Object.entries(version.titles).map(([language, title]) => `${language}: ${title}`).join("\n"),
     clubs: version.clubs.map((club) => ({ club: String(club.club_id), channels: own(club.channels, channels), optIn: own(club.opt_in, opt_in), caps: linesOf(club.caps) === linesOf(caps) ? "" : linesOf(club.caps) })),
   };
 }
 
-/** Return the body of a request. A mandatory category needs no opt-in and has no caps. */
-export function fieldsOf({ channels, mandatory, optIn, caps, titles, clubs, retired }: CategoryDraft): CategoryFields {
+/** Return the body of a request. A mandatory category needs no opt-in, and has no caps and no digest. */
+export function fieldsOf({ channels, mandatory, optIn, caps, digest, titles, clubs, retired }: CategoryDraft): CategoryFields {
   const differing = ({ club, channels, optIn, caps }: ClubDraft) => ({
     club_id: idOf(club)!,
     ...(channels && { channels }),
     ...(optIn && !mandatory && { opt_in: optIn }),
     ...(caps.trim() && !mandatory && { caps: capsOf(caps)! }),
   });
-  return { channels, mandatory, opt_in: mandatory ? [] : optIn, ...(caps.trim() && !mandatory && { caps: capsOf(caps)! }), titles: pairsOf(titles), clubs: clubs.map(differing), retired };
+  return { channels, mandatory, opt_in: mandatory ? [] : optIn, ...(caps.trim() && !mandatory && { caps: capsOf(caps)! }), ...(digest.trim() && !mandatory && { digest: digestIn(digest)! }), titles: pairsOf(titles), clubs: clubs.map(differing), retired };
 }
 
 /** Return whether a draft has what the API needs. */
-export const isComplete = ({ name, channels, caps, clubs }: CategoryDraft): boolean =>
-  Boolean(name.trim() && channels.length && capsOf(caps) !== undefined) && clubs.every((each) => idOf(each.club) !== null && each.channels?.length !== 0 && capsOf(each.caps) !== undefined);
+export const isComplete = ({ name, channels, caps, digest, clubs }: CategoryDraft): boolean =>
+  Boolean(name.trim() && channels.length && capsOf(caps) !== undefined && digestIn(digest) !== undefined) && clubs.every((each) => idOf(each.club) !== null && each.channels?.length !== 0 && capsOf(each.caps) !== undefined);
 
 /** Return the names of the categories that a new send may have. */
 export const offeredOf = (rows: readonly Category[]): string[] => rows.filter((row) => row.type !== "default" && !row.retired).map((row) => row.type);

@@ -14,7 +14,7 @@ export function linesOf(channel: Channel): ForecastLine[] {
   const arrives: ForecastLine = {
     group: "arrives", status: "sent", reason: null, count_total: channel.deliverable, first_at: null, last_at: null,
   };
-  const others = channel.reasons.map((each): ForecastLine => ({ ...each, group: ["held", "scheduled"].includes(each.status) ? "waits" : "not" }));
+  const others = channel.reasons.map((each): ForecastLine => ({ ...each, group: ["held", "scheduled", "collected"].includes(each.status) ? "waits" : "not" }));
   const order = { arrives: 0, waits: 1, not: 2 };
   return [arrives, ...others].sort((a, b) => order[a.group] - order[b.group] || b.count_total - a.count_total);
 }

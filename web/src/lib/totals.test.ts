@@ -3,7 +3,7 @@ import type { SendRow, Totals } from "../api/types";
 import { Pace, reasons, rowSegments, segments, STALE_MS, unended } from "./totals";
 
 const NONE: Totals = {
-  requested: 0, duplicates: 0, queued: 0, held: 0, scheduled: 0, cancelled: 0, expired: 0, sent: 0, delivered: 0,
+  requested: 0, duplicates: 0, queued: 0, held: 0, scheduled: 0, collected: 0, digested: 0, cancelled: 0, expired: 0, sent: 0, delivered: 0,
   bounced: 0, in_flight: 0, suppressed: {}, failed: {},
 };
 
@@ -11,11 +11,12 @@ const of = (status: string, totals: Totals): number => segments(totals).find((ea
 
 test("the segments add up to the requested notifications", () => {
   const totals: Totals = {
-    ...NONE, requested: 100, sent: 40, delivered: 10, in_flight: 30, held: 5, scheduled: 10, bounced: 1,
-    suppressed: { opted_out: 12, no_device: 3 }, failed: { no_template: 4 },
+    ...NONE, requested: 100, sent: 40, delivered: 10, in_flight: 30, held: 5, scheduled: 10, collected: 2, bounced: 1, digested: 3,
+    suppressed: { opted_out: 9, no_device: 3 }, failed: { no_template: 4 },
   };
   expect(segments(totals).reduce((total, each) => total + each.count, 0)).toBe(100);
-  expect(of("in_flight", totals)).toBe(15);
+  expect(of("in_flight", totals)).toBe(13);
+  expect([of("collected", totals), of("digested", totals)]).toEqual([2, 3]);
   expect(of("held", totals)).toBe(5);
 });
 
@@ -32,8 +33,8 @@ test("reasons are sorted by their number", () => {
 });
 
 test("notifications that wait do not flow", () => {
-  const totals: Totals = { ...NONE, requested: 100, in_flight: 60, held: 10, scheduled: 20 };
-  expect(unended(totals)).toEqual({ waiting: 30, flowing: 30 });
+  const totals: Totals = { ...NONE, requested: 100, in_flight: 60, held: 10, scheduled: 20, collected: 5 };
+  expect(unended(totals)).toEqual({ waiting: 35, flowing: 25 });
   expect(unended({ ...NONE, in_flight: 2, held: 5 })).toEqual({ waiting: 2, flowing: 0 });
 });
 
@@ -77,8 +78,8 @@ test("a pause begins the measurement again", () => {
 });
 
 test("a listed send's bar has each requested notification, or none without counts", () => {
-  const row = { requested: 100, published: 40, suppressed: 20, failed: 3, cancelled: 5, in_flight: 30 } as SendRow;
+  const row = { requested: 100, published: 40, suppressed: 20, failed: 3, cancelled: 5, in_flight: 30, digested: 0 } as SendRow;
   const parts = Object.fromEntries(rowSegments(row).map((part) => [part.status, part.count]));
-  expect(parts).toEqual({ sent: 40, in_flight: 30, suppressed: 20, cancelled: 5, expired: 2, failed: 3 });
+  expect(parts).toEqual({ sent: 40, in_flight: 30, digested: 0, suppressed: 20, cancelled: 5, expired: 2, failed: 3 });
   expect(rowSegments({ ...row, failed: null })).toEqual([]);
 });

@@ -7,22 +7,25 @@ export interface Segment {
 
 const sum = (counts: Record<string, number>): number => Object.values(counts).reduce((total, n) => total + n, 0);
 
-/** Return the notifications that wait for a time: for the send's, or for the end of quiet hours. */
-function waitingOf(totals: Totals): { held: number; scheduled: number } {
-  const waiting = Math.min(totals.in_flight, totals.held + totals.scheduled);
+/** Return the notifications that wait for a time: the send's, the end of quiet hours, or that of a digest. */
+function waitingOf(totals: Totals): { held: number; collected: number; scheduled: number } {
+  const waiting = Math.min(totals.in_flight, totals.held + totals.collected + totals.scheduled);
   const held = Math.min(totals.held, waiting);
-  return { held, scheduled: waiting - held };
+  const collected = Math.min(totals.collected, waiting - held);
+  return { held, collected, scheduled: waiting - held - collected };
 }
 
 /** Return the number of notifications in each status. The API is wrong if the numbers do not add up to `requested`. */
 export function segments(totals: Totals): Segment[] {
-  const { held, scheduled } = waitingOf(totals);
+  const { held, collected, scheduled } = waitingOf(totals);
   const counts: Record<StatusName, number> = {
     delivered: totals.delivered,
     sent: totals.sent,
-    in_flight: totals.in_flight - held - scheduled,
+    in_flight: totals.in_flight - held - collected - scheduled,
     scheduled,
     held,
+    collected,
+    digested: totals.digested,
     suppressed: sum(totals.suppressed),
     cancelled: totals.cancelled,
     expired: totals.expired,
@@ -34,10 +37,10 @@ export function segments(totals: Totals): Segment[] {
 
 /** Return the parts of a listed send's bar, the largest states first; none if its counts are unknown. */
 export function rowSegments(row: SendRow): Segment[] {
-  const { requested, published, suppressed, failed, cancelled, in_flight: inFlight } = row;
-  if (requested === null || published === null || suppressed === null || failed === null || cancelled === null || inFlight === null) return [];
-  const expired = Math.max(0, requested - published - suppressed - failed - cancelled - inFlight);
-  const counts = { sent: published, in_flight: inFlight, suppressed, cancelled, expired, failed };
+  const { requested, published, digested, suppressed, failed, cancelled, in_flight: inFlight } = row;
+  if (requested === null || published === null || digested === null || suppressed === null || failed === null || cancelled === null || inFlight === null) return [];
+  const expired = Math.max(0, requested - published - digested - suppressed - failed - cancelled - inFlight);
+  const counts = { sent: published, in_flight: inFlight, digested, suppressed, cancelled, expired, failed };
   return (Object.keys(counts) as (keyof typeof counts)[]).map((status) => ({ status, count: counts[status] }));
 }
 
@@ -86,6 +89,7 @@ export class Pace {
 
 /** Return the numbers of notifications that wait for a time, and of the other ones that have not ended. */
 export function unended(totals: Totals): { waiting: number; flowing: number } {
-  const { held, scheduled } = waitingOf(totals);
-  return { waiting: held + scheduled, flowing: totals.in_flight - held - scheduled };
+  const { held, collected, scheduled } = waitingOf(totals);
+  const waiting = held + collected + scheduled;
+  return { waiting, flowing: totals.in_flight - waiting };
 }

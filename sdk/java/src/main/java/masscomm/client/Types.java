@@ -441,6 +441,9 @@ public final class Types {
         /** The frequency caps, at most four; null: those of the default category apply. */
         public CategoryFields caps(List<CapFields> value) { set("caps", value); return this; }
 
+        /** How its notifications are collected; null: each goes out by itself. */
+        public CategoryFields digest(DigestFields value) { set("digest", value); return this; }
+
         /** The name that recipients see on the page of an unsubscribe link, by language such as {@code de}. */
         public CategoryFields titles(Map<String, String> value) { set("titles", value); return this; }
 
@@ -478,6 +481,8 @@ public final class Types {
 
         public List<CapFields> caps() { return optional("caps", listOf(body(CapFields::new))); }
 
+        public DigestFields digest() { return optional("digest", body(DigestFields::new)); }
+
         public Map<String, String> titles() { return required("titles", mapOf(TEXT)); }
 
         public boolean retired() { return required("retired", BOOLEAN); }
@@ -506,6 +511,9 @@ public final class Types {
 
         /** The frequency caps; null: those of the default category apply. */
         public List<CapFields> caps() { return optional("caps", listOf(body(CapFields::new))); }
+
+        /** How its notifications are collected; null: each goes out by itself. */
+        public DigestFields digest() { return optional("digest", body(DigestFields::new)); }
 
         /** The name that recipients see, by language. */
         public Map<String, String> titles() { return required("titles", mapOf(TEXT)); }
@@ -1048,6 +1056,71 @@ public final class Types {
         public DevicesFilters limit(long value) { set("limit", value); return this; }
     }
 
+    /** How the notifications of a category to one user on one channel are collected in one message. */
+    public static final class DigestFields extends Body {
+        public DigestFields() { this(Map.of()); }
+
+        DigestFields(Map<String, ?> members) { super(members); }
+
+        /** The template of the message. It sees {@code digest.count}, {@code digest.first} and {@code digest.list}. */
+        public String template() { return required("template", TEXT); }
+
+        /** The template of the message. It sees {@code digest.count}, {@code digest.first} and {@code digest.list}. */
+        public DigestFields template(String value) { set("template", value); return this; }
+
+        /**
+         * How long they are collected after the first one, such as {@code 30m}, {@code 24h} or {@code 7d}; at most 7
+         * days.
+         */
+        public String window() { return optional("window", TEXT); }
+
+        /**
+         * How long they are collected after the first one, such as {@code 30m}, {@code 24h} or {@code 7d}; at most 7
+         * days.
+         */
+        public DigestFields window(String value) { set("window", value); return this; }
+
+        /** Instead of a window, the time on the user's clock at which the message goes out, such as {@code 08:00}. */
+        public String at() { return optional("at", TEXT); }
+
+        /** Instead of a window, the time on the user's clock at which the message goes out, such as {@code 08:00}. */
+        public DigestFields at(String value) { set("at", value); return this; }
+
+        /** The variable whose value separates digests, such as {@code post_id}. */
+        public String key() { return optional("key", TEXT); }
+
+        /** The variable whose value separates digests, such as {@code post_id}. */
+        public DigestFields key(String value) { set("key", value); return this; }
+
+        /** The number of notifications whose variables the template sees, from 1 to 100; by default 10. */
+        public Long list() { return optional("list", INTEGER); }
+
+        /** The number of notifications whose variables the template sees, from 1 to 100; by default 10. */
+        public DigestFields list(long value) { set("list", value); return this; }
+    }
+
+    /** How the notifications of a send are collected, each in the digest of its user. */
+    public static final class DigestRequest extends Body {
+        public DigestRequest() { this(Map.of()); }
+
+        DigestRequest(Map<String, ?> members) { super(members); }
+
+        /** The template of the message of the digest. */
+        public DigestRequest template(String value) { set("template", value); return this; }
+
+        /** How long they are collected, at most 7 days. */
+        public DigestRequest window(String value) { set("window", value); return this; }
+
+        /** Instead of a window, a time on the user's clock. */
+        public DigestRequest at(String value) { set("at", value); return this; }
+
+        /** The variable whose value separates digests. */
+        public DigestRequest key(String value) { set("key", value); return this; }
+
+        /** The number of notifications that the template sees. */
+        public DigestRequest list(long value) { set("list", value); return this; }
+    }
+
     /**
      * A dimension by which counts are grouped, in addition to the bucket. A later version of the API may have
      * further ones.
@@ -1212,8 +1285,10 @@ public final class Types {
         /** Notifications that a provider would get after the user's quiet hours. */
         public long held() { return required("held", INTEGER); }
 
-        /** Notifications that a provider would get at the send's time. */
         public long scheduled() { return required("scheduled", INTEGER); }
+
+        /** Notifications that would wait in digests of their users. */
+        public long collected() { return required("collected", INTEGER); }
 
         public long suppressed() { return required("suppressed", INTEGER); }
 
@@ -1513,6 +1588,9 @@ public final class Types {
 
         public String type() { return required("type", TEXT); }
 
+        /** What made the send: a request, or a digest, whose message it is. */
+        public String origin() { return required("origin", TEXT); }
+
         /** The requester's own id of the send, while the send is registered. */
         public String reference() { return optional("reference", TEXT); }
 
@@ -1525,6 +1603,9 @@ public final class Types {
 
         /** Notifications that a provider has accepted. */
         public Long published() { return optional("published", INTEGER); }
+
+        /** Notifications that are part of digests. */
+        public Long digested() { return optional("digested", INTEGER); }
 
         public Long suppressed() { return optional("suppressed", INTEGER); }
 
@@ -1656,14 +1737,14 @@ public final class Types {
         public MetricsFilters channel(String... values) { set("channel", values); return this; }
 
         /**
-         * one of requested, duplicate, accepted, scheduled, held, queued, sending, suppressed, cancelled, expired,
-         * failed, sent, delivered, bounced.
+         * one of requested, duplicate, accepted, scheduled, held, collected, queued, sending, suppressed, cancelled,
+         * expired, failed, digested, sent, delivered, bounced.
          */
         public MetricsFilters measure(String... values) { set("measure", values); return this; }
 
         /**
-         * any of requested, duplicate, accepted, scheduled, held, queued, sending, suppressed, cancelled, expired,
-         * failed, sent, delivered, bounced, several times or with commas between them.
+         * any of requested, duplicate, accepted, scheduled, held, collected, queued, sending, suppressed, cancelled,
+         * expired, failed, digested, sent, delivered, bounced, several times or with commas between them.
          */
         public MetricsFilters measures(String... values) { set("measures", values); return this; }
 
@@ -1805,6 +1886,14 @@ public final class Types {
 
         /** The attribute of users that has the event's unit. */
         public NotificationFields unitAttribute(String value) { set("unit_attribute", value); return this; }
+    }
+
+    /** What made a send. A later version of the API may have further ones. */
+    public static final class Origin {
+        public static final String REQUEST = "request";
+        public static final String DIGEST = "digest";
+
+        private Origin() {}
     }
 
     /** Sends in progress, the counts of today, and open problems. */
@@ -2142,8 +2231,8 @@ public final class Types {
         RecipientsFilters(Map<String, ?> members) { super(members); }
 
         /**
-         * one of accepted, scheduled, held, queued, sending, suppressed, cancelled, expired, failed, sent, delivered,
-         * bounced.
+         * one of accepted, scheduled, held, collected, queued, sending, suppressed, cancelled, expired, failed,
+         * digested, sent, delivered, bounced.
          */
         public RecipientsFilters status(String... values) { set("status", values); return this; }
 
@@ -2382,6 +2471,9 @@ public final class Types {
 
         public String type() { return required("type", TEXT); }
 
+        /** What made the send: a request, or a digest, whose message it is. */
+        public String origin() { return required("origin", TEXT); }
+
         /** The requester's own id of the send, while the send is registered. */
         public String reference() { return optional("reference", TEXT); }
 
@@ -2541,6 +2633,9 @@ public final class Types {
         /** The producer's own id of the send; it is copied into derived records. */
         public SendRequest reference(String value) { set("reference", value); return this; }
 
+        /** How the notifications are collected; by default as the category says. */
+        public SendRequest digest(DigestRequest value) { set("digest", value); return this; }
+
         /**
          * The id of the send, chosen by the caller: a random UUID in lower case. Without it, the service makes one. A
          * name of the caller's own belongs into {@code reference}.
@@ -2589,6 +2684,9 @@ public final class Types {
 
         /** one of expanding, accepted, scheduled, in_progress, paused, cancelling, cancelled, ended, failed. */
         public SendsFilters status(String... values) { set("status", values); return this; }
+
+        /** What made the sends. Messages of digests are left out by default. */
+        public SendsFilters origin(String... values) { set("origin", values); return this; }
 
         /**
          * A part of the name, the category or the id, in any case. A page then reads 200 sends, and may have no row;
@@ -2687,6 +2785,9 @@ public final class Types {
 
         public SmallSend reference(String value) { set("reference", value); return this; }
 
+        /** How the notifications are collected; by default as the category says. */
+        public SmallSend digest(DigestRequest value) { set("digest", value); return this; }
+
         /** The id of a send of a batch follows from the batch's. */
         public SmallSend sendId(Object value) { set("send_id", value); return this; }
 
@@ -2783,12 +2884,14 @@ public final class Types {
         public static final String ACCEPTED = "accepted";
         public static final String SCHEDULED = "scheduled";
         public static final String HELD = "held";
+        public static final String COLLECTED = "collected";
         public static final String QUEUED = "queued";
         public static final String SENDING = "sending";
         public static final String SUPPRESSED = "suppressed";
         public static final String CANCELLED = "cancelled";
         public static final String EXPIRED = "expired";
         public static final String FAILED = "failed";
+        public static final String DIGESTED = "digested";
         public static final String SENT = "sent";
         public static final String DELIVERED = "delivered";
         public static final String BOUNCED = "bounced";
@@ -3056,6 +3159,12 @@ public final class Types {
         public long held() { return required("held", INTEGER); }
 
         public long scheduled() { return required("scheduled", INTEGER); }
+
+        /** Notifications that wait in digests. */
+        public long collected() { return required("collected", INTEGER); }
+
+        /** Notifications that are part of digests, whose messages are sends of their own. */
+        public long digested() { return required("digested", INTEGER); }
 
         public long cancelled() { return required("cancelled", INTEGER); }
 
