@@ -19,9 +19,10 @@ from functions.preference_checker.small_sends import SmallSends
 from masscomm.chain.cap_counter import CapCounter
 from masscomm.domain import categories
 from masscomm.domain.cap_places import since_ms
+from masscomm.domain.digests import Digest
 from masscomm.domain.frequency_caps import Cap
 from masscomm.domain.lanes import BROADCASTS, Lane
-from masscomm.domain.records import NotificationOutcome
+from masscomm.domain.records import NotificationOutcome, SendRequested
 from masscomm.domain.statuses import TERMINAL, Status, merge
 from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry
@@ -106,6 +107,45 @@ def assert_each_notification_ends_once(seed: int, *, growing: bool) -> WholeChai
     if not growing:
         assert set(published.values()) <= {1}
     return chain
+
+
+@pytest.mark.guarantee("digests.exact")
+@settings(max_examples=15)
+@given(st.integers(0, 2**32))
+def test_each_collected_recipient_ends_once(seed: int) -> None:
+    """Each digested notification is in a message of its user and channel, which ends once as any other send."""
+    rng = random.Random(seed)  # noqa: S311 - nothing secret
+    table, digest = categories.category_table(), Digest(template="news", window=rng.choice(["1m", "1h"]))
+    collecting = replace(
+        table, categories={**table.categories, "news": replace(table.categories["news"], digest=digest)}
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(categories, "category_table", lambda: collecting)
+        chain = WholeChain(rng, growing=False)
+        choose_split(patched, rng)
+        chain.send(NOW + 5_000_000 if rng.random() < 0.3 else None)
+    counted = _counted(chain.outcomes())
+    own = [outcome for outcome in counted if outcome.send_id == SEND_ID]
+    statuses = _statuses(own)
+    assert statuses.keys() == {(position, channel) for position in range(len(USERS)) for channel in CHANNELS}
+    assert set(statuses.values()) <= TERMINAL
+    ends = Counter((p, each.channel) for each in own for p, status, _ in _results(each) if status in TERMINAL)
+    assert set(ends.values()) == {1}
+
+    sent = [
+        SendRequested.from_avro(chain.codec.decode("SendRequested", value)) for value in chain.values(topics.SEND_API)
+    ]
+    found = {message.send_id: (message.to_users, message.channels) for message in sent}
+    named = {
+        (USERS[p], each.channel): (each.results[place].rule or "").removeprefix("digest ")
+        for each in own
+        for p, place in zip(each.positions, each.result_index, strict=True)
+        if each.results[place].status == Status.DIGESTED
+    }
+    assert {message: ([user], [channel]) for (user, channel), message in named.items()} == found
+    by_message = {message: [each for each in counted if each.send_id == message] for message in found}
+    assert all(len(_statuses(each)) == 1 and set(_statuses(each).values()) <= TERMINAL for each in by_message.values())
+    assert set(_published(chain).values()) <= {1}
 
 
 CAPS = (Cap(limit=2, window="24h"), Cap(limit=1, window="day", by_channel=True))

@@ -1,4 +1,4 @@
-"""The stores of events, of categories and of frequency caps on DynamoDB Local."""
+"""The stores of events, of categories, of frequency caps and of digests on DynamoDB Local."""
 
 from typing import Any
 
@@ -7,6 +7,8 @@ import pytest
 from local.devstack.config import StackConfig
 from masscomm.stores.categories.dynamodb import DynamoDbCategories
 from masscomm.stores.categories.port import Categories
+from masscomm.stores.digests.dynamodb import DynamoDbDigests
+from masscomm.stores.digests.port import Digests
 from masscomm.stores.event_ids.dynamodb import DynamoDbEventIds
 from masscomm.stores.event_ids.port import EventIds
 from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
@@ -24,6 +26,7 @@ from masscomm.stores.subscriptions.port import Subscriptions
 from masscomm.stores.webhook_sources.dynamodb import DynamoDbWebhookSources
 from masscomm.stores.webhook_sources.port import WebhookSources
 from tests.support.contracts.categories import CategoriesContract
+from tests.support.contracts.digests import DigestsContract
 from tests.support.contracts.event_stores import (
     EventIdsContract,
     EventTypesContract,
@@ -85,6 +88,12 @@ class TestDynamoDbWebhookSources(WebhookSourcesContract):
     @pytest.fixture
     def sources(self, localstack: StackConfig, functions_client: Any) -> WebhookSources:
         return DynamoDbWebhookSources(table=new_table(dynamodb(localstack), "webhook_sources"), client=functions_client)
+
+
+class TestDynamoDbDigests(DigestsContract):
+    @pytest.fixture
+    def store(self, localstack: StackConfig, functions_client: Any) -> Digests:
+        return DynamoDbDigests(table=new_table(dynamodb(localstack), "frequency_caps"), client=functions_client)
 
 
 class TestDynamoDbFrequencyCaps(FrequencyCapsContract):

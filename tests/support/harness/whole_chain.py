@@ -69,13 +69,14 @@ class ThreeSteps(Delivery):
         super().__init__()
         self.log = InMemoryDecisionLog()
         self.frequency_caps = InMemoryFrequencyCaps()
+        self.digests = InMemoryDigests()
         self.checker = CheckPreferences(
             directory=self.directory,
             clock=self.clock,
             delay_store=self.delay_store,
             decision_log=self.log,
             frequency_caps=self.frequency_caps,
-            digests=InMemoryDigests(),
+            digests=self.digests,
             sends=self.register,
         )
         self.builder = BuildMessages(
@@ -232,27 +233,30 @@ class WholeChain(ThreeSteps):
             for _ in range(self.rng.randint(0, 3)):
                 self.producer.fail = lambda *_: Retry("killed") if self.rng.random() < 0.5 else None
                 self.frequency_caps.failing = Retry("no answer") if self.rng.random() < 0.1 else None
+                self.digests.failing = Retry("no answer") if self.rng.random() < 0.1 else None
                 self.run(use_case, *batch)
                 self.change_directory()
             self.producer.fail = lambda *_: None
             self.frequency_caps.failing = None
+            self.digests.failing = None
             assert self.run(use_case, *batch) == []
 
     def consume(self, topic: str) -> list[dict[str, Any]]:
         """Return the event entries of all records that were produced to a topic, in any lane."""
         lanes = {topics.in_lane(topic, lane) for lane in Lane}
         found = [(name, value) for name, _, value, _ in self.producer.produced if name in lanes]
-        return [entry(value, topic=name, offset=offset) for offset, (name, value) in enumerate(found)]
+        now_ms = self.clock.now_ms()
+        return [entry(value, topic=name, offset=n, timestamp=now_ms) for n, (name, value) in enumerate(found)]
 
     def send(self, expires_at: int | None, send_at: int | None = None) -> None:
-        """Pass one send to all users through the whole chain."""
+        """Pass one send to all users, and the messages of its digests, through the whole chain."""
         # One chunk is a small send; of two chunks each belongs to a broadcast.
         chunks = self.rng.choice([1, 2])
         record = send(USERS, channels=list(CHANNELS), expires_at=expires_at, send_at=send_at, chunk_count=chunks)
         asked = self.encoded(record, topics.SEND_MONOLITH)
         self.step(self.checker, [asked])
         # The checker forwards the parts of a long chunk, or a broadcast's chunk unchanged, as rechecks.
-        known = self.consume(topics.RECHECK)
+        known, of_digests = self.consume(topics.RECHECK), 0
         self.step(self.checker, known)
         while self.checker_delay_store.items:
             self._await_due(self.checker_delay_store)
@@ -263,6 +267,9 @@ class WholeChain(ThreeSteps):
             self.step(self.checker, self.rng.choice([[], [asked]]))
             late = self.rng.sample(known, self.rng.randint(0, min(2, len(known))))
             self.step(self.checker, released + late)
+            # Each message of a digest may be produced several times.
+            self.step(self.checker, self.consume(topics.SEND_API)[of_digests:])
+            of_digests = len(self.consume(topics.SEND_API))
             known += self.consume(topics.RECHECK)[len(known) :]
         self.step(self.builder, self.consume(topics.BUILD))
         built = known = self.consume(topics.DELIVERY)

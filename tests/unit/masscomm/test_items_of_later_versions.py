@@ -26,6 +26,8 @@ from masscomm.stores.decision_log.port import Decisions, record_decisions, unpac
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delayed_records.port import ControlledSend
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.digests.dynamodb import DynamoDbDigests
+from masscomm.stores.digests.port import MemberKey
 from masscomm.stores.event_ids.dynamodb import DynamoDbEventIds
 from masscomm.stores.event_ids.port import EventKey
 from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
@@ -46,6 +48,7 @@ from tests.support.contracts import (
     audit_log,
     categories,
     delivery_ledger,
+    digests,
     event_stores,
     frequency_caps,
     idempotency_keys,
@@ -256,6 +259,12 @@ STORED = (
         store=DynamoDbFrequencyCaps,
         write=lambda caps: caps.write([[frequency_caps.change(a=NOW)]], NOW),
         read=lambda caps: caps.read([frequency_caps.KEY]),
+    ),
+    Stored(
+        tables=("frequency_caps",),
+        store=DynamoDbDigests,
+        write=lambda store: store.write([digests.joining()]),
+        read=lambda store: (store.read([digests.KEY]), store.members([MemberKey(digests.KEY, "a")])),
     ),
     Stored(
         tables=("idempotency_keys",),
