@@ -42,6 +42,11 @@ TEMPLATES = (
         "{{ user.first_name }}, Riverside has something to tell you.",
     ),
     Template(
+        None, "news_digest", "push", "en",
+        "{{ digest.count }} news",
+        "{% for each in digest.list %}{{ each.headline | default('News') }}. {% endfor %}",
+    ),
+    Template(
         None, "match_reminder", "push", "en",
         "{{ data.opponent | default('The next match') }}",
         "{{ user.first_name }}, kick-off is at {{ data.kick_off | default('the usual time') }}.",

@@ -14,6 +14,7 @@ from tests.faults import (
     counting,
     delaying,
     delivering,
+    digests,
     events,
     flood,
     generations,
@@ -136,6 +137,12 @@ _COMPACT = (
     Cell(
         name="audience_expander killed at each write of an audience, at once or scheduled",
         fault=audiences.expander_killed,
+        load=NO_LOAD,
+        timeout_s=90.0,
+    ),
+    Cell(
+        name="preference_checker killed while digests are joined and closed",
+        fault=digests.checker_killed,
         load=NO_LOAD,
         timeout_s=90.0,
     ),

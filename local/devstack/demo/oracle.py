@@ -82,13 +82,15 @@ class Ask:
     to_users: Sequence[int]
     channels: Sequence[str] = ()  # The requested channels; if empty, the channels of the category.
     is_capped: bool = False  # Whether each user has had as many sends of the category as its frequency cap permits.
+    is_collected: bool = False  # Whether its notifications are collected in digests.
 
 
 @dataclass(frozen=True)
 class Expected:
     """The expected results of a send. A notification is identified by a user and a channel."""
 
-    fates: Mapping[tuple[int, str], str]  # Maps a notification to "sent" or to the reason of its suppression.
+    # Maps a notification to "sent", "digested" or to the reason of its suppression.
+    fates: Mapping[tuple[int, str], str]
     # The number of provider calls: one for each device, and one for each e-mail.
     provider_calls: int
     held: frozenset[tuple[int, str]] = frozenset()  # The notifications that are held until quiet hours end.
@@ -106,11 +108,11 @@ class Expected:
     @property
     def suppressed(self) -> dict[str, int]:
         """Return the number of notifications to suppress, by reason."""
-        return dict(Counter(fate for fate in self.fates.values() if fate != "sent"))
+        return dict(Counter(fate for fate in self.fates.values() if fate not in ("sent", "digested")))
 
     def by_channel(self) -> dict[str, Counter[str]]:
-        """Return the expected count of each measure of the metrics (requested, held, queued, suppressed, sent), by
-        channel.
+        """Return the expected count of each measure of the metrics (requested, held, collected, queued, suppressed,
+        digested, sent), by channel.
 
         The builder counts "queued". Recipients without an address are suppressed before the builder, and recipients
         without a device after it.
@@ -121,7 +123,9 @@ class Expected:
             count["requested"] += 1
             if notification in self.held:
                 count["held"] += 1
-            count["sent" if fate == "sent" else "suppressed"] += 1
+            count[fate if fate in ("sent", "digested") else "suppressed"] += 1
+            if fate == "digested":
+                count["collected"] += 1
             count["queued"] += fate in ("sent", "no_device")
         return counts
 
@@ -144,6 +148,8 @@ def expect(world: World, ask: Ask, at: datetime | None = None) -> Expected:
             fate = _fate(world.people.get(user_id), ask, channel, mandatory=category["mandatory"])
             if ask.is_capped and fate == "sent":
                 fate = "frequency_cap"
+            if ask.is_collected and fate in ("sent", "no_device", "no_address"):
+                fate = "digested"
             fates[user_id, channel] = fate
             if fate in ("sent", "no_device", "no_address") and not category["mandatory"]:
                 held |= {(user_id, channel)} if quiet(world.people[user_id], at) else set()

@@ -148,6 +148,15 @@ class OutcomeTail:
         """Return the distinct notifications of a send that have an outcome."""
         return len({(user_id, record["channel"]) for record in self.of(send_id) for user_id in record["user_ids"]})
 
+    def rules(self, send_id: str, status: str) -> dict[int, str]:
+        """Return user → the rule of the outcomes of a send with a status."""
+        return {
+            user_id: record["results"][place]["rule"]
+            for record in self.of(send_id)
+            for user_id, place in zip(record["user_ids"], record["result_index"], strict=True)
+            if record["results"][place]["status"] == status
+        }
+
 
 class Published(NamedTuple):
     """The publishing of a notification."""

@@ -44,6 +44,7 @@ FIRST_USERS = 250
 USERS_ASKED_OF = 60  # The number of users whose notifications are compared with the API.
 SLEEPERS = 20  # The number of users that get quiet hours during the demo.
 QUIET_S = 12.0  # The minimum time until the end of the users' quiet hours, in seconds.
+DIGESTED = 8  # The number of users of digests.
 # The number of users for the single sends, each with an endpoint at the provider.
 CHOSEN = 5 + PROBES
 # The first user id and the club of users created during the demo; the id is larger than every id of the seed data.
@@ -155,6 +156,9 @@ class Demo:
         self.endpoints: dict[int, str] = {}
         # The time from which CAPPED_CATEGORY is valid, in ms since the epoch.
         self.capped_from_ms = 0
+        # The users of digests, and the sends that are collected in them.
+        self.readers: list[int] = []
+        self.collected: list[Sent] = []
 
     def run(self, *, waits: bool, own_topics: bool) -> None:
         """Run all steps in order. Raises the errors that `run_demo` catches."""
@@ -183,8 +187,10 @@ class Demo:
         self.minimal_producer()
         self.report.cdc_ms = self.measure_changes(chosen[4])
         self.report.push_ms = self.measure_pushes(chosen[5:])
+        self.collect()
         self.broadcast()
         self.capped_sends()
+        self.digests()
         self._head("3 · The figures, compared with those computed from the seed data alone")
         self.await_statuses()
         self.compare()
@@ -463,6 +469,39 @@ class Demo:
         for label, is_capped in (("first send under a cap", False), ("second send under a cap, refused", True)):
             ask = Ask(club_id=BIG_CLUB, type=CAPPED_CATEGORY, to_users=reached[:30], is_capped=is_capped)
             self.await_outcomes(self.by_rest(label, ask, data=texts), f"{label}: outcomes are emitted")
+
+    def collect(self) -> None:
+        """Send twice, so that each user gets both in the message of a digest a minute later."""
+        world = World.of_database(self.database)
+        now = datetime.now(UTC)
+        awake = [user for user in world.members(BIG_CLUB)[60:] if not quiet(world.people[user], now)]
+        self.readers = [
+            user for user in awake if expect(world, Ask(club_id=BIG_CLUB, type=NEWS, to_users=[user])).sent == 1
+        ][:DIGESTED]
+        digest = {"template": "news_digest", "window": "1m", "key": "run"}
+        for number in range(2):
+            ask = Ask(club_id=BIG_CLUB, type=NEWS, to_users=self.readers, channels=["push"], is_collected=True)
+            data = {"headline": f"Story {number + 1}", "run": str(self.began_ms)}
+            self.collected.append(self.by_rest("collected in digests", ask, data=data, digest=digest))
+
+    def digests(self) -> None:
+        """Wait until the digests have closed, and expect the message of each, which is a send of its own."""
+        messages: list[dict[int, str]] = []
+
+        def ended() -> Pending | None:
+            messages[:] = [self.outcomes.rules(sent.send_id, "digested") for sent in self.collected]
+            done, total = sum(map(len, messages)), len(messages) * len(self.readers)
+            return None if done == total else Pending("notifications in digests", done, total)
+
+        self.waiter.until("digests of two sends have closed", ended, timeout_s=180, logs=LOGS, every_s=0.2)
+        self.checks.equal("digests of both sends", expected=messages[0], got=messages[1])
+        self.checks.equal("users with a digest", expected=sorted(self.readers), got=sorted(messages[0]))
+        world = World.of_database(self.database)
+        for user_id, rule in messages[0].items():
+            ask = Ask(club_id=BIG_CLUB, type=NEWS, to_users=[user_id], channels=["push"])
+            self.sends.append(
+                Sent(rule.removeprefix("digest "), "rest", "message of a digest", ask, expect(world, ask))
+            )
 
     def password(self) -> None:
         """Send a message of a mandatory category, in the critical lane, to a user who opted out of pushes."""

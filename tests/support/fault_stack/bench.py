@@ -189,6 +189,7 @@ class Bench:
         club_id: int = CLUB,
         category: str | None = None,
         is_capped: bool = False,
+        is_collected: bool = False,
         **options: Any,
     ) -> Sent:
         """Produce a send to these users as the monolith does, by default of the category that has the channel.
@@ -205,6 +206,7 @@ class Bench:
             club_id=club_id,
             category=category,
             is_capped=is_capped,
+            is_collected=is_collected,
         )
         self.emitter.send(category, club_id, to_users, chunk_size=chunk, send_id=sent.send_id, **options)
         return sent
@@ -219,10 +221,18 @@ class Bench:
         club_id: int = CLUB,
         category: str | None = None,
         is_capped: bool = False,
+        is_collected: bool = False,
     ) -> Sent:
         """Compute the oracle's expectation for a send; the cell is checked against it."""
         kind = category or CATEGORIES[channel]
-        asked = Ask(club_id=club_id, type=kind, to_users=to_users, channels=[channel], is_capped=is_capped)
+        asked = Ask(
+            club_id=club_id,
+            type=kind,
+            to_users=to_users,
+            channels=[channel],
+            is_capped=is_capped,
+            is_collected=is_collected,
+        )
         expected = expect(self.population.world, asked)
         fates = {user_id: frozenset({fate}) for (user_id, _), fate in expected.fates.items()}
         fates |= {user_id: frozenset({"device_inactive"}) for user_id in refused_users if fates[user_id] == {"sent"}}
@@ -575,7 +585,10 @@ _SOURCES = sources(*CHAIN)
 _SOURCES_OF_RECEIPTS = sources("receipts")
 _FAILED = frozenset({"dead_letter", "too_large", "provider_rejected"})
 # Result → the measure that counts it; every other result is a reason of suppression.
-_MEASURES = {"sent": "sent", "expired": "expired", "cancelled": "cancelled", **dict.fromkeys(sorted(_FAILED), "failed")}
+_MEASURES = {
+    **{status: status for status in ("sent", "expired", "cancelled", "digested")},
+    **dict.fromkeys(sorted(_FAILED), "failed"),
+}
 
 _COUNTED = ("requested", "suppressed", *dict.fromkeys(_MEASURES.values()), Status.DELIVERED, Status.BOUNCED)
 

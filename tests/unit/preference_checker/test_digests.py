@@ -1,6 +1,7 @@
 """Digests: notifications of a category are collected, and go out as one message that is a send of its own."""
 
 import json
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -95,6 +96,15 @@ def control(checker: Checker, number: int, **values: Any) -> None:
     change(checker.register, stored, lambda each: replace(each, control=SendControl(send=key, revision=1, **values)))
 
 
+def released_by_send(checker: Checker) -> dict[str, dict[str, Any]]:
+    """Release the records at the end of the window; return the event entry of each send."""
+    checker.clock.advance((DUE - checker.clock.now_ms()) / 1000)
+    return {
+        checker.codec.decode("RecheckRequested", b64decode(each["value"]))["send_id"]: each
+        for each in checker.released()
+    }
+
+
 def test_notifications_in_a_window_are_one_message(checker: Checker) -> None:
     for number in range(3):
         checker.clock.advance(60)
@@ -125,6 +135,7 @@ def test_a_member_alone_is_a_digest_of_one(checker: Checker) -> None:
     checker.release_at(DUE)
     [message] = messages(checker)
     assert contents(message)["count"] == 1
+    assert (checker.due_times(), result(checker.outcomes(), 0)) == ([], {(1, "push"): DIGESTED})
 
 
 def test_each_user_and_channel_has_a_digest(checker: Checker) -> None:
@@ -219,18 +230,19 @@ def test_cancelled_members_are_left_out(checker: Checker, count: int) -> None:
 def test_the_message_goes_although_the_closing_member_is_cancelled(checker: Checker) -> None:
     check(checker, 0)
     check(checker, 1)
+    control(checker, 0, cancelled_at_ms=NOW)
+    # The other record comes later.
+    assert checker.run(checker.use_case, released_by_send(checker)[SENDS[0]]) == []
+    assert [contents(message)["count"] for message in messages(checker)] == [1]
+
+
+def test_a_digest_of_cancelled_members_has_no_message(checker: Checker) -> None:
     for number in range(2):
+        check(checker, number)
         control(checker, number, cancelled_at_ms=NOW)
     checker.release_at(DUE)
     assert messages(checker) == []
-    for number in range(2, 4):
-        check(checker, number, data={"n": str(number)})
-    first = checker.delayed_parts()[0].send_id
-    control(checker, SENDS.index(first), cancelled_at_ms=NOW)
-    checker.clock.advance(HOUR / 1000 + 60)
-    # Only the record of the cancelled member comes.
-    assert checker.run(checker.use_case, checker.released()[0]) == []
-    assert [contents(message)["count"] for message in messages(checker)] == [1]
+    assert [result(checker.outcomes(), number) for number in range(2)] == [{(1, "push"): CANCELLED}] * 2
 
 
 @pytest.mark.kills(guard="digests.closed_stays")
@@ -285,6 +297,19 @@ def test_a_full_digest_closes_at_once(checker: Checker, monkeypatch: pytest.Monk
 
 
 @pytest.mark.kills(guard="digests.joined_once")
+def test_a_member_without_a_recorded_decision_finds_its_digest(checker: Checker) -> None:
+    """Its record was killed before the decision was recorded, and comes again after the digest is closed."""
+    checker.log.failing = {"put_if_absent": Retry("killed")}
+    assert check(checker, 0, timestamp=NOW) == [0]
+    checker.log.failing = None
+    check(checker, 1)
+    checker.release_at(DUE)
+    assert [contents(message)["count"] for message in messages(checker)] == [2]
+    assert check(checker, 0, timestamp=NOW) == []
+    checker.release_at(DUE + 2 * HOUR)
+    assert (len(messages(checker)), result(checker.outcomes(), 0)) == (1, {(1, "push"): DIGESTED})
+
+
 @pytest.mark.parametrize("users", [(1,), (1, 2)])
 def test_a_redelivery_after_the_closing_finds_its_digest(checker: Checker, users: Sequence[int]) -> None:
     check(checker, 0, users, timestamp=NOW)
@@ -309,12 +334,11 @@ def test_the_message_of_a_digest_is_not_collected(checker: Checker) -> None:
 
 @pytest.mark.kills(guard="digests.cancelled")
 def test_a_cancelled_send_is_not_collected(checker: Checker) -> None:
-    check(checker, 0, timestamp=NOW, expires_at=DUE)
+    """A single recipient goes on to delivery, which ends the notification."""
+    check(checker, 0, [2], chunk_count=2)
     control(checker, 0, cancelled_at_ms=NOW)
-    checker.forget()
-    check(checker, 0, timestamp=NOW, expires_at=DUE)
-    check(checker, 1, users=[2])
-    assert [build.send_id for build in checker.builds()] == [SENDS[0]]
+    check(checker, 0, [1], chunk_count=2, chunk_index=1)
+    assert [build.user_ids for build in checker.builds()] == [[1]]
 
 
 def test_a_send_has_a_digest_of_its_own(checker: Checker) -> None:
