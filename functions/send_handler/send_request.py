@@ -438,7 +438,8 @@ def _digest_errors(send: SendRequest) -> list[FieldError]:
     if send.priority == Lane.CRITICAL:
         return [FieldError("digest", Text.DIGEST_OF_CRITICAL.filled())]
     try:
-        send.digest.digest()
+        # Beside an error of another field, it is as the caller wrote it.
+        DigestRequest.model_validate(send.digest).digest()
     except DigestError:
         days = round(LONGEST_DIGEST_S) // 86_400
         return [FieldError("digest", Text.DIGEST_FORM.filled(listed=MAX_LISTED, days=days))]

@@ -15,7 +15,7 @@ from functions.send_handler.send_request import SendRequest, parse_request
 from masscomm.chain.chunks import fault_of_send
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain import limits, records
-from masscomm.domain.categories import categories
+from masscomm.domain.categories import categories, category
 from masscomm.http.problem import Problem
 from masscomm.kafka import topics
 from masscomm.kafka.avro import own_schema
@@ -90,11 +90,21 @@ requests = st.fixed_dictionaries(
         "send_at_local": st.sampled_from(["2023-11-15T09:00", "2023-11-14T10:13:21", "2024-11-12T23:59", "09:00"]),
         "collapse_key": texts(longest("collapse_key")),
         "reference": texts(longest("reference")),
+        "digest": st.sampled_from(
+            [
+                {"template": "t", "window": "7d"},
+                {"template": "t", "window": "8d"},
+                {"template": "t", "at": "24:00"},
+                {"template": "t", "at": "08:00", "window": "1h"},
+                {"template": "t", "at": "08:00", "key": BROAD * (DATA_KEY + 1)},
+            ]
+        ),
     },
 )
 # Every text has its maximum length, in the characters with most bytes; ids have most bytes in Avro.
 LARGEST = VALID | {
-    "type": max(categories(), key=len),
+    # A mandatory category has no digest.
+    "type": max((name for name in categories() if not category(name).mandatory), key=len),
     "channels": ["push", "email"],
     "to_users": list(range(limits.LARGEST_ID - limits.CHUNK_SIZE + 1, limits.LARGEST_ID + 1)),
     "template": "t" * longest("template"),
@@ -103,6 +113,7 @@ LARGEST = VALID | {
     "locale": "de" + "-abcdefgh" * 6 + "-abcdefg",
     "collapse_key": BROAD * longest("collapse_key"),
     "reference": BROAD * longest("reference"),
+    "digest": {"template": "t" * longest("template"), "at": "08:00", "key": BROAD * DATA_KEY, "list": 100},
     "send_at_local": "2024-11-12T09:00:59",
 }
 

@@ -50,6 +50,8 @@ SENDS = [
     a_send("c", 1, type="O'Brien; --", delivered=8, bounced=2),
     a_send("d", 2, club_id=2, held=3, sent=7),
     a_send("e", 3, club_id=3, sent=10),
+    a_send("digest-1", 1, club_id=4, sent=10),
+    a_send("f", 2, club_id=4, digested=4, sent=6),
     a_send("uncounted", None),
     replace(a_send("chunk-missing", 4, sent=10), chunk_count=2),
     replace(a_send("without-outcome", 5), channels={}),
@@ -152,6 +154,13 @@ def test_a_row_has_the_sums_of_its_channels(store: MetricsStore) -> None:
     }
 
 
+def test_messages_of_digests_are_listed_on_request(store: MetricsStore) -> None:
+    found = [ids(store.list_sends(SendListQuery(club_id=(4,), digests=each)).rows) for each in (False, True, None)]
+    assert found == [["f"], ["digest-1"], ["f", "digest-1"]]
+    [row] = store.list_sends(SendListQuery(club_id=(4,))).rows
+    assert (row.digested, row.terminal) == (4, 20)
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -168,7 +177,9 @@ def test_a_row_has_the_sums_of_its_channels(store: MetricsStore) -> None:
     ],
     ids=lambda query: repr(query)[:60],
 )
-def test_filters_agree_in_both_stores(in_postgres: MetricsStore, query: SendListQuery) -> None:
+@pytest.mark.parametrize("digests", [False, True, None])
+def test_filters_agree_in_both_stores(in_postgres: MetricsStore, query: SendListQuery, digests: bool | None) -> None:
+    query = replace(query, digests=digests)
     assert list(in_postgres.list_sends(query).rows) == list(IN_MEMORY.list_sends(query).rows)
 
 

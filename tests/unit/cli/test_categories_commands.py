@@ -14,6 +14,7 @@ from tests.support.servers.answering_server import AnsweringServer
 from tests.support.servers.http_server import Asked
 
 CAP = {"limit": 3, "window": "24h", "by_channel": True, "group": "ads"}
+DIGEST = {"template": "news_digest", "window": "1h", "at": None, "key": "team", "list": 10}
 OWN = {"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"], "caps": [CAP]}
 FOLLOWING = {"club_id": 8, "channels": ["push"], "opt_in": [], "caps": []}
 VALUES: dict[str, Any] = {
@@ -22,15 +23,24 @@ VALUES: dict[str, Any] = {
     "mandatory": False,
     "opt_in": ["email"],
     "caps": [CAP],
+    "digest": DIGEST,
     "titles": {"en": "News", "de": "Neues"},
     "retired": False,
     "clubs": [OWN, FOLLOWING],
 }
-FILE = VALUES | {"valid_from": None, "clubs": [], "retired": True, "opt_in": [], "mandatory": True, "caps": None}
+FILE = VALUES | {
+    "valid_from": None,
+    "clubs": [],
+    "retired": True,
+    "opt_in": [],
+    "mandatory": True,
+    "caps": None,
+    "digest": None,
+}
 FOUND = {"type": "news", "versions": [VALUES, FILE], "etag": '"a1"'}
 # The request that changes nothing: a club has what differs.
 SAME: dict[str, Any] = {
-    **{name: VALUES[name] for name in ("channels", "mandatory", "opt_in", "caps", "titles", "retired")},
+    **{name: VALUES[name] for name in ("channels", "mandatory", "opt_in", "caps", "digest", "titles", "retired")},
     "clubs": [{"club_id": 7, "channels": ["push", "email"]}, {"club_id": 8, "opt_in": [], "caps": []}],
 }
 PATH = "/v1/categories/news"
@@ -55,7 +65,7 @@ def test_categories_are_listed(server: AnsweringServer) -> None:
     assert _run("list").splitlines() == [
         "2 categories",
         "news",
-        "  push; opt-in on email; at most 3/24h,by_channel,group=ads",
+        "  push; opt-in on email; at most 3/24h,by_channel,group=ads; digest news_digest/1h,key=team,list=10",
         "  de=Neues, en=News",
         "  club 7: push, email; opt-in on email; at most 3/24h,by_channel,group=ads",
         "  club 8: push",
@@ -94,6 +104,12 @@ def test_versions_of_a_category_are_shown(server: AnsweringServer) -> None:
         ),
         (("put", "news", "--cap", "3/24h,group=ads,by_channel"), {}),
         (("put", "news", "--cap", "none"), {"caps": []}),
+        (("put", "news", "--digest", "daily/08:00"), {"digest": {"template": "daily", "at": "08:00"}}),
+        (
+            ("put", "news", "--digest", "replies/5m,key=post,list=20"),
+            {"digest": {"template": "replies", "window": "5m", "key": "post", "list": 20}},
+        ),
+        (("put", "news", "--digest", "none"), {"digest": None}),
         (("retire", "news"), {"retired": True}),
         (("retire", "news", "--undo"), {"retired": False}),
     ],

@@ -31,16 +31,26 @@ FILE = read_categories(
 SEVEN = {"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"], "caps": None}
 CAP = {"limit": 2, "window": "24h", "by_channel": False, "group": None}
 EIGHT = {"club_id": 8, "channels": ["push"], "opt_in": [], "caps": [CAP]}
-OFFERS = {"channels": ["push"], "mandatory": False, "opt_in": ["email"], "caps": None, "titles": {}, "retired": False}
+OFFERS = {
+    "channels": ["push"],
+    "mandatory": False,
+    "opt_in": ["email"],
+    "caps": None,
+    "digest": None,
+    "titles": {},
+    "retired": False,
+}
 NEWS: dict[str, Any] = {
     "channels": ["push", "email"],
     "mandatory": False,
     "opt_in": ["email"],
     "caps": None,
+    "digest": {"template": "news_digest", "window": "1h", "list": 10},
     "titles": {"de": "Neues"},
     "retired": False,
     "clubs": [SEVEN, EIGHT],
 }
+MANDATORY: dict[str, Any] = {"mandatory": True, "opt_in": [], "digest": None}
 NONE = Conditions()
 AT = "2023-11-14T22:14:20Z"
 
@@ -142,8 +152,14 @@ def test_tenant_changes_no_category(route: CategoriesRoute, audit: Any) -> None:
         ("news", {"caps": CAP}, "caps"),
         ("news", {"caps": [CAP, CAP | {"window": "1d"}]}, "caps"),
         ("news", {"clubs": [{"club_id": 7, "caps": [CAP | {"window": "31d"}]}]}, "clubs[0].caps"),
-        ("news", {"mandatory": True, "opt_in": [], "clubs": [], "caps": [CAP]}, "caps"),
-        ("news", {"mandatory": True, "opt_in": [], "clubs": [{"club_id": 7, "caps": [CAP]}]}, "caps"),
+        ("news", {"mandatory": True, "opt_in": [], "clubs": [], "caps": [CAP], "digest": None}, "caps"),
+        ("news", MANDATORY | {"clubs": [{"club_id": 7, "caps": [CAP]}]}, "caps"),
+        ("news", {"digest": {"window": "1h"}}, "digest"),
+        ("news", {"digest": {"template": "t"}}, "digest"),
+        ("news", {"digest": {"template": "t", "window": "8d"}}, "digest"),
+        ("news", {"digest": {"template": "t", "window": "1h", "at": "08:00"}}, "digest"),
+        ("news", {"digest": []}, "digest"),
+        ("news", {"mandatory": True, "opt_in": [], "clubs": []}, "digest"),
         ("OFFERS", {}, "category"),
         ("default", {}, "category"),
         ("Default", {}, "category"),

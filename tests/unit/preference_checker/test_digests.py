@@ -227,7 +227,7 @@ def test_cancelled_members_are_left_out(checker: Checker, count: int) -> None:
 
 
 @pytest.mark.kills(guard="digests.closing_record")
-def test_the_message_goes_although_the_closing_member_is_cancelled(checker: Checker) -> None:
+def test_a_cancelled_member_that_closes_produces_the_message(checker: Checker) -> None:
     check(checker, 0)
     check(checker, 1)
     control(checker, 0, cancelled_at_ms=NOW)
@@ -476,7 +476,7 @@ def test_a_send_that_cannot_be_read_stops_no_other(checker: Checker) -> None:
 
 @pytest.mark.guarantee("digests.exact")
 @pytest.mark.kills(guard="digests.sender")
-def test_a_kill_at_any_call_loses_and_doubles_nobody(stored_categories: InMemoryCategories) -> None:
+def test_a_kill_at_any_call_ends_each_member_once(stored_categories: InMemoryCategories) -> None:
     """The record comes again after it was killed at each of its calls, one after the other."""
     put_digest(stored_categories, HOURLY)
     for calls in range(1, 12):

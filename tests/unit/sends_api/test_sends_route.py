@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from functions.sends_api.routes import sends
 from functions.sends_api.routes.sends import SendsRoute
 from masscomm.clock import FixedClock
 from masscomm.domain.sends import Expansion, Send, SendControl, SendKey, Source
@@ -70,11 +71,13 @@ def test_sends_of_the_callers_clubs_are_listed_latest_first() -> None:
         "send_id": "b",
         "club_id": 1,
         "type": "news",
+        "origin": "request",
         "reference": None,
         "requested_at": "2026-11-21T12:01:00Z",
         "status": "cancelled",
         "requested": 10,
         "published": 4,
+        "digested": 0,
         "suppressed": 0,
         "failed": 0,
         "cancelled": 6,
@@ -82,6 +85,14 @@ def test_sends_of_the_callers_clubs_are_listed_latest_first() -> None:
         "links": {"self": "/v1/sends/b"},
     }
     assert (body["truncated"], body["next_cursor"], body["watermark"]) == (False, None, "2026-11-21T12:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("origin", "digests"), [([], False), (["request"], False), (["digest"], True), (["digest", "request"], None)]
+)
+def test_messages_of_digests_are_left_out_by_default(origin: list[str], digests: bool | None) -> None:
+    query, *_ = sends._parsed({"origin": origin} if origin else {}, OWN)
+    assert query.digests is digests
 
 
 def test_sends_are_searched_by_name_category_and_id() -> None:
