@@ -21,7 +21,8 @@ from masscomm.domain.statuses import Status
 from masscomm.domain.time_zones import moments, utc, wall_time, zone_of
 from masscomm.domain.users import User, UserSettings
 
-_MINUTE_MS = 60_000
+# In milliseconds.
+_MINUTE = 60_000
 
 
 class Candidate(NamedTuple):
@@ -208,7 +209,7 @@ def _due_ms(digest: Digest, candidate: Candidate, request: RecheckRequested, now
     if window_ms is None:
         due_ms = _local_ms(digest.at or "", "" if user is None else user.time_zone, now_ms)
     else:
-        due_ms = -(-(now_ms + window_ms) // _MINUTE_MS) * _MINUTE_MS
+        due_ms = -(-(now_ms + window_ms) // _MINUTE) * _MINUTE
     if user is None or settings is None or settings.quiet_hours is None:
         return due_ms
     asleep = decide_by_hours(user, settings, type=request.type, at_ms=request.timestamp, now_ms=due_ms, expires_at=None)

@@ -29,6 +29,9 @@ VALUES: dict[str, Any] = {
     "data": {"score": "3:1"},
     "recipient_data": {"4": {"seat": "A1"}},
     "locale": "fr",
+    # A record with contents of a digest is not collected.
+    "digest": '{"template": "a_digest", "window": "1h"}',
+    "collected": '{"count": 1, "list": [{}]}',
 }
 # Fields of a send that no derived record carries, because the steps handle them.
 OWN = {
