@@ -34,9 +34,19 @@ from lab.capacity.prices import PRICES, SURCHARGE, at_most, price
 from lab.capacity.quotas import QUOTAS, quota, sns_publish
 from lab.capacity.service_times import VCPU_MB, ServiceTimes, measured
 from lab.capacity.tables import dollars, figures, table
-from lab.capacity.workload import Workload, message_bytes, own_documents, places_item, register_item, result_item, sizes
+from lab.capacity.workload import (
+    Workload,
+    digest_items,
+    message_bytes,
+    own_documents,
+    places_item,
+    register_item,
+    result_item,
+    sizes,
+)
 from masscomm.directory import device_states
 from masscomm.domain import preference_changes, suppressions
+from masscomm.domain.digests import MAX_MEMBERS
 from masscomm.domain.frequency_caps import MAX_LIMIT
 from masscomm.domain.time_limits import MESSAGES_KEPT_S, REGISTERED_SENDS_KEPT_S
 from ops.marked_part import with_part
@@ -399,6 +409,20 @@ def frequency_caps() -> str:
     return table(("sends that count", "item", "read units", "write units", "a million recipients"), rows)
 
 
+def digests() -> str:
+    """Return the table of the costs of notifications that join digests."""
+    rows = []
+    for members in (1, 20, 100, MAX_MEMBERS):
+        head, member = digest_items(members)
+        # Both items are read, and written in a transaction. The delayed record is put, claimed and deleted.
+        reads = ceil(head / 4_096) + ceil(member / 4_096)
+        writes = 2 * (ceil(head / 1_024) + ceil(member / 1_024)) + _WRITES_OF_A_DELAY
+        cost = reads * price("dynamodb_read_unit") + writes * price("dynamodb_write_unit")
+        rows.append([f"{members:,}", f"{head:,} bytes", f"{reads}", f"{writes}", dollars(cost * MILLION)])
+    return table(("members", "item", "read units", "write units", "a million such members"), rows)
+
+
+_WRITES_OF_A_DELAY = 3
 # Index → what makes one record.
 _RECORDS_OF = {
     device_states.INDEX: "a new, changed, deleted or inactive device; another one if its token was another's",
@@ -476,6 +500,7 @@ _MODEL: Mapping[str, Callable[[], str]] = {
     "slices": slices,
     "register": register,
     "frequency caps": frequency_caps,
+    "digests": digests,
     "own documents": own_document_records,
     **EVENT_MODEL,
     "prices": prices,

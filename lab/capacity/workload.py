@@ -22,6 +22,7 @@ from masscomm.directory.own_documents import DocumentKey, OwnDocument, Version
 from masscomm.domain import preference_changes, suppressions
 from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.cap_places import entry_of
+from masscomm.domain.digest_members import DigestKey, Member, OpenDigest
 from masscomm.domain.frequency_caps import Cap
 from masscomm.domain.kept_messages import KeptMessage, NotKept
 from masscomm.domain.notification_codes import code_of
@@ -45,6 +46,8 @@ from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
 from masscomm.stores.decision_log.port import Decisions, record_decisions
 from masscomm.stores.delivery_ledger.port import to_document
+from masscomm.stores.digests.dynamodb import puts_of
+from masscomm.stores.digests.port import DigestChange
 from masscomm.stores.frequency_caps.dynamodb import item_of as places_item_of
 from masscomm.stores.frequency_caps.port import Change, PlacesKey, StoredPlaces
 from masscomm.stores.send_results.dynamodb import item_of as result_item_of
@@ -220,6 +223,16 @@ def places_item(count: int) -> int:
     taken = {entry_of(f"{_ID[:-4]}{number:04}", "push"): 10**12 for number in range(count)}
     key = PlacesKey(1_000_000, _FIRST_USER, cap.key("match_reminder", "push"))
     return _item_bytes(places_item_of(Change(key, StoredPlaces(), taken, cap.kept_s), 10**9))
+
+
+def digest_items(members: int) -> tuple[int, int]:
+    """Return the bytes of a user's digest with so many members, and of one member with two variables."""
+    sends = tuple(f"{_ID[:-4]}{number:04}" for number in range(members))
+    key = DigestKey(1_000_000, _FIRST_USER, "push", "0" * 24)
+    member = Member(10**12, {"author": "Ada Lovelace", "text": "See you at the match on Saturday!"}, None)
+    after = OpenDigest(number=10**12, due_ms=10**12, members=sends, is_closed=False)
+    head, item = puts_of("frequency_caps", DigestChange(key, OpenDigest(), after, joins=(sends[-1], member)))
+    return _item_bytes(head["Item"]), _item_bytes(item["Item"])
 
 
 def message_bytes() -> int:

@@ -560,7 +560,7 @@ RULES: Mapping[str, str] = {
     "14 * 3_600 + 12 * 3_600 - 86_400 < CAP_PLACES_LONGER_S < LONGEST_CAP_S": (
         "the places of a day are there after a user has moved to another time zone"
     ),
-    "2 * 86_400 < LONGEST_DIGEST_S < DIGESTS_KEPT_S / 2": "a digest is there while its members are paused for some days",
+    "2 * 86_400 < LONGEST_DIGEST_S < DIGESTS_KEPT_S / 2": "a digest outlives a pause of some days",
     "DECISIONS_KEPT_S <= DIGESTS_KEPT_S < 2 * DECISIONS_KEPT_S": (
         "a record whose decision may come again finds its digest, and texts are not kept for months"
     ),

@@ -48,7 +48,7 @@ class DynamoDbDigests(TableAdapter):
         return self._readable({key: _closed_key(key) for key in keys}, _closed)
 
     def write(self, changes: Sequence[DigestChange]) -> list[bool]:
-        groups = [self._puts(change) for change in changes]
+        groups = [puts_of(self._table, change) for change in changes]
         sizes = [
             _ITEM_BYTES * len(puts)
             + _SEND_BYTES * (len(change.after.members) + len(change.before.members))
@@ -56,35 +56,6 @@ class DynamoDbDigests(TableAdapter):
             for change, puts in zip(changes, groups, strict=True)
         ]
         return write_groups(self._client, _WHAT, groups, sizes)
-
-    def _puts(self, change: DigestChange) -> list[dict[str, Any]]:
-        key, after = change.key, change.after
-        kept = {"expires_at": {"N": str(after.due_ms // 1000 + round(DIGESTS_KEPT_S))}}
-        revision = change.before.revision
-        head = {
-            **_item_key(key, _sort_key(key)),
-            "number": {"N": str(after.number)},
-            "due_ms": {"N": str(after.due_ms)},
-            "members": {"L": [{"S": send_id} for send_id in after.members]},
-            "is_closed": {"BOOL": after.is_closed},
-            "revision": {"N": str(revision + 1)},
-            **kept,
-        }
-        puts = [under_revision({"TableName": self._table, "Item": head}, revision)]
-        if change.joins is not None:
-            send_id, member = change.joins
-            document = {"number": member.number, "data": dict(member.data), "expires_at_ms": member.expires_at_ms}
-            puts.append(self._document(key, _member_key(MemberKey(key, send_id)), document, kept))
-        if change.closed is not None:
-            sort_key = _closed_key(ClosedKey(key, change.before.number))
-            puts.append(self._document(key, sort_key, change.closed._asdict(), kept))
-        return puts
-
-    def _document(
-        self, key: DigestKey, sort_key: str, document: Mapping[str, Any], kept: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        text = json.dumps(document, separators=(",", ":"), default=dict)
-        return {"TableName": self._table, "Item": {**_item_key(key, sort_key), "document": {"S": text}, **kept}}
 
     def _read[K: DigestKey | MemberKey | ClosedKey](
         self, sort_keys: Mapping[K, str]
@@ -113,6 +84,36 @@ class DynamoDbDigests(TableAdapter):
     def _report(self, item: Mapping[str, Any], error: Exception) -> None:
         key = {name: item[name]["S"] for name in ("recipient", "cap")}
         report_unreadable(UnreadableItem(store=self._table, key=key, error=described(error)))
+
+
+def puts_of(table: str, change: DigestChange) -> list[dict[str, Any]]:
+    """Return the puts of a change, as parameters of PutItem: the last digest first, under its revision."""
+    key, after = change.key, change.after
+    kept = {"expires_at": {"N": str(after.due_ms // 1000 + round(DIGESTS_KEPT_S))}}
+    revision = change.before.revision
+    head = {
+        **_item_key(key, _sort_key(key)),
+        "number": {"N": str(after.number)},
+        "due_ms": {"N": str(after.due_ms)},
+        "members": {"L": [{"S": send_id} for send_id in after.members]},
+        "is_closed": {"BOOL": after.is_closed},
+        "revision": {"N": str(revision + 1)},
+        **kept,
+    }
+    documents: list[tuple[str, Mapping[str, Any]]] = []
+    if change.joins is not None:
+        send_id, member = change.joins
+        fields = {"number": member.number, "data": dict(member.data), "expires_at_ms": member.expires_at_ms}
+        documents.append((_member_key(MemberKey(key, send_id)), fields))
+    if change.closed is not None:
+        closed = change.closed._asdict() | {"left_out": dict(change.closed.left_out)}
+        documents.append((_closed_key(ClosedKey(key, change.before.number)), closed))
+    texts = [(sort_key, json.dumps(fields, separators=(",", ":"))) for sort_key, fields in documents]
+    items = [{**_item_key(key, sort_key), "document": {"S": text}, **kept} for sort_key, text in texts]
+    return [
+        under_revision({"TableName": table, "Item": head}, revision),
+        *({"TableName": table, "Item": item} for item in items),
+    ]
 
 
 def _open_digest(item: Mapping[str, Any]) -> OpenDigest:

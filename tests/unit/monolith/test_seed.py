@@ -58,6 +58,7 @@ def test_each_category_has_a_template_in_the_fallback_locale() -> None:
     assert english == {(template.type, template.channel) for template in TEMPLATES}
     assert {kind for kind, _ in english} == {
         "news",
+        "news_digest",
         "match_reminder",
         "newsletter",
         "webhook_disabled",
