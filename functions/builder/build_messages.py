@@ -18,6 +18,7 @@ from masscomm.domain.categories import caps_of
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.outcomes import CANCELLED, DEAD_LETTERED, RecipientOutcome
 from masscomm.domain.preferences import Decision, is_member
+from masscomm.domain.push_options import is_silent
 from masscomm.domain.records import BuildRequested
 from masscomm.domain.sends import SendControl, SendKey
 from masscomm.domain.users import Template, User
@@ -101,7 +102,8 @@ class BuildMessages:
         build, found = item.value, templates[_key(item.value)]
         if not all(is_member(users.get(user_id), build.club_id) for user_id in build.user_ids):
             users = users | self._look_up_again(confirmation, build, lambda: self.directory.users(build.user_ids))
-        if not found and literal_fields(build.channel, build.data) is None:
+        needs_template = not is_silent(build.push, build.channel) and literal_fields(build.channel, build.data) is None
+        if not found and needs_template:
             found = self._look_up_again(confirmation, build, lambda: self._templates_now(build))
         written, parts = messages.write(build, users, found)
         drafts.append(Draft(item=item, written=written, parts=parts))

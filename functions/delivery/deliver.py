@@ -41,6 +41,7 @@ from masscomm.domain.delays import DELAY_REASON_HEADER
 from masscomm.domain.ids import others_id
 from masscomm.domain.outcomes import DEAD_LETTERED
 from masscomm.domain.provider_errors import TargetGone
+from masscomm.domain.push_options import is_silent
 from masscomm.domain.records import ContentColumn, DeliveryRequested
 from masscomm.domain.sends import SendControl
 from masscomm.domain.statuses import Reason, Status
@@ -133,7 +134,8 @@ class Deliver:
         if any(entry.status not in _STATUSES or entry.reason not in _REASONS for entry in delivery.withdrawn):
             raise DeadLetter("invalid", "a withdrawn recipient with an unknown status or reason")
         all_withdrawn = {entry.position for entry in delivery.withdrawn} >= set(delivery.positions)
-        if not all_withdrawn and not channel.required_fields <= {column.field for column in delivery.content}:
+        needs_content = not all_withdrawn and not is_silent(delivery.push, delivery.channel)
+        if needs_content and not channel.required_fields <= {column.field for column in delivery.content}:
             raise DeadLetter("invalid", f"the content lacks one of {sorted(channel.required_fields)}")
         return delivery
 

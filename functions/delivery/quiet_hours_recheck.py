@@ -11,6 +11,7 @@ from masscomm.domain.categories import category
 from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.lanes import Lane
 from masscomm.domain.preferences import Decision
+from masscomm.domain.push_options import is_silent
 from masscomm.domain.quiet_hours import decide_by_hours
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.users import User, UserSettings
@@ -29,6 +30,8 @@ def users_to_recheck(
 ) -> list[int]:
     """Return the users whose quiet hours must be checked again; their time zones are looked up for this."""
     # Preferences were checked some time after the request; the record does not contain the exact time.
+    if is_silent(delivery.push, delivery.channel):  # guard: quiet_hours.late_silent_push
+        return []
     if lane is Lane.CRITICAL or now_ms - min(delivery.timestamp, delivery.built_at) < after_s * 1000:
         return []
     found = [

@@ -112,6 +112,7 @@ def record_of(
         send_at_local=send.send_at_local,
         collapse_key=send.collapse_key,
         reference=send.reference,
+        push=send.push_text,
         principal=caller.principal or None,
         is_test=caller.is_test,
         digest=None if send.digest is None else digest_text(send.digest.digest()),

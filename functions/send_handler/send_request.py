@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from itertools import islice
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NotRequired, Self, TypedDict
 
 from pydantic import (
     AfterValidator,
@@ -17,11 +17,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SkipValidation,
     TypeAdapter,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     field_validator,
+    with_config,
 )
 from pydantic_core import ErrorDetails
 
@@ -47,6 +49,22 @@ from masscomm.domain.limits import (
     REQUEST_RECIPIENT_DATA_BYTES,
 )
 from masscomm.domain.local_times import first_ms, last_ms, parse_local_time
+from masscomm.domain.push_options import (
+    ACTION_ID_PATTERN,
+    ANDROID_CHANNEL_PATTERN,
+    DATA_KEY_PATTERN,
+    IMAGE_PATTERN,
+    INTERRUPTION_LEVELS,
+    MAX_ACTIONS,
+    MAX_BADGE,
+    MAX_ENTRIES,
+    MAX_LINK,
+    MAX_TITLE,
+    PUSH,
+    SOUND_PATTERN,
+    push_problems,
+    push_text,
+)
 from masscomm.domain.records import ContentFields
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
 from masscomm.domain.time_limits import LONGEST_DIGEST_S
@@ -128,6 +146,45 @@ Variables = Annotated[
 ]
 
 
+_MEMBERS = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+@with_config(_MEMBERS)
+class PushAction(TypedDict):
+    """A button of a push, which the app shows."""
+
+    id: Annotated[str, Field(pattern=ACTION_ID_PATTERN)]
+    title: Annotated[str, Field(min_length=1, max_length=MAX_TITLE)]
+    url: NotRequired[Annotated[str, Field(max_length=MAX_LINK)]]
+    """The address that the app opens: https, or the scheme of an app."""
+
+
+@with_config(_MEMBERS)
+class PushFields(TypedDict):
+    """What a push shows and does in addition to title, body and link. Of a silent push, the app gets `data`, and the
+    device shows nothing.
+    """
+
+    image: NotRequired[Annotated[str, Field(pattern=IMAGE_PATTERN)]]
+    """The address of a picture."""
+    badge: NotRequired[Annotated[int, Field(ge=0, le=MAX_BADGE)]]
+    """The number at the icon of the app; 0 removes it."""
+    sound: NotRequired[Annotated[str, Field(pattern=SOUND_PATTERN)]]
+    """The name of a sound of the app, or `default`."""
+    silent: NotRequired[bool]
+    """Whether the push has `data` only. Quiet hours and frequency caps do not apply to it."""
+    android_channel: NotRequired[Annotated[str, Field(pattern=ANDROID_CHANNEL_PATTERN)]]
+    """The id of a notification channel of the Android app."""
+    interruption_level: NotRequired[Literal[*INTERRUPTION_LEVELS]]  # type: ignore[valid-type]
+    """Apple's interruption level."""
+    actions: NotRequired[Annotated[list[PushAction], Field(max_length=MAX_ACTIONS)]]
+    """Buttons."""
+    data: NotRequired[
+        Annotated[dict[Annotated[str, Field(pattern=DATA_KEY_PATTERN)], str], Field(max_length=MAX_ENTRIES)]
+    ]
+    """Values for the app."""
+
+
 class ContentRequest(BaseModel):
     """The fields of a request that determine the messages of a send."""
 
@@ -139,6 +196,18 @@ class ContentRequest(BaseModel):
     template: Annotated[str, _text("template")] | None = None
     data: Variables = {}
     locale: Annotated[str, _text("locale")] | None = None
+    # `push_errors` validates it, as a record of another producer.
+    push: Annotated[PushFields | None, SkipValidation] = None
+
+    @property
+    def push_text(self) -> str | None:
+        """Return the field push as the records of the send have it."""
+        return push_text(self.push) if self.push else None
+
+    @property
+    def is_silent(self) -> bool:
+        """Return whether a push of the send is silent."""
+        return self.push is not None and self.push.get("silent", False)
 
     def content(self) -> ContentFields:
         """Return the fields as in the records of a send. The time of the request is left out."""
@@ -149,12 +218,14 @@ class ContentRequest(BaseModel):
             template=self.template,
             data=self.data,
             locale=self.locale,
+            push=self.push_text,
         )
 
     def template_keys(self) -> list[tuple[int, str, str]]:
-        """Return club, type and channel of the templates."""
+        """Return club, type and channel of the templates. A silent push has no texts."""
         channels = resolve_channels(self.type, self.channels, self.club_id, None)
-        return [(self.club_id, self.template or self.type, channel) for channel in channels]
+        written = [channel for channel in channels if not (self.is_silent and channel == PUSH)]
+        return [(self.club_id, self.template or self.type, channel) for channel in written]
 
 
 class DigestRequest(BaseModel):
@@ -406,6 +477,18 @@ def _part_errors(send: SendRequest) -> list[FieldError]:
     return []
 
 
+def push_errors(send: ContentRequest) -> list[FieldError]:
+    """Return the errors of the field push."""
+    if send.push is None:
+        return []
+    problems = push_problems(send.push)
+    errors = [
+        FieldError(f"push.{path}"[:_LONGEST_PATH] if path else "push", message)
+        for path, message in problems[:_ERRORS_A_FIELD]
+    ]
+    return errors + _further("push", len(problems))
+
+
 def _audience_errors(send: SendRequest) -> list[FieldError]:
     return [] if send.audience is None else audience_errors(send.audience)
 
@@ -461,6 +544,7 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[SendRequest], list[FieldError]]],
     (("type", "template"), _template_errors),
     (("part_count", "send_id"), _id_errors),
     (("part_count", "part_index"), _part_errors),
+    (("push",), push_errors),
     (("audience",), _audience_errors),
     (("audience_at", "audience", "send_at", "send_at_local"), _audience_time_errors),
     (("audience", "priority"), _lane_errors),
@@ -551,7 +635,8 @@ def _check_simulated(send: SendRequest) -> None:
 def _scopes_needed(send: SendRequest) -> list[Scope]:
     """Return the scopes that a request needs in addition to that of its route."""
     names = [send.data.keys() | own.keys() for own in ({}, *send.recipient_data.values())]
-    return scopes_of_send(send.type, names, is_critical=send.priority == Lane.CRITICAL)
+    shows_own = send.push is not None and bool(send.push.keys() & {"image", "actions"})
+    return scopes_of_send(send.type, names, is_critical=send.priority == Lane.CRITICAL, shows_own=shows_own)
 
 
 def check_permitted(request: Request, send: SendRequest) -> None:

@@ -22,6 +22,7 @@ from masscomm.domain.limits import (
     SEND_ID_PATTERN,
 )
 from masscomm.domain.local_times import first_ms, parse_local_time
+from masscomm.domain.push_options import InvalidPush, check_push
 from masscomm.domain.records import (
     COPIED_TEXTS,
     MAX_COPIED_BYTES,
@@ -104,6 +105,8 @@ def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> Dead
         return DeadLetter("invalid", "the type is mandatory, and the template is named after a category that is not")
     if send.send_id and not re.fullmatch(SEND_ID_PATTERN, send.send_id):
         return DeadLetter("invalid", "send_id is no id: letters, digits and - and at most 64 of them")
+    if (problem := _problem_of_push(send.push)) is not None:  # guard: push.invalid_field
+        return DeadLetter("invalid", problem)
     if not 0 <= send.chunk_index < send.chunk_count:
         return DeadLetter("invalid", f"chunk_index {send.chunk_index} is not one of {send.chunk_count} chunks")
     send_at = send.send_at
@@ -128,6 +131,15 @@ def send_at_of(send: SendRequested) -> int | None:
     if first is None:
         return send.send_at
     return first if first > send.timestamp else None
+
+
+def _problem_of_push(push: str | None) -> str | None:
+    if push is not None:
+        try:
+            check_push(push)
+        except InvalidPush as error:
+            return str(error)
+    return None
 
 
 def _texts(value: object) -> list[str]:
@@ -173,13 +185,15 @@ def checked[R: RecheckRequested | BuildRequested | DeliveryRequested](record: R)
     """Return the record after checking it.
 
     Raises:
-        DeadLetter: The record_id or the digest is invalid, or positions and user_ids differ in number.
+        DeadLetter: The record_id, the digest or the field push is invalid, or positions and user_ids differ in number.
     """
     if not is_record_id(record.record_id):
         raise DeadLetter("invalid", f"record_id is empty or longer than {MAX_RECORD_ID_BYTES} bytes")
     if len(record.positions) != len(record.user_ids):
         raise DeadLetter("invalid", f"{len(record.positions)} positions of {len(record.user_ids)} users")
     if isinstance(record, ContentFields) and (problem := _problem_of_digest(record)):
+        raise DeadLetter("invalid", problem)
+    if (problem := _problem_of_push(record.push)) is not None:
         raise DeadLetter("invalid", problem)
     return record
 

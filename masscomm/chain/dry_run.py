@@ -281,16 +281,17 @@ def _answer(call: Call) -> CallAnswer:
     """Return the answer of a provider that accepts each message."""
     making: Any = call.make()
     try:
-        return CallAnswer(message_id=_completed(making))
+        _complete(making)
+        return CallAnswer(message_id="accepted")
     except ProviderError as error:
         return CallAnswer(error=error)  # guard: dry_run.refused_before_a_provider
 
 
-def _completed(making: Coroutine[Any, Any, str]) -> str:
-    """Return the result of a coroutine that waits for nothing."""
+def _complete(making: Coroutine[Any, Any, object]) -> None:
+    """Complete a coroutine that waits for nothing."""
     try:
         making.send(None)
-    except StopIteration as end:
-        return str(end.value)
+    except StopIteration:
+        return
     making.close()
     raise AssertionError("a provider that accepts everything waits for nothing")

@@ -14,7 +14,7 @@ from masscomm.channels.provider import CALL_S
 from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.retry_policy import RetryPolicy
 from masscomm.clock import Clock
-from masscomm.domain.call_results import CallAnswer
+from masscomm.domain.call_results import CallAnswer, Shortened
 from masscomm.domain.provider_errors import (
     ApplicationOff,
     InvalidAddress,
@@ -60,7 +60,7 @@ class ProviderCall(NamedTuple):
     """One call to a provider. `make` returns the message id, or raises ProviderError."""
 
     scope: CallScope
-    make: Callable[[], Awaitable[str]]
+    make: Callable[[], Awaitable[str | Shortened]]
 
 
 _NO_TIME = CallAnswer(error=NotTried("no time was left for another call"), tried=False)
@@ -209,7 +209,7 @@ class ProviderGateway:
 
     async def _call(self, call: ProviderCall, breaker: OutageCircuitBreaker, *, repeated: bool) -> CallAnswer:
         try:
-            message_id = await call.make()
+            found = await call.make()
         except ApplicationOff as error:
             # The application stays disabled until an operator acts, so a retry within this invocation is useless.
             breaker.not_called()
@@ -231,7 +231,9 @@ class ProviderGateway:
                 logger.exception("a provider call failed in our own code")
             return CallAnswer(error=Transient(f"a fault in the code: {fault!r}"[:500]))
         breaker.succeeded()
-        return CallAnswer(message_id=message_id)
+        if isinstance(found, Shortened):
+            return CallAnswer(message_id=found.message_id, shortened_for=found.platform)
+        return CallAnswer(message_id=found)
 
     def _breaker(self, channel: str) -> OutageCircuitBreaker:
         if channel not in self._breakers:

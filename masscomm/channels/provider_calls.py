@@ -7,7 +7,7 @@ from functools import partial
 from masscomm.channels.senders import Notification, Sender, check_senders
 from masscomm.clock import Clock
 from masscomm.decisions.delivery import Recipient
-from masscomm.domain.call_results import Call
+from masscomm.domain.call_results import Call, Shortened
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import notification_id
 from masscomm.domain.provider_errors import Expired
@@ -44,7 +44,7 @@ class Caller:
             ]
         return [Call(target=delivery.channel, make=partial(send, recipient.address))]
 
-    async def _send(self, delivery: DeliveryRequested, recipient: Recipient, target: Device | str) -> str:
+    async def _send(self, delivery: DeliveryRequested, recipient: Recipient, target: Device | str) -> str | Shortened:
         now_ms, expires_at = self.clock.now_ms(), delivery.expires_at
         if expires_at is not None and expires_at <= now_ms:  # guard: delivery.expires_at
             raise Expired("expires_at has passed")
@@ -54,6 +54,8 @@ class Caller:
             subscription=Subscription(recipient.user_id, delivery.club_id, delivery.type),
             texts={column.field: column.value_at(recipient.row) for column in delivery.content},
             collapse_key=delivery.collapse_key,
+            push=delivery.push,
+            requested_at_ms=delivery.timestamp,
             ttl_s=None if expires_at is None else max(0, (expires_at - now_ms) // 1000),
         )
         return await self.senders[delivery.channel].send(notification, target)

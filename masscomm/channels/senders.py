@@ -5,11 +5,19 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from masscomm.channels.provider import EmailProvider, PushProvider
-from masscomm.channels.push import collapse_id_of, push_attributes, push_message
+from masscomm.channels.push import (
+    PLATFORM_NAMES,
+    collapse_id_of,
+    push_attributes,
+    push_message,
+    shortened_body,
+)
 from masscomm.channels.unsubscribe_links import NO_WAY_OUT, UnsubscribeLinks, WaysOut
+from masscomm.domain.call_results import Shortened
 from masscomm.domain.categories import category
 from masscomm.domain.channels import CHANNELS
-from masscomm.domain.provider_errors import Transient
+from masscomm.domain.provider_errors import Rejected, Transient
+from masscomm.domain.push_options import PUSH, is_silent
 from masscomm.domain.unsubscribe_tokens import Subscription
 from masscomm.domain.users import Device
 from masscomm.errors import MasscommError, Stop
@@ -27,6 +35,10 @@ class Notification(NamedTuple):
     collapse_key: str | None = None
     # Seconds until the notification expires; None if it does not expire.
     ttl_s: int | None = None
+    # What a push shows and does in addition to its texts (masscomm.domain.push_options).
+    push: str | None = None
+    # The time of the send in milliseconds since the epoch, whose version of the category applies; None: the last one.
+    requested_at_ms: int | None = None
 
     def text(self, name: str) -> str:
         return self.texts.get(name, "")
@@ -35,7 +47,7 @@ class Notification(NamedTuple):
 class Sender(Protocol):
     """Sends the notifications of one channel through the provider of that channel."""
 
-    async def send(self, notification: Notification, target: Device | str) -> str:
+    async def send(self, notification: Notification, target: Device | str) -> str | Shortened:
         """Send a notification and return the provider's message id.
 
         Args:
@@ -73,31 +85,56 @@ def check_senders(senders: Mapping[str, Sender]) -> None:
 class PushSender:
     provider: PushProvider
 
-    async def send(self, notification: Notification, target: Device | str) -> str:
+    async def send(self, notification: Notification, target: Device | str) -> str | Shortened:
         if isinstance(target, str):
             raise TypeError("a push goes to a device")
         collapse_id = None
         if notification.collapse_key:
             collapse_id = collapse_id_of(notification.subscription.club_id, notification.collapse_key)
-        message = push_message(
-            target.platform,
-            target.endpoint_arn,
-            title=notification.text("title"),
-            body=notification.text("body"),
-            notification_id=notification.id,
-            send_id=notification.send_id,
-            collapse_id=collapse_id,
-            url=notification.texts.get("url"),
-        )
+        shortened = None
+        try:
+            message = self._message(notification, target, collapse_id, notification.text("body"))
+        except Rejected as error:
+            shortened = self._shortened(notification, error)
+            if shortened is None:
+                raise
+            message = self._message(notification, target, collapse_id, shortened)
         attributes = push_attributes(
             target.platform,
             target.endpoint_arn,
             collapse_id=collapse_id,
             ttl_s=notification.ttl_s,
+            silent=is_silent(notification.push, PUSH),
         )
         if target.endpoint_arn is None:
             raise Transient("the device has no endpoint yet")
-        return await self.provider.publish(endpoint_arn=target.endpoint_arn, message=message, attributes=attributes)
+        published = await self.provider.publish(
+            endpoint_arn=target.endpoint_arn, message=message, attributes=attributes
+        )
+        return published if shortened is None else Shortened(published, PLATFORM_NAMES[target.platform])
+
+    @staticmethod
+    def _message(notification: Notification, target: Device, collapse_id: str | None, body: str) -> str:
+        return push_message(
+            target.platform,
+            target.endpoint_arn,
+            title=notification.text("title"),
+            body=body,
+            notification_id=notification.id,
+            send_id=notification.send_id,
+            collapse_id=collapse_id,
+            url=notification.texts.get("url"),
+            push=notification.push,
+        )
+
+    @staticmethod
+    def _shortened(notification: Notification, error: Rejected) -> str | None:
+        """Return the body that fits after an error; None if there is none, or the category does not permit it."""
+        subscription = notification.subscription
+        found = category(subscription.category, subscription.club_id, notification.requested_at_ms)
+        if not found.shorten:  # guard: push.shortened_by_category
+            return None
+        return shortened_body(notification.text("body"), error.excess_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from masscomm.domain.cap_places import Wish
 from masscomm.domain.categories import caps_of
 from masscomm.domain.frequency_caps import Cap
 from masscomm.domain.preferences import Decision
+from masscomm.domain.push_options import is_silent
 from masscomm.domain.records import RecheckRequested
 from masscomm.domain.statuses import Reason, Status
 
@@ -47,12 +48,16 @@ def is_recorded(request: RecheckRequested, is_counted: bool, decisions: ByChanne
 
 
 def wishes_of(chunk: Chunk, view: DirectoryView, decisions: ByChannel) -> list[Wish]:
-    """Return the recipients whose notifications would be let through; none of a cancelled send, which delivery ends."""
+    """Return the recipients whose notifications would be let through; none of a cancelled send, which delivery ends.
+    Silent pushes are not counted.
+    """
     if chunk.cancelled:  # guard: frequency_caps.cancelled
         return []
     request, wishes = chunk.request, []
+    # guard: frequency_caps.silent_push
+    counted = [channel for channel in request.channels if not is_silent(request.push, channel)]
     for position, user_id in zip(request.positions, request.user_ids, strict=True):
-        channels = tuple(channel for channel in request.channels if position not in decisions.get(channel, {}))
+        channels = tuple(channel for channel in counted if position not in decisions.get(channel, {}))
         user = view.users.get(user_id)
         if channels and user is not None:
             wishes.append(Wish(position, user_id, channels, user.time_zone))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.preferences import UNKNOWN, Decision, is_member
+from masscomm.domain.push_options import is_silent
 from masscomm.domain.records import BuildRequested, ContentColumn, DeliveryFields, DeliveryRequested, Withdrawn
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.users import Template, User
@@ -80,6 +81,10 @@ def _written(build: BuildRequested, users: Mapping[int, User], templates: Sequen
             written.decisions[position] = found
         else:
             reached.append((position, found))
+    if is_silent(build.push, build.channel):
+        # Its data is that of the send, the same for every recipient: it has no texts, and needs no template.
+        written.messages = [blank(position, user.user_id) for position, user in reached]
+        return written
     channel, writer = (
         CHANNELS[build.channel],
         MessageWriter(build, build.channel, templates, [user for _, user in reached]),

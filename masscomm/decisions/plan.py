@@ -20,6 +20,7 @@ from masscomm.domain.ids import released_id
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.outcomes import CANCELLED, EXPIRED, RANGE_SIZE, SCHEDULED, RecipientOutcome
 from masscomm.domain.preferences import Decision, decide, needs_confirmation
+from masscomm.domain.push_options import is_silent
 from masscomm.domain.quiet_hours import DELAY_REASON as _QUIET_HOURS
 from masscomm.domain.quiet_hours import decide_by_hours, group_by_end
 from masscomm.domain.records import BuildRequested, RecheckRequested, SendRequested
@@ -274,6 +275,8 @@ def _decide(chunk: Chunk, recipient: Recipient, channel: str, now_ms: int) -> De
         if early is not None:
             return early if settings is None else early.by(settings)
     if settings is None or settings.quiet_hours is None or chunk.lane is Lane.CRITICAL:
+        return decision
+    if is_silent(request.push, channel):  # guard: quiet_hours.silent_push
         return decision
     asleep = decide_by_hours(
         user, settings, type=request.type, at_ms=request.timestamp, now_ms=now_ms, expires_at=request.expires_at

@@ -32,7 +32,7 @@ def final_result(recipient: Recipient, answers: Sequence[tuple[Call, CallAnswer]
     if decision is None:
         return None
     until_ms = decision.until_ms
-    if until_ms is None and recipient.accepted:
+    if until_ms is None and recipient.accepted and decision.status is not Status.SENT:
         decision = SENT
     elif until_ms is not None:
         decision = decision._replace(until_ms=None)
@@ -57,7 +57,8 @@ def delayed_result(
     calls = call_results(recipient, answers)
     decision = _DELAYED
     if retry_at_ms is None:
-        decision = SENT if any(call.message_id is not None for call in calls) else EXPIRED
+        is_sent = any(call.message_id is not None for call in calls)
+        decision = _sent([answer for _, answer in answers]) if is_sent else EXPIRED
     return RecipientResult(
         position=recipient.position,
         user_id=recipient.user_id,
@@ -109,6 +110,12 @@ def is_refusal(error: ProviderError | None) -> bool:
     return error is not None and not isinstance(error, NotTried)
 
 
+def _sent(answers: Sequence[CallAnswer]) -> Decision:
+    """Return the decision "sent", with the platforms for which the body was shortened."""
+    platforms = sorted({answer.shortened_for for answer in answers if answer.shortened_for is not None})
+    return SENT._replace(layer="content", rule=f"shortened for {' and '.join(platforms)}") if platforms else SENT
+
+
 def _decision(recipient: Recipient, answers: Sequence[CallAnswer]) -> Decision | None:
     """Return the decision "sent" if any device accepted the message; None if a device must be tried (again)."""
     errors = [answer.error for answer in answers if answer.error is not None]
@@ -117,7 +124,7 @@ def _decision(recipient: Recipient, answers: Sequence[CallAnswer]) -> Decision |
     if not expired and (recipient.unregistered or any(isinstance(error, Transient) for error in errors)):
         return None
     if recipient.accepted or len(errors) < len(answers):
-        return SENT
+        return _sent(answers)
     if expired:
         return EXPIRED
     if all(isinstance(error, TargetGone) for error in errors):

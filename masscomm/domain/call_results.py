@@ -9,6 +9,14 @@ from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.users import Device
 
 
+class Shortened(NamedTuple):
+    """The answer of the provider to a message whose body was shortened."""
+
+    message_id: str
+    # The platform for which it was, as people name it: ios or android.
+    platform: str
+
+
 class Call(NamedTuple):
     """One provider call.
 
@@ -19,7 +27,7 @@ class Call(NamedTuple):
     """
 
     target: str
-    make: Callable[[], Awaitable[str]]
+    make: Callable[[], Awaitable[str | Shortened]]
     device: Device | None = None
 
 
@@ -32,6 +40,8 @@ class CallAnswer(NamedTuple):
     retryable: bool = False
     # Whether the provider was called at all.
     tried: bool = True
+    # The platform for which the body was shortened; None: it was not.
+    shortened_for: str | None = None
 
 
 class CallResult(NamedTuple):

@@ -23,7 +23,7 @@ from schemas import read_text
 
 DEFAULT = "default"
 # The keys of an entry.
-_FIELDS = {"channels", "mandatory", "opt_in", "caps", "digest", "titles"}
+_FIELDS = {"channels", "mandatory", "opt_in", "caps", "digest", "shorten", "titles"}
 
 
 class CategoriesError(Stop):
@@ -44,6 +44,8 @@ class Category:
     caps: tuple[Cap, ...] | None = None
     # How its notifications are collected; None: each goes out by itself.
     digest: Digest | None = None
+    # Whether the body of a push that is too large for a platform is shortened. Otherwise the push fails.
+    shorten: bool = False
     # Language → the title that recipients see.
     titles: Mapping[str, str] = MappingProxyType({})
 
@@ -218,8 +220,12 @@ def _category(entry: Any, default: Category, where: str) -> Category:
     mandatory = entry.get("mandatory", default.mandatory)
     if not isinstance(mandatory, bool):
         raise CategoriesError(f"categories.yaml: {where}.mandatory must be true or false")
+    shorten = entry.get("shorten", default.shorten)
+    if not isinstance(shorten, bool):
+        raise CategoriesError(f"categories.yaml: {where}.shorten must be true or false")
     titles = _titles(entry.get("titles", {}), f"{where}.titles")
-    found = replace(_with_channels(default, entry, where), mandatory=mandatory, titles=titles, caps=None, digest=None)
+    found = _with_channels(default, entry, where)
+    found = replace(found, mandatory=mandatory, shorten=shorten, titles=titles, caps=None, digest=None)
     return _with_digest(_with_caps(_with_opt_in(found, entry, where), entry, where), entry, where)
 
 

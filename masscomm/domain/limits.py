@@ -49,6 +49,8 @@ LOCALE_PATTERN = (
 LOCAL_TIME_PATTERN = r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?$"
 # The size limit of the send's data and texts in UTF-8, which are copied into every derived record.
 MAX_DATA_BYTES = 100_000
+# The size limit of the field push, as JSON in UTF-8: half of the payload that Apple and Firebase accept.
+MAX_PUSH_BYTES = 2_048
 # The size limits in UTF-8 of the variables of single recipients: in one chunk (with positions), and in one request over
 # REST.
 CHUNK_RECIPIENT_DATA_BYTES = 120_000
@@ -108,7 +110,7 @@ class FieldLimit:
     entries: int | None = None
     # The maximum number of characters of a map's key.
     key_characters: int | None = None
-    # The maximum size of all keys and values of a map, in UTF-8 bytes.
+    # The maximum size of all keys and values of a map, or of a text in JSON, in UTF-8 bytes.
     total_bytes: int | None = None
     # The greatest value of a number, or of each number of a list.
     highest: int | None = None
@@ -147,6 +149,7 @@ FIELDS_OF_SEND: Mapping[str, FieldLimit] = MappingProxyType(
         "reference": FieldLimit(characters=255),
         "digest": FieldLimit(total_bytes=1_000),
         "collected": FieldLimit(total_bytes=64_000),
+        "push": FieldLimit(total_bytes=MAX_PUSH_BYTES),
         "principal": FieldLimit(characters=255),
     }
 )

@@ -47,11 +47,13 @@ class TargetUnknown(TargetGone):
 
 
 class Rejected(ProviderError):
-    """The provider refuses the message or its address permanently. `too_large` is true if the size is the reason."""
+    """The provider refuses the message or its address permanently. `too_large` is true if the size is the reason, and
+    `excess_bytes` is the number of bytes above the limit, if it is known.
+    """
 
-    def __init__(self, message: str, *, too_large: bool = False) -> None:
+    def __init__(self, message: str, *, too_large: bool = False, excess_bytes: int = 0) -> None:
         super().__init__(message)
-        self.too_large = too_large
+        self.too_large, self.excess_bytes = too_large, excess_bytes
 
 
 class InvalidAddress(Rejected):

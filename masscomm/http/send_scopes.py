@@ -12,19 +12,22 @@ from masscomm.http.scopes import Scope
 LITERAL_NAMES = frozenset(LITERAL)
 
 
-def scopes_of_send(type_: str, names: Sequence[AbstractSet[str]], *, is_critical: bool = False) -> list[Scope]:
+def scopes_of_send(
+    type_: str, names: Sequence[AbstractSet[str]], *, is_critical: bool = False, shows_own: bool = False
+) -> list[Scope]:
     """Return the scopes that a send needs.
 
     Args:
         type_: The category.
         names: The names of the variables: of the send, or of each recipient.
         is_critical: Whether it is requested in the critical lane.
+        shows_own: Whether its pushes show a picture or buttons of the caller.
     """
     needed = [Scope.SEND_CRITICAL] if is_critical else []
     if category(type_).mandatory:  # guard: scopes.mandatory
         return [*needed, Scope.SEND_MANDATORY]
     # The builder uses the caller's title and body if no template applies.
-    if any(each >= LITERAL_NAMES for each in names):  # guard: scopes.own_words
+    if shows_own or any(each >= LITERAL_NAMES for each in names):  # guard: scopes.own_words
         needed.append(Scope.SEND_CONTENT)
     return needed
 

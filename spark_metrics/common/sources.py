@@ -122,7 +122,10 @@ SEND = Source(
     _LABELS,
     # The functions cannot decode a send with an invalid text, so it has no outcomes and must not be counted as
     # requested.
-    texts=("template", "data", "locale", "priority", "collapse_key", "reference", "principal", "send_at_local"),
+    texts=(
+        *("template", "data", "locale", "priority", "collapse_key", "reference", "principal", "send_at_local"),
+        "push",
+    ),
 )
 DELIVERY = Source(
     "delivery",

@@ -32,6 +32,7 @@ VALUES: dict[str, Any] = {
     # A record with contents of a digest is not collected.
     "digest": '{"template": "a_digest", "window": "1h"}',
     "collected": '{"count": 1, "list": [{}]}',
+    "push": '{"badge":3}',
 }
 # Fields of a send that no derived record carries, because the steps handle them.
 OWN = {

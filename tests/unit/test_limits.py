@@ -99,6 +99,10 @@ requests = st.fixed_dictionaries(
                 {"template": "t", "at": "08:00", "key": BROAD * (DATA_KEY + 1)},
             ]
         ),
+        "push": st.one_of(
+            st.builds(lambda text: {"data": {"k": text}}, texts(limits.MAX_PUSH_BYTES - 17)),
+            st.sampled_from([{}, {"silent": True}, {"silent": True, "badge": 1}, {"badge": 2**31}]),
+        ),
     },
 )
 # Every text has its maximum length, in the characters with most bytes; ids have most bytes in Avro.
@@ -115,6 +119,7 @@ LARGEST = VALID | {
     "reference": BROAD * longest("reference"),
     "digest": {"template": "t" * longest("template"), "at": "08:00", "key": BROAD * DATA_KEY, "list": 100},
     "send_at_local": "2024-11-12T09:00:59",
+    "push": {"data": {"k": "x" * (limits.MAX_PUSH_BYTES - len('{"data":{"k":""}}'))}},
 }
 
 

@@ -42,6 +42,7 @@ def _bodies(chain: ThreeSteps) -> list[str]:
         {"type": "offer"},
         {"reference": "r"},
         {"collapse_key": "c"},
+        {"push": '{"badge":1}'},
     ],
     ids=lambda other: next(iter(other)),
 )

@@ -273,6 +273,7 @@ def _avro(chance: random.Random, schema: str) -> dict[str, Any]:
         "send_id": chance.choice(("8a6e0804-2bd0-4672-b79d-d97027f9071a", str(chance.getrandbits(64)))),
         "chunk_index": 0,
         "collapse_key": None,
+        "push": chance.choice((None, '{"silent":true}')),
         "reference": None,
         "expires_at": None,
     }

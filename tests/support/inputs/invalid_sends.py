@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from masscomm.domain.limits import FAR_FUTURE_MS, MAX_AHEAD_MS
+from masscomm.domain.limits import FAR_FUTURE_MS, MAX_AHEAD_MS, MAX_PUSH_BYTES
 from masscomm.domain.records import MAX_COPIED_BYTES
 from masscomm.domain.time_limits import TOO_OLD_S
 from tests.support.harness.chain import NOW
@@ -14,6 +14,9 @@ INVALID_SENDS: list[tuple[dict[str, Any], str]] = [
     ({"template": "x" * MAX_COPIED_BYTES, "collapse_key": "y"}, "too_large"),
     ({"type": "two words"}, "invalid"),
     ({"type": "one_time_password", "template": "news"}, "invalid"),
+    ({"push": '{"data":{"from":"x"}}'}, "invalid"),
+    ({"push": "{"}, "invalid"),
+    ({"push": " " * MAX_PUSH_BYTES + "{}"}, "invalid"),
     ({"send_id": "no/id"}, "invalid"),
     ({"chunk_index": 2, "chunk_count": 2}, "invalid"),
     ({"chunk_index": -1}, "invalid"),
