@@ -80,6 +80,10 @@ def put(
             "by itself.",
         ),
     ] = None,
+    shorten: Annotated[
+        bool | None,
+        typer.Option("--shorten/--no-shorten", help="Whether the body of a push that is too large is shortened."),
+    ] = None,
     title: Annotated[
         list[str] | None,
         typer.Option(
@@ -104,6 +108,8 @@ def put(
             fields["caps"] = [] if cap == ["none"] else list(map(_cap, cap))
     if digest:
         fields["digest"] = None if digest == "none" else digest_in(digest)
+    if shorten is not None:
+        fields["shorten"] = shorten
     if title:
         titles = fields.get("titles", {}) | dict(map(_title, title))
         fields["titles"] = {language: text for language, text in titles.items() if text}
@@ -141,6 +147,7 @@ def _read(api: Client, name: str) -> tuple[CategoryFields, str | None]:
         "channels": found["channels"],
         "mandatory": found["mandatory"],
         "opt_in": found["opt_in"],
+        "shorten": found["shorten"],
         "titles": found["titles"],
         "retired": found["retired"],
         "clubs": [_differing(club, found) for club in found["clubs"]],
@@ -216,7 +223,8 @@ def _details(version: CategoryValues) -> list[str]:
         + (", mandatory" if version["mandatory"] else "")
         + _opt_in(version["opt_in"])
         + _in_words(version["caps"])
-        + ("" if version["digest"] is None else f"; digest {digest_text(version['digest'])}"),
+        + ("" if version["digest"] is None else f"; digest {digest_text(version['digest'])}")
+        + ("; long pushes are shortened" if version["shorten"] else ""),
         *(["retired"] if version["retired"] else []),
         *([titles] if titles else []),
         *(

@@ -92,6 +92,8 @@ class CategoryFields(TypedDict):
     """The frequency caps, at most four; null: those of the default category apply."""
     digest: NotRequired[DigestFields | None]
     """How its notifications are collected; null: each goes out by itself."""
+    shorten: NotRequired[bool]
+    """Whether the body of a push that is larger than a platform accepts is shortened. Otherwise it fails."""
     titles: NotRequired[dict[str, str]]
     """The name that recipients see on the page of an unsubscribe link, by language such as `de`."""
     clubs: NotRequired[list[ClubFields]]
@@ -124,6 +126,8 @@ class CategoryValues(TypedDict):
     """The frequency caps; null: those of the default category apply."""
     digest: DigestFields | None
     """How its notifications are collected; null: each goes out by itself."""
+    shorten: bool
+    """Whether the body of a push that is larger than a platform accepts is shortened."""
     titles: dict[str, str]
     """The name that recipients see, by language."""
     retired: bool
@@ -230,7 +234,7 @@ def _read(name: str, content: str | None) -> dict[str, Any]:
     errors += _channel_errors("opt_in", opt_in)
     errors += _cap_errors("caps", fields)
     errors += _digest_errors(fields.get("digest"))
-    flags = {flag: fields.get(flag, False) for flag in ("mandatory", "retired")}
+    flags = {flag: fields.get(flag, False) for flag in ("mandatory", "shorten", "retired")}
     errors += [
         FieldError(flag, Text.MUST_BE_BOOLEAN.filled()) for flag, value in flags.items() if type(value) is not bool
     ]
@@ -335,6 +339,7 @@ def _values(version: CategoryVersion, clubs: Container[object]) -> CategoryValue
         "opt_in": sorted(found.opt_in),
         "caps": _caps(found),
         "digest": None if found.digest is None else cast("DigestFields", fields_of_digest(found.digest)),
+        "shorten": found.shorten,
         "titles": dict(found.titles),
         "retired": version.is_retired,
         "clubs": [

@@ -24,6 +24,7 @@ VALUES: dict[str, Any] = {
     "opt_in": ["email"],
     "caps": [CAP],
     "digest": DIGEST,
+    "shorten": True,
     "titles": {"en": "News", "de": "Neues"},
     "retired": False,
     "clubs": [OWN, FOLLOWING],
@@ -36,11 +37,13 @@ FILE = VALUES | {
     "mandatory": True,
     "caps": None,
     "digest": None,
+    "shorten": False,
 }
 FOUND = {"type": "news", "versions": [VALUES, FILE], "etag": '"a1"'}
 # The request that changes nothing: a club has what differs.
 SAME: dict[str, Any] = {
-    **{name: VALUES[name] for name in ("channels", "mandatory", "opt_in", "caps", "digest", "titles", "retired")},
+    **{name: VALUES[name] for name in ("channels", "mandatory", "opt_in", "caps", "digest", "shorten", "titles")},
+    "retired": False,
     "clubs": [{"club_id": 7, "channels": ["push", "email"]}, {"club_id": 8, "opt_in": [], "caps": []}],
 }
 PATH = "/v1/categories/news"
@@ -65,7 +68,8 @@ def test_categories_are_listed(server: AnsweringServer) -> None:
     assert _run("list").splitlines() == [
         "2 categories",
         "news",
-        "  push; opt-in on email; at most 3/24h,by_channel,group=ads; digest news_digest/1h,key=team,list=10",
+        "  push; opt-in on email; at most 3/24h,by_channel,group=ads; digest news_digest/1h,key=team,list=10; "
+        "long pushes are shortened",
         "  de=Neues, en=News",
         "  club 7: push, email; opt-in on email; at most 3/24h,by_channel,group=ads",
         "  club 8: push",
@@ -97,6 +101,8 @@ def test_versions_of_a_category_are_shown(server: AnsweringServer) -> None:
         (("put", "news", "--channel", "email", "--channel", "push"), {"channels": ["email", "push"]}),
         (("put", "news", "--mandatory", "--opt-in", "none"), {"mandatory": True, "opt_in": []}),
         (("put", "news", "--optional"), {"mandatory": False}),
+        (("put", "news", "--shorten"), {"shorten": True}),
+        (("put", "news", "--no-shorten"), {"shorten": False}),
         (("put", "news", "--title", "fr=Actus", "--title", "de="), {"titles": {"en": "News", "fr": "Actus"}}),
         (
             ("put", "news", "--cap", "2/day"),

@@ -37,6 +37,7 @@ OFFERS = {
     "opt_in": ["email"],
     "caps": None,
     "digest": None,
+    "shorten": False,
     "titles": {},
     "retired": False,
 }
@@ -46,6 +47,7 @@ NEWS: dict[str, Any] = {
     "opt_in": ["email"],
     "caps": None,
     "digest": {"template": "news_digest", "window": "1h", "list": 10},
+    "shorten": True,
     "titles": {"de": "Neues"},
     "retired": False,
     "clubs": [SEVEN, EIGHT],

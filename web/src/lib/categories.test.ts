@@ -9,6 +9,7 @@ const VERSION: CategoryValues = {
   opt_in: ["email"],
   caps: [{ limit: 3, window: "24h", by_channel: true, group: null }],
   digest: { template: "news_digest", window: "1h", key: "team", list: 10 },
+  shorten: true,
   titles: { en: "News: today", de: "Neues" },
   retired: false,
   clubs: [
@@ -20,12 +21,12 @@ const VERSION: CategoryValues = {
 const read = (): CategoryDraft => draftOf({ type: "news", versions: [VERSION], etag: '"a1"' });
 
 test("a draft that nothing changes is the version, and a club has what differs", () => {
-  const { channels, mandatory, opt_in, caps, digest, titles, retired } = VERSION;
+  const { channels, mandatory, opt_in, caps, digest, shorten, titles, retired } = VERSION;
   const clubs = [
     { club_id: 7, channels: ["push", "email"] },
     { club_id: 9_007_199_254_740_993n, opt_in: [], caps: [] },
   ];
-  expect(fieldsOf(read())).toEqual({ channels, mandatory, opt_in, caps, digest, titles, retired, clubs });
+  expect(fieldsOf(read())).toEqual({ channels, mandatory, opt_in, caps, digest, shorten, titles, retired, clubs });
 });
 
 test("a club that is as the category follows its later changes", () => {

@@ -21,6 +21,8 @@ export interface CategoryDraft {
   caps: string;
   /** Such as `comments_digest/1h,key=post`, or `daily/08:00`; without it, each notification goes out by itself. */
   digest: string;
+  /** Whether the text of a push that is too large is shortened. */
+  shorten: boolean;
   /** Lines such as `de: Nachrichten`. */
   titles: string;
   clubs: ClubDraft[];
@@ -29,7 +31,7 @@ export interface CategoryDraft {
   etag: string | null;
 }
 
-export const newCategory = (): CategoryDraft => ({ name: "", channels: [], mandatory: false, optIn: [], caps: "", digest: "", titles: "", clubs: [], retired: false, etag: null });
+export const newCategory = (): CategoryDraft => ({ name: "", channels: [], mandatory: false, optIn: [], caps: "", digest: "", shorten: false, titles: "", clubs: [], retired: false, etag: null });
 
 /** Return the caps in lines: null if there is no line, undefined if one is not a cap. The API checks their values. */
 export function capsOf(text: string): CapFields[] | null | undefined {
@@ -61,24 +63,24 @@ export const textOf = (digest: DigestFields | null): string =>
 /** Return the draft of a category's latest version. */
 export function draftOf({ type: name, versions, etag }: CategoryBody): CategoryDraft {
   const version = versions[0]!;
-  const { channels, mandatory, opt_in, retired, caps, digest } = version;
+  const { channels, mandatory, opt_in, retired, caps, digest, shorten } = version;
   const own = (values: string[], of: string[]): string[] | null => (values.join() === of.join() ? null : values);
   return {
-    ...{ name, channels, mandatory, optIn: opt_in, retired, etag, caps: linesOf(caps), digest: textOf(digest) },
+    ...{ name, channels, mandatory, optIn: opt_in, retired, etag, shorten, caps: linesOf(caps), digest: textOf(digest) },
     titles: Object.entries(version.titles).map(([language, title]) => `${language}: ${title}`).join("\n"),
     clubs: version.clubs.map((club) => ({ club: String(club.club_id), channels: own(club.channels, channels), optIn: own(club.opt_in, opt_in), caps: linesOf(club.caps) === linesOf(caps) ? "" : linesOf(club.caps) })),
   };
 }
 
 /** Return the body of a request. A mandatory category needs no opt-in, and has no caps and no digest. */
-export function fieldsOf({ channels, mandatory, optIn, caps, digest, titles, clubs, retired }: CategoryDraft): CategoryFields {
+export function fieldsOf({ channels, mandatory, optIn, caps, digest, shorten, titles, clubs, retired }: CategoryDraft): CategoryFields {
   const differing = ({ club, channels, optIn, caps }: ClubDraft) => ({
     club_id: idOf(club)!,
     ...(channels && { channels }),
     ...(optIn && !mandatory && { opt_in: optIn }),
     ...(caps.trim() && !mandatory && { caps: capsOf(caps)! }),
   });
-  return { channels, mandatory, opt_in: mandatory ? [] : optIn, ...(caps.trim() && !mandatory && { caps: capsOf(caps)! }), ...(digest.trim() && !mandatory && { digest: digestIn(digest)! }), titles: pairsOf(titles), clubs: clubs.map(differing), retired };
+  return { channels, mandatory, opt_in: mandatory ? [] : optIn, ...(caps.trim() && !mandatory && { caps: capsOf(caps)! }), ...(digest.trim() && !mandatory && { digest: digestIn(digest)! }), shorten, titles: pairsOf(titles), clubs: clubs.map(differing), retired };
 }
 
 /** Return whether a draft has what the API needs. */
