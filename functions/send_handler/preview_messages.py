@@ -1,17 +1,21 @@
 """POST /v1/previews: the messages of a send for one user, rendered as the builder renders them, and not sent."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, TypedDict
+from functools import partial
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from functions.send_handler.field_problems import field_problem
-from functions.send_handler.send_request import ContentRequest, UserId, invalid_fields
+from functions.send_handler.send_request import ContentRequest, UserId, invalid_fields, push_errors
+from masscomm.channels.push import MAX_PAYLOAD_BYTES, PLATFORM_NAMES, payload_bytes, shortened_body
 from masscomm.directory.port import Directory
+from masscomm.domain.categories import category
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.limits import FIELDS_OF_SEND, MAX_SOURCE_CHARACTERS, RECORD_STEPS
 from masscomm.domain.preferences import is_member
+from masscomm.domain.push_options import PUSH
 from masscomm.domain.users import Template, User
 from masscomm.http.problem import FieldError, FieldErrorBody, invalid
 from masscomm.http.unused_content import unused_content
@@ -19,6 +23,8 @@ from masscomm.rendering.compiler import Steps
 from masscomm.rendering.preview import Preview, preview
 from masscomm.texts import CodedBody, Text
 
+# The bytes of the ids of notification and send, which are UUIDs.
+_ID_BYTES = 2 * 36
 _NAME = Field(max_length=200)
 _SOURCE = Field(max_length=MAX_SOURCE_CHARACTERS)
 
@@ -72,6 +78,18 @@ class PreviewedTemplate(TypedDict):
     locale: str
 
 
+class PreviewedPlatform(TypedDict):
+    """A push as a platform gets it, without a `collapse_key`."""
+
+    platform: Literal["ios", "android"]
+    body: str
+    """The body, which may be shortened."""
+    shortened: bool
+    payload_bytes: int
+    too_large: bool
+    """Whether the push fails, because the platform accepts 4,096 bytes."""
+
+
 class PreviewedMessage(TypedDict):
     """The message on one channel."""
 
@@ -86,6 +104,8 @@ class PreviewedMessage(TypedDict):
     """The reason why the user would not get this message."""
     problem_text: CodedBody | None
     """The code of the reason, with its values."""
+    platforms: list[PreviewedPlatform]
+    """The push on each platform; empty for another message, and for none."""
 
 
 class PreviewBody(TypedDict):
@@ -101,9 +121,12 @@ class PreviewBody(TypedDict):
 def parse_preview(document: dict[str, Any]) -> PreviewRequest:
     """Return the request in a JSON object. Raises Problem with status 400 that names each invalid field."""
     try:
-        return PreviewRequest.model_validate(document)
+        wanted = PreviewRequest.model_validate(document)
     except ValidationError as error:
         raise invalid_fields(error, PreviewRequest) from error
+    if errors := push_errors(wanted):
+        raise invalid(errors)
+    return wanted
 
 
 def previewed(wanted: PreviewRequest, directory: Directory) -> PreviewBody:
@@ -115,11 +138,14 @@ def previewed(wanted: PreviewRequest, directory: Directory) -> PreviewBody:
     found = _templates(wanted, directory)
     messages = []
     steps = Steps(RECORD_STEPS)
-    for channel, templates in found.items():
-        message = preview(content, channel, templates, user, steps)
+    for channel in wanted.resolved_channels():
+        if channel in found:
+            message = preview(content, channel, found[channel], user, steps)
+        else:
+            message = Preview(channel=channel, texts={})  # A silent push.
         if wanted.user_id is not None and not CHANNELS[channel].reaches(user):
             message = replace(message, problem=Text.NO_ADDRESS.filled())
-        messages.append(_message(message, is_draft=wanted.draft is not None))
+        messages.append(_message(message, wanted))
     warnings = unused_content(content, found, list(wanted.data), steps)
     return {
         "complete": all(message["problem"] is None for message in messages),
@@ -155,8 +181,8 @@ def _templates(wanted: PreviewRequest, directory: Directory) -> dict[str, Sequen
     return {channel: [Template(0, club_id, name, channel, locale, **texts)] for club_id, name, channel in keys}
 
 
-def _message(found: Preview, *, is_draft: bool) -> PreviewedMessage:
-    template = None if is_draft else found.template
+def _message(found: Preview, wanted: PreviewRequest) -> PreviewedMessage:
+    template = None if wanted.draft is not None else found.template
     return {
         "channel": found.channel,
         "template": None
@@ -166,4 +192,33 @@ def _message(found: Preview, *, is_draft: bool) -> PreviewedMessage:
         "missing": list(found.missing),
         "problem": found.problem,
         "problem_text": None if found.problem is None else found.problem.body(),
+        "platforms": [] if found.channel != PUSH or found.texts is None else _platforms(found.texts, wanted),
     }
+
+
+def _platforms(texts: Mapping[str, str], wanted: PreviewRequest) -> list[PreviewedPlatform]:
+    may_shorten = category(wanted.type, wanted.club_id).shorten
+    found: list[PreviewedPlatform] = []
+    for platform, name in PLATFORM_NAMES.items():
+        size_of = partial(
+            payload_bytes,
+            platform,
+            title=texts.get("title", ""),
+            id_bytes=_ID_BYTES,
+            url=texts.get("url"),
+            push=wanted.push_text,
+        )
+        body = texts.get("body", "")
+        size = size_of(body=body)
+        shortened = shortened_body(body, size - MAX_PAYLOAD_BYTES) if may_shorten and size > MAX_PAYLOAD_BYTES else None
+        size = size if shortened is None else size_of(body=shortened)
+        found.append(
+            {
+                "platform": name,
+                "body": body if shortened is None else shortened,
+                "shortened": shortened is not None,
+                "payload_bytes": size,
+                "too_large": size > MAX_PAYLOAD_BYTES,
+            }
+        )
+    return found

@@ -89,6 +89,7 @@ def post_preview(request: rest.Request) -> Response:
     """Render messages without sending them, for a user or for given values."""
     wanted = parse_preview(read_document(request))
     check_tenant(wanted, request.clubs)
+    known_categories().refresh(wanted.type)
     if wanted.user_id is not None:
         check_named_users(request.scopes, "user_id")
     body = json.dumps(previewed(wanted, directory()), ensure_ascii=False)

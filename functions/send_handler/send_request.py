@@ -161,9 +161,7 @@ class PushAction(TypedDict):
 
 @with_config(_MEMBERS)
 class PushFields(TypedDict):
-    """What a push shows and does in addition to title, body and link. Of a silent push, the app gets `data`, and the
-    device shows nothing.
-    """
+    """What a push shows and does in addition to its texts. A silent one shows nothing: the app gets `data`."""
 
     image: NotRequired[Annotated[str, Field(pattern=IMAGE_PATTERN)]]
     """The address of a picture."""
@@ -180,7 +178,10 @@ class PushFields(TypedDict):
     actions: NotRequired[Annotated[list[PushAction], Field(max_length=MAX_ACTIONS)]]
     """Buttons."""
     data: NotRequired[
-        Annotated[dict[Annotated[str, Field(pattern=DATA_KEY_PATTERN)], str], Field(max_length=MAX_ENTRIES)]
+        Annotated[
+            dict[str, str],
+            Field(max_length=MAX_ENTRIES, json_schema_extra={"propertyNames": {"pattern": DATA_KEY_PATTERN}}),
+        ]
     ]
     """Values for the app."""
 
@@ -209,6 +210,10 @@ class ContentRequest(BaseModel):
         """Return whether a push of the send is silent."""
         return self.push is not None and self.push.get("silent", False)
 
+    def resolved_channels(self) -> list[str]:
+        """Return the channels that the request names, or else those of its category."""
+        return resolve_channels(self.type, self.channels, self.club_id, None)
+
     def content(self) -> ContentFields:
         """Return the fields as in the records of a send. The time of the request is left out."""
         return ContentFields(
@@ -223,8 +228,7 @@ class ContentRequest(BaseModel):
 
     def template_keys(self) -> list[tuple[int, str, str]]:
         """Return club, type and channel of the templates. A silent push has no texts."""
-        channels = resolve_channels(self.type, self.channels, self.club_id, None)
-        written = [channel for channel in channels if not (self.is_silent and channel == PUSH)]
+        written = [channel for channel in self.resolved_channels() if not (self.is_silent and channel == PUSH)]
         return [(self.club_id, self.template or self.type, channel) for channel in written]
 
 

@@ -59,7 +59,8 @@ class SendWarnings:
         return self._last
 
     def _missing(self, send: SendRequest) -> list[FieldError]:
-        found = self._checks().has_template(send.template_keys())
+        keys = send.template_keys()
+        found = not keys or self._checks().has_template(keys)
         return [] if found else [FieldError("template", Text.TEMPLATE_UNKNOWN.filled())]
 
     def _warnings(self, send: SendRequest) -> list[FieldError]:

@@ -7,9 +7,10 @@ App". Both services accept 4,096 bytes at most.
 """
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 from masscomm.aws.request import QuotedText, quoted
@@ -19,7 +20,7 @@ from masscomm.rendering.graphemes import clusters
 
 MAX_PAYLOAD_BYTES = 4_096
 # The platform as people name it.
-PLATFORM_NAMES = {"apns": "ios", "gcm": "android"}
+PLATFORM_NAMES: Mapping[str, Literal["ios", "android"]] = {"apns": "ios", "gcm": "android"}
 # The longest time to live: Firebase stores a message for at most four weeks, and refuses longer values.
 _MAX_TTL_S = 2_419_200
 # APNs gets the id in an HTTP header, apns-collapse-id: letters and digits, at most 64 bytes.
@@ -72,8 +73,9 @@ def push_message(
     shared, send = _message_around_ids(key, title, body, collapse_id, url, push), _send_texts(send_id)
     size = shared.payload_bytes + len(notification_id) + send.payload_bytes
     if size > MAX_PAYLOAD_BYTES:
-        message = f"too large: {size} bytes of payload, {MAX_PAYLOAD_BYTES} is the most"
-        raise Rejected(message, too_large=True, excess_bytes=size - MAX_PAYLOAD_BYTES)
+        error = Rejected(f"too large: {size} bytes of payload, {MAX_PAYLOAD_BYTES} is the most", too_large=True)
+        error.excess_bytes = size - MAX_PAYLOAD_BYTES
+        raise error
     return QuotedText.joined(
         (shared.before, notification_id, shared.between, send.text, shared.after),
         (shared.quoted_before, quoted(notification_id), shared.quoted_between, send.quoted, shared.quoted_after),

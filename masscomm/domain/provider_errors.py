@@ -47,13 +47,14 @@ class TargetUnknown(TargetGone):
 
 
 class Rejected(ProviderError):
-    """The provider refuses the message or its address permanently. `too_large` is true if the size is the reason, and
-    `excess_bytes` is the number of bytes above the limit, if it is known.
-    """
+    """The provider refuses the message or its address permanently. `too_large` is true if the size is the reason."""
 
-    def __init__(self, message: str, *, too_large: bool = False, excess_bytes: int = 0) -> None:
+    # The bytes of a payload above the limit; 0: they are not known.
+    excess_bytes: int = 0
+
+    def __init__(self, message: str, *, too_large: bool = False) -> None:
         super().__init__(message)
-        self.too_large, self.excess_bytes = too_large, excess_bytes
+        self.too_large = too_large
 
 
 class InvalidAddress(Rejected):

@@ -23,8 +23,8 @@ _PROBLEMS = {
 OPERATIONS = {
     ("POST", "/v1/sends"): Operation(
         description="Further scopes: `send:critical` for the priority critical; `send:mandatory` for a mandatory "
-        "category, or else `send:content` for own texts (`title` and `body` in `data`). An audience with "
-        "`except_users` needs `users:read`.",
+        "category, or else `send:content` for own texts (`title` and `body` in `data`, or `image` and `actions` in "
+        "`push`). An audience with `except_users` needs `users:read`.",
         parameters=(IDEMPOTENCY_KEY,),
         request=SendRequest,
         requests={
@@ -39,6 +39,27 @@ OPERATIONS = {
                 "expires_at": "2099-11-24T20:00:00+01:00",
                 "collapse_key": "match-4711",
                 "reference": "match-4711",
+            },
+            "rich_push": {
+                "type": "news",
+                "club_id": 1,
+                "to_users": [42],
+                "data": {"title": "Goal", "body": "2:1 for Riverside"},
+                "push": {
+                    "image": "https://club.example/goal.jpg",
+                    "badge": 1,
+                    "sound": "default",
+                    "interruption_level": "time_sensitive",
+                    "actions": [{"id": "watch", "title": "Watch", "url": "riverside://matches/7"}],
+                    "data": {"match": "7"},
+                },
+            },
+            "silent_push": {
+                "type": "news",
+                "club_id": 1,
+                "to_users": [42],
+                "channels": ["push"],
+                "push": {"silent": True, "data": {"refresh": "scores"}},
             },
             "one_time_password": {
                 "type": "one_time_password",
@@ -172,6 +193,10 @@ OPERATIONS = {
                     "missing": ["data.headline"],
                     "problem": "a value is missing: data.headline",
                     "problem_text": {"code": "values_missing", "parameters": {"names": "data.headline"}},
+                    "platforms": [
+                        {"platform": "ios", "body": "Hello there", "payload_bytes": 199},
+                        {"platform": "android", "body": "Hello there", "payload_bytes": 223},
+                    ],
                 }
             ],
             "warnings": [],

@@ -11,6 +11,8 @@ from masscomm.domain.users import Template, User
 from masscomm.errors import Retry
 from masscomm.rendering.compiler import MAX_OUTPUT_BYTES, MAX_STEPS, Steps
 from masscomm.rendering.preview import MAX_MISSING
+from masscomm.stores.categories.in_memory import InMemoryCategories
+from tests.support.categories import put_version
 from tests.support.harness.builder import Builder, texts_by_user
 from tests.support.harness.chain import build
 from tests.support.harness.send_api import SendApi
@@ -183,3 +185,45 @@ def test_invalid_request_names_its_field(api: SendApi, values: dict[str, Any], f
 def test_directory_that_is_down_is_a_retry(api: SendApi) -> None:
     api.directory.failing = Retry("down")
     assert _preview(api)[0] == 503
+
+
+def test_a_push_is_previewed_for_each_platform(api: SendApi) -> None:
+    push = {"badge": 1, "data": {"match": "7"}}
+    found = _message(api, data={"opponent": "FC"}, user_id=1, push=push)
+    body = found["fields"]["body"]
+    assert [(each["platform"], each["body"]) for each in found["platforms"]] == [("ios", body), ("android", body)]
+    assert not any(each["shortened"] or each["too_large"] for each in found["platforms"])
+    plain = _message(api, data={"opponent": "FC"}, user_id=1)["platforms"]
+    assert all(
+        each["payload_bytes"] > other["payload_bytes"] for each, other in zip(found["platforms"], plain, strict=True)
+    )
+    assert _message(api, data={"opponent": "FC"}, channels=["email"])["platforms"] == []
+
+
+@pytest.mark.parametrize("shorten", [True, False])
+def test_a_long_push_is_previewed_as_it_is_sent(
+    api: SendApi, stored_categories: InMemoryCategories, shorten: bool
+) -> None:
+    put_version(stored_categories, "news", {"channels": ["push"], "shorten": shorten}, 0)
+    long = "Grüezi " * 1_000
+    found = _message(api, template="own", data={"title": "Hello", "body": long})
+    for each in found["platforms"]:
+        assert each["body"] == long if not shorten else long.startswith(each["body"].removesuffix("…"))
+        assert (each["shortened"], each["too_large"]) == (shorten, not shorten)
+        assert (each["payload_bytes"] <= 4_096) is shorten
+
+
+def test_a_silent_push_is_previewed_without_texts(api: SendApi) -> None:
+    status, answer = _preview(
+        api, channels=["push", "email"], data={"opponent": "FC"}, user_id=1, push={"silent": True}
+    )
+    assert status == 200
+    silent, mail = answer["messages"]
+    assert (silent["channel"], silent["fields"], silent["problem"]) == ("push", {}, None)
+    assert {each["body"] for each in silent["platforms"]} == {""}
+    assert (mail["channel"], mail["problem"]) == ("email", None)
+
+
+def test_an_invalid_push_has_no_preview(api: SendApi) -> None:
+    status, answer = _preview(api, push={"badge": -1, "data": {"from": "x"}})
+    assert (status, [each["field"] for each in answer["errors"]]) == (400, ["push.badge", "push.data.from"])
