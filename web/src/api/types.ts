@@ -9,6 +9,7 @@ export type Forecast = Schemas["DryRunBody"];
 export type ForecastReason = Schemas["DryRunReason"];
 export type PreviewRequest = Schemas["PreviewRequest"];
 export type Preview = Schemas["PreviewBody"];
+export type PushFields = Schemas["PushFields"];
 export type Categories = Schemas["CategoriesBody"];
 export type Category = Schemas["CategoryRow"];
 export type CategoryBody = Schemas["CategoryBody"];

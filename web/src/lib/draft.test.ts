@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { newAudience } from "./audience";
 import { countedRequestOf, errorsOf, newDraft, requestOf, testRequestOf, type Draft } from "./draft";
+import { newPush } from "./push";
 import { parseRecipients } from "./recipients";
 
 const NOW = Date.parse("2026-11-23T12:00:00Z");
@@ -55,6 +56,17 @@ test("a template has its data and not the words", () => {
   expect(request).toMatchObject({ template: "goal", channels: ["push"] });
   // A value that is not entered is missing, so that a template's default applies.
   expect(request.data).toEqual({ team: "Reds" });
+});
+
+test("a silent push needs no words, and has its data", () => {
+  const silent = draft({ title: "", body: "", channels: ["push"], push: { ...newPush(), silent: true, data: "refresh: scores" } });
+  expect(errors(silent)).toEqual({});
+  expect(requestOf(silent)).toEqual({ type: "announcement", club_id: 1, to_users: [42], priority: "bulk", channels: ["push"], push: { silent: true, data: { refresh: "scores" } } });
+  expect(countedRequestOf(silent).data).toBeUndefined();
+});
+
+test("an entry of a push that the form cannot read is named", () => {
+  expect(errors(draft({ push: { ...newPush(), badge: "many" } }))).toEqual({ push: "push.noBadge" });
 });
 
 test("the numbers do not depend on own words, but on everything else", () => {

@@ -4,6 +4,7 @@ import type { SendRequest } from "../api/types";
 import { audienceError, audienceOf, newAudience, type AudienceDraft } from "./audience";
 import { idOf } from "./ids";
 import { forget, kept } from "./kept";
+import { newPush, pushError, pushOf, type PushDraft } from "./push";
 import { parseRecipients, type Recipients } from "./recipients";
 import { instantOf, ownZone, timeError } from "./zones";
 
@@ -18,6 +19,7 @@ export interface Draft {
   data: { name: string; value: string }[];
   locale: string;
   channels: NonNullable<SendRequest["channels"]>;
+  push: PushDraft;
   to: "list" | "audience";
   recipients: string;
   audience: AudienceDraft;
@@ -33,7 +35,7 @@ export interface Draft {
 }
 
 /** An error that the form found; the value is the key of a message. */
-export type DraftErrors = Partial<Record<"type" | "club_id" | "to_users" | "audience" | "title" | "body" | "send_at" | "send_at_local" | "expires_at", string>>;
+export type DraftErrors = Partial<Record<"type" | "club_id" | "to_users" | "audience" | "title" | "body" | "push" | "send_at" | "send_at_local" | "expires_at", string>>;
 
 export const newDraft = (club: string): Draft =>
   reactive({
@@ -46,6 +48,7 @@ export const newDraft = (club: string): Draft =>
     data: [{ name: "", value: "" }],
     locale: "",
     channels: [],
+    push: newPush(),
     to: "list",
     recipients: "",
     audience: newAudience(),
@@ -62,8 +65,8 @@ export const newDraft = (club: string): Draft =>
 export function takeDraft(draft: Draft, person: string): boolean {
   const found = kept("draft", person) as Partial<Draft> | null;
   forget("draft");
-  // A draft that an earlier version kept may lack fields of the audience.
-  Object.assign(draft, found, found?.audience && { audience: { ...newAudience(), ...found.audience } });
+  // A draft that an earlier version kept may lack fields of the audience, or of the push.
+  Object.assign(draft, found, found?.audience && { audience: { ...newAudience(), ...found.audience } }, found && { push: { ...newPush(), ...found.push } });
   return found !== null;
 }
 
@@ -78,8 +81,10 @@ export function errorsOf(draft: Draft, recipients: Recipients, nowMs: number): D
   } else if (recipients.ids.length === 0) errors.to_users = "compose.required";
   else if (recipients.invalid.length) errors.to_users = "compose.invalid";
   else if (recipients.tooMany) errors.to_users = "compose.tooMany";
-  if (draft.mode === "words" && !draft.title.trim()) errors.title = "compose.required";
-  if (draft.mode === "words" && !draft.body.trim()) errors.body = "compose.required";
+  if (needsWords(draft) && !draft.title.trim()) errors.title = "compose.required";
+  if (needsWords(draft) && !draft.body.trim()) errors.body = "compose.required";
+  const wrong = pushError(draft.push);
+  if (wrong) errors.push = `push.${wrong}`;
   const time = (name: "send_at" | "send_at_local" | "expires_at", local: string): void => {
     const wrong = timeError(local, draft.zone, nowMs);
     if (wrong) errors[name] = wrong;
@@ -95,19 +100,24 @@ export function errorsOf(draft: Draft, recipients: Recipients, nowMs: number): D
   return errors;
 }
 
-type Content = Pick<SendRequest, "type" | "club_id" | "template" | "data" | "channels" | "locale">;
+/** Return whether a draft needs a title and a text: those of a silent push are for other channels. */
+const needsWords = (draft: Draft): boolean => draft.mode === "words" && !draft.push.silent;
+
+type Content = Pick<SendRequest, "type" | "club_id" | "template" | "data" | "channels" | "locale" | "push">;
 
 /** Return what determines the messages of a draft with a club. */
 export function contentOf(draft: Draft): Content {
   const request: Content = { type: draft.type.trim(), club_id: idOf(draft.club)! };
   if (draft.mode === "words") {
-    request.data = { title: draft.title, body: draft.body };
+    if (needsWords(draft) || (draft.title + draft.body).trim()) request.data = { title: draft.title, body: draft.body };
   } else {
     if (draft.template.trim()) request.template = draft.template.trim();
     request.data = Object.fromEntries(draft.data.filter((each) => each.name && each.value).map((each) => [each.name, each.value]));
   }
   if (draft.channels.length) request.channels = [...draft.channels];
   if (draft.locale.trim()) request.locale = draft.locale.trim();
+  const push = pushOf(draft.push);
+  if (push) request.push = push;
   return request;
 }
 
@@ -134,7 +144,7 @@ export function requestOf(draft: Draft): SendRequest {
  * that typing asks for no numbers. The last page counts the words themselves.
  */
 export function countedRequestOf(draft: Draft): SendRequest {
-  const words = draft.mode === "words" ? { data: { title: "-", body: "-" } } : {};
+  const words = needsWords(draft) ? { data: { title: "-", body: "-" } } : {};
   const { reference: _reference, ...others } = requestOf(draft);
   return { ...others, ...words };
 }
