@@ -1,5 +1,6 @@
 """The command `masscomm send`: it requests one send by REST or, as the monolith does, by Kafka, and follows it."""
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -12,7 +13,7 @@ from cli.client_log import KAFKA_LOGGER
 from cli.digests import METAVAR, digest_in
 from cli.errors import CommandError
 from cli.options import ClubOption, JsonOption
-from cli.sending import WAIT_S, audience_of, follow, pairs, recipients, show_dry_run, show_warnings
+from cli.sending import WAIT_S, audience_of, follow, pairs, push_of, recipients, show_dry_run, show_warnings
 from cli.sends import Api, calling
 from cli.terminal import Terminal, print_json
 
@@ -64,6 +65,14 @@ def send(
         str | None,
         typer.Option("--digest", metavar=METAVAR, help="How the notifications are collected, as comments_digest/1h."),
     ] = None,
+    push: Annotated[
+        str | None,
+        typer.Option(
+            "--push",
+            metavar="JSON",
+            help='What a push shows and does besides, as {"silent": true, "data": {"a": "b"}}.',
+        ),
+    ] = None,
     reference: Annotated[str | None, typer.Option("--reference", help="Your own id of the send.")] = None,
     idempotency_key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repetition with the same key within 24 h sends nothing.")
@@ -102,6 +111,7 @@ def send(
         "send_at": at,
         "audience_at": audience_at,
         "digest": None if digest is None else digest_in(digest),
+        "push": None if push is None else push_of(push),
         "reference": reference,
         "priority": "critical" if critical else None,
     }
@@ -159,6 +169,8 @@ def _by_kafka(api: Api, fields: Mapping[str, Any]) -> dict[str, Any]:
     if api.stack is None:
         raise CommandError("--via kafka needs the stack of this machine: leave --url out.")
     options = {name: value for name, value in fields.items() if name != "priority"}
+    if "push" in options:
+        options["push"] = json.dumps(options["push"])
     try:
         with Emitter(api.stack.kafka_bootstrap, api.stack.registry_url, logger=KAFKA_LOGGER) as emitter:
             return {"send_id": emitter.send(**options, critical="priority" in fields)}

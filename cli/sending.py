@@ -23,6 +23,7 @@ from masscomm_client.types import DryRunBody, FieldErrorBody, PreviewedMessage, 
 
 WAIT_S = 120.0
 _CONDITION = """'{"field": "locale", "is": "de"}'"""
+_PUSH = """'{"badge": 1, "sound": "default"}'"""
 POLL_S = 0.3
 # The statuses of deliverable notifications that the reasons of a dry run contain: those of simulator recipients.
 _AFTER_DELIVERY = ("delivered", "bounced")
@@ -66,6 +67,17 @@ def audience_of(where: str | None, without: Sequence[int] | None) -> dict[str, A
     except ValueError as error:
         raise CommandError(f"The condition is not JSON: {error}. Such as {_CONDITION}") from error
     return audience | {"except_users": list(without or ())}
+
+
+def push_of(text: str) -> dict[str, Any]:
+    """Return the JSON object in a text. Raises CommandError."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise CommandError(f"--push is not JSON: {error}. Such as {_PUSH}") from error
+    if not isinstance(found, dict):
+        raise CommandError(f"--push is not a JSON object. Such as {_PUSH}")
+    return found
 
 
 def follow(

@@ -10,6 +10,7 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from cli import sending
+from cli.errors import CommandError
 from cli.send import app
 from cli.terminal import Terminal
 from masscomm_client import Client
@@ -39,7 +40,7 @@ def test_options_become_the_fields_of_the_request(server: AnsweringServer) -> No
         [
             *("--to", "1,3-4", "--club", "7", "--type", "offer", "--channel", "push", "--data", "title=Hello"),
             *("--template", "spring", "--at", "2026-11-24T18:00:00Z", "--reference", "order-7", "--critical"),
-            *("--idempotency-key", "key-1"),
+            *("--idempotency-key", "key-1", "--push", '{"badge": 1}'),
         ],
         catch_exceptions=False,
     )
@@ -52,6 +53,7 @@ def test_options_become_the_fields_of_the_request(server: AnsweringServer) -> No
         "template": "spring",
         "data": {"title": "Hello"},
         "send_at": "2026-11-24T18:00:00Z",
+        "push": {"badge": 1},
         "reference": "order-7",
         "priority": "critical",
     }
@@ -92,6 +94,13 @@ def test_audience_takes_the_place_of_ids(server: AnsweringServer, audience: str,
 )
 def test_options_that_contradict_are_refused(server: AnsweringServer, options: tuple[str, ...]) -> None:
     assert CliRunner().invoke(app, list(options)).exit_code == 2
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("push", ["{", "[]", "badge"])
+def test_a_push_that_is_no_object_is_refused(server: AnsweringServer, push: str) -> None:
+    with pytest.raises(CommandError, match="--push"):
+        CliRunner().invoke(app, ["--to", "1", "--push", push], catch_exceptions=False)
     assert server.asked == []
 
 
