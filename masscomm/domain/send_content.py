@@ -69,6 +69,7 @@ def described(
         template=record.template,
         locale=record.locale,
         data=record.data,
+        push=record.push,
         user_ids=tuple(named) if len(named) < SMALLEST_GROUP else (),
     )
     return replace(send, message=message)

@@ -7,7 +7,7 @@ that the template has now. The variables of single recipients are not kept, so t
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from functions.sends_api.routes.known_sends import KnownSend, KnownSends, with_requested
 from masscomm.clock import Clock
@@ -19,6 +19,7 @@ from masscomm.http.parameters import Reader
 from masscomm.http.scopes import Scope
 from masscomm.http.single_users import sees_single_users
 from masscomm.http.tenant import Clubs
+from masscomm.json_reader import read_json
 from masscomm.stores.metrics.port import MetricsStore
 from masscomm.stores.sends.port import Sends
 
@@ -33,6 +34,8 @@ class ContentOfSend(TypedDict):
     locale: str | None
     data: dict[str, str]
     """The variables that all recipients share."""
+    push: dict[str, Any] | None
+    """What its pushes show and do in addition to their texts. Null: nothing, or it is left out with the values."""
 
 
 class MessageBody(TypedDict):
@@ -68,7 +71,7 @@ class MessageRoute:
             return {"send_id": send_id, "content": None, "hidden": [], "reason": self._reason(known)}
         # guard: single_users.kept_message
         hides = not sees_single_users(scopes) and _users(known) < SMALLEST_GROUP
-        content = _content(known.key.club_id, message, {} if hides else dict(message.data))
+        content = _content(known.key.club_id, message, hides=hides)
         return {"send_id": send_id, "content": content, "hidden": list(message.data) if hides else [], "reason": None}
 
     def _reason(self, known: KnownSend) -> NotKept:
@@ -88,7 +91,7 @@ def _users(known: KnownSend) -> int:
     return max((each.requested for each in with_requested(known).channels.values()), default=0)
 
 
-def _content(club_id: int, message: KeptMessage, data: dict[str, str]) -> ContentOfSend:
+def _content(club_id: int, message: KeptMessage, *, hides: bool) -> ContentOfSend:
     # A send by Kafka may name a channel that does not exist; its recipients have failed there.
     channels = [name for name in message.channels if name in CHANNELS]
     return {
@@ -97,5 +100,6 @@ def _content(club_id: int, message: KeptMessage, data: dict[str, str]) -> Conten
         "channels": channels or resolve_channels(message.type, (), club_id, None),
         "template": message.template,
         "locale": message.locale,
-        "data": data,
+        "data": {} if hides else dict(message.data),
+        "push": None if hides or message.push is None else read_json(message.push),
     }

@@ -473,7 +473,8 @@ def item_of(send: Send, kept_until: int) -> dict[str, Any]:
 
 def message_item(send: SendKey, message: KeptMessage, kept_until: int) -> dict[str, Any]:
     """Return the item of a send's message, which is kept until a time in seconds since the epoch."""
-    texts = {name: value for name, value in asdict(message).items() if name != "user_ids"}
+    texts = {name: value for name, value in asdict(message).items() if name not in ("user_ids", "push")}
+    texts |= {} if message.push is None else {"push": message.push}
     return {
         **_key(send.send_id, MESSAGE),
         "club_id": _number(send.club_id),
@@ -499,6 +500,7 @@ def _message(item: Mapping[str, Any]) -> KeptMessage:
             template=found["template"],
             locale=found["locale"],
             data=found["data"],
+            push=found.get("push"),  # Absent from the items of version 0.1.0.
             user_ids=tuple(map(int, item["user_ids"]["NS"])) if "user_ids" in item else (),
         )
     except (LookupError, ValueError, TypeError, zlib.error) as error:

@@ -38,7 +38,13 @@ NAMED = Send(
 )
 AUDIENCE = Send(key=KEY, source=Source.REST, requested_at_ms=NOW, type="news", content="c", is_to_audience=True)
 MESSAGE = KeptMessage(
-    type="news", channels=("push",), template="t", locale="de-CH", data={"title": "Grüße"}, user_ids=(1, 2)
+    type="news",
+    channels=("push",),
+    template="t",
+    locale="de-CH",
+    data={"title": "Grüße"},
+    push='{"badge":1}',
+    user_ids=(1, 2),
 )
 SAYING = replace(SEND, message=MESSAGE)
 ENDED = Expansion(chunks=2, users=3, requested=6, ended_at_ms=NOW)

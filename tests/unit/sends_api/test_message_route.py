@@ -22,7 +22,7 @@ from masscomm.stores.sends.in_memory import InMemorySends
 NOW = 1_700_000_000_000
 KEY = SendKey(7, "s")
 DATA = {"opponent": "FC Riverside"}
-MESSAGE = KeptMessage(type="news", channels=("push",), template="match", locale="de", data=DATA)
+MESSAGE = KeptMessage(type="news", channels=("push",), template="match", locale="de", data=DATA, push='{"badge":1}')
 SEND = Send(
     key=KEY, source=Source.REST, requested_at_ms=NOW, type="news", users=20, channels=("push",), message=MESSAGE
 )
@@ -34,6 +34,7 @@ CONTENT = {
     "template": "match",
     "locale": "de",
     "data": DATA,
+    "push": {"badge": 1},
 }
 
 
@@ -89,7 +90,7 @@ def test_content_is_a_request_of_a_preview() -> None:
 def test_values_of_few_users_need_users_read(send: Send) -> None:
     asked = Asked(send)
     found = asked.answer()
-    assert (found["content"]["data"], found["hidden"]) == ({}, ["opponent"])
+    assert (found["content"]["data"], found["content"]["push"], found["hidden"]) == ({}, None, ["opponent"])
     assert asked.answer(scopes=VIEWER)["content"] == CONTENT
 
 
