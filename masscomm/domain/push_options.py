@@ -138,6 +138,11 @@ def is_silent(push: str | None, channel: str) -> bool:
     return push is not None and channel == PUSH and push_options(push).silent
 
 
+def without_values(push: str | None) -> str | None:
+    """Return the field of a record without what may be about a person: a silent push stays silent."""
+    return push_text({"silent": True}) if is_silent(push, PUSH) else None
+
+
 def _boolean(path: str, value: Any) -> Iterator[PushProblem]:
     if type(value) is not bool:
         yield PushProblem(path, Text.TYPE_BOOLEAN.filled())

@@ -11,6 +11,7 @@ from typing import Any
 
 import fastavro
 
+from masscomm.domain.push_options import without_values
 from masscomm.domain.records import WebhookRequested
 from masscomm.errors import Retry
 from masscomm.kafka import topics
@@ -82,8 +83,8 @@ def _erased(person: Person, topic: str, record: Mapping[str, Any]) -> dict[str, 
     person.clubs.add(record["club_id"])
     alone = len(rows) == len(record["user_ids"])
     positions = {record["positions"][row] for row in rows}
-    # Only a record with a single recipient has personal data in its template data.
-    of_one: dict[str, Any] = {"data": {}} if alone else {}
+    # Only a record with a single recipient has personal data in its template data, or in what its push shows.
+    of_one: dict[str, Any] = {"data": {}, "push": without_values(record.get("push"))} if alone else {}
     names = {str(position) for position in positions}
     own = {name: each for name, each in record.get("recipient_data", {}).items() if name not in names}
     values = {**of_one, "recipient_data": own}

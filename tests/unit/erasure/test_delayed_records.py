@@ -117,7 +117,9 @@ def test_variables_of_a_send_to_one_are_erased(eraser: RecordEraser, topic: str,
     usual = {"club_id": 3, "positions": [5], "user_ids": [7], "data": {"code": "739182"}}
     person = Person(user_id=7, club_id=3)
     alone = eraser.record(topic, example, **usual, range_start=5, range_end=6)
-    assert eraser.erased(person, topic, alone) == alone | {"data": {}}
+    assert eraser.erased(person, topic, alone) == alone | {"data": {}, "push": None}
+    silent = alone | {"push": '{"silent":true,"data":{"code":"739182"}}'}
+    assert eraser.erased(person, topic, silent) == silent | {"data": {}, "push": '{"silent":true}'}
     several = eraser.record(topic, example, **usual | {"positions": [5, 6], "user_ids": [7, 8]})
     assert eraser.erased(person, topic, several) == several
 
@@ -133,7 +135,7 @@ def test_variables_of_one_recipient_are_erased(eraser: RecordEraser, topic: str,
     person = Person(user_id=7, club_id=3)
     assert eraser.erased(person, topic, several) == several | {"recipient_data": {"6": {"code": "11"}}}
     alone = several | {"positions": [5], "user_ids": [7], "recipient_data": {"5": {"code": "739182"}}}
-    assert eraser.erased(person, topic, alone) == alone | {"data": {}, "recipient_data": {}}
+    assert eraser.erased(person, topic, alone) == alone | {"data": {}, "push": None, "recipient_data": {}}
 
 
 @pytest.mark.kills(guard="erasure.address_of_the_envelope")
