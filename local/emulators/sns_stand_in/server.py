@@ -24,6 +24,7 @@ from xml.sax.saxutils import escape
 
 from local.emulators.sns_stand_in import emails
 from local.emulators.sns_stand_in.endpoints import Endpoints, Refused
+from local.emulators.sns_stand_in.payloads import check_publish
 from local.emulators.sns_stand_in.script import HOLD, REFUSALS, RESET_AFTER, RESET_BEFORE, SLOW, Refusal, Rule, Script
 
 NAMESPACE = "http://sns.amazonaws.com/doc/2010-03-31/"
@@ -121,8 +122,8 @@ class Service:
             self.endpoints.check(endpoint)
         elif not parameters.get("PhoneNumber"):
             raise Refused(REFUSALS["InvalidParameter"])
-        if parameters.get("MessageStructure") == "json":
-            _check_json(message)
+        document = _document(message) if parameters.get("MessageStructure") == "json" else None
+        check_publish(endpoint, parameters, document)
         found = _NOTIFICATION_ID.search(message)
         return endpoint or parameters["PhoneNumber"], found[1] if found else ""
 
@@ -173,7 +174,8 @@ def _attributes(parameters: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _check_json(message: str) -> None:
+def _document(message: str) -> dict[str, object]:
+    """Return the object in a message whose structure is json. Raises Refused."""
     try:
         document = json.loads(message)
     except ValueError:
@@ -184,6 +186,7 @@ def _check_json(message: str) -> None:
     if "default" not in document:
         reason = "Invalid parameter: Message Structure - No default entry in JSON message body"
         raise Refused(Refusal(400, "InvalidParameter", reason))
+    return document
 
 
 class Connection(asyncio.Protocol):
