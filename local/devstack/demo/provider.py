@@ -87,12 +87,13 @@ def _pushes(messages: dict[str, list[dict[str, Any]]]) -> Iterator[Call | Foreig
     for endpoint_arn, sent in messages.items():
         for message in sent:
             payload = _payload(message["Message"])
-            notification_id = _find(payload, "notification_id")
-            if notification_id is None:  # guard: inbox.foreign_message
+            data = _with(payload, "notification_id")
+            if data is None:  # guard: inbox.foreign_message
                 yield Foreign("push", endpoint_arn, str(message["Message"]))
                 continue
-            title, body = (str(_find(payload, name)) for name in ("title", "body"))
-            yield Call("push", str(notification_id), endpoint_arn, title, body, url=_find(payload, "url"))
+            shown = _with(payload, "body")
+            title, body = ("(silent)", "") if shown is None else (str(shown.get("title")), str(shown["body"]))
+            yield Call("push", str(data["notification_id"]), endpoint_arn, title, body, url=data.get("url"))
 
 
 def _payload(message: Any) -> Any:
@@ -144,14 +145,12 @@ def _decoded(value: Any) -> Any:
     return value
 
 
-def _find(value: Any, name: str) -> Any:
-    """Return the value of the first key with that name at any depth; None if there is none."""
+def _with(value: Any, name: str) -> dict[str, Any] | None:
+    """Return the first object with a member of that name at any depth; None if there is none."""
     if isinstance(value, dict):
         if name in value:
-            return value[name]
+            return value
         value = list(value.values())
     if isinstance(value, list):
-        for item in value:
-            if (found := _find(item, name)) is not None:
-                return found
+        return next((found for item in value if (found := _with(item, name)) is not None), None)
     return None

@@ -59,6 +59,23 @@ def test_push_call_has_its_notification_id(platform: str, answer: Answer) -> Non
     ]
 
 
+@pytest.mark.parametrize("platform", ["gcm", "apns"])
+def test_a_silent_push_has_no_texts(platform: str, answer: Answer) -> None:
+    message = push_message(
+        platform,
+        None,
+        title="",
+        body="",
+        notification_id=NOTIFICATION,
+        send_id="s",
+        collapse_id=None,
+        push='{"data":{"refresh":"scores"},"silent":true}',
+    )
+    target = ARN.format(platform.upper())
+    answer([{"TargetArn": target, "Message": json.dumps(json.loads(message)[platform.upper()])}], [])
+    assert provider.calls("http://localhost") == [Call("push", NOTIFICATION, target, "(silent)", "")]
+
+
 def test_email_call_has_its_notification_id(answer: Answer) -> None:
     raw = email_message(
         sender="club@masscomm.example",
