@@ -70,7 +70,7 @@ def send(
         typer.Option(
             "--push",
             metavar="JSON",
-            help='What a push shows and does besides, as {"silent": true, "data": {"a": "b"}}.',
+            help='The options of its pushes, as {"silent": true, "data": {"a": "b"}}.',
         ),
     ] = None,
     reference: Annotated[str | None, typer.Option("--reference", help="Your own id of the send.")] = None,

@@ -161,7 +161,7 @@ class PushAction(TypedDict):
 
 @with_config(_MEMBERS)
 class PushFields(TypedDict):
-    """What a push shows and does in addition to its texts. A silent one shows nothing: the app gets `data`."""
+    """The options of a push. A silent one shows nothing: the app gets `data`."""
 
     image: NotRequired[Annotated[str, Field(pattern=IMAGE_PATTERN)]]
     """The address of a picture."""

@@ -35,7 +35,7 @@ class Notification(NamedTuple):
     collapse_key: str | None = None
     # Seconds until the notification expires; None if it does not expire.
     ttl_s: int | None = None
-    # What a push shows and does in addition to its texts (masscomm.domain.push_options).
+    # The options of a push (masscomm.domain.push_options).
     push: str | None = None
     # The time of the send in milliseconds since the epoch, whose version of the category applies; None: the last one.
     requested_at_ms: int | None = None

@@ -38,7 +38,7 @@ class KeptMessage:
     locale: str | None = None
     # The variables that all recipients share.
     data: Mapping[str, str]
-    # What its pushes show and do in addition to their texts (masscomm.domain.push_options).
+    # The options of its pushes (masscomm.domain.push_options).
     push: str | None = None
     # The users if they are few (masscomm.domain.limits.SMALLEST_GROUP). The variables may be values of one of them, so
     # the message is deleted when that user is erased.

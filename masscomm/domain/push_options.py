@@ -1,4 +1,4 @@
-"""The field `push` of a send: what its push messages show and do in addition to title, body and link.
+"""The options of the pushes of a send, in its field `push`.
 
     {"image": "https://club.example/goal.jpg", "badge": 3, "sound": "default", "interruption_level": "time_sensitive",
      "actions": [{"id": "watch", "title": "Watch", "url": "riverside://matches/7"}], "data": {"match": "7"}}
@@ -72,7 +72,7 @@ class Action(NamedTuple):
 
 
 class PushOptions(NamedTuple):
-    """The valid field of a send."""
+    """The options of the pushes of a send."""
 
     image: str | None = None
     badge: int | None = None

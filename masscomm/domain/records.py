@@ -98,7 +98,7 @@ class SendFields(AvroRecord):
     expires_at: int | None = None
     collapse_key: str | None = None
     reference: str | None = None
-    # What a push shows and does in addition to its texts, as JSON (masscomm.domain.push_options).
+    # The options of its pushes, as JSON (masscomm.domain.push_options).
     push: str | None = None
 
 

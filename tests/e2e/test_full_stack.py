@@ -1090,7 +1090,7 @@ def test_console_sign_in_on_the_stack_ends_with_its_sign_out(config: StackConfig
 def test_console_interactions_are_measured_on_the_stack(
     config: StackConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Runs after the demo. The figure is printed; docs/console.md has the aim."""
+    """Runs after the demo. The figure is printed; docs/internals/contributing.md has the aim."""
     with open_console(config.gateway_url, "admin") as console:
         page = console.page
         page.add_init_script(OBSERVE)

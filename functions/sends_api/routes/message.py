@@ -35,7 +35,7 @@ class ContentOfSend(TypedDict):
     data: dict[str, str]
     """The variables that all recipients share."""
     push: dict[str, Any] | None
-    """What its pushes show and do in addition to their texts. Null: nothing, or it is left out with the values."""
+    """The options of its pushes. Null: it has none, or they are hidden with the values."""
 
 
 class MessageBody(TypedDict):

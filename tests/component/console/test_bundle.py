@@ -6,7 +6,7 @@ from pathlib import Path
 
 from local.devstack.services.lambda_host import CONSOLE
 
-# The limit of docs/console.md, in bytes of gzip.
+# The limit of docs/internals/contributing.md, in bytes of gzip.
 LARGEST = 200_000
 # Keys of AWS and of the API, secrets of webhooks, private keys, signed tokens, secrets of clients, passwords in URLs.
 _SECRETS = (

@@ -45,7 +45,7 @@ def test_a_page_does_not_move_while_it_loads(console: Console, name: str) -> Non
 
 
 def test_first_useful_paint_is_measured(console: Console, capsys: pytest.CaptureFixture[str]) -> None:
-    """The figures are printed; docs/console.md has the aim."""
+    """The figures are printed; docs/internals/contributing.md has the aim."""
     console.page.add_init_script(PAINT)
     times = {name: console.first_useful_paint_ms(path) for name, path in PAGES.items()}
     with capsys.disabled():
@@ -53,7 +53,7 @@ def test_first_useful_paint_is_measured(console: Console, capsys: pytest.Capture
 
 
 def test_interactions_are_measured(console: Console, capsys: pytest.CaptureFixture[str]) -> None:
-    """The figures are printed; docs/console.md has the aim."""
+    """The figures are printed; docs/internals/contributing.md has the aim."""
     page = console.page
     open_page(page, f"{console.url}/#/compose")
     page.reload()
