@@ -134,6 +134,7 @@ def test_shipped_file_is_valid() -> None:
         ({"categories": {"news": {"channels": "push"}}}, "must be a list"),
         ({"categories": {"news": {"channels": []}}}, "must not be empty"),
         ({"categories": {"news": {"mandatory": "no"}}}, "news.mandatory"),
+        ({"categories": {"news": {"shorten": "no"}}}, "news.shorten"),
         ({"categories": {"news": {"mandatory": True, "opt_in": True}}}, "news is mandatory"),
         ({"tenants": {"7": {}}}, "tenants.7: a club's id is a whole number"),
         ({"tenants": {7: {"unknown": {"opt_in": True}}}}, "tenants.7 has unknown"),

@@ -1,5 +1,6 @@
 """A category changes by versions, of which each send has the one of its timestamp."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from masscomm.domain.categories import (
     passes_opt_outs_of,
     resolve_channels,
 )
-from masscomm.domain.category_versions import TooManyVersions, VersionTooLarge, fields_of, next_versions
+from masscomm.domain.category_versions import TooManyVersions, VersionTooLarge, fields_of, next_versions, version_of
 from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.setting_names import setting_names
 from masscomm.domain.time_limits import CATEGORIES_CACHED_S, CATEGORY_BEGINS_AFTER_S
@@ -82,6 +83,14 @@ def test_change_without_effect_makes_no_version(stored_categories: InMemoryCateg
     (version,) = stored_categories.every()["offers"]
     assert next_versions([version], fields, name="offers", now_ms=NOW_MS + DAY_MS) == [version]
     assert len(next_versions([version], {"channels": ["email"]}, name="offers", now_ms=NOW_MS)) == 2
+
+
+def test_shortening_begins_with_its_version(stored_categories: InMemoryCategories) -> None:
+    from_ms = put(stored_categories, "offers", channels=["push"], shorten=True)
+    assert [category("offers", at_ms=at_ms).shorten for at_ms in (from_ms - 1, from_ms)] == [False, True]
+    (version,) = stored_categories.every()["offers"]
+    assert version_of(fields_of(version), "offers") == version
+    assert "shorten" not in fields_of(replace(version, category=replace(version.category, shorten=False)))
 
 
 def test_version_after_a_step_of_the_clock_begins_last(stored_categories: InMemoryCategories) -> None:

@@ -13,7 +13,7 @@ DIRECT = {
     "audiences": _EVERY | {"confluent-kafka", "tzdata"},
     "builder": _CHAIN | {"babel", "jinja2", "regex"},
     "cdc_consumer": _CHAIN | {"babel", "jinja2", "regex"},
-    "delivery": _CHAIN | {"tzdata"},
+    "delivery": _CHAIN | {"regex", "tzdata"},
     "device_registrar": _CHAIN,
     "metrics_handler": _METRICS | {"tzdata"},
     "metrics_stream": _METRICS | {"tzdata"},
