@@ -40,7 +40,9 @@ RESERVED_KEYS = (
     *("masscomm", "notification_id", "send_id", "url", "actions"),
 )
 RESERVED_PREFIXES = ("google", "gcm")
-DATA_KEY_PATTERN = rf"^(?!(?:{'|'.join(RESERVED_KEYS)})$)(?!{'|'.join(RESERVED_PREFIXES)})[A-Za-z0-9_.-]{{1,64}}$"
+_KEY_PATTERN = r"^[A-Za-z0-9_.-]{1,64}$"
+# The form of a key that is not reserved.
+DATA_KEY_PATTERN = rf"^(?!(?:{'|'.join(RESERVED_KEYS)})$)(?!{'|'.join(RESERVED_PREFIXES)}){_KEY_PATTERN[1:]}"
 # The members that a silent push cannot have, because they show or play something.
 _SHOWN = ("image", "badge", "sound", "android_channel", "interruption_level", "actions")
 # One shared encoder: json.dumps would create an encoder for each call with these options.
@@ -218,8 +220,8 @@ def _data(path: str, value: Any) -> Iterator[PushProblem]:
     for key, each in value.items():
         if key in RESERVED_KEYS or key.startswith(RESERVED_PREFIXES):  # guard: push.reserved_keys
             yield PushProblem(f"{path}.{key}", Text.PUSH_KEY_RESERVED.filled())
-        elif not re.fullmatch(DATA_KEY_PATTERN, key):
-            yield PushProblem(f"{path}.{key}", Text.TEXT_PATTERN.filled(pattern=DATA_KEY_PATTERN))
+        elif not re.fullmatch(_KEY_PATTERN, key):
+            yield PushProblem(f"{path}.{key}", Text.TEXT_PATTERN.filled(pattern=_KEY_PATTERN))
         elif not isinstance(each, str):
             yield PushProblem(f"{path}.{key}", Text.TYPE_TEXT.filled())
 

@@ -1,6 +1,7 @@
 """The field push of a send: a request and a record of Kafka are read by the same rules."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from masscomm.chain.chunks import fault_of_send
 from masscomm.clock import FixedClock
 from masscomm.domain.limits import MAX_PUSH_BYTES
 from masscomm.domain.push_options import (
+    DATA_KEY_PATTERN,
     MAX_BADGE,
     RESERVED_KEYS,
     Action,
@@ -162,3 +164,8 @@ def test_requests_and_records_are_accepted_alike(value: dict[str, Any]) -> None:
 def test_a_picture_or_a_button_needs_the_scope_of_own_words() -> None:
     assert scopes_of_send("news", [], shows_own=True) == [Scope.SEND_CONTENT]
     assert scopes_of_send("news", []) == []
+
+
+@given(st.one_of(st.text(max_size=66), st.sampled_from([*RESERVED_KEYS, "google.a", "gcm", "fromage", "a" * 64])))
+def test_the_documented_form_of_a_key_is_the_permitted_one(key: str) -> None:
+    assert (re.fullmatch(DATA_KEY_PATTERN, key) is not None) == (push_problems({"data": {key: ""}}) == [])
