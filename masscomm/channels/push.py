@@ -7,6 +7,7 @@ App". Both services accept 4,096 bytes at most.
 """
 
 import json
+from bisect import bisect_right
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
@@ -98,14 +99,10 @@ def shortened_body(body: str, excess_bytes: int) -> str | None:
     room = len(_escaped(body)) - excess_bytes - len(_escaped(_ELLIPSIS))
     if room <= 0:
         return None
-    kept, size = [], 0
     # A character has at least one byte, so that the last cluster, which may be cut here, is never kept.
-    for cluster in clusters(body[: room + 1]):
-        size += len(_escaped(cluster))
-        if size > room:
-            break
-        kept.append(cluster)
-    return "".join(kept) + _ELLIPSIS if kept else None
+    found = clusters(body[: room + 1])
+    kept = bisect_right(range(len(found)), room, key=lambda number: len(_escaped("".join(found[:number])))) - 1
+    return "".join(found[:kept]) + _ELLIPSIS if kept else None
 
 
 def _escaped(text: str) -> bytes:
