@@ -211,6 +211,10 @@ def shown_message(message: PreviewedMessage) -> Text:
     for name, text in (message["fields"] or {}).items():
         shown.append(f"\n  {name}: ", "dim")
         shown.append("\n    ".join(text.splitlines()))
+    for each in message["platforms"]:
+        if each["shortened"] or each["too_large"]:
+            end = "is shortened" if each["shortened"] else "is too large"
+            shown.append(f"\n  on {each['platform']} it {end}: {each['payload_bytes']:,} bytes", "yellow")
     if message["problem"] is not None:
         shown.append(f"\n  {message['problem']}", "red")
     return shown

@@ -110,6 +110,7 @@ def test_message_is_previewed_for_a_user(server: AnsweringServer) -> None:
         "template": None,
         "fields": {"title": "Hello"},
         "missing": [],
+        "platforms": [],
         "problem": None,
     }
     server.answers = [

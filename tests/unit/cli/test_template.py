@@ -28,6 +28,10 @@ def preview(problem: str | None = None) -> dict[str, Any]:
         "fields": {"title": "[opponent]", "body": "one\ntwo"},
         "missing": [],
         "problem": problem,
+        "platforms": [
+            {"platform": "ios", "body": "one…", "shortened": True, "payload_bytes": 4_096, "too_large": False},
+            {"platform": "android", "body": "one", "shortened": False, "payload_bytes": 200, "too_large": False},
+        ],
     }
     return {
         "complete": problem is None,
@@ -44,6 +48,8 @@ def test_preview_prints_each_message(server: AnsweringServer) -> None:
     assert status == 0
     for text in ("push, template 5 (de)", "title: [opponent]", "body: one\n    two", "data.x is not used"):
         assert text in shown
+    assert "on ios it is shortened: 4,096 bytes" in shown
+    assert "on android" not in shown
     body = {"type": "news", "club_id": 7, "data": {"x": "1"}, "user_id": 42, "channels": ["push"]}
     assert server.asked == [("POST", "/v1/previews", body)]
 
