@@ -50,6 +50,36 @@ def test_the_last_page_lists_reached_and_other_recipients(console: Console) -> N
     assert len({each.headers["idempotency-key"] for each in console.sends()}) == 1
 
 
+def test_options_of_a_push_are_previewed_by_platform(console: Console) -> None:
+    page = console.page
+    page.get_by_label("Category").select_option("announcement")
+    page.get_by_label("Title").fill("Goal")
+    page.get_by_label("Text").fill("1:0")
+    page.get_by_label("User ids").fill("42")
+    page.get_by_text("Push: picture, sound, buttons, data").click()
+    page.get_by_label("Number at the icon").fill("3")
+    expect(page.get_by_text("id: text | address")).to_be_visible()
+    page.get_by_label("Buttons").fill("watch: Watch | riverside://matches/7")
+    page.get_by_label("Data for the app").fill("match: 7")
+    ios, android = page.get_by_test_id("preview-ios"), page.get_by_test_id("preview-android")
+    expect(ios).to_contain_text("Watch")
+    expect(android).to_contain_text("only if the app does")
+    page.get_by_label("Silent").check()
+    expect(ios).to_contain_text("Shows nothing")
+    page.get_by_label("Silent").uncheck()
+    page.get_by_label("Data for the app").fill("from: 7")
+    error = page.get_by_role("status").filter(has_text="push.data.from")
+    expect(error).to_contain_text("a name that Apple, Firebase or masscomm uses")
+    page.get_by_label("Data for the app").fill("match: 7")
+    expect(error).not_to_be_visible()
+    page.get_by_role("button", name="Review").click()
+    page.get_by_role("button", name="Send to 1 person").click()
+    console.accepted()
+    (sent,) = console.sends()
+    actions = [{"id": "watch", "title": "Watch", "url": "riverside://matches/7"}]
+    assert json.loads(sent.post_data or "")["push"] == {"badge": 3, "actions": actions, "data": {"match": "7"}}
+
+
 def test_an_audience_is_entered_with_the_keyboard_alone(console: Console) -> None:
     page = console.page
     page.get_by_label("Category").select_option("news")
