@@ -2,10 +2,13 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from masscomm.domain.records import SendRequested
+from masscomm.domain.send_content import content_of_send
 from masscomm.domain.users import Template, User, UserSettings
 from masscomm.kafka import topics
 from masscomm.stores.categories.in_memory import InMemoryCategories
@@ -169,3 +172,11 @@ def test_a_template_is_shown_with_the_picture_of_the_send() -> None:
     [payload] = chain.payloads()
     notification = {"title": "Hi", "body": "Ada", "image": "https://club.example/a.jpg"}
     assert payload["fcmV1Message"]["message"]["notification"] == notification
+
+
+def test_a_send_without_options_has_its_earlier_digest() -> None:
+    """A send of version 0.1.0 that is requested again is compared with the digest that was stored then."""
+    values: dict[str, Any] = {"type": "news", "club_id": 7, "timestamp": 1, "to_users": [1], "channels": ["push"]}
+    sent = SendRequested(**values, data={"title": "Hello"}, collapse_key="k")
+    assert content_of_send(sent) == "21cadcf3aa6eea7661a1113f3fa3c7c4"
+    assert content_of_send(replace(sent, push='{"badge":1}')) != content_of_send(sent)
