@@ -122,6 +122,8 @@ SENDS: dict[str, dict[str, Any]] = {
     "long title": {"type": "match_reminder", "data": {"title": _LONG_TITLE, "body": "You"}},
     "in a locale": {"locale": "de"},
     "one recipient": {"to_users": [9]},
+    "silent": {"push": {"silent": True}},
+    "silent into quiet hours": {"push": {"silent": True}, "send_at": "2023-11-15T23:00:00Z"},
     "own variables": {"recipient_data": {"1": {"headline": "z" * 5_000}, "2": {}}},
 }
 
