@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from aws_lambda_powertools import Logger
 
+from functions.audience_expander.recurring_sends import RecurringSends
 from functions.audience_expander.share import CHUNKS, Share
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunks import fault_of_send
@@ -73,6 +74,7 @@ class ExpandAudience:
     sends: Sends
     usage: KeyUsage
     delay_store: DelayStore
+    recurring: RecurringSends
     clock: Clock
     logger: Logger
     # The chunks that one record records and produces before it hands the rest on.
@@ -88,6 +90,8 @@ class ExpandAudience:
 
     def dead_lettered(self, batch: Batch[AudienceRequested], item: Item[AudienceRequested], why: DeadLetter) -> None:  # noqa: ARG002
         """Record that the send has no recipients. The letter can be replayed: then the expansion begins again."""
+        if item.value.schedule is not None:  # guard: schedules.dead_letter
+            return
         send = self.sends.find(item.value.send_id)
         # guard: audiences.failure_of_another_send
         if send is not None and send.expansion is None and _is_about(item.value, send):
@@ -97,6 +101,9 @@ class ExpandAudience:
 
     def _expand(self, batch: Batch[AudienceRequested], item: Item[AudienceRequested]) -> None:
         request = item.value
+        if request.schedule is not None:
+            self.recurring.begin(batch, item)
+            return
         record = _read_send(request)
         # The request of a scheduled send may be older than a timestamp may be.
         as_due = record if request.expand_at is None else replace(record, timestamp=item.record.timestamp_ms)

@@ -6,7 +6,6 @@ are not affected.
 """
 
 import json
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from masscomm.http.tenant import clubs_of
 from masscomm.kafka import topics
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import EVENT_SENDS, EVENT_SENDS_REFUSED
+from masscomm.stores.api_keys.owners import context_of, is_key
 from masscomm.stores.api_keys.port import LIVE, KeyStore
 from masscomm.stores.subscriptions.port import Subscriptions
 
@@ -40,8 +40,6 @@ logger = logs.logger("event_matcher")
 
 # The rules whose refused events a batch stores: one request each, while the events of others wait.
 MAX_RULES_STORED = 10
-# The principals that are API keys.
-_KEY_ID = re.compile(r"[0-9a-f]{16}")
 
 
 class Match[T](NamedTuple):
@@ -81,16 +79,13 @@ class RuleOwners:
         """Return the authorizer's context of an owner, which is empty for a key that has ended. Raises Retry or
         Stop.
         """
-        if not _KEY_ID.fullmatch(owner.principal):
+        if not is_key(owner):
             return owner.context
         now = self.clock.monotonic()
         known = self._known.get(owner.principal)
         if known is not None and now < known[1]:
             return known[0]
-        key = self.keys.find_by_id(owner.principal)
-        # guard: rules.revoked_owner
-        is_valid = key is not None and key.is_valid(self.clock.now_ms() / 1000)
-        context = key.context if key is not None and is_valid else {}
+        context = context_of(owner, self.keys, self.clock.now_ms())
         self._known[owner.principal] = context, now + RULE_OWNERS_CACHED_S
         return context
 

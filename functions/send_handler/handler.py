@@ -1,5 +1,6 @@
 """The send_handler function: POST /v1/sends produces the chunks of a send to the topic send.api and returns 202,
 POST /v1/sends/batch those of several small sends. A repeated request with the same Idempotency-Key is executed once.
+/v1/schedules has the sends that recur.
 """
 
 import json
@@ -13,6 +14,7 @@ from functions.send_handler.registration import DynamoDbRequestedSends, Registra
 from functions.send_handler.request_batch import pack_results, parse_batch, produce_batch, types_in, unpack_results
 from functions.send_handler.request_once import KeyedRequest, RequestOnce
 from functions.send_handler.request_send import RequestSend
+from functions.send_handler.schedules import SchedulesRoute
 from functions.send_handler.send_records import Caller
 from functions.send_handler.send_request import check_permitted, parse_request, read_document, with_definition
 from functions.send_handler.send_warnings import SendWarnings, result_of
@@ -21,7 +23,8 @@ from masscomm.clock import SystemClock
 from masscomm.domain.key_limits import RECIPIENTS
 from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.http import idempotency, rest
-from masscomm.http.rest import JSON, Response
+from masscomm.http.body import check_empty
+from masscomm.http.rest import JSON, Response, uncached
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.lambda_context import LambdaContext
@@ -29,10 +32,13 @@ from masscomm.observability import logs, traces
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.operations.bootstrap import audit_log, rest_api
 from masscomm.operations.directory_bootstrap import content_checks
+from masscomm.stores.audit_log.port import Audit, PrincipalAudit
 from masscomm.stores.categories.known import known_categories
+from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.idempotency_keys.dynamodb import DynamoDbIdempotencyKeys
 from masscomm.stores.saved_audiences.dynamodb import DynamoDbSavedAudiences
 from masscomm.stores.saved_audiences.port import SavedAudiences
+from masscomm.stores.schedules.dynamodb import DynamoDbSchedules
 
 logger = logs.logger("send_handler")
 api = rest_api(logger, retry_after_s=5)
@@ -44,15 +50,17 @@ class UseCases:
     once: RequestOnce
     warnings: SendWarnings
     saved_audiences: SavedAudiences
+    schedules: SchedulesRoute
 
 
 @cache
 def bootstrap() -> UseCases:
     traces.check_config()
-    clock = SystemClock()
+    clock, codec = SystemClock(), Codec(HttpSchemaRegistry.from_environment())
+    saved_audiences = DynamoDbSavedAudiences.from_environment()
     return UseCases(
         requests=RequestSend(
-            codec=Codec(HttpSchemaRegistry.from_environment()),
+            codec=codec,
             producer=KafkaProducer.from_environment(),
             clock=clock,
             audit_log=audit_log(),
@@ -61,7 +69,14 @@ def bootstrap() -> UseCases:
         ),
         once=RequestOnce(keys=DynamoDbIdempotencyKeys.from_environment(), clock=clock),
         warnings=SendWarnings(content_checks),
-        saved_audiences=DynamoDbSavedAudiences.from_environment(),
+        saved_audiences=saved_audiences,
+        schedules=SchedulesRoute(
+            store=DynamoDbSchedules.from_environment(),
+            saved_audiences=saved_audiences,
+            delay_store=DynamoDbDelayStore.from_environment(),
+            codec=codec,
+            clock=clock,
+        ),
     )
 
 
@@ -131,6 +146,56 @@ def post_batch(request: rest.Request) -> Response:
     results = batch.body(identity) if attempt.response is None else unpack_results(attempt.response)
     body = json.dumps(results, ensure_ascii=False)  # guard: idempotency.stored_results
     return Response(HTTPStatus.OK, JSON, body, limits)
+
+
+@api.get("/v1/schedules")
+def get_schedules(request: rest.Request) -> Response:
+    """The schedules of a tenant."""
+    return uncached(bootstrap().schedules.of_club(request))
+
+
+@api.get("/v1/schedules/{schedule}")
+def get_schedule(request: rest.Request, schedule: str) -> Response:
+    """A schedule with its next times and its last occurrences."""
+    return uncached(bootstrap().schedules.show(schedule, request))
+
+
+@api.put("/v1/schedules/{schedule}")
+def put_schedule(request: rest.Request, schedule: str) -> Response:
+    """Save a schedule, in the place of an earlier one with its name."""
+    document, use_cases = read_document(request), bootstrap()
+    known_categories().read()
+    saved, send = use_cases.schedules.parsed(schedule, document, request)
+    use_cases.warnings.check_template(send)
+    return uncached(use_cases.schedules.put(saved, request, _audit(request)))
+
+
+@api.delete("/v1/schedules/{schedule}")
+def delete_schedule(request: rest.Request, schedule: str) -> Response:
+    """Delete a schedule. Its sends stay."""
+    return uncached(bootstrap().schedules.delete(schedule, request, _audit(request)))
+
+
+@api.post("/v1/schedules/{schedule}/pause")
+def post_schedule_pause(request: rest.Request, schedule: str) -> Response:
+    """Pause a schedule."""
+    check_empty(request.text())
+    return uncached(bootstrap().schedules.pause(schedule, request, _audit(request)))
+
+
+@api.post("/v1/schedules/{schedule}/resume")
+def post_schedule_resume(request: rest.Request, schedule: str) -> Response:
+    """Continue a paused schedule with its next time. The caller is its owner then."""
+    check_empty(request.text())
+    known_categories().read()
+    return uncached(bootstrap().schedules.resume(schedule, request, _audit(request)))
+
+
+def _audit(request: rest.Request) -> Audit:
+    requests = bootstrap().requests
+    return PrincipalAudit(
+        audit_log=requests.audit_log, clock=requests.clock, logger=logger, principal=request.principal
+    )
 
 
 def _keyed(

@@ -256,21 +256,14 @@ class DigestRequest(BaseModel):
         return read_digest(self.model_dump())
 
 
-class SendRequest(ContentRequest):
-    """The body of a request to POST /v1/sends."""
+class RecurringSend(ContentRequest):
+    """The send of a schedule: a send without times and without an id of its own."""
 
     # The audience is validated before to_users: a send has one of the two. `parse_request` reads its conditions.
     audience: Annotated[
         dict[str, Any] | None,
         Field(
             description="Users of the club by conditions or a saved audience (docs/audiences.md), instead of to_users."
-        ),
-    ] = None
-    audience_at: Annotated[
-        Literal["due", "request"] | None,
-        Field(
-            description="When the users of the audience of a scheduled send are found: at its time (`due`, the default)"
-            " or at the request."
         ),
     ] = None
     to_users: Annotated[list[UserId], _entries("to_users", min_length=1, default_factory=list)]
@@ -285,15 +278,47 @@ class SendRequest(ContentRequest):
         Literal[*FIELDS_OF_SEND["priority"].choices],  # type: ignore[valid-type]
         Field(description="The lane of the send."),
     ] = "bulk"
-    expires_at: Time = None
-    send_at: Time = None
-    send_at_local: LocalTime = None
     collapse_key: Annotated[str, _text("collapse_key")] | None = None
     reference: Annotated[str, _text("reference")] | None = None
     digest: Annotated[
         DigestRequest | None,
         Field(description="How the notifications are collected; by default as the category says."),
     ] = None
+
+    @field_validator("recipient_data")
+    @classmethod
+    def _in_one_request(cls, found: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        if sum(map(bytes_of, found.values())) > REQUEST_RECIPIENT_DATA_BYTES:
+            raise field_problem(Text.BYTES_TOO_MANY, maximum=REQUEST_RECIPIENT_DATA_BYTES)
+        return found
+
+    @field_validator("to_users", mode="wrap")
+    @classmethod
+    def _or_audience(cls, value: Any, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> list[int]:
+        if info.data.get("audience") is not None:
+            raise field_problem(Text.AUDIENCE_AND_USERS)
+        users: list[int] = validate(value)
+        return users
+
+    @property
+    def recipients(self) -> int:
+        """Return the number of distinct users; 0 if the send has an audience."""
+        return len(set(self.to_users))
+
+
+class SendRequest(RecurringSend):
+    """The body of a request to POST /v1/sends."""
+
+    audience_at: Annotated[
+        Literal["due", "request"] | None,
+        Field(
+            description="When the users of the audience of a scheduled send are found: at its time (`due`, the default)"
+            " or at the request."
+        ),
+    ] = None
+    expires_at: Time = None
+    send_at: Time = None
+    send_at_local: LocalTime = None
     send_id: Annotated[
         str | None,
         Field(
@@ -315,26 +340,6 @@ class SendRequest(ContentRequest):
         if unit_problem(str(info.field_name), _ms(found)):  # guard: sends.unit_of_written_time
             raise field_problem(Text.TIME_OF_OTHER_UNIT)
         return found
-
-    @field_validator("recipient_data")
-    @classmethod
-    def _in_one_request(cls, found: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-        if sum(map(bytes_of, found.values())) > REQUEST_RECIPIENT_DATA_BYTES:
-            raise field_problem(Text.BYTES_TOO_MANY, maximum=REQUEST_RECIPIENT_DATA_BYTES)
-        return found
-
-    @field_validator("to_users", mode="wrap")
-    @classmethod
-    def _or_audience(cls, value: Any, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> list[int]:
-        if info.data.get("audience") is not None:
-            raise field_problem(Text.AUDIENCE_AND_USERS)
-        users: list[int] = validate(value)
-        return users
-
-    @property
-    def recipients(self) -> int:
-        """Return the number of distinct users; 0 if the send has an audience."""
-        return len(set(self.to_users))
 
     @property
     def expires_at_ms(self) -> int | None:

@@ -324,8 +324,7 @@ PROFILES = {
         # For the warnings about a send's texts.
         indices=("notification_templates",),
         requests=("POST notification_templates/_search",),
-        tables=(KEYS, SENDS, USAGE, AUDIT, POLLS),
-        tables_read=(CATEGORIES,),
+        tables=(KEYS, SENDS, USAGE, AUDIT, POLLS, CATEGORIES, WAITING),
     ),
     "previews": Profile(
         warmth=Warmth.SNAPSTART,
@@ -363,8 +362,8 @@ PROFILES = {
         looks_up=True,
         indices=DIRECTORY,
         requests=(*_LOOK_UPS, *_USERS_OF_CLUB),
-        tables=(SENDS, USAGE, WAITING),
-        tables_read=(CATEGORIES,),
+        tables=(SENDS, USAGE, WAITING, CATEGORIES),
+        tables_read=(API_KEYS,),
         asks_cdc=True,
     ),
     "audiences": Profile(

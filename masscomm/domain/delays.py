@@ -12,6 +12,8 @@ DELAY_REASON_HEADER = "masscomm.released"
 PAUSED = "paused"
 # The delay reason of the records of a scheduled send.
 SEND_AT = "send_at"
+# The delay reason of the record of the next occurrence of a schedule.
+SCHEDULE = "schedule"
 RESUMED_AT_HEADER = "masscomm.resumed_at"
 
 _MOST_DOUBLINGS = 30

@@ -52,6 +52,11 @@ def digest_send_id(club_id: int, user_id: int, channel: str, key: str, number: i
     return f"{DIGEST_SENDS}{_uuid5(f'{club_id}/{user_id}/{channel}/digest/{key}/{number}')}"
 
 
+def recurring_send_id(schedule_id: str, local_time: str) -> str:
+    """Return the id of the send of a schedule at one of its local times: the same for each repetition."""
+    return _uuid5(f"{schedule_id}/{local_time}")
+
+
 def joint_send_id(send_ids: Sequence[str]) -> str:
     """Return the id under which the recipients of several sends are counted together, in any order."""
     return _uuid5(f"sends/{'/'.join(sorted(send_ids))}")

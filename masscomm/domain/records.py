@@ -178,6 +178,9 @@ class AudienceRequested(AvroRecord):
     share: int = 0
     # The time of a scheduled send before which its users are not sought, unless it is moved; None: at once.
     expand_at: int | None = None
+    # The occurrence of a schedule that makes the send, as JSON; None: a send was requested. The fields `audience` and
+    # `send` are empty then.
+    schedule: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

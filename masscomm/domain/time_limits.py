@@ -334,6 +334,15 @@ EXPANSION_SHARE_S = 10.0
 # The age of a send to an audience up to which the rest is handed on; the rest of an older one stays in its record.
 EXPANSION_HANDED_ON_S = _DAY_S // 2
 
+# --- schedules --------------------------------------------------------------------------------------------------------
+# The least time between a change of a schedule and the release of its next record, which is put before the change is
+# stored.
+SCHEDULE_CHANGED_S = 60
+# An occurrence of a schedule that is later than this is skipped.
+OCCURRENCE_LATE_S = 900
+# The longest time after an occurrence at which its send expires.
+OCCURRENCE_EXPIRES_S = 7 * _DAY_S
+
 # --- retentions -------------------------------------------------------------------------------------------------------
 # How long the results of delivery are kept: a record that is replayed after this time is published again.
 LEDGER_KEPT_S = 16 * _DAY_S
@@ -359,6 +368,8 @@ QUEUE_LEASES_KEPT_S = 7 * _DAY_S
 IDEMPOTENCY_KEPT_S = _DAY_S
 # How long a send with a control is kept: longer than any record of the send, whose send_at may be a year ahead.
 CONTROLLED_SENDS_KEPT_S = 450 * _DAY_S
+# How long an occurrence of a schedule is kept after it was recorded: longer than its record may come again.
+OCCURRENCES_KEPT_S = 60 * _DAY_S
 # How long an entry of the audit log is kept.
 AUDIT_KEPT_S = 400 * _DAY_S
 # How long the use of a window of a key's limit is kept after its end: longer than a request with a key is repeated.
@@ -422,6 +433,10 @@ RULES: Mapping[str, str] = {
     "366 * 86_400 < UNSUBSCRIBE_VALID_S < 2 * 366 * 86_400": "a link outlives a year, and keys end",
     "timeout_s('preferences_handler') < SIGNING_KEYS_CACHED_S < UNSUBSCRIBE_VALID_S": "keys are read again in time",
     "timeout_s('send_handler') < IDEMPOTENCY_KEPT_S": "a key is kept while its request is executed",
+    "timeout_s('send_handler') < SCHEDULE_CHANGED_S": "a schedule is stored before its next record is released",
+    "kept_s('audience') + DELAYED_KEPT_S + REPLAYED_WITHIN_S < OCCURRENCES_KEPT_S": (
+        "a record that comes again finds the occurrence that it has made"
+    ),
     "IDEMPOTENCY_KEPT_S + timeout_s('send_handler') < min(LEDGER_KEPT_S, DECISIONS_KEPT_S)": (
         "the chain knows the records that a repeated request produces again"
     ),

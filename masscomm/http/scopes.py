@@ -83,6 +83,13 @@ ROUTE_SCOPES: Mapping[tuple[str, str], Scope] = MappingProxyType(
         ("GET", "/v1/audiences/{name}"): Scope.READ,
         ("PUT", "/v1/audiences/{name}"): Scope.SEND,
         ("DELETE", "/v1/audiences/{name}"): Scope.SEND,
+        ("GET", "/v1/schedules"): Scope.READ,
+        # The users of a send need users:read.
+        ("GET", "/v1/schedules/{schedule}"): Scope.READ,
+        ("PUT", "/v1/schedules/{schedule}"): Scope.SEND,
+        ("DELETE", "/v1/schedules/{schedule}"): Scope.SEND,
+        ("POST", "/v1/schedules/{schedule}/pause"): Scope.SEND,
+        ("POST", "/v1/schedules/{schedule}/resume"): Scope.SEND,
         ("GET", "/v1/sends"): Scope.READ,
         ("GET", "/v1/sends/{send_id}"): Scope.READ,
         ("POST", "/v1/previews"): Scope.READ,

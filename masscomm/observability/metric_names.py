@@ -287,6 +287,15 @@ INCOMING_WEBHOOKS_REFUSED: Mapping[Refusal, Metric] = {
 EVENTS_WITHOUT_ENDPOINT = _counter(
     "EventsWithoutEndpoint", "events to which neither endpoint nor rule subscribes", "event_matcher"
 )
+OCCURRENCES_SENT = _counter("OccurrencesSent", "sends that schedules make", "audience_expander")
+OCCURRENCES_SKIPPED = _counter(
+    "OccurrencesSkipped",
+    "occurrences of schedules without a send: late, or beyond what the owner may send",
+    "audience_expander",
+)
+SCHEDULES_PAUSED = _counter(
+    "SchedulesPaused", "schedules that are paused because their owner may not send", "audience_expander"
+)
 EVENT_SENDS = _counter("EventSends", "sends that rules make of events", "event_matcher")
 EVENT_SENDS_REFUSED = _counter(
     "EventSendsRefused",
@@ -409,6 +418,9 @@ ALL: Mapping[str, Metric] = {
         EVENTS_WITHOUT_ENDPOINT,
         EVENT_SENDS,
         EVENT_SENDS_REFUSED,
+        OCCURRENCES_SENT,
+        OCCURRENCES_SKIPPED,
+        SCHEDULES_PAUSED,
         INCOMING_WEBHOOKS_ACCEPTED,
         INCOMING_WEBHOOKS_REPEATED,
         INCOMING_WEBHOOKS_FAILED,

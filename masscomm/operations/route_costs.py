@@ -38,6 +38,8 @@ class Cost:
 _SMALL = Cost(worst_s=0.05)
 # A body of 6 MB that is read, and refused or produced.
 _LARGE = Cost(worst_s=1.0, slots=Kind.LARGE_BODY)
+# The search for the first time of a rule that never fires.
+_SCHEDULE = Cost(worst_s=_SMALL.worst_s + 0.1)
 # A page of 10,000 counts.
 _COUNTS = Cost(worst_s=0.17)
 
@@ -56,6 +58,12 @@ ROUTE_COSTS: Mapping[tuple[str, str], tuple[Cost, ...]] = MappingProxyType(
         ("GET", "/v1/audiences/{name}"): (_SMALL,),
         ("PUT", "/v1/audiences/{name}"): (_SMALL,),
         ("DELETE", "/v1/audiences/{name}"): (_SMALL,),
+        ("GET", "/v1/schedules"): (_SMALL,),
+        ("GET", "/v1/schedules/{schedule}"): (_SMALL,),
+        ("PUT", "/v1/schedules/{schedule}"): (_SCHEDULE,),
+        ("DELETE", "/v1/schedules/{schedule}"): (_SMALL,),
+        ("POST", "/v1/schedules/{schedule}/pause"): (_SMALL,),
+        ("POST", "/v1/schedules/{schedule}/resume"): (_SCHEDULE,),
         ("GET", "/v1/users"): (_SMALL,),
         ("GET", "/v1/users/{user_id}"): (_SMALL,),
         ("GET", "/v1/users/{user_id}/stream"): (_SMALL, Cost(worst_s=STREAM_WAIT_S, slots=Kind.POLL)),

@@ -23,7 +23,7 @@ from masscomm.http.rate_limits import POLICY, REMAINING
 from masscomm.http.rest import JSON, Api, Route
 from masscomm.http.scopes import PUBLIC_ROUTES, ROLE_SCOPES, ROUTE_SCOPES, Role, Scope
 from masscomm.texts import Text
-from ops.openapi import audiences, events, metrics, operations, preferences, sends, sends_api
+from ops.openapi import audiences, events, metrics, operations, preferences, schedules, sends, sends_api
 from ops.openapi.examples import completed
 from ops.openapi.operation import Operation
 from ops.openapi.parameters import IN_PATH
@@ -41,6 +41,7 @@ APIS: tuple[Api, ...] = (
 )
 OPERATIONS: Mapping[tuple[str, str], Operation] = (
     sends.OPERATIONS
+    | schedules.OPERATIONS
     | audiences.OPERATIONS
     | metrics.OPERATIONS
     | sends_api.OPERATIONS
@@ -58,6 +59,7 @@ _TAGS = {
     "metrics": "Metrics",
     "notifications": "Sends",
     "previews": "Templates",
+    "schedules": "Sends",
     "sends": "Sends",
     "sources": "Events",
     "subscriptions": "Events",
@@ -217,7 +219,8 @@ def _schemas(operations: list[Operation]) -> tuple[Mapping[Any, Any], dict[str, 
     components = definitions["$defs"]
     for name, schema in components.items():
         components[name] = _without_titles(schema)
-    _add_field_descriptions(components["SendRequest"]["properties"])
+    for name in ("SendRequest", "RecurringSend"):
+        _add_field_descriptions(components[name]["properties"])
     # Pydantic describes no inherited fields.
     for name in ("FieldErrorBody", "ProblemBody"):
         components[name]["properties"] |= deepcopy(components["CodedBody"]["properties"])

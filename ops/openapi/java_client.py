@@ -25,6 +25,7 @@ _LINE = 120
 METHODS = {
     "delete_audience": "delete_audience",
     "delete_event_type": "delete_event_type",
+    "delete_schedule": "delete_schedule",
     "delete_source": "delete_source",
     "delete_subscription": "delete_subscription",
     "delete_suppression": "remove_suppression",
@@ -47,6 +48,8 @@ METHODS = {
     "get_overview": "overview",
     "get_preferences": "preferences",
     "get_recipients": "recipients",
+    "get_schedule": "schedule",
+    "get_schedules": "schedules",
     "get_send": "get_send",
     "get_sends": "sends",
     "get_source": "source",
@@ -77,6 +80,8 @@ METHODS = {
     "post_preview": "preview",
     "post_replay": "replay_dead_letter",
     "post_resume": "resume",
+    "post_schedule_pause": "pause_schedule",
+    "post_schedule_resume": "resume_schedule",
     "post_send": "send",
     "post_source": "create_source",
     "post_subscription": "create_subscription",
@@ -91,6 +96,7 @@ METHODS = {
     "put_category": "set_category",
     "put_event_type": "set_event_type",
     "put_preferences": "set_preferences",
+    "put_schedule": "save_schedule",
     "put_source": "set_source",
 }
 # Operations after which their subject is no longer in its list.
@@ -98,6 +104,7 @@ _REMOVING = (
     *(
         "delete_audience",
         "delete_event_type",
+        "delete_schedule",
         "delete_source",
         "delete_subscription",
         "delete_suppression",

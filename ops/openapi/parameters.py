@@ -47,6 +47,7 @@ IN_PATH = {
         Parameter("name", "The name of the saved audience", _SEGMENT, "germans"),
         Parameter("notification", "The notification: `<send_id>.<user_id>.<channel>`", _SEGMENT, NOTIFICATION),
         Parameter("position", "The position of the dead letter, partition@offset", _SEGMENT, "0@17"),
+        Parameter("schedule", "The name of the schedule", _SEGMENT, "weekly"),
         Parameter("send_id", "The id of the send", _SEGMENT, SEND_ID),
         Parameter("source_id", "The id of the source", _SEGMENT, SOURCE_ID),
         Parameter("subscription_id", "The id of the subscription", _SEGMENT, SUBSCRIPTION_ID),

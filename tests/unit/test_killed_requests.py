@@ -12,6 +12,7 @@ from masscomm.kafka import topics
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.preference_checker import Checker
 from tests.support.harness.send_api import SendApi, use_cases
+from tests.support.killer import Killed, Killer
 
 ID = "0b8e2f0e-7a1c-4c1e-9d53-2f3f0f9a6c11"
 LATER = {"send_at": "2023-11-15T00:00:00Z"}
@@ -24,39 +25,6 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
     "large": [{"send_id": ID, "to_users": LARGE}],
     "parts": [{"send_id": ID, "part_index": index, "part_count": 2, "to_users": [index + 1]} for index in (1, 0)],
 }
-
-
-class Killed(BaseException):
-    """The function was killed."""
-
-
-class Killer:
-    """Kills at the n-th call: before its effect, or after it, so that the answer is lost."""
-
-    def __init__(self, at: int, *, after: bool) -> None:
-        self.at, self.after, self.calls = at, after, 0
-
-    def around[T](self, target: T) -> T:
-        return _Proxy(target, self)  # type: ignore[return-value]
-
-    def call(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        self.calls += 1
-        is_last = self.calls == self.at
-        if is_last and not self.after:
-            raise Killed
-        result = method(*args, **options)
-        if is_last:
-            raise Killed
-        return result
-
-
-class _Proxy:
-    def __init__(self, target: Any, killer: Killer) -> None:
-        self._target, self._killer = target, killer
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._target, name)
-        return (lambda *args, **options: self._killer.call(found, *args, **options)) if callable(found) else found
 
 
 class Killable(SendApi):

@@ -1,6 +1,7 @@
 """Every route of every function rejects a caller without a known tenant, and returns no data."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
@@ -36,7 +37,9 @@ from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
 from masscomm.stores.metrics.port import ChannelTotals, LogKey, LogRow, SendTotals
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.saved_audiences.in_memory import InMemorySavedAudiences
+from masscomm.stores.schedules.in_memory import InMemorySchedules
 from masscomm.stores.sends.in_memory import InMemorySends
+from tests.support.contracts import schedules
 from tests.support.contracts.webhook_results import results_of
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
@@ -75,6 +78,11 @@ PARAMETERS = {
     **{
         (method, f"/v1/audiences/{operations_api.AUDIENCE}"): {"club_id": [str(CLUB)]}
         for method in ("GET", "PUT", "DELETE")
+    },
+    ("GET", "/v1/schedules"): {"club_id": [str(CLUB)]},
+    **{
+        (method, f"/v1/schedules/{schedules.WEEKLY.name}{action}"): {"club_id": [str(CLUB)]}
+        for method, action in (("GET", ""), ("PUT", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume"))
     },
     ("GET", "/v1/sends"): {"club_id": [str(CLUB)]},
     ("GET", "/v1/users"): {"club_id": [str(CLUB)]},
@@ -139,7 +147,9 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
         Template(2, None, "news", "push", "en", "News", "Hello"),
     )
     monkeypatch.setattr(previews, "directory", lambda: directory)
-    requests = send_api_use_cases(chain, InMemoryIdempotencyKeys(), directory=directory)
+    stored = InMemorySchedules()
+    stored.put(replace(schedules.WEEKLY, club_id=CLUB, send={"type": "canary", "club_id": CLUB, "to_users": [7]}), None)
+    requests = send_api_use_cases(chain, InMemoryIdempotencyKeys(), directory=directory, schedules=stored)
     monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
     forecasts = dry_runs(clock, directory)
     monkeypatch.setattr(previews, "dry_runs", lambda: forecasts)
@@ -170,6 +180,7 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         "{delivery_id}": operations_api.EVENT_ID,
         "{category}": "news",
         "{name}": operations_api.AUDIENCE,
+        "{schedule}": schedules.WEEKLY.name,
         "{event_type}": "match.finished",
         "{source_id}": source_id(CLUB),
         "{subscription_id}": subscription_id(CLUB),
@@ -200,6 +211,12 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
             "events": [{"event_id": "e1", "type": "match.finished", "club_id": CLUB, "data": {"goals": []}}]
         },
         ("PUT", f"/v1/audiences/{operations_api.AUDIENCE}"): {"audience": {"all_users": True}},
+        ("PUT", f"/v1/schedules/{schedules.WEEKLY.name}"): {
+            "rule": schedules.WEEKLY.rule,
+            "time_zone": "Europe/Zurich",
+            "starts_at_local": schedules.WEEKLY.starts_at_local,
+            "send": send,
+        },
         ("PUT", "/v1/categories/news"): {"channels": ["push"]},
         ("PUT", "/v1/event-types/match.finished"): {"description": "A match has finished", "example": {"goals": []}},
         ("POST", "/v1/sources"): SOURCE | {"club_id": CLUB},

@@ -68,6 +68,7 @@ export const KEYED: Readonly<Record<KeyedPath, true>> = {
 export const REMOVED: Readonly<Record<string, (path: Readonly<Record<string, unknown>>) => unknown>> = {
   "DELETE /v1/webhooks/{endpoint_id}": (path) => ({ id: path.endpoint_id, status: "deleted" }),
   "DELETE /v1/audiences/{name}": (path) => ({ name: path.name, status: "deleted" }),
+  "DELETE /v1/schedules/{schedule}": (path) => ({ name: path.schedule, status: "deleted" }),
   "DELETE /v1/event-types/{event_type}": (path) => ({ name: path.event_type, status: "deleted" }),
   "DELETE /v1/subscriptions/{subscription_id}": (path) => ({ id: path.subscription_id, status: "deleted" }),
   "DELETE /v1/suppressions/{suppression}": (path) => ({ id: path.suppression, status: "removed" }),

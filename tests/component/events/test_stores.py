@@ -19,6 +19,8 @@ from masscomm.stores.key_queues.dynamodb import DynamoDbKeyQueues
 from masscomm.stores.key_queues.port import KeyQueues
 from masscomm.stores.saved_audiences.dynamodb import DynamoDbSavedAudiences
 from masscomm.stores.saved_audiences.port import SavedAudiences
+from masscomm.stores.schedules.dynamodb import DynamoDbSchedules
+from masscomm.stores.schedules.port import Schedules
 from masscomm.stores.sent_messages.dynamodb import DynamoDbSentMessages
 from masscomm.stores.sent_messages.port import SentMessages
 from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
@@ -37,6 +39,7 @@ from tests.support.contracts.event_stores import (
 )
 from tests.support.contracts.frequency_caps import FrequencyCapsContract
 from tests.support.contracts.saved_audiences import SavedAudiencesContract
+from tests.support.contracts.schedules import SchedulesContract
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 
 __all__ = ["functions_client"]
@@ -58,6 +61,12 @@ class TestDynamoDbSavedAudiences(SavedAudiencesContract):
     @pytest.fixture
     def audiences(self, localstack: StackConfig, functions_client: Any) -> SavedAudiences:
         return DynamoDbSavedAudiences(table=new_table(dynamodb(localstack), "categories"), client=functions_client)
+
+
+class TestDynamoDbSchedules(SchedulesContract):
+    @pytest.fixture
+    def schedules(self, localstack: StackConfig, functions_client: Any) -> Schedules:
+        return DynamoDbSchedules(table=new_table(dynamodb(localstack), "categories"), client=functions_client)
 
 
 class TestDynamoDbSubscriptions(SubscriptionsContract):

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from functions.audience_expander.expand_audience import ExpandAudience
+from functions.audience_expander.recurring_sends import RecurringSends
+from masscomm.clock import Clock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.records import AudienceRequested, SendRequested
@@ -12,14 +14,30 @@ from masscomm.domain.sends import Expansion, SendKey
 from masscomm.domain.users import User
 from masscomm.kafka import topics
 from masscomm.observability import logs
+from masscomm.stores.api_keys.in_memory import InMemoryApiKeys
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
+from masscomm.stores.saved_audiences.in_memory import InMemorySavedAudiences
+from masscomm.stores.schedules.in_memory import InMemorySchedules
 from masscomm.stores.sends.in_memory import InMemorySends
 from tests.support.harness.chain import NOW, SEND_ID, Chain, entry
 
 GERMAN: dict[str, Any] = {"where": {"field": "locale", "is": "de"}}
 EVERYBODY: dict[str, Any] = {"all_users": True}
 KEY = SendKey(7, SEND_ID)
+
+
+def recurring_sends(clock: Clock, **stores: Any) -> RecurringSends:
+    """Return the use case of schedules, with stores in memory for those that are not given."""
+    in_memory: dict[str, Any] = {
+        "schedules": InMemorySchedules(),
+        "keys": InMemoryApiKeys(),
+        "saved_audiences": InMemorySavedAudiences(),
+        "sends": InMemorySends(clock),
+        "usage": InMemoryKeyUsage(),
+        "delay_store": InMemoryDelayStore(),
+    }
+    return RecurringSends(**(in_memory | stores), clock=clock, logger=logs.logger("test"))
 
 
 class Expander(Chain):
@@ -44,6 +62,7 @@ class Expander(Chain):
             sends=self.register,
             usage=self.usage,
             delay_store=self.delayed,
+            recurring=recurring_sends(self.clock),
             clock=self.clock,
             logger=logs.logger("test"),
             share_chunks=share_chunks,

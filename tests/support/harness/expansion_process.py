@@ -21,6 +21,7 @@ from masscomm.observability import logs
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.sends.dynamodb import DynamoDbSends
+from tests.support.harness.audience_expander import recurring_sends
 from tests.support.harness.chain import Chain, entry
 
 
@@ -63,6 +64,7 @@ def main(url: str, table: str, lsn: int, record: bytes) -> int:
         directory=directory,
         usage=InMemoryKeyUsage(),
         delay_store=InMemoryDelayStore(),
+        recurring=recurring_sends(chain.clock),
         sends=PrintingExpansions(table=table),
         clock=chain.clock,
         logger=logs.logger("audience_expander"),

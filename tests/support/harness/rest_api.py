@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -48,8 +48,10 @@ from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.metrics.in_memory import InMemoryMetricsStore, StoredCount
 from masscomm.stores.metrics.port import ChannelTotals, LogKey, LogRow, SendTotals
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
+from masscomm.stores.schedules.in_memory import InMemorySchedules
 from masscomm.stores.sends.in_memory import InMemorySends
 from ops.openapi.document import APIS
+from tests.support.contracts.schedules import WEEKLY
 from tests.support.contracts.webhook_results import results_of
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
@@ -123,7 +125,9 @@ def build(
     )
     monkeypatch.setattr(previews, "directory", lambda: directory)
     saved = operations_handler.audiences().store
-    requests = use_cases(chain, InMemoryIdempotencyKeys(), directory=directory, saved=saved)
+    stored = InMemorySchedules()
+    stored.put(replace(WEEKLY, club_id=1, send={**WEEKLY.send, "club_id": 1}), None)
+    requests = use_cases(chain, InMemoryIdempotencyKeys(), directory=directory, saved=saved, schedules=stored)
     monkeypatch.setattr(send_handler, "bootstrap", lambda: requests)
     forecasts = dry_runs(chain.clock, directory)
     monkeypatch.setattr(previews, "dry_runs", lambda: forecasts)

@@ -9,6 +9,7 @@ from functions.send_handler.dry_run import DryRunSend
 from functions.send_handler.registration import Registration
 from functions.send_handler.request_once import RequestOnce
 from functions.send_handler.request_send import RequestSend
+from functions.send_handler.schedules import SchedulesRoute
 from functions.send_handler.send_warnings import SendWarnings
 from masscomm.clock import Clock
 from masscomm.directory.in_memory import InMemoryDirectory
@@ -20,12 +21,16 @@ from masscomm.kafka import topics
 from masscomm.rendering.templates import TemplateCache
 from masscomm.stores.audit_log.in_memory import InMemoryAuditLog
 from masscomm.stores.audit_log.port import AuditLog
+from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
+from masscomm.stores.delayed_records.port import DelayStore
 from masscomm.stores.frequency_caps.in_memory import InMemoryFrequencyCaps
 from masscomm.stores.idempotency_keys.in_memory import InMemoryIdempotencyKeys
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
 from masscomm.stores.request_slots.in_memory import InMemoryRequestSlots
 from masscomm.stores.saved_audiences.in_memory import InMemorySavedAudiences
 from masscomm.stores.saved_audiences.port import SavedAudiences
+from masscomm.stores.schedules.in_memory import InMemorySchedules
+from masscomm.stores.schedules.port import Schedules
 from masscomm.stores.sends.in_memory import InMemorySends
 from masscomm.stores.sends.port import Sends
 from tests.support.harness.chain import Chain, Context
@@ -46,6 +51,8 @@ def use_cases(
     sends: InMemorySends | None = None,
     directory: Directory | None = None,
     saved: SavedAudiences | None = None,
+    schedules: Schedules | None = None,
+    delayed: DelayStore | None = None,
 ) -> module.UseCases:
     """Return the use cases of the function, with in-memory topics and an in-memory store of idempotency keys."""
     requests = RequestSend(
@@ -56,11 +63,19 @@ def use_cases(
         audit_log=audit_log or InMemoryAuditLog(),
     )
     templates = TemplateCache(directory or InMemoryDirectory(ready=False), chain.clock, keep_empty=True)
+    saved = saved or InMemorySavedAudiences()
     return module.UseCases(
         requests=requests,
         once=RequestOnce(keys=keys, clock=chain.clock),
         warnings=SendWarnings(lambda: ContentChecks(templates)),
-        saved_audiences=saved or InMemorySavedAudiences(),
+        saved_audiences=saved,
+        schedules=SchedulesRoute(
+            store=schedules or InMemorySchedules(),
+            saved_audiences=saved,
+            delay_store=delayed or InMemoryDelayStore(),
+            codec=chain.codec,
+            clock=chain.clock,
+        ),
     )
 
 
@@ -86,7 +101,17 @@ class SendApi(Chain):
         self.directory = InMemoryDirectory(ready=False)
         self.slots = InMemoryRequestSlots()
         self.saved_audiences = InMemorySavedAudiences()
-        self.use_cases = use_cases(self, self.keys, self.audit_log, self.register, self.directory, self.saved_audiences)
+        self.schedules, self.delayed = InMemorySchedules(), InMemoryDelayStore()
+        self.use_cases = use_cases(
+            self,
+            self.keys,
+            self.audit_log,
+            self.register,
+            self.directory,
+            self.saved_audiences,
+            self.schedules,
+            self.delayed,
+        )
         self.dry_runs = dry_runs(self.clock, self.directory, self.register)
         self.usage = InMemoryKeyUsage()
         limiter = RateLimiter(usage=self.usage, clock=self.clock)
@@ -107,6 +132,7 @@ class SendApi(Chain):
         authorizer: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
         several: dict[str, list[str]] | None = None,
+        query: dict[str, str] | None = None,
     ) -> Answered:
         """Return (status, body, headers) of a request. `several` has headers with all of their values."""
         event: dict[str, Any] = {
@@ -115,7 +141,7 @@ class SendApi(Chain):
             "httpMethod": method,
             "headers": {"Content-Type": "application/json", **(headers or {})},
             "multiValueHeaders": {"Content-Type": ["application/json"], **(several or {})},
-            "queryStringParameters": None,
+            "queryStringParameters": query,
             "multiValueQueryStringParameters": None,
             "pathParameters": None,
             "stageVariables": None,
@@ -129,7 +155,7 @@ class SendApi(Chain):
             "body": body,
             "isBase64Encoded": is_base64,
         }
-        serving = module if (method, path) in module.api.routes else previews
+        serving = previews if (method, path) in previews.api.routes else module
         answer = serving.handler(event, Context(self.clock, TIMEOUT_S))
         answered = {name: values[0] for name, values in answer["multiValueHeaders"].items()}
         return answer["statusCode"], json.loads(answer["body"]), answered

@@ -28,6 +28,7 @@ _INVALID_FIELDS = frozenset({Text.FIELD_INVALID, Text.FIELDS_INVALID})
 UNKNOWN_IDS = {
     "send_id": "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f30",
     "name": "unheard",
+    "schedule": "unheard",
     "notification": "3f5e7b0c-6d0e-4a52-9d5c-0d3c3a1f7f30.99.push",
     "user_id": "99",
     "position": "0@99",

@@ -15,6 +15,7 @@ from masscomm.kafka import topics
 from masscomm.observability import logs
 from masscomm.stores.delayed_records.in_memory import InMemoryDelayStore
 from masscomm.stores.key_usage.in_memory import InMemoryKeyUsage
+from tests.support.harness.audience_expander import recurring_sends
 from tests.support.harness.chain import NOW, entry, results_of
 from tests.support.harness.preference_checker import Checker
 from tests.support.harness.send_api import SendApi
@@ -37,6 +38,7 @@ class Sends:
             directory=self.checker.directory,
             usage=InMemoryKeyUsage(),
             delay_store=InMemoryDelayStore(),
+            recurring=recurring_sends(self.api.clock),
             sends=self.api.register,
             clock=self.api.clock,
             logger=logs.logger("audience_expander"),

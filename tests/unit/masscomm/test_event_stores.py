@@ -24,6 +24,9 @@ from masscomm.stores.key_queues.port import KeyQueues
 from masscomm.stores.saved_audiences.dynamodb import DynamoDbSavedAudiences
 from masscomm.stores.saved_audiences.in_memory import InMemorySavedAudiences
 from masscomm.stores.saved_audiences.port import SavedAudiences
+from masscomm.stores.schedules.dynamodb import DynamoDbSchedules
+from masscomm.stores.schedules.in_memory import InMemorySchedules
+from masscomm.stores.schedules.port import Schedules
 from masscomm.stores.sent_messages.dynamodb import DynamoDbSentMessages
 from masscomm.stores.sent_messages.in_memory import InMemorySentMessages
 from masscomm.stores.sent_messages.port import Partition, RecordPosition, Sent, SentMessages
@@ -46,6 +49,7 @@ from tests.support.contracts.event_stores import (
     WebhookSourcesContract,
 )
 from tests.support.contracts.saved_audiences import SavedAudiencesContract
+from tests.support.contracts.schedules import SchedulesContract
 from tests.support.servers.dynamodb_table import new_table
 
 
@@ -83,6 +87,18 @@ class TestMotoSavedAudiences(SavedAudiencesContract):
     @pytest.fixture
     def audiences(self, moto_dynamodb: Any) -> SavedAudiences:
         return DynamoDbSavedAudiences(table=new_table(moto_dynamodb, "categories"), client=moto_dynamodb)
+
+
+class TestInMemorySchedules(SchedulesContract):
+    @pytest.fixture
+    def schedules(self) -> Schedules:
+        return InMemorySchedules()
+
+
+class TestMotoSchedules(SchedulesContract):
+    @pytest.fixture
+    def schedules(self, moto_dynamodb: Any) -> Schedules:
+        return DynamoDbSchedules(table=new_table(moto_dynamodb, "categories"), client=moto_dynamodb)
 
 
 class TestInMemorySubscriptions(SubscriptionsContract):

@@ -37,6 +37,7 @@ from masscomm.stores.key_usage.dynamodb import DynamoDbKeyUsage
 from masscomm.stores.request_slots.dynamodb import DynamoDbRequestSlots
 from masscomm.stores.request_slots.port import Kind
 from masscomm.stores.saved_audiences.dynamodb import DynamoDbSavedAudiences
+from masscomm.stores.schedules.dynamodb import DynamoDbSchedules
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 from masscomm.stores.sends.port import Position, Progress
 from masscomm.stores.subscriptions.dynamodb import DynamoDbSubscriptions
@@ -56,6 +57,7 @@ from tests.support.contracts import (
     queue_leases,
     request_slots,
     saved_audiences,
+    schedules,
     sends,
     webhook_dead_letters,
     webhook_stores,
@@ -306,6 +308,17 @@ STORED = (
         store=DynamoDbSavedAudiences,
         write=lambda audiences: audiences.put(saved_audiences.GERMANS),
         read=lambda audiences: (audiences.find(7, "germans"), list(audiences.of_club(7))),
+    ),
+    Stored(
+        tables=("categories",),
+        store=DynamoDbSchedules,
+        write=lambda stored: (stored.put(schedules.WEEKLY, None), stored.record(schedules.occurrence())),
+        read=lambda stored: (
+            stored.find(7, "weekly"),
+            list(stored.of_club(7)),
+            list(stored.started(schedules.WEEKLY.id, schedules.FIRST.text)),
+            list(stored.history(schedules.WEEKLY.id, 1)),
+        ),
     ),
     Stored(
         tables=("event_types",),
