@@ -24,6 +24,7 @@ MODULES = {
     "sends": ("cli.sends", "Sends: list, show, watch and control them."),
     "trace": ("cli.trace", "Show what happened to a send or a notification, step by step."),
     "audience": ("cli.audiences", "Audiences: count users of a club by conditions, and save conditions."),
+    "schedule": ("cli.schedules", "Schedules: sends that recur."),
     "categories": ("cli.categories", "Categories of sends: show and change them."),
     "preferences": ("cli.preferences", "Preferences of a user: show and change them."),
     "template": ("cli.template", "Templates: preview and check them."),
