@@ -43,6 +43,7 @@ from ops.erasure.item_tables import ItemTables
 from ops.erasure.person import ERASED_USER, Person
 from ops.erasure.personal_events import EventTables, PersonalEvents
 from ops.erasure.remains import remaining_data
+from ops.erasure.schedules import ScheduleItems
 from ops.erasure.search_indices import SearchIndices
 from spark_metrics.archive.mark import check_table, database_mark
 from spark_metrics.archive.table import ArchiveTable
@@ -121,6 +122,7 @@ def _stores(
         "delivery ledger": tables.erase_ledger,
         "register of sends": tables.erase_sends,
         "frequency caps": tables.erase_caps,
+        "schedules": ScheduleItems(client=client, table=environ.get("CATEGORIES_TABLE", "categories")).erase,
         "dead letters of webhooks": webhooks.erase_dead_letters,
         "contacts of webhooks": webhooks.erase_contacts,
         "log of recipients": partial(metrics_store.erase_log, connection),

@@ -84,7 +84,8 @@ class MetricsStack(Stack):
             archive=archive,
             other_runs=len(HOURS) if environment.has("metrics") else 0,
             tables={
-                name: data.tables[name] for name in (LEDGER, SENDS, WAITING, UNDELIVERED, ENDPOINTS, FREQUENCY_CAPS)
+                name: data.tables[name]
+                for name in (LEDGER, SENDS, WAITING, UNDELIVERED, ENDPOINTS, FREQUENCY_CAPS, CATEGORIES)
             },
             applications=[
                 self.format_arn(service="sns", resource="app", resource_name=f"{kind}/{environment.prefix}-{platform}")

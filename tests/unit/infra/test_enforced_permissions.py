@@ -34,6 +34,7 @@ from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
 from masscomm.stores.event_types.dynamodb import DynamoDbEventTypes
 from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
 from masscomm.stores.frequency_caps.port import Change, PlacesKey, StoredPlaces
+from masscomm.stores.schedules.dynamodb import DynamoDbSchedules
 from masscomm.stores.sends.dynamodb import DynamoDbSends
 from masscomm.stores.webhook_dead_letters.dynamodb import DynamoDbWebhookDeadLetters
 from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
@@ -42,9 +43,11 @@ from ops.erasure.delayed_records import DelayedRecords
 from ops.erasure.item_tables import ItemTables
 from ops.erasure.person import Person
 from ops.erasure.personal_events import EventTables, PersonalEvents
+from ops.erasure.schedules import ScheduleItems
 from ops.provisioning import SCHEMAS, ProvisioningError
 from tests.support.cdk.resolved import REGION
 from tests.support.cdk.templates import SynthesisedEnvironment, actions, flat, role_statements
+from tests.support.contracts.schedules import WEEKLY
 from tests.support.contracts.webhook_dead_letters import letter
 from tests.support.contracts.webhook_stores import endpoint
 
@@ -114,7 +117,7 @@ ERASURE = Program(role="eraserole", prepare=_secret, run=_read_addresses)
 
 TABLES = (
     *("delivery_ledger", "waiting", "sends", "frequency_caps"),
-    *("webhook_dead_letters", "webhook_endpoints", "event_types"),
+    *("webhook_dead_letters", "webhook_endpoints", "event_types", "categories"),
 )
 NOW = 1_700_000_000_000
 PERSON = Person(user_id=7, club_id=3)
@@ -143,6 +146,10 @@ def _items(_: pytest.MonkeyPatch) -> None:
     )
     places = Change(PlacesKey(3, 7, "a"), StoredPlaces(), {"s#push": NOW}, 100)
     DynamoDbFrequencyCaps(table="frequency_caps", client=client).write([[places]], NOW)
+    schedules = DynamoDbSchedules(table="categories", client=client)
+    for name, users in (("alone", [7]), ("others", [7, 8])):
+        send = {"type": "news", "club_id": 3, "to_users": users}
+        schedules.put(replace(WEEKLY, club_id=3, name=name, send=send), None)
     event = replace(letter().event, club_id=3, type="player.hurt", data='{"player":{"id":7}}')
     DynamoDbWebhookDeadLetters(table="webhook_dead_letters", client=client).put([letter(1, event=event)])
     endpoints = DynamoDbWebhookEndpoints(table="webhook_endpoints", client=client)
@@ -173,9 +180,10 @@ def _erase_items() -> None:
     webhooks = EventTables(
         client=client, dead_letters="webhook_dead_letters", endpoints="webhook_endpoints", events=events
     )
-    erased = [tables.erase_delayed, tables.erase_ledger, tables.erase_sends, tables.erase_caps]
+    scheduled = ScheduleItems(client=client, table="categories")
+    erased = [tables.erase_delayed, tables.erase_ledger, tables.erase_sends, tables.erase_caps, scheduled.erase]
     counts = [step(PERSON) for step in (*erased, webhooks.erase_dead_letters, webhooks.erase_contacts)]
-    assert counts == [1, 1, 2, 1, 1, 1]
+    assert counts == [1, 1, 2, 1, 2, 1, 1]
 
 
 ERASED_ITEMS = Program(role="eraserole", prepare=_items, run=_erase_items)
