@@ -71,7 +71,6 @@ from masscomm.stores.schedules.port import Schedules
 from masscomm.texts import Text
 
 PARAMETERS = ("club_id",)
-_DAY_MS = 86_400_000
 # The entries of an authorizer's context that are stored with a schedule.
 _KEPT = (SCOPES, CLUB_IDS, EVERY_CLUB, "mode", RECIPIENTS.setting, COUNTED_UNDER)
 # The fields of a send that show single users.
@@ -324,7 +323,7 @@ class SchedulesRoute:
             start is not None
             and (start - wall_time(now_ms, recurrence.zone)).total_seconds() * 1000 > MAX_REQUEST_AHEAD_MS
         ):
-            message = Text.SCHEDULE_START_TOO_FAR.filled(days=MAX_REQUEST_AHEAD_MS // _DAY_MS)
+            message = Text.SCHEDULE_START_TOO_FAR.filled(days=MAX_REQUEST_AHEAD_MS // 86_400_000)
             raise unusable([FieldError("starts_at_local", message)])
         first = recurrence.next(now_ms)
         if first is None:  # guard: schedules.rule_without_times

@@ -31,7 +31,7 @@ _CYCLE_YEARS, _LAST_CYCLE_ENDS = 400, 9_900
 _MINUTES_A_DAY = 24 * 60
 _LONGEST_GAP = timedelta(days=366 * LONGEST_GAP_YEARS)
 # A date with a weekday recurs within 40 years, also after a century without a leap day.
-_LONGEST_REPEATED_DAYS = 41 * 366
+_EXAMINED_DATES = 41 * 366
 _FREQUENCIES = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY")
 _WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _WEEKDAY = re.compile(r"([+-]?\d{1,2})?(MO|TU|WE|TH|FR|SA|SU)", re.ASCII)
@@ -285,7 +285,7 @@ def _check_days(rule: Recurrence) -> None:
     if rule.frequency not in ("DAILY", "HOURLY", "MINUTELY"):
         return
     weekdays = {day.weekday for day in parts.get("byweekday", ())}
-    for number in range(_LONGEST_REPEATED_DAYS):
+    for number in range(_EXAMINED_DATES):
         day = rule.start.date() + timedelta(days=number)
         is_weekday = not weekdays or day.weekday() in weekdays
         if is_weekday and day.month in parts.get("bymonth", [day.month]) and _is_month_day(day, parts):

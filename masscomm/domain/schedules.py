@@ -16,7 +16,6 @@ MAX_SCHEDULES = 100
 # The occurrences and the next times in a response.
 OCCURRENCES_SHOWN, NEXT_SHOWN = 100, 10
 MAX_EXPIRES_AFTER_MINUTES = OCCURRENCE_EXPIRES_S // 60
-_MINUTE_MS = 60_000
 
 
 class CatchUp(StrEnum):
@@ -95,7 +94,7 @@ class Schedule:
 
     def expires_at_ms(self, at_ms: int) -> int | None:
         """Return the time at which the send of an occurrence expires; None if it does not."""
-        return None if self.expires_after_minutes is None else at_ms + self.expires_after_minutes * _MINUTE_MS
+        return None if self.expires_after_minutes is None else at_ms + self.expires_after_minutes * 60_000
 
 
 @dataclass(frozen=True, kw_only=True)

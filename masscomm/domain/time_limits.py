@@ -434,6 +434,12 @@ RULES: Mapping[str, str] = {
     "timeout_s('preferences_handler') < SIGNING_KEYS_CACHED_S < UNSUBSCRIBE_VALID_S": "keys are read again in time",
     "timeout_s('send_handler') < IDEMPOTENCY_KEPT_S": "a key is kept while its request is executed",
     "timeout_s('send_handler') < SCHEDULE_CHANGED_S": "a schedule is stored before its next record is released",
+    "5 * every_s('scheduler') <= OCCURRENCE_LATE_S <= 15 * 60": (
+        "an occurrence may wait for some sweeps, and no rule has another one before it is late"
+    ),
+    "24 * OCCURRENCE_LATE_S < OCCURRENCE_EXPIRES_S <= OCCURRENCES_KEPT_S / 8": (
+        "a send that expires can be delivered, and its occurrence is listed until then"
+    ),
     "kept_s('audience') + DELAYED_KEPT_S + REPLAYED_WITHIN_S < OCCURRENCES_KEPT_S": (
         "a record that comes again finds the occurrence that it has made"
     ),

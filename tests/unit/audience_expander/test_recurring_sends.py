@@ -255,14 +255,17 @@ def test_unacknowledged_send_is_not_completed(recurring: Recurring) -> None:
 
 
 @pytest.mark.kills(guard="schedules.dead_letter")
-def test_malformed_occurrence_is_dead_lettered(recurring: Recurring) -> None:
-    recurring.put()
+def test_malformed_occurrence_fails_no_send(recurring: Recurring) -> None:
+    recurring.put(send=EVERYBODY)
     (record,) = recurring.waiting()
     recurring.until(FIRST_MS)
+    recurring.release()
     changed = recurring.codec.decode("AudienceRequested", record.value) | {"schedule": '{"name": 1}'}
     value = recurring.codec.encode(topics.AUDIENCE, "AudienceRequested", changed)
     recurring.process(replace(record, value=value))
     assert [letter["masscomm.reason"] for letter in recurring.dead_letters()] == ["invalid"]
+    (send,) = recurring.register.sends.values()
+    assert send.expansion is None
 
 
 def test_rule_that_has_ended_leaves_no_record(recurring: Recurring) -> None:

@@ -9,7 +9,7 @@ _METRICS = _EVERY - {"pyyaml"} | {"psycopg", "psycopg-pool"}
 
 # Package → the distributions that its own modules import; these distributions' requirements are not listed.
 DIRECT = {
-    "audience_expander": _CHAIN | {"tzdata"},
+    "audience_expander": _CHAIN | {"python-dateutil", "tzdata"},
     "audiences": _EVERY | {"confluent-kafka", "tzdata"},
     "builder": _CHAIN | {"babel", "jinja2", "regex"},
     "cdc_consumer": _CHAIN | {"babel", "jinja2", "regex"},
@@ -34,7 +34,7 @@ DIRECT = {
     "webhook_events": _CHAIN | {"psycopg", "psycopg-pool"},
     "sends_api": _METRICS | {"pyyaml"},
     "sends_stream": _METRICS | {"pyyaml"},
-    "send_handler": _CHAIN | {"babel", "jinja2", "pydantic", "pydantic-core", "regex", "tzdata"},
+    "send_handler": _CHAIN | {"babel", "jinja2", "pydantic", "pydantic-core", "python-dateutil", "regex", "tzdata"},
 }
 
 

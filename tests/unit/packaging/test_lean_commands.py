@@ -33,7 +33,7 @@ for names, command in all_commands().items():
         elif param.required:
             value = "bash" if param.name == "shell" else "1"
             arguments += [*(param.opts[:1] if param.param_type_name == "option" else ()), value]
-    if names == ("send",):
+    if names in (("send",), ("schedule", "put")):
         arguments += ["--to", "1"]
     done = CliRunner().invoke(app, arguments)
     loaded = sorted(name for name in sys.modules if name.partition(".")[0] == "local")
