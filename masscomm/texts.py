@@ -374,7 +374,6 @@ class Text(StrEnum):
     SCHEDULE_START = "must be a date and time without a zone and seconds, such as 2026-11-24T09:00"
     SCHEDULE_START_TOO_FAR = "must not be more than {days} days ahead"
     SCHEDULE_ZONE = "must be a time zone such as Europe/Zurich"
-    SCHEDULE_SEND_FIELD = "is not a field of a recurring send"
     SCHEDULE_SEND_CLUB = "must be the club_id of the path's query"
     SCHEDULE_SEND_TOO_LARGE = "has more than one record can hold: at most {maximum} users, or an audience"
     # Of conditional changes.

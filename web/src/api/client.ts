@@ -72,6 +72,12 @@ export const saveAudience = (name: string, club_id: Id, audience: { [name: strin
   api.request("PUT", "/v1/audiences/{name}", { path: { name }, query: { club_id }, body: { audience } });
 export const deleteAudience = (name: string, club_id: Id) => api.request("DELETE", "/v1/audiences/{name}", { path: { name }, query: { club_id } });
 
+export const listSchedules = (club_id: Id, signal?: AbortSignal) => whole(api.request("GET", "/v1/schedules", { query: { club_id }, signal }));
+export const getSchedule = (schedule: string, club_id: Id) => api.request("GET", "/v1/schedules/{schedule}", { path: { schedule }, query: { club_id } });
+export const pauseSchedule = (schedule: string, club_id: Id) => api.request("POST", "/v1/schedules/{schedule}/pause", { path: { schedule }, query: { club_id } });
+export const resumeSchedule = (schedule: string, club_id: Id) => api.request("POST", "/v1/schedules/{schedule}/resume", { path: { schedule }, query: { club_id } });
+export const deleteSchedule = (schedule: string, club_id: Id) => api.request("DELETE", "/v1/schedules/{schedule}", { path: { schedule }, query: { club_id } });
+
 /** Return the templates of a club, and those for every club; at most `most`. */
 export async function listTemplates(filters: { club_id: Id[]; type?: string[] }, most: number, signal: AbortSignal): Promise<Template[]> {
   const found: Template[] = [];

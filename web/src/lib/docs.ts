@@ -6,6 +6,7 @@ const PAGES = {
   compose: "docs/sending.md",
   sends: "docs/sending.md#following-a-send",
   send: "docs/sending.md#statuses",
+  schedules: "docs/sending.md#recurring-sends",
   templates: "docs/templates.md",
   categories: "docs/operations.md#add-a-category",
   metrics: "docs/metrics-api.md",
