@@ -135,7 +135,7 @@ _COMPACT = (
         timeout_s=60.0,
     ),
     Cell(
-        name="audience_expander killed at each write of an audience, at once or scheduled",
+        name="audience_expander killed at each write of an audience or an occurrence",
         fault=audiences.expander_killed,
         load=NO_LOAD,
         timeout_s=90.0,
@@ -438,7 +438,7 @@ _IN_ENVIRONMENTS = (
 _WITH_STATE = (
     "delivery killed in the middle of publishing",
     "every function killed in turn",
-    "audience_expander killed at each write of an audience, at once or scheduled",
+    "audience_expander killed at each write of an audience or an occurrence",
     "a captured table is truncated until a new generation answers",
 )
 # The cells of this column only.
