@@ -42,12 +42,15 @@ from lab.capacity.workload import (
     places_item,
     register_item,
     result_item,
+    schedule_items,
     sizes,
 )
 from masscomm.directory import device_states
 from masscomm.domain import preference_changes, suppressions
 from masscomm.domain.digests import MAX_MEMBERS
 from masscomm.domain.frequency_caps import MAX_LIMIT
+from masscomm.domain.limits import CHUNK_SIZE
+from masscomm.domain.recurrences import LEAST_MINUTES
 from masscomm.domain.time_limits import MESSAGES_KEPT_S, REGISTERED_SENDS_KEPT_S
 from ops.marked_part import with_part
 
@@ -414,15 +417,36 @@ def digests() -> str:
     rows = []
     for members in (1, 20, 100, MAX_MEMBERS):
         head, member = digest_items(members)
-        # Both items are read, and written in a transaction. The delayed record is put, claimed and deleted.
+        # Both items are read, and written in a transaction.
         reads = ceil(head / 4_096) + ceil(member / 4_096)
-        writes = 2 * (ceil(head / 1_024) + ceil(member / 1_024)) + _WRITES_OF_A_DELAY
+        writes = 2 * (ceil(head / 1_024) + ceil(member / 1_024)) + _DELAYED_WRITES
         cost = reads * price("dynamodb_read_unit") + writes * price("dynamodb_write_unit")
         rows.append([f"{members:,}", f"{head:,} bytes", f"{reads}", f"{writes}", dollars(cost * MILLION)])
     return table(("members", "item", "read units", "write units", "a million such members"), rows)
 
 
-_WRITES_OF_A_DELAY = 3
+# The writes of an occurrence in the delay store: the mark of the minute, the record, its claim, and its deletion.
+_DELAYED_WRITES = 4
+# The occurrences of a month of 730 hours, at the least distance.
+_OCCURRENCES_A_MONTH = 730 * 60 // LEAST_MINUTES
+
+
+def schedules() -> str:
+    """Return the table of the costs of occurrences, in addition to those of their sends."""
+    rows = []
+    for users in (0, 100, CHUNK_SIZE):
+        schedule, begun = schedule_items(users)
+        # The started occurrences and the schedule are read; the occurrence is put and completed, the schedule advanced.
+        reads = 1 + ceil(schedule / 4_096)
+        writes = 2 * ceil(begun / 1_024) + ceil(schedule / 1_024) + _DELAYED_WRITES
+        cost = reads * price("dynamodb_read_unit") + writes * price("dynamodb_write_unit")
+        name = f"{users:,} users" if users else "an audience"
+        monthly = dollars(cost * _OCCURRENCES_A_MONTH)
+        rows.append([name, f"{schedule:,} bytes", f"{reads}", f"{writes}", dollars(cost * MILLION), monthly])
+    heads = ("schedule to", "item", "read units", "write units", "a million occurrences", "each 15 minutes, a month")
+    return table(heads, rows)
+
+
 # Index → what makes one record.
 _RECORDS_OF = {
     device_states.INDEX: "a new, changed, deleted or inactive device; another one if its token was another's",
@@ -501,6 +525,7 @@ _MODEL: Mapping[str, Callable[[], str]] = {
     "register": register,
     "frequency caps": frequency_caps,
     "digests": digests,
+    "schedules": schedules,
     "own documents": own_document_records,
     **EVENT_MODEL,
     "prices": prices,

@@ -26,6 +26,7 @@ from masscomm.domain.digest_members import DigestKey, Member, OpenDigest
 from masscomm.domain.frequency_caps import Cap
 from masscomm.domain.kept_messages import KeptMessage, NotKept
 from masscomm.domain.notification_codes import code_of
+from masscomm.domain.notification_rules import Owner
 from masscomm.domain.outcomes import RANGE_SIZE, RecipientOutcome, outcome
 from masscomm.domain.preference_changes import PreferenceChanges, Wish
 from masscomm.domain.preferences import Decision
@@ -37,6 +38,8 @@ from masscomm.domain.records import (
     DeliveryRequested,
     SendRequested,
 )
+from masscomm.domain.recurrences import LocalTime
+from masscomm.domain.schedules import CatchUp, Occurrence, OccurrenceState, Schedule
 from masscomm.domain.send_results import SendResult
 from masscomm.domain.sends import Send, SendKey, Source
 from masscomm.domain.statuses import Reason, Status
@@ -50,6 +53,8 @@ from masscomm.stores.digests.dynamodb import puts_of
 from masscomm.stores.digests.port import DigestChange
 from masscomm.stores.frequency_caps.dynamodb import item_of as places_item_of
 from masscomm.stores.frequency_caps.port import Change, PlacesKey, StoredPlaces
+from masscomm.stores.schedules.dynamodb import item_of as schedule_item_of
+from masscomm.stores.schedules.dynamodb import occurrence_item
 from masscomm.stores.send_results.dynamodb import item_of as result_item_of
 from masscomm.stores.sends.dynamodb import item_of, message_item
 
@@ -233,6 +238,35 @@ def digest_items(members: int) -> tuple[int, int]:
     after = OpenDigest(number=10**12, due_ms=10**12, members=sends, is_closed=False)
     head, item = puts_of("frequency_caps", DigestChange(key, OpenDigest(), after, joins=(sends[-1], member)))
     return _item_bytes(head["Item"]), _item_bytes(item["Item"])
+
+
+def schedule_items(users: int) -> tuple[int, int]:
+    """Return the bytes of the item of a schedule to so many users, and of an occurrence that has begun."""
+    send = {"type": "news", "club_id": 1_000_000, "to_users": [_FIRST_USER + number for number in range(users)]}
+    schedule = Schedule(
+        club_id=1_000_000,
+        name="weekly-news",
+        id=_ID,
+        revision=_ID,
+        rule="FREQ=WEEKLY;BYDAY=MO;BYHOUR=9;BYMINUTE=0",
+        time_zone="Europe/Zurich",
+        starts_at_local="2026-12-01T00:00",
+        catch_up=CatchUp.NONE,
+        send=send,
+        owner=Owner(principal="7d793037a0760186", context={"scopes": "read send", "club_ids": "1000000"}),
+        changed_at_ms=10**12,
+        next=LocalTime("2026-12-07T09:00", 10**12),
+    )
+    begun = Occurrence(
+        schedule_id=_ID,
+        club_id=1_000_000,
+        local_time="2026-12-07T09:00",
+        at_ms=10**12,
+        state=OccurrenceState.STARTED,
+        recorded_at_ms=10**12,
+        content={"send": send, "principal": "7d793037a0760186", "expires_at_ms": None, "recipients_a_day": None},
+    )
+    return _item_bytes(schedule_item_of(schedule)), _item_bytes(occurrence_item(begun))
 
 
 def message_bytes() -> int:

@@ -47,7 +47,7 @@ class DynamoDbSchedules(TableAdapter):
                 "ConditionExpression": "revision = :before",
                 "ExpressionAttributeValues": {":before": {"S": before.revision}},
             }
-        return self._write(lambda: self._client.put_item(TableName=self._table, Item=_item(schedule), **condition))
+        return self._write(lambda: self._client.put_item(TableName=self._table, Item=item_of(schedule), **condition))
 
     def advance(self, schedule: Schedule, following: LocalTime | None) -> None:
         request: dict[str, Any] = {
@@ -71,21 +71,11 @@ class DynamoDbSchedules(TableAdapter):
         return bool(answer.get("Attributes"))
 
     def record(self, occurrence: Occurrence) -> Occurrence:
-        item = {
-            **_occurrence_key(occurrence.schedule_id, occurrence.local_time),
-            "club_id": {"N": str(occurrence.club_id)},
-            "at_ms": {"N": str(occurrence.at_ms)},
-            "recorded_at_ms": {"N": str(occurrence.recorded_at_ms)},
-            "state": {"S": occurrence.state},
-            "expires_at": {"N": str(occurrence.recorded_at_ms // 1000 + OCCURRENCES_KEPT_S)},
-            **({} if occurrence.reason is None else {"reason": {"S": occurrence.reason}}),
-            **({} if occurrence.content is None else {"content": {"S": _json(occurrence.content)}}),
-        }
         try:
             with answering(_WHAT):
                 self._client.put_item(
                     TableName=self._table,
-                    Item=item,
+                    Item=occurrence_item(occurrence),
                     ConditionExpression="attribute_not_exists(part)",  # guard: schedules.recorded_once
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
@@ -162,7 +152,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _item(schedule: Schedule) -> dict[str, Any]:
+def item_of(schedule: Schedule) -> dict[str, Any]:
+    """Return the item of a schedule."""
     texts = {
         "schedule_id": schedule.id,
         "revision": schedule.revision,
@@ -186,6 +177,20 @@ def _item(schedule: Schedule) -> dict[str, Any]:
         **_key(schedule.club_id, schedule.name),
         **{name: {"S": str(text)} for name, text in texts.items() if text is not None},
         **{name: {"N": str(number)} for name, number in numbers.items() if number is not None},
+    }
+
+
+def occurrence_item(occurrence: Occurrence) -> dict[str, Any]:
+    """Return the item of an occurrence."""
+    return {
+        **_occurrence_key(occurrence.schedule_id, occurrence.local_time),
+        "club_id": {"N": str(occurrence.club_id)},
+        "at_ms": {"N": str(occurrence.at_ms)},
+        "recorded_at_ms": {"N": str(occurrence.recorded_at_ms)},
+        "state": {"S": occurrence.state},
+        "expires_at": {"N": str(occurrence.recorded_at_ms // 1000 + OCCURRENCES_KEPT_S)},
+        **({} if occurrence.reason is None else {"reason": {"S": occurrence.reason}}),
+        **({} if occurrence.content is None else {"content": {"S": _json(occurrence.content)}}),
     }
 
 
