@@ -15,6 +15,7 @@ from masscomm.domain.digests import MAX_MEMBERS, Digest, contents_of, is_listabl
 from masscomm.domain.ids import digest_send_id
 from masscomm.domain.outcomes import CANCELLED, EXPIRED
 from masscomm.domain.preferences import Decision
+from masscomm.domain.push_options import is_silent
 from masscomm.domain.quiet_hours import decide_by_hours
 from masscomm.domain.records import RecheckRequested, SendRequested
 from masscomm.domain.statuses import Status
@@ -54,6 +55,8 @@ def candidates(chunk: Chunk, digest: Digest, view: DirectoryView, decisions: ByC
         return []
     found = []
     for candidate in every_candidate(chunk.request, digest, view):
+        if is_silent(chunk.request.push, candidate.channel):  # guard: digests.silent_push
+            continue
         decision = decisions.get(candidate.channel, {}).get(candidate.position)
         is_held = decision is not None and decision.status is Status.HELD
         # One with more variables than a digest has room for goes out alone.

@@ -1748,6 +1748,7 @@ MUTANTS = (
     Mutant("digests.message", "The message of a digest is not collected."),
     Mutant("digests.critical", "Notifications of the critical lane are not collected."),
     Mutant("digests.cancelled", "Notifications of a cancelled send are not collected."),
+    Mutant("digests.silent_push", "A silent push, which no user notices, is not collected."),
     Mutant("digests.expires_before", "A notification that expires before its digest closes goes out alone."),
     Mutant("digests.quiet_hours", "A digest does not close in the user's quiet hours.", Returns("due_ms")),
     Mutant(

@@ -88,6 +88,33 @@ class Client:
         call = Call("DELETE", path_of("audiences", name), {"club_id": club_id}, removed=removed)
         return self._execute(call)
 
+    def schedules(self, *, club_id: int) -> types.SchedulesBody:
+        """Return the schedules of a club."""
+        return self._execute(Call("GET", "/v1/schedules", {"club_id": club_id}))
+
+    def schedule(self, name: str, *, club_id: int) -> types.ScheduleBody:
+        """Return a schedule with its next times and its last occurrences."""
+        return self._execute(Call("GET", path_of("schedules", name), {"club_id": club_id}))
+
+    def save_schedule(self, name: str, schedule: types.ScheduleRequest, *, club_id: int) -> types.ScheduleBody:
+        """Save a schedule, in the place of an earlier one with its name."""
+        path = path_of("schedules", name)
+        return self._execute(Call("PUT", path, {"club_id": club_id}, dict(schedule)))
+
+    def pause_schedule(self, name: str, *, club_id: int) -> types.ScheduleBody:
+        """Pause a schedule: it makes no send until it is resumed."""
+        return self._execute(Call("POST", path_of("schedules", name, "pause"), {"club_id": club_id}))
+
+    def resume_schedule(self, name: str, *, club_id: int) -> types.ScheduleBody:
+        """Continue a paused schedule with its next time. The caller is its owner then."""
+        return self._execute(Call("POST", path_of("schedules", name, "resume"), {"club_id": club_id}))
+
+    def delete_schedule(self, name: str, *, club_id: int) -> types.DeletedScheduleBody:
+        """Delete a schedule. Its sends stay."""
+        removed: types.DeletedScheduleBody = {"name": name, "status": "deleted"}
+        call = Call("DELETE", path_of("schedules", name), {"club_id": club_id}, removed=removed)
+        return self._execute(call)
+
     def get_send(self, send_id: str) -> types.SendBody:
         """Return a send with its notifications by status. A send by Kafka is a 404 until it is counted."""
         return self._execute(Call("GET", path_of("sends", send_id)))

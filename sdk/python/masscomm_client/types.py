@@ -270,6 +270,8 @@ class CategoryFields(TypedDict):
     """The frequency caps, at most four; null: those of the default category apply."""
     digest: NotRequired[DigestFields | None]
     """How its notifications are collected; null: each goes out by itself."""
+    shorten: NotRequired[bool]
+    """Whether the body of a push that is larger than a platform accepts is shortened. Otherwise it fails."""
     titles: NotRequired[dict[str, str]]
     """The name that recipients see on the page of an unsubscribe link, by language such as `de`."""
     clubs: NotRequired[list[ClubFields]]
@@ -296,6 +298,7 @@ class CategoryRow(TypedDict):
     opt_in: list[str]
     caps: list[CapFields] | None
     digest: DigestFields | None
+    shorten: bool
     titles: dict[str, str]
     retired: bool
     clubs: list[CategoryOfClub]
@@ -318,6 +321,8 @@ class CategoryValues(TypedDict):
     """The frequency caps; null: those of the default category apply."""
     digest: DigestFields | None
     """How its notifications are collected; null: each goes out by itself."""
+    shorten: bool
+    """Whether the body of a push that is larger than a platform accepts is shortened."""
     titles: dict[str, str]
     """The name that recipients see, by language."""
     retired: bool
@@ -396,6 +401,8 @@ class ContentOfSend(TypedDict):
     locale: str | None
     data: dict[str, str]
     """The variables that all recipients share."""
+    push: dict[str, Any] | None
+    """The options of its pushes. Null: it has none, or they are hidden with the values."""
 
 
 class ControlOfSend(TypedDict):
@@ -585,6 +592,13 @@ class DeletedAudienceBody(TypedDict):
 
 class DeletedEventTypeBody(TypedDict):
     """A deleted type."""
+
+    name: str
+    status: Literal["deleted"]
+
+
+class DeletedScheduleBody(TypedDict):
+    """A deleted schedule."""
 
     name: str
     status: Literal["deleted"]
@@ -1076,6 +1090,14 @@ class NewWebhookBody(TypedDict):
     endpoint: WebhookBody
 
 
+class NextTime(TypedDict):
+    """A time of a rule."""
+
+    local_time: str
+    """On the clocks of the schedule's time zone."""
+    at: str
+
+
 type NotKept = Literal["category", "critical", "small", "too_large", "expired", "unknown"]
 
 
@@ -1125,6 +1147,19 @@ class NotificationFields(TypedDict):
     """The attribute of users that has the event's unit."""
 
 
+class OccurrenceBody(TypedDict):
+    """An occurrence of a schedule."""
+
+    local_time: str
+    at: str
+    state: Literal["started", "sent", "skipped"]
+    """started: its send is being requested."""
+    reason: str | None
+    """Why it was skipped: late, recipients_a_day (the owner's limit), or why the schedule was paused."""
+    send_id: str | None
+    """The id of its send."""
+
+
 type Origin = Literal["request", "digest"]
 
 
@@ -1171,6 +1206,13 @@ class PauseBody(TypedDict):
     published_before: int | None
     """Notifications that are counted as published now; null if the counts are unknown."""
     links: Links
+
+
+class PausedBody(TypedDict):
+    reason: Literal["requested", "key_revoked", "not_permitted", "category_retired", "audience_unknown"]
+    """requested: by a request. Otherwise the owner could not request the send: its key has ended, it lacks the tenant
+or a scope, or the category or the saved audience does not exist any more."""
+    since: str
 
 
 class PreferencesBody(TypedDict):
@@ -1225,6 +1267,7 @@ class PreviewRequest(TypedDict):
     template: NotRequired[str | None]
     data: NotRequired[dict[str, str]]
     locale: NotRequired[str | None]
+    push: NotRequired[PushFields | None]
     user_id: NotRequired[int | None]
     """The user; without it, the values in `user`."""
     user: NotRequired[PreviewUser | None]
@@ -1254,6 +1297,20 @@ class PreviewedMessage(TypedDict):
     """The reason why the user would not get this message."""
     problem_text: CodedBody | None
     """The code of the reason, with its values."""
+    platforms: list[PreviewedPlatform]
+    """The push on each platform; empty for another message, and for none."""
+
+
+class PreviewedPlatform(TypedDict):
+    """A push as a platform gets it, without a `collapse_key`."""
+
+    platform: Literal["ios", "android"]
+    body: str
+    """The body, which may be shortened."""
+    shortened: bool
+    payload_bytes: int
+    too_large: bool
+    """Whether the push fails, because the platform accepts 4,096 bytes."""
 
 
 class PreviewedTemplate(TypedDict):
@@ -1279,6 +1336,36 @@ class ProblemBody(TypedDict):
     status: int
     detail: str
     errors: NotRequired[list[FieldErrorBody]]
+
+
+class PushAction(TypedDict):
+    """A button of a push, which the app shows."""
+
+    id: str
+    title: str
+    url: NotRequired[str]
+    """The address that the app opens: https, or the scheme of an app."""
+
+
+class PushFields(TypedDict):
+    """The options of a push. A silent one shows nothing: the app gets `data`."""
+
+    image: NotRequired[str]
+    """The address of a picture."""
+    badge: NotRequired[int]
+    """The number at the icon of the app; 0 removes it."""
+    sound: NotRequired[str]
+    """The name of a sound of the app, or `default`."""
+    silent: NotRequired[bool]
+    """Whether the push has `data` only. Quiet hours and frequency caps do not apply to it."""
+    android_channel: NotRequired[str]
+    """The id of a notification channel of the Android app."""
+    interruption_level: NotRequired[Literal["passive", "active", "time_sensitive", "critical"]]
+    """Apple's interruption level."""
+    actions: NotRequired[list[PushAction]]
+    """Buttons."""
+    data: NotRequired[dict[str, str]]
+    """Values for the app."""
 
 
 class QuietHoursBody(TypedDict):
@@ -1341,6 +1428,39 @@ class RecipientsBody(TypedDict):
     """The beginning of the stored log; null: no notification is missing."""
     watermark: str | None
     generated_at: str | None
+
+
+class RecurringSend(TypedDict):
+    """The send of a schedule: a send without times and without an id of its own."""
+
+    type: str
+    """The category, as in schemas/categories.yaml; a category that is not listed there has the file's default settings."""
+    club_id: int
+    """The tenant (club)."""
+    channels: NotRequired[list[Literal["push", "email"]]]
+    """The channels: push, email; if empty, those of the category."""
+    template: NotRequired[str | None]
+    """The type of the template, if it differs from the category."""
+    data: NotRequired[dict[str, str]]
+    """Variables for the template, the same for every recipient."""
+    locale: NotRequired[str | None]
+    """The locale (BCP 47); null: each user's own."""
+    push: NotRequired[PushFields | None]
+    """The options of its pushes: a JSON object with image, badge, sound, silent, android_channel, interruption_level, actions and data, of at most 2,048 bytes."""
+    audience: NotRequired[dict[str, Any] | None]
+    """Users of the club by conditions or a saved audience (docs/audiences.md), instead of to_users."""
+    to_users: NotRequired[list[int]]
+    """User ids by position; a repeated id counts once, at its first position."""
+    recipient_data: NotRequired[dict[str, dict[str, str]]]
+    """Variables of single recipients, which replace those of data: user id → name → text."""
+    priority: NotRequired[Literal["bulk", "critical"]]
+    """The lane of the send."""
+    collapse_key: NotRequired[str | None]
+    """A later push with the same key replaces the earlier one on the device."""
+    reference: NotRequired[str | None]
+    """The producer's own id of the send; it is copied into derived records."""
+    digest: NotRequired[DigestRequest | None]
+    """How the notifications are collected; by default as the category says."""
 
 
 class RefusedEventsBody(TypedDict):
@@ -1488,6 +1608,69 @@ class SavedAudiencesBody(TypedDict):
     rows: list[SavedAudienceRow]
 
 
+class ScheduleBody(TypedDict):
+    """A schedule."""
+
+    name: str
+    state: Literal["active", "paused", "ended"]
+    paused: PausedBody | None
+    rule: str
+    time_zone: str
+    type: str
+    next: NextTime | None
+    changed_at: str
+    starts_at_local: str
+    expires_after_minutes: int | None
+    catch_up: Literal["none", "last"]
+    owner: str
+    """The principal that changed or resumed it last: each occurrence is made with its permissions and limits."""
+    send: dict[str, Any]
+    """The send; without `users:read`, one to users has neither them nor its data."""
+    next_times: list[NextTime]
+    """The next occurrences, at most ten, if it is active."""
+    history: list[OccurrenceBody]
+    """The last occurrences, the latest first."""
+
+
+class ScheduleRequest(TypedDict):
+    """The body of a request to PUT /v1/schedules/{schedule}."""
+
+    rule: str
+    """An RRULE of RFC 5545, such as `FREQ=WEEKLY;BYDAY=MO;BYHOUR=9;BYMINUTE=0`. It ends by UNTIL or COUNT."""
+    time_zone: str
+    """The time zone of the rule, such as `Europe/Zurich`."""
+    starts_at_local: str
+    """The date and time in this zone from which the rule counts, and whose parts it has where it names none."""
+    expires_after_minutes: NotRequired[int | None]
+    """The minutes after an occurrence at which its send expires."""
+    catch_up: NotRequired[Literal["none", "last"]]
+    """What becomes of occurrences that are more than 15 minutes late: they are skipped, or with `last` the newest is made."""
+    send: RecurringSend
+    """The send: the body of `POST /v1/sends` without its times."""
+
+
+class ScheduleRow(TypedDict):
+    """A schedule in a list."""
+
+    name: str
+    state: Literal["active", "paused", "ended"]
+    """ended: the rule has no further time."""
+    paused: PausedBody | None
+    rule: str
+    time_zone: str
+    type: str
+    """The category of its sends."""
+    next: NextTime | None
+    """The next occurrence, if it is active."""
+    changed_at: str
+
+
+class SchedulesBody(TypedDict):
+    """The schedules of a club, in the order of their names."""
+
+    rows: list[ScheduleRow]
+
+
 type Scope = Literal[
     "send",
     "send:critical",
@@ -1587,28 +1770,30 @@ class SendRequest(TypedDict):
     """Variables for the template, the same for every recipient."""
     locale: NotRequired[str | None]
     """The locale (BCP 47); null: each user's own."""
+    push: NotRequired[PushFields | None]
+    """The options of its pushes: a JSON object with image, badge, sound, silent, android_channel, interruption_level, actions and data, of at most 2,048 bytes."""
     audience: NotRequired[dict[str, Any] | None]
     """Users of the club by conditions or a saved audience (docs/audiences.md), instead of to_users."""
-    audience_at: NotRequired[Literal["due", "request"] | None]
-    """When the users of the audience of a scheduled send are found: at its time (`due`, the default) or at the request."""
     to_users: NotRequired[list[int]]
     """User ids by position; a repeated id counts once, at its first position."""
     recipient_data: NotRequired[dict[str, dict[str, str]]]
     """Variables of single recipients, which replace those of data: user id → name → text."""
     priority: NotRequired[Literal["bulk", "critical"]]
     """The lane of the send."""
-    expires_at: NotRequired[str | None]
-    """The time after which no message is published."""
-    send_at: NotRequired[str | None]
-    """The time before which no message is published."""
-    send_at_local: NotRequired[str | None]
-    """Instead of send_at, a date and time without a zone, such as 2026-11-24T09:00: no message is published before it in the recipient's own time zone."""
     collapse_key: NotRequired[str | None]
     """A later push with the same key replaces the earlier one on the device."""
     reference: NotRequired[str | None]
     """The producer's own id of the send; it is copied into derived records."""
     digest: NotRequired[DigestRequest | None]
     """How the notifications are collected; by default as the category says."""
+    audience_at: NotRequired[Literal["due", "request"] | None]
+    """When the users of the audience of a scheduled send are found: at its time (`due`, the default) or at the request."""
+    expires_at: NotRequired[str | None]
+    """The time after which no message is published."""
+    send_at: NotRequired[str | None]
+    """The time before which no message is published."""
+    send_at_local: NotRequired[str | None]
+    """Instead of send_at, a date and time without a zone, such as 2026-11-24T09:00: no message is published before it in the recipient's own time zone."""
     send_id: NotRequired[str | None]
     """The id of the send, chosen by the caller: a random UUID in lower case. Without it, the service makes one. A name of the caller's own belongs into `reference`."""
     part_index: NotRequired[int]
@@ -1654,22 +1839,23 @@ class SmallSend(TypedDict):
     template: NotRequired[str | None]
     data: NotRequired[dict[str, str]]
     locale: NotRequired[str | None]
+    push: NotRequired[PushFields | None]
     audience: NotRequired[None]
     """A send of a batch names its users."""
-    audience_at: NotRequired[Literal["due", "request"] | None]
-    """When the users of the audience of a scheduled send are found: at its time (`due`, the default) or at the request."""
     to_users: list[int]
     recipient_data: NotRequired[dict[str, dict[str, str]]]
     """Variables of single recipients, which replace those of data: user id → name → text."""
     priority: NotRequired[Literal["bulk", "critical"]]
     """The lane of the send."""
-    expires_at: NotRequired[str | None]
-    send_at: NotRequired[str | None]
-    send_at_local: NotRequired[str | None]
     collapse_key: NotRequired[str | None]
     reference: NotRequired[str | None]
     digest: NotRequired[DigestRequest | None]
     """How the notifications are collected; by default as the category says."""
+    audience_at: NotRequired[Literal["due", "request"] | None]
+    """When the users of the audience of a scheduled send are found: at its time (`due`, the default) or at the request."""
+    expires_at: NotRequired[str | None]
+    send_at: NotRequired[str | None]
+    send_at_local: NotRequired[str | None]
     send_id: NotRequired[None]
     """The id of a send of a batch follows from the batch's."""
     part_index: NotRequired[Literal[0]]

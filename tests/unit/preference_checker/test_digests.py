@@ -332,6 +332,13 @@ def test_the_message_of_a_digest_is_not_collected(checker: Checker) -> None:
     assert len(checker.builds()) == 1
 
 
+@pytest.mark.kills(guard="digests.silent_push")
+def test_silent_pushes_are_not_collected(checker: Checker) -> None:
+    check(checker, 0, channels=["push", "email"], push='{"silent":true}')
+    assert [build.channel for build in checker.builds()] == ["push"]
+    assert result(checker.outcomes(), 0) == {(1, "email"): COLLECTED}
+
+
 @pytest.mark.kills(guard="digests.cancelled")
 def test_a_cancelled_send_is_not_collected(checker: Checker) -> None:
     """A single recipient goes on to delivery, which ends the notification."""

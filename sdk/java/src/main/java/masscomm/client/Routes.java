@@ -42,6 +42,19 @@ abstract class Routes {
     }
 
     /**
+     * Delete a schedule. Its sends stay.
+     *
+     * @param schedule the member {@code schedule} of the path or the body
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public DeletedScheduleBody deleteSchedule(String schedule, ScheduleFilters filters) {
+        return execute(
+                new Call("DELETE", Call.query(Call.path("schedules", schedule), filters.members())).removing(Map.of("name", schedule, "status", "deleted")),
+                DeletedScheduleBody::new);
+    }
+
+    /**
      * Delete a source of incoming webhooks.
      *
      * @param sourceId the member {@code source_id} of the path or the body
@@ -315,6 +328,29 @@ abstract class Routes {
      */
     public Results<RecipientBody> recipients(String sendId, RecipientsFilters filters) {
         return rows(Call.path("sends", sendId, "recipients"), filters, RecipientBody::new);
+    }
+
+    /**
+     * Return a schedule with its next times and its last occurrences.
+     *
+     * @param schedule the member {@code schedule} of the path or the body
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public ScheduleBody schedule(String schedule, ScheduleFilters filters) {
+        return execute(
+                new Call("GET", Call.query(Call.path("schedules", schedule), filters.members())),
+                ScheduleBody::new);
+    }
+
+    /**
+     * Return the schedules of a club.
+     *
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public SchedulesBody schedules(SchedulesFilters filters) {
+        return execute(new Call("GET", Call.query(Call.path("schedules"), filters.members())), SchedulesBody::new);
     }
 
     /**
@@ -767,6 +803,32 @@ abstract class Routes {
     }
 
     /**
+     * Pause a schedule: it makes no send until it is resumed.
+     *
+     * @param schedule the member {@code schedule} of the path or the body
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public ScheduleBody pauseSchedule(String schedule, SchedulePauseFilters filters) {
+        return execute(
+                new Call("POST", Call.query(Call.path("schedules", schedule, "pause"), filters.members())),
+                ScheduleBody::new);
+    }
+
+    /**
+     * Continue a paused schedule with its next time. The caller is its owner then.
+     *
+     * @param schedule the member {@code schedule} of the path or the body
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public ScheduleBody resumeSchedule(String schedule, ScheduleResumeFilters filters) {
+        return execute(
+                new Call("POST", Call.query(Call.path("schedules", schedule, "resume"), filters.members())),
+                ScheduleBody::new);
+    }
+
+    /**
      * Request a send. Without a key, one is made for the attempts of this call.
      *
      * @param body the body of the request
@@ -1030,6 +1092,20 @@ abstract class Routes {
         return execute(
                 new Call("PUT", Call.path("users", userId, "preferences")).with(body.members()),
                 PreferencesBody::new);
+    }
+
+    /**
+     * Save a schedule, in the place of an earlier one with its name.
+     *
+     * @param schedule the member {@code schedule} of the path or the body
+     * @param body the body of the request
+     * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public ScheduleBody saveSchedule(String schedule, ScheduleRequest body, ScheduleFilters filters) {
+        return execute(
+                new Call("PUT", Call.query(Call.path("schedules", schedule), filters.members())).with(body.members()),
+                ScheduleBody::new);
     }
 
     /**

@@ -444,6 +444,9 @@ public final class Types {
         /** How its notifications are collected; null: each goes out by itself. */
         public CategoryFields digest(DigestFields value) { set("digest", value); return this; }
 
+        /** Whether the body of a push that is larger than a platform accepts is shortened. Otherwise it fails. */
+        public CategoryFields shorten(boolean value) { set("shorten", value); return this; }
+
         /** The name that recipients see on the page of an unsubscribe link, by language such as {@code de}. */
         public CategoryFields titles(Map<String, String> value) { set("titles", value); return this; }
 
@@ -483,6 +486,8 @@ public final class Types {
 
         public DigestFields digest() { return optional("digest", body(DigestFields::new)); }
 
+        public boolean shorten() { return required("shorten", BOOLEAN); }
+
         public Map<String, String> titles() { return required("titles", mapOf(TEXT)); }
 
         public boolean retired() { return required("retired", BOOLEAN); }
@@ -514,6 +519,9 @@ public final class Types {
 
         /** How its notifications are collected; null: each goes out by itself. */
         public DigestFields digest() { return optional("digest", body(DigestFields::new)); }
+
+        /** Whether the body of a push that is larger than a platform accepts is shortened. */
+        public boolean shorten() { return required("shorten", BOOLEAN); }
 
         /** The name that recipients see, by language. */
         public Map<String, String> titles() { return required("titles", mapOf(TEXT)); }
@@ -633,6 +641,9 @@ public final class Types {
 
         /** The variables that all recipients share. */
         public Map<String, String> data() { return required("data", mapOf(TEXT)); }
+
+        /** The options of its pushes. Null: it has none, or they are hidden with the values. */
+        public Map<String, Object> push() { return optional("push", mapOf(ANY)); }
     }
 
     /** The control of a send. */
@@ -942,6 +953,15 @@ public final class Types {
     /** A deleted type. */
     public static final class DeletedEventTypeBody extends Body {
         DeletedEventTypeBody(Map<String, ?> members) { super(members); }
+
+        public String name() { return required("name", TEXT); }
+
+        public String status() { return required("status", TEXT); }
+    }
+
+    /** A deleted schedule. */
+    public static final class DeletedScheduleBody extends Body {
+        DeletedScheduleBody(Map<String, ?> members) { super(members); }
 
         public String name() { return required("name", TEXT); }
 
@@ -1778,6 +1798,16 @@ public final class Types {
         public WebhookBody endpoint() { return required("endpoint", body(WebhookBody::new)); }
     }
 
+    /** A time of a rule. */
+    public static final class NextTime extends Body {
+        NextTime(Map<String, ?> members) { super(members); }
+
+        /** On the clocks of the schedule's time zone. */
+        public String localTime() { return required("local_time", TEXT); }
+
+        public String at() { return required("at", TEXT); }
+    }
+
     /**
      * Why there is no message of a send. The last two are never stored. A later version of the API may have
      * further ones.
@@ -1888,6 +1918,24 @@ public final class Types {
         public NotificationFields unitAttribute(String value) { set("unit_attribute", value); return this; }
     }
 
+    /** An occurrence of a schedule. */
+    public static final class OccurrenceBody extends Body {
+        OccurrenceBody(Map<String, ?> members) { super(members); }
+
+        public String localTime() { return required("local_time", TEXT); }
+
+        public String at() { return required("at", TEXT); }
+
+        /** started: its send is being requested. */
+        public String state() { return required("state", TEXT); }
+
+        /** Why it was skipped: late, recipients_a_day (the owner's limit), or why the schedule was paused. */
+        public String reason() { return optional("reason", TEXT); }
+
+        /** The id of its send. */
+        public String sendId() { return optional("send_id", TEXT); }
+    }
+
     /** What made a send. A later version of the API may have further ones. */
     public static final class Origin {
         public static final String REQUEST = "request";
@@ -1975,6 +2023,19 @@ public final class Types {
         public Links links() { return required("links", body(Links::new)); }
     }
 
+    /** The members of PausedBody. */
+    public static final class PausedBody extends Body {
+        PausedBody(Map<String, ?> members) { super(members); }
+
+        /**
+         * requested: by a request. Otherwise the owner could not request the send: its key has ended, it lacks the
+         * tenant or a scope, or the category or the saved audience does not exist any more.
+         */
+        public String reason() { return required("reason", TEXT); }
+
+        public String since() { return required("since", TEXT); }
+    }
+
     /** A user's preferences. */
     public static final class PreferencesBody extends Body {
         PreferencesBody(Map<String, ?> members) { super(members); }
@@ -2054,6 +2115,8 @@ public final class Types {
 
         public PreviewRequest locale(String value) { set("locale", value); return this; }
 
+        public PreviewRequest push(PushFields value) { set("push", value); return this; }
+
         /** The user; without it, the values in {@code user}. */
         public PreviewRequest userId(Long value) { set("user_id", value); return this; }
 
@@ -2097,6 +2160,26 @@ public final class Types {
 
         /** The code of the reason, with its values. */
         public CodedBody problemText() { return optional("problem_text", body(CodedBody::new)); }
+
+        /** The push on each platform; empty for another message, and for none. */
+        public List<PreviewedPlatform> platforms() { return required("platforms", listOf(body(PreviewedPlatform::new))); }
+    }
+
+    /** A push as a platform gets it, without a {@code collapse_key}. */
+    public static final class PreviewedPlatform extends Body {
+        PreviewedPlatform(Map<String, ?> members) { super(members); }
+
+        public String platform() { return required("platform", TEXT); }
+
+        /** The body, which may be shortened. */
+        public String body() { return required("body", TEXT); }
+
+        public boolean shortened() { return required("shortened", BOOLEAN); }
+
+        public long payloadBytes() { return required("payload_bytes", INTEGER); }
+
+        /** Whether the push fails, because the platform accepts 4,096 bytes. */
+        public boolean tooLarge() { return required("too_large", BOOLEAN); }
     }
 
     /** The template that a message is rendered from. */
@@ -2133,6 +2216,51 @@ public final class Types {
         public String detail() { return required("detail", TEXT); }
 
         public List<FieldErrorBody> errors() { return optional("errors", listOf(body(FieldErrorBody::new))); }
+    }
+
+    /** A button of a push, which the app shows. */
+    public static final class PushAction extends Body {
+        public PushAction() { this(Map.of()); }
+
+        PushAction(Map<String, ?> members) { super(members); }
+
+        public PushAction id(String value) { set("id", value); return this; }
+
+        public PushAction title(String value) { set("title", value); return this; }
+
+        /** The address that the app opens: https, or the scheme of an app. */
+        public PushAction url(String value) { set("url", value); return this; }
+    }
+
+    /** The options of a push. A silent one shows nothing: the app gets {@code data}. */
+    public static final class PushFields extends Body {
+        public PushFields() { this(Map.of()); }
+
+        PushFields(Map<String, ?> members) { super(members); }
+
+        /** The address of a picture. */
+        public PushFields image(String value) { set("image", value); return this; }
+
+        /** The number at the icon of the app; 0 removes it. */
+        public PushFields badge(long value) { set("badge", value); return this; }
+
+        /** The name of a sound of the app, or {@code default}. */
+        public PushFields sound(String value) { set("sound", value); return this; }
+
+        /** Whether the push has {@code data} only. Quiet hours and frequency caps do not apply to it. */
+        public PushFields silent(boolean value) { set("silent", value); return this; }
+
+        /** The id of a notification channel of the Android app. */
+        public PushFields androidChannel(String value) { set("android_channel", value); return this; }
+
+        /** Apple's interruption level. */
+        public PushFields interruptionLevel(String value) { set("interruption_level", value); return this; }
+
+        /** Buttons. */
+        public PushFields actions(List<PushAction> value) { set("actions", value); return this; }
+
+        /** Values for the app. */
+        public PushFields data(Map<String, String> value) { set("data", value); return this; }
     }
 
     /** The time of day, in the user's time zone, at which the user gets no notification. */
@@ -2244,6 +2372,61 @@ public final class Types {
 
         /** The maximum number of rows. */
         public RecipientsFilters limit(long value) { set("limit", value); return this; }
+    }
+
+    /** The send of a schedule: a send without times and without an id of its own. */
+    public static final class RecurringSend extends Body {
+        public RecurringSend() { this(Map.of()); }
+
+        RecurringSend(Map<String, ?> members) { super(members); }
+
+        /**
+         * The category, as in schemas/categories.yaml; a category that is not listed there has the file's default
+         * settings.
+         */
+        public RecurringSend type(String value) { set("type", value); return this; }
+
+        /** The tenant (club). */
+        public RecurringSend clubId(long value) { set("club_id", value); return this; }
+
+        /** The channels: push, email; if empty, those of the category. */
+        public RecurringSend channels(List<String> value) { set("channels", value); return this; }
+
+        /** The type of the template, if it differs from the category. */
+        public RecurringSend template(String value) { set("template", value); return this; }
+
+        /** Variables for the template, the same for every recipient. */
+        public RecurringSend data(Map<String, String> value) { set("data", value); return this; }
+
+        /** The locale (BCP 47); null: each user's own. */
+        public RecurringSend locale(String value) { set("locale", value); return this; }
+
+        /**
+         * The options of its pushes: a JSON object with image, badge, sound, silent, android_channel,
+         * interruption_level, actions and data, of at most 2,048 bytes.
+         */
+        public RecurringSend push(PushFields value) { set("push", value); return this; }
+
+        /** Users of the club by conditions or a saved audience (docs/audiences.md), instead of to_users. */
+        public RecurringSend audience(Map<String, Object> value) { set("audience", value); return this; }
+
+        /** User ids by position; a repeated id counts once, at its first position. */
+        public RecurringSend toUsers(List<Long> value) { set("to_users", value); return this; }
+
+        /** Variables of single recipients, which replace those of data: user id → name → text. */
+        public RecurringSend recipientData(Map<String, Map<String, String>> value) { set("recipient_data", value); return this; }
+
+        /** The lane of the send. */
+        public RecurringSend priority(String value) { set("priority", value); return this; }
+
+        /** A later push with the same key replaces the earlier one on the device. */
+        public RecurringSend collapseKey(String value) { set("collapse_key", value); return this; }
+
+        /** The producer's own id of the send; it is copied into derived records. */
+        public RecurringSend reference(String value) { set("reference", value); return this; }
+
+        /** How the notifications are collected; by default as the category says. */
+        public RecurringSend digest(DigestRequest value) { set("digest", value); return this; }
     }
 
     /** The events of a rule that became no send, for one reason. */
@@ -2444,6 +2627,144 @@ public final class Types {
         public List<SavedAudienceRow> rows() { return required("rows", listOf(body(SavedAudienceRow::new))); }
     }
 
+    /** A schedule. */
+    public static final class ScheduleBody extends Body {
+        ScheduleBody(Map<String, ?> members) { super(members); }
+
+        public String name() { return required("name", TEXT); }
+
+        public String state() { return required("state", TEXT); }
+
+        public PausedBody paused() { return optional("paused", body(PausedBody::new)); }
+
+        public String rule() { return required("rule", TEXT); }
+
+        public String timeZone() { return required("time_zone", TEXT); }
+
+        public String type() { return required("type", TEXT); }
+
+        public NextTime next() { return optional("next", body(NextTime::new)); }
+
+        public String changedAt() { return required("changed_at", TEXT); }
+
+        public String startsAtLocal() { return required("starts_at_local", TEXT); }
+
+        public Long expiresAfterMinutes() { return optional("expires_after_minutes", INTEGER); }
+
+        public String catchUp() { return required("catch_up", TEXT); }
+
+        /** The principal that changed or resumed it last: each occurrence is made with its permissions and limits. */
+        public String owner() { return required("owner", TEXT); }
+
+        /** The send; without {@code users:read}, one to users has neither them nor its data. */
+        public Map<String, Object> send() { return required("send", mapOf(ANY)); }
+
+        /** The next occurrences, at most ten, if it is active. */
+        public List<NextTime> nextTimes() { return required("next_times", listOf(body(NextTime::new))); }
+
+        /** The last occurrences, the latest first. */
+        public List<OccurrenceBody> history() { return required("history", listOf(body(OccurrenceBody::new))); }
+    }
+
+    /** The parameters of {@link Client#saveSchedule}. */
+    public static final class ScheduleFilters extends Body {
+        public ScheduleFilters() { this(Map.of()); }
+
+        ScheduleFilters(Map<String, ?> members) { super(members); }
+
+        /** The tenant. */
+        public ScheduleFilters clubId(long value) { set("club_id", value); return this; }
+    }
+
+    /** The parameters of {@link Client#pauseSchedule}. */
+    public static final class SchedulePauseFilters extends Body {
+        public SchedulePauseFilters() { this(Map.of()); }
+
+        SchedulePauseFilters(Map<String, ?> members) { super(members); }
+
+        /** The tenant. */
+        public SchedulePauseFilters clubId(long value) { set("club_id", value); return this; }
+    }
+
+    /** The body of a request to PUT /v1/schedules/{schedule}. */
+    public static final class ScheduleRequest extends Body {
+        public ScheduleRequest() { this(Map.of()); }
+
+        ScheduleRequest(Map<String, ?> members) { super(members); }
+
+        /** An RRULE of RFC 5545, such as {@code FREQ=WEEKLY;BYDAY=MO;BYHOUR=9;BYMINUTE=0}. It ends by UNTIL or COUNT. */
+        public ScheduleRequest rule(String value) { set("rule", value); return this; }
+
+        /** The time zone of the rule, such as {@code Europe/Zurich}. */
+        public ScheduleRequest timeZone(String value) { set("time_zone", value); return this; }
+
+        /** The date and time in this zone from which the rule counts, and whose parts it has where it names none. */
+        public ScheduleRequest startsAtLocal(String value) { set("starts_at_local", value); return this; }
+
+        /** The minutes after an occurrence at which its send expires. */
+        public ScheduleRequest expiresAfterMinutes(Long value) { set("expires_after_minutes", value); return this; }
+
+        /**
+         * What becomes of occurrences that are more than 15 minutes late: they are skipped, or with {@code last} the
+         * newest is made.
+         */
+        public ScheduleRequest catchUp(String value) { set("catch_up", value); return this; }
+
+        /** The send: the body of {@code POST /v1/sends} without its times. */
+        public ScheduleRequest send(RecurringSend value) { set("send", value); return this; }
+    }
+
+    /** The parameters of {@link Client#resumeSchedule}. */
+    public static final class ScheduleResumeFilters extends Body {
+        public ScheduleResumeFilters() { this(Map.of()); }
+
+        ScheduleResumeFilters(Map<String, ?> members) { super(members); }
+
+        /** The tenant. */
+        public ScheduleResumeFilters clubId(long value) { set("club_id", value); return this; }
+    }
+
+    /** A schedule in a list. */
+    public static final class ScheduleRow extends Body {
+        ScheduleRow(Map<String, ?> members) { super(members); }
+
+        public String name() { return required("name", TEXT); }
+
+        /** ended: the rule has no further time. */
+        public String state() { return required("state", TEXT); }
+
+        public PausedBody paused() { return optional("paused", body(PausedBody::new)); }
+
+        public String rule() { return required("rule", TEXT); }
+
+        public String timeZone() { return required("time_zone", TEXT); }
+
+        /** The category of its sends. */
+        public String type() { return required("type", TEXT); }
+
+        /** The next occurrence, if it is active. */
+        public NextTime next() { return optional("next", body(NextTime::new)); }
+
+        public String changedAt() { return required("changed_at", TEXT); }
+    }
+
+    /** The schedules of a club, in the order of their names. */
+    public static final class SchedulesBody extends Body {
+        SchedulesBody(Map<String, ?> members) { super(members); }
+
+        public List<ScheduleRow> rows() { return required("rows", listOf(body(ScheduleRow::new))); }
+    }
+
+    /** The parameters of {@link Client#schedules}. */
+    public static final class SchedulesFilters extends Body {
+        public SchedulesFilters() { this(Map.of()); }
+
+        SchedulesFilters(Map<String, ?> members) { super(members); }
+
+        /** The tenant. */
+        public SchedulesFilters clubId(long value) { set("club_id", value); return this; }
+    }
+
     /** A permission of an API key. A later version of the API may have further ones. */
     public static final class Scope {
         public static final String SEND = "send";
@@ -2597,14 +2918,14 @@ public final class Types {
         /** The locale (BCP 47); null: each user's own. */
         public SendRequest locale(String value) { set("locale", value); return this; }
 
+        /**
+         * The options of its pushes: a JSON object with image, badge, sound, silent, android_channel,
+         * interruption_level, actions and data, of at most 2,048 bytes.
+         */
+        public SendRequest push(PushFields value) { set("push", value); return this; }
+
         /** Users of the club by conditions or a saved audience (docs/audiences.md), instead of to_users. */
         public SendRequest audience(Map<String, Object> value) { set("audience", value); return this; }
-
-        /**
-         * When the users of the audience of a scheduled send are found: at its time ({@code due}, the default) or at
-         * the request.
-         */
-        public SendRequest audienceAt(String value) { set("audience_at", value); return this; }
 
         /** User ids by position; a repeated id counts once, at its first position. */
         public SendRequest toUsers(List<Long> value) { set("to_users", value); return this; }
@@ -2614,6 +2935,21 @@ public final class Types {
 
         /** The lane of the send. */
         public SendRequest priority(String value) { set("priority", value); return this; }
+
+        /** A later push with the same key replaces the earlier one on the device. */
+        public SendRequest collapseKey(String value) { set("collapse_key", value); return this; }
+
+        /** The producer's own id of the send; it is copied into derived records. */
+        public SendRequest reference(String value) { set("reference", value); return this; }
+
+        /** How the notifications are collected; by default as the category says. */
+        public SendRequest digest(DigestRequest value) { set("digest", value); return this; }
+
+        /**
+         * When the users of the audience of a scheduled send are found: at its time ({@code due}, the default) or at
+         * the request.
+         */
+        public SendRequest audienceAt(String value) { set("audience_at", value); return this; }
 
         /** The time after which no message is published. */
         public SendRequest expiresAt(String value) { set("expires_at", value); return this; }
@@ -2626,15 +2962,6 @@ public final class Types {
          * it in the recipient's own time zone.
          */
         public SendRequest sendAtLocal(String value) { set("send_at_local", value); return this; }
-
-        /** A later push with the same key replaces the earlier one on the device. */
-        public SendRequest collapseKey(String value) { set("collapse_key", value); return this; }
-
-        /** The producer's own id of the send; it is copied into derived records. */
-        public SendRequest reference(String value) { set("reference", value); return this; }
-
-        /** How the notifications are collected; by default as the category says. */
-        public SendRequest digest(DigestRequest value) { set("digest", value); return this; }
 
         /**
          * The id of the send, chosen by the caller: a random UUID in lower case. Without it, the service makes one. A
@@ -2758,14 +3085,10 @@ public final class Types {
 
         public SmallSend locale(String value) { set("locale", value); return this; }
 
+        public SmallSend push(PushFields value) { set("push", value); return this; }
+
         /** A send of a batch names its users. */
         public SmallSend audience(Object value) { set("audience", value); return this; }
-
-        /**
-         * When the users of the audience of a scheduled send are found: at its time ({@code due}, the default) or at
-         * the request.
-         */
-        public SmallSend audienceAt(String value) { set("audience_at", value); return this; }
 
         public SmallSend toUsers(List<Long> value) { set("to_users", value); return this; }
 
@@ -2775,18 +3098,24 @@ public final class Types {
         /** The lane of the send. */
         public SmallSend priority(String value) { set("priority", value); return this; }
 
-        public SmallSend expiresAt(String value) { set("expires_at", value); return this; }
-
-        public SmallSend sendAt(String value) { set("send_at", value); return this; }
-
-        public SmallSend sendAtLocal(String value) { set("send_at_local", value); return this; }
-
         public SmallSend collapseKey(String value) { set("collapse_key", value); return this; }
 
         public SmallSend reference(String value) { set("reference", value); return this; }
 
         /** How the notifications are collected; by default as the category says. */
         public SmallSend digest(DigestRequest value) { set("digest", value); return this; }
+
+        /**
+         * When the users of the audience of a scheduled send are found: at its time ({@code due}, the default) or at
+         * the request.
+         */
+        public SmallSend audienceAt(String value) { set("audience_at", value); return this; }
+
+        public SmallSend expiresAt(String value) { set("expires_at", value); return this; }
+
+        public SmallSend sendAt(String value) { set("send_at", value); return this; }
+
+        public SmallSend sendAtLocal(String value) { set("send_at_local", value); return this; }
 
         /** The id of a send of a batch follows from the batch's. */
         public SmallSend sendId(Object value) { set("send_id", value); return this; }
