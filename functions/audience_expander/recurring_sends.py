@@ -22,11 +22,13 @@ from masscomm.chain.batch import Batch, Item
 from masscomm.chain.next_occurrence import delayed_occurrence, scheduled_time
 from masscomm.clock import Clock
 from masscomm.domain.categories import announced_channels, is_listed, is_retired, resolve_channels
+from masscomm.domain.digests import digest_text, read_digest
 from masscomm.domain.ids import chunk_id, recurring_send_id
 from masscomm.domain.key_limits import COUNTED_UNDER, Window
 from masscomm.domain.key_limits import RECIPIENTS as RECIPIENTS_A_DAY
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE
+from masscomm.domain.push_options import push_text, shows_own
 from masscomm.domain.records import AudienceRequested, SendRequested
 from masscomm.domain.recurrences import InvalidRule, LocalTime
 from masscomm.domain.schedules import (
@@ -240,7 +242,9 @@ def _refusal(schedule: Schedule, context: Mapping[str, str]) -> PauseReason | No
     if is_retired(send["type"]) or not is_listed(send["type"]):
         return PauseReason.CATEGORY_RETIRED
     names = [send.get("data", {}).keys() | own.keys() for own in ({}, *send.get("recipient_data", {}).values())]
-    needed = {Scope.SEND, *scopes_of_send(send["type"], names, is_critical=send.get("priority") == Lane.CRITICAL)}
+    is_critical = send.get("priority") == Lane.CRITICAL
+    further = scopes_of_send(send["type"], names, is_critical=is_critical, shows_own=shows_own(send.get("push")))
+    needed = {Scope.SEND, *further}
     if (send.get("audience") or {}).get("except_users"):
         needed.add(Scope.USERS_READ)
     return PauseReason.NOT_PERMITTED if needed - scopes_of(context) else None
@@ -251,6 +255,7 @@ def _record_of(occurrence: Occurrence, content: Mapping[str, Any]) -> SendReques
     send, at_ms = content["send"], occurrence.recorded_at_ms
     users = list(dict.fromkeys(send.get("to_users", ())))
     own = send.get("recipient_data", {})
+    push, digest = send.get("push"), send.get("digest")
     channels = send.get("channels") or announced_channels(send["type"], occurrence.club_id, at_ms)
     return SendRequested(
         type=send["type"],
@@ -270,6 +275,8 @@ def _record_of(occurrence: Occurrence, content: Mapping[str, Any]) -> SendReques
         priority=send.get("priority", Lane.BULK),
         expires_at=content["expires_at_ms"],
         collapse_key=send.get("collapse_key"),
+        push=push_text(push) if push else None,
+        digest=digest_text(read_digest(digest)) if digest else None,
         reference=send.get("reference"),
         principal=content["principal"] or None,
     )

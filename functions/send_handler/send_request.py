@@ -64,6 +64,7 @@ from masscomm.domain.push_options import (
     SOUND_PATTERN,
     push_problems,
     push_text,
+    shows_own,
 )
 from masscomm.domain.records import ContentFields
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
@@ -644,8 +645,7 @@ def _check_simulated(send: SendRequest) -> None:
 def _scopes_needed(send: SendRequest) -> list[Scope]:
     """Return the scopes that a request needs in addition to that of its route."""
     names = [send.data.keys() | own.keys() for own in ({}, *send.recipient_data.values())]
-    shows_own = send.push is not None and bool(send.push.keys() & {"image", "actions"})
-    return scopes_of_send(send.type, names, is_critical=send.priority == Lane.CRITICAL, shows_own=shows_own)
+    return scopes_of_send(send.type, names, is_critical=send.priority == Lane.CRITICAL, shows_own=shows_own(send.push))
 
 
 def check_permitted(request: Request, send: SendRequest) -> None:

@@ -212,7 +212,7 @@ class DigestCollector:
         Args:
             digest: The digest of the category.
             heads: The digests.
-            sender: The send whose record produces the messages; None: that of the last member.
+            sender: The send whose record closes them; None: another record does.
         """
         if not heads:
             return

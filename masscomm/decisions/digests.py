@@ -10,7 +10,7 @@ from typing import NamedTuple
 from masscomm.decisions.chunk import Chunk
 from masscomm.decisions.plan import ByChannel, DirectoryView
 from masscomm.domain.categories import digest_of
-from masscomm.domain.digest_members import ClosedDigest, DigestKey, Member, OpenDigest
+from masscomm.domain.digest_members import PAUSED, ClosedDigest, DigestKey, Member, OpenDigest
 from masscomm.domain.digests import MAX_MEMBERS, Digest, contents_of, is_listable
 from masscomm.domain.ids import digest_send_id
 from masscomm.domain.outcomes import CANCELLED, EXPIRED
@@ -144,7 +144,8 @@ def close(
         head: The digest.
         members: Send → its member; one that is missing was erased, and is not in the message.
         controls: Send → its status if it is cancelled or PAUSED, else None.
-        sender: The send whose record produces the message; None: that of the last member.
+        sender: The send whose record closes the digest and produces the message, unless it has to wait because the send
+            is paused; None, or if it does: that of the last member.
         listed: The largest number of members whose variables the template sees.
         now_ms: The present time, in milliseconds since the epoch.
     """
@@ -159,9 +160,11 @@ def close(
             left_out[send_id] = status
         elif member is not None:
             taken.append(send_id)
+    if sender is None or left_out.get(sender) == PAUSED:  # guard: digests.paused_sender
+        sender = taken[-1] if taken else None
     return ClosedDigest(
         closed_ms=now_ms,
-        sender=(sender or taken[-1]) if taken else None,
+        sender=sender if taken else None,
         contents=contents_of(len(taken), (members[send_id].data for send_id in taken), listed),
         left_out=left_out,
     )

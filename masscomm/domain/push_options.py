@@ -103,6 +103,11 @@ def push_problems(value: Any) -> list[PushProblem]:
     return problems
 
 
+def shows_own(value: Mapping[str, Any] | None) -> bool:
+    """Return whether the field of a request shows a picture or buttons of the caller."""
+    return value is not None and bool(value.keys() & {"image", "actions"})
+
+
 def push_text(value: Mapping[str, Any]) -> str:
     """Return the field as records have it: the same text for each order of its members."""
     return _ENCODER.encode(value)

@@ -1764,6 +1764,7 @@ MUTANTS = (
         "The message does not wait for another record than the one that closes the digest.",
         Replaced("self._close(digest, closing)"),
     ),
+    Mutant("digests.paused_sender", "The message does not wait for a send that is paused."),
     Mutant(
         "digests.unreadable_control", "A send whose item cannot be read stops no other in its digest.", Returns("None")
     ),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from functions.audience_expander import recurring_sends
+from functions.send_handler.send_request import RecurringSend
 from masscomm.domain.ids import recurring_send_id
 from masscomm.domain.saved_audiences import SavedAudience
 from masscomm.http.scopes import Scope, scopes_text
@@ -46,6 +47,33 @@ def test_occurrence_makes_a_send_and_waits_for_the_next(recurring: Recurring) ->
     recurring.until(FIRST_MS + DAY_MS)
     recurring.release()
     assert [each.send_id for each in recurring.sends()][1] != send.send_id
+
+
+def test_occurrence_has_each_field_of_its_send(recurring: Recurring) -> None:
+    """A further field of a send needs a value here, and a place in the record."""
+    fields: dict[str, Any] = {
+        "type": "news",
+        "club_id": CLUB,
+        "channels": ["push"],
+        "template": "news_digest",
+        "data": {"headline": "Goal"},
+        "recipient_data": {"2": {"seat": "A1"}},
+        "locale": "de",
+        "priority": "bulk",
+        "collapse_key": "news",
+        "reference": "r",
+        "push": {"badge": 3},
+        "digest": {"template": "news_digest", "window": "1h"},
+    }
+    assert RecurringSend.model_fields.keys() == fields.keys() | {"to_users", "audience"}
+    recurring.put(send={**fields, "to_users": [1, 2]})
+    recurring.until(FIRST_MS)
+    recurring.release()
+    (send,) = recurring.sends()
+    assert send.recipient_data == {"1": {"seat": "A1"}}
+    assert (send.push, json.loads(send.digest or "")) == ('{"badge":3}', {**fields["digest"], "list": 10})
+    copied = fields.keys() - {"recipient_data", "push", "digest"}
+    assert {name: getattr(send, name) for name in copied} == {name: fields[name] for name in copied}
 
 
 def test_occurrence_of_an_audience_finds_its_users(recurring: Recurring) -> None:

@@ -259,11 +259,14 @@ def test_a_control_after_the_closing_changes_no_member(checker: Checker, values:
     assert [result(checker.outcomes(), number) for number in range(2)] == [{(1, "push"): DIGESTED}] * 2
 
 
-def test_paused_members_join_the_next_digest(checker: Checker) -> None:
+@pytest.mark.kills(guard="digests.paused_sender")
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_paused_members_join_the_next_digest(checker: Checker, order: tuple[int, int]) -> None:
     check(checker, 0, data={"n": "0"})
     check(checker, 1, data={"n": "1"})
     control(checker, 1, paused_at_ms=NOW)
-    checker.release_at(DUE)
+    released = released_by_send(checker)
+    assert [checker.run(checker.use_case, released[SENDS[number]]) for number in order] == [[], []]
     assert [contents(message)["list"] for message in messages(checker)] == [[{"n": "0"}]]
     checker.forget()
     control(checker, 1, resumed_at_ms=DUE)
