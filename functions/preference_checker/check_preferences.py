@@ -174,7 +174,10 @@ class CheckPreferences:
         request, now_ms = item.value.request, self.clock.now_ms()
         decisions = plan.decide_recipients(item.value, view, now_ms, plan.deadline_of(request, self.retry_schedule))
         if request.why == DIGEST:
-            self._settle(batch, item, view, decisions or {}, counting)
+            if decisions is None:
+                waiting = dict.fromkeys(request.positions, plan.UNCONFIRMED)
+                decisions = dict.fromkeys(request.channels, waiting)  # guard: digests.unconfirmed
+            self._settle(batch, item, view, decisions, counting)
         # No recipient could be decided about, so the whole record is delayed under its own id.
         elif decisions is None:
             delayed = plan.delay_for_directory(request, now_ms=now_ms, retries=self.retry_schedule)

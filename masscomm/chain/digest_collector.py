@@ -121,12 +121,14 @@ class DigestCollector:
         closing: dict[DigestKey, OpenDigest] = {}
         for candidate in pending:
             head, member = heads.get(candidate.key, OpenDigest()), members.get(candidate.key)
+            if head.is_damaged:  # guard: digests.damaged
+                continue
             if member is not None and member.number != candidate.left:  # guard: digests.joined_once
                 is_open = member.number == head.number and not head.is_closed
                 found.decide(candidate, collected(digest, head.due_ms if is_open else now_ms, candidate.settings))
             elif is_full(head):
                 closing[candidate.key] = head
-            elif not head.is_damaged and (joined := join(head, digest, candidate, request, now_ms)) is not None:
+            elif (joined := join(head, digest, candidate, request, now_ms)) is not None:
                 changing.append(candidate)
                 joins = request.send_id, joined.member
                 changes.append(DigestChange(candidate.key, head, joined.after, joins=joins))
@@ -155,7 +157,9 @@ class DigestCollector:
         ended: list[tuple[Candidate, ClosedKey]] = []
         for candidate in pending:
             head, member = heads.get(candidate.key, OpenDigest()), members.get(candidate.key)
-            if member is None or head.is_damaged:
+            if head.is_damaged:  # guard: digests.damaged_when_due
+                continue
+            if member is None:
                 joining.append(candidate)
             elif head.is_closed or member.number != head.number:
                 ended.append((candidate, ClosedKey(candidate.key, member.number)))
@@ -217,15 +221,17 @@ class DigestCollector:
         if not heads:
             return
         now_ms = self.clock.now_ms()
-        members = self.store.members([MemberKey(key, send) for key, head in heads.items() for send in head.members])
+        members: dict[DigestKey, dict[str, Member]] = {key: {} for key in heads}
+        asked = [MemberKey(key, send_id) for key, head in heads.items() for send_id in head.members]
+        for place, member in self.store.members(asked).items():
+            members[place.digest][place.send_id] = member
         sends = {SendKey(key.club_id, send_id) for key, head in heads.items() for send_id in head.members}
         controls = self.sends.controls(sends)
         changes = []
         for key, head in heads.items():
-            own = {each.send_id: member for each, member in members.items() if each.digest == key}
             decided = close(
                 head,
-                own,
+                members[key],
                 {send_id: _status(controls[SendKey(key.club_id, send_id)], now_ms) for send_id in head.members},
                 sender=sender,
                 listed=digest.listed,

@@ -1764,6 +1764,13 @@ MUTANTS = (
         "The message does not wait for another record than the one that closes the digest.",
         Replaced("self._close(digest, closing)"),
     ),
+    Mutant("digests.damaged", "A notification joins no digest that cannot be read."),
+    Mutant("digests.damaged_when_due", "A notification leaves a digest that cannot be read, and goes out alone."),
+    Mutant(
+        "digests.unconfirmed",
+        "A notification that leaves its digest is not let through before its user is known.",
+        Becomes("{}"),
+    ),
     Mutant("digests.paused_sender", "The message does not wait for a send that is paused."),
     Mutant(
         "digests.unreadable_control", "A send whose item cannot be read stops no other in its digest.", Returns("None")

@@ -11,11 +11,12 @@ import pytest
 
 from functions.preference_checker import check_preferences
 from masscomm.decisions import digests as rules
+from masscomm.domain.digest_members import OpenDigest
 from masscomm.domain.digests import MAX_CONTENTS_BYTES, contents_in
 from masscomm.domain.lanes import Lane
 from masscomm.domain.records import NotificationOutcome, SendRequested
 from masscomm.domain.sends import SendControl, SendKey
-from masscomm.domain.users import User, UserSettings
+from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.stores.categories.in_memory import InMemoryCategories
@@ -398,13 +399,36 @@ def test_contents_have_room_for_the_first_members(checker: Checker) -> None:
     assert (contents(message)["count"], len(contents(message)["list"])) == (3, 2)
 
 
-def test_a_digest_that_cannot_be_read_lets_go_out_alone(checker: Checker) -> None:
-    check(checker, 0)
+def damage(checker: Checker) -> None:
     [key] = checker.digests.heads
-    checker.digests.heads[key] = checker.digests.heads[key]._replace(is_damaged=True)
+    checker.digests.heads[key] = OpenDigest(is_damaged=True)
+
+
+@pytest.mark.kills(guard="digests.damaged")
+def test_a_digest_that_cannot_be_read_collects_nothing(checker: Checker) -> None:
+    check(checker, 0)
+    damage(checker)
     check(checker, 1)
     check(checker, 2, [2])
     assert [build.send_id for build in checker.builds()] == [SENDS[1]]
+
+
+@pytest.mark.kills(guard="digests.damaged_when_due")
+def test_a_member_of_a_digest_that_cannot_be_read_goes_alone(checker: Checker) -> None:
+    check(checker, 0)
+    damage(checker)
+    checker.release_at(DUE)
+    assert ([build.send_id for build in checker.builds()], checker.due_times()) == ([SENDS[0]], [])
+
+
+@pytest.mark.kills(guard="digests.unconfirmed")
+def test_a_notification_that_leaves_its_digest_waits_for_its_user(checker: Checker) -> None:
+    check(checker, 0)
+    damage(checker)
+    checker.directory.remove(User(user_id=1, club_id=7), UserSettings(user_id=1))
+    checker.directory.caught_up = DirectoryPosition(lsn=1, ts_ms=NOW - HOUR)
+    checker.release_at(DUE)
+    assert (checker.builds(), [part.why for part in checker.delayed_parts()]) == ([], ["directory"])
 
 
 @pytest.mark.guarantee("digests.store_down")
