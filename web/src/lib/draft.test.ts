@@ -69,6 +69,11 @@ test("an entry of a push that the form cannot read is named", () => {
   expect(errors(draft({ push: { ...newPush(), badge: "many" } }))).toEqual({ push: "push.noBadge" });
 });
 
+test("a digest is that of the text, and another text is named", () => {
+  expect(requestOf(draft({ digest: "news_digest/1h,key=team" })).digest).toEqual({ template: "news_digest", window: "1h", key: "team" });
+  expect(errors(draft({ digest: "daily" })).digest).toBe("categories.noDigest");
+});
+
 test("the numbers do not depend on own words, but on everything else", () => {
   const counted = countedRequestOf(draft());
   expect(countedRequestOf(draft({ title: "Other", body: "Words", reference: "r" }))).toEqual(counted);

@@ -2,6 +2,7 @@ import type { Id } from "masscomm-client";
 import { reactive } from "vue";
 import type { SendRequest } from "../api/types";
 import { audienceError, audienceOf, newAudience, type AudienceDraft } from "./audience";
+import { digestIn } from "./categories";
 import { idOf } from "./ids";
 import { forget, kept } from "./kept";
 import { newPush, pushError, pushOf, type PushDraft } from "./push";
@@ -31,11 +32,13 @@ export interface Draft {
   zone: string;
   expires: string;
   priority: "bulk" | "critical";
+  /** As that of a category (lib/categories.ts); without it, the one of the category applies. */
+  digest: string;
   reference: string;
 }
 
 /** An error that the form found; the value is the key of a message. */
-export type DraftErrors = Partial<Record<"type" | "club_id" | "to_users" | "audience" | "title" | "body" | "push" | "send_at" | "send_at_local" | "expires_at", string>>;
+export type DraftErrors = Partial<Record<"type" | "club_id" | "to_users" | "audience" | "title" | "body" | "push" | "send_at" | "send_at_local" | "expires_at" | "digest", string>>;
 
 export const newDraft = (club: string): Draft =>
   reactive({
@@ -58,6 +61,7 @@ export const newDraft = (club: string): Draft =>
     zone: ownZone(),
     expires: "",
     priority: "bulk",
+    digest: "",
     reference: "",
   });
 
@@ -85,6 +89,7 @@ export function errorsOf(draft: Draft, recipients: Recipients, nowMs: number): D
   if (needsWords(draft) && !draft.body.trim()) errors.body = "compose.required";
   const wrong = pushError(draft.push);
   if (wrong) errors.push = `push.${wrong}`;
+  if (digestIn(draft.digest) === undefined) errors.digest = "categories.noDigest";
   const time = (name: "send_at" | "send_at_local" | "expires_at", local: string): void => {
     const wrong = timeError(local, draft.zone, nowMs);
     if (wrong) errors[name] = wrong;
@@ -130,6 +135,8 @@ export function requestOf(draft: Draft): SendRequest {
   if (draft.to === "audience") request.audience = audienceOf(draft.audience);
   else request.to_users = parseRecipients(draft.recipients).ids;
   if (hasAudienceTime(draft)) request.audience_at = draft.audienceAt;
+  const digest = digestIn(draft.digest);
+  if (digest) request.digest = digest;
   if (draft.reference.trim()) request.reference = draft.reference.trim();
   const sendAt = draft.when === "later" ? instantOf(draft.at, draft.zone) : null;
   const expiresAt = draft.expires ? instantOf(draft.expires, draft.zone) : null;
