@@ -136,6 +136,11 @@ def contents_of(count: int, members: Iterable[Mapping[str, str]], listed: int) -
     return text
 
 
+def without_members(text: str | None) -> str | None:
+    """Return the contents of a digest without the variables of its members. It stays the message of a digest."""
+    return None if text is None else _contents(0, [])
+
+
 def _contents(count: int, shown: list[Mapping[str, str]]) -> str:
     return json.dumps({"count": count, "list": shown}, separators=(",", ":"))
 

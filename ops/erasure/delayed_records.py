@@ -11,6 +11,7 @@ from typing import Any
 
 import fastavro
 
+from masscomm.domain.digests import without_members
 from masscomm.domain.push_options import without_values
 from masscomm.domain.records import WebhookRequested
 from masscomm.errors import Retry
@@ -84,7 +85,10 @@ def _erased(person: Person, topic: str, record: Mapping[str, Any]) -> dict[str, 
     alone = len(rows) == len(record["user_ids"])
     positions = {record["positions"][row] for row in rows}
     # Only a record with a single recipient has personal data in its template data, or in what its push shows.
-    of_one: dict[str, Any] = {"data": {}, "push": without_values(record.get("push"))} if alone else {}
+    of_one: dict[str, Any] = {}
+    if alone:
+        collected = without_members(record.get("collected"))  # guard: erasure.contents_of_a_digest
+        of_one = {"data": {}, "push": without_values(record.get("push")), "collected": collected}
     names = {str(position) for position in positions}
     own = {name: each for name, each in record.get("recipient_data", {}).items() if name not in names}
     values = {**of_one, "recipient_data": own}

@@ -117,7 +117,9 @@ class ItemTables:
         return erased
 
     def erase_caps(self, person: Person) -> int:
-        """Delete the sends that count for the person's frequency caps. Return the number of deleted items."""
+        """Delete the sends that count for the person's frequency caps, and the person's digests. Return the number of
+        deleted items.
+        """
         partition = {"recipient": {"S": partition_of(person.club_id, person.user_id)}}
         found = query_items(self.client, _CAPS, self.frequency_caps, partition)
         keys = [{name: item[name] for name in ("recipient", "cap")} for item in found]

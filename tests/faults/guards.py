@@ -1745,6 +1745,7 @@ MUTANTS = (
         Becomes('"attribute_exists(part) OR attribute_not_exists(part)"'),
     ),
     Mutant("categories.needed_versions", "Versions that no waiting send needs are dropped."),
+    Mutant("erasure.contents_of_a_digest", "The contents of a digest are erased.", Becomes('record.get("collected")')),
     Mutant("digests.message", "The message of a digest is not collected."),
     Mutant("digests.critical", "Notifications of the critical lane are not collected."),
     Mutant("digests.cancelled", "Notifications of a cancelled send are not collected."),

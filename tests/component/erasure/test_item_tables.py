@@ -12,6 +12,7 @@ import pytest
 from local.devstack.config import StackConfig
 from masscomm.clock import FixedClock
 from masscomm.domain.call_results import CallResult, RecipientResult
+from masscomm.domain.digest_members import DigestKey
 from masscomm.domain.events import EventType
 from masscomm.domain.kept_messages import KeptMessage
 from masscomm.domain.outcomes import SENT
@@ -22,6 +23,8 @@ from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.stores.delayed_records.dynamodb import DynamoDbDelayStore
 from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.stores.delivery_ledger.dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.digests.dynamodb import DynamoDbDigests
+from masscomm.stores.digests.port import MemberKey
 from masscomm.stores.frequency_caps.dynamodb import DynamoDbFrequencyCaps
 from masscomm.stores.frequency_caps.port import Change, PlacesKey, StoredPlaces
 from masscomm.stores.sends.dynamodb import DynamoDbSends
@@ -31,6 +34,7 @@ from ops.erasure.delayed_records import DelayedRecords
 from ops.erasure.item_tables import ItemTables
 from ops.erasure.person import ERASED_USER, Person
 from ops.erasure.personal_events import EventTables, PersonalEvents
+from tests.support.contracts.digests import joining
 from tests.support.contracts.webhook_dead_letters import KEY, letter
 from tests.support.contracts.webhook_stores import endpoint
 from tests.support.harness.chain import NOW
@@ -188,6 +192,15 @@ def test_places_of_frequency_caps_are_deleted(tables: TablesWithItems, functions
     for erased in (2, 0):
         assert tables.erasing.erase_caps(Person(user_id=7, club_id=3)) == erased
     assert caps.read(keys).keys() == set(keys[2:])
+
+
+def test_digests_are_deleted(tables: TablesWithItems, functions_client: Any) -> None:
+    digests = DynamoDbDigests(table=tables.caps_table, client=functions_client)
+    keys = [DigestKey(3, 7, "push", "a"), DigestKey(3, 77, "push", "a")]
+    assert all(digests.write([joining(key) for key in keys]))
+    assert tables.erasing.erase_caps(Person(user_id=7, club_id=3)) == 2
+    assert digests.read(keys).keys() == {keys[1]}
+    assert digests.members([MemberKey(key, "a") for key in keys]).keys() == {MemberKey(keys[1], "a")}
 
 
 @pytest.mark.kills(guard="erasure.kept_message")

@@ -120,6 +120,8 @@ def test_variables_of_a_send_to_one_are_erased(eraser: RecordEraser, topic: str,
     assert eraser.erased(person, topic, alone) == alone | {"data": {}, "push": None}
     silent = alone | {"push": '{"silent":true,"data":{"code":"739182"}}'}
     assert eraser.erased(person, topic, silent) == silent | {"data": {}, "push": '{"silent":true}'}
+    digest = alone | {"collected": '{"count":1,"list":[{"code":"739182"}]}'}
+    assert eraser.erased(person, topic, digest)["collected"] == '{"count":0,"list":[]}'
     several = eraser.record(topic, example, **usual | {"positions": [5, 6], "user_ids": [7, 8]})
     assert eraser.erased(person, topic, several) == several
 
