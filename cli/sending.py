@@ -92,7 +92,7 @@ def follow(
     messages: Iterator[list[Text]] | None = None,
 ) -> None:
     """Show the counts of a send and the share of notifications that have ended, until each has ended or, unless
-    through_quiet_hours, is held. With as_json, print the send whenever its status or its counts have changed.
+    through_quiet_hours, is held or collected. With as_json, print the send whenever its status or its counts have changed.
     Raises CommandError after timeout_s s, and ApiError if the send is unknown for unknown_s s.
 
     Args:
@@ -122,8 +122,10 @@ def follow(
         console.print("No message reached a device or a mailbox.")
     if not console.is_terminal:
         console.print(_progress(last))
-    held = 0 if last is None or last["totals"] is None else last["totals"]["held"]
-    if held:
+    totals = None if last is None else last["totals"]
+    if collected := 0 if totals is None else totals["collected"]:
+        console.print(f"{collected:,} collected in digests of their users.", soft_wrap=True)
+    if held := 0 if totals is None else totals["held"]:
         console.print(
             f"{held:,} held until the end of their users' quiet hours; `masscomm sends recipients {send_id}` names it.",
             soft_wrap=True,
@@ -131,8 +133,8 @@ def follow(
 
 
 def _reads(followed: Iterator[SendBody], *, through_quiet_hours: bool) -> Iterator[SendBody]:
-    """Yield a send until each notification has ended, counted or not, or, unless through_quiet_hours, is held. Raises
-    CommandError.
+    """Yield a send until each notification has ended, counted or not, or, unless through_quiet_hours, is held or
+    collected. Raises CommandError.
     """
     try:
         for send in followed:
@@ -140,7 +142,8 @@ def _reads(followed: Iterator[SendBody], *, through_quiet_hours: bool) -> Iterat
             if send.get("status") in FINAL:
                 return
             totals = send["totals"]
-            if totals and 0 < totals["held"] == totals["in_flight"] and not through_quiet_hours:
+            waiting = totals["held"] + totals["collected"] if totals else 0
+            if totals and 0 < waiting == totals["in_flight"] and not through_quiet_hours:
                 return
     except TimeoutError as error:
         raise CommandError(str(error)) from error

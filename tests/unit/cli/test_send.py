@@ -106,7 +106,7 @@ def test_a_push_that_is_no_object_is_refused(server: AnsweringServer, push: str)
 
 def test_message_is_shown_before_it_is_counted(server: AnsweringServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "POLL_S", 0)
-    totals = {"requested": 1, "suppressed": {}, "failed": {}, "held": 0}
+    totals = {"requested": 1, "suppressed": {}, "failed": {}, "held": 0, "collected": 0}
     reads: list[dict[str, Any]] = [{"totals": None, "status": "in_progress", "complete": False}] * 2
     reads += [{"totals": {**totals, "sent": 1, "in_flight": 0}, "status": "ended", "complete": True}]
     server.answers = [(200, json.dumps(each).encode()) for each in reads]
@@ -126,7 +126,15 @@ def test_message_is_shown_before_it_is_counted(server: AnsweringServer, monkeypa
 
 
 def test_send_without_a_message_has_a_line_instead(server: AnsweringServer) -> None:
-    totals = {"requested": 1, "suppressed": {"opted_out": 1}, "sent": 0, "failed": {}, "held": 0, "in_flight": 0}
+    totals = {
+        "requested": 1,
+        "suppressed": {"opted_out": 1},
+        "sent": 0,
+        "failed": {},
+        "held": 0,
+        "collected": 0,
+        "in_flight": 0,
+    }
     server.answers = [(200, json.dumps({"totals": totals, "status": "ended", "complete": True}).encode())]
     output = io.StringIO()
     with Client(server.url, key="mc_test") as api:

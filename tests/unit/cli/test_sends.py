@@ -152,8 +152,16 @@ def test_recipients_are_read_in_pages(server: AnsweringServer) -> None:
     ]
 
 
-def counted(*, held: int = 0, sent: int = 0) -> tuple[int, bytes]:
-    totals = {"requested": 2, "suppressed": {}, "sent": sent, "failed": {}, "held": held, "in_flight": 2 - sent}
+def counted(*, held: int = 0, sent: int = 0, collected: int = 0) -> tuple[int, bytes]:
+    totals = {
+        "requested": 2,
+        "suppressed": {},
+        "sent": sent,
+        "failed": {},
+        "held": held,
+        "collected": collected,
+        "in_flight": 2 - sent,
+    }
     return 200, json.dumps({"totals": totals, "complete": sent == 2}).encode()
 
 
@@ -169,6 +177,15 @@ def test_waiting_ends_when_all_others_are_held(
         send.follow(api, "a", console, through_quiet_hours=through_quiet_hours)
     assert len(server.asked) == reads
     assert ("1 held until the end" in output.getvalue()) == (not through_quiet_hours)
+
+
+def test_waiting_ends_when_all_others_are_collected(server: AnsweringServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(send, "POLL_S", 0)
+    server.answers = [counted(collected=1), counted(collected=1, sent=1)]
+    output = io.StringIO()
+    with Client(server.url, key=KEY) as api:
+        send.follow(api, "a", Terminal(file=output, width=100))
+    assert (len(server.asked), "1 collected in digests" in output.getvalue()) == (2, True)
 
 
 def test_waiting_ends_before_the_end_is_counted(server: AnsweringServer) -> None:
