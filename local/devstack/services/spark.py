@@ -16,10 +16,11 @@ QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def driver_options() -> str:
-    """Return the JVM options of a driver, for SPARK_SUBMIT_OPTS: the archive of its classes, with which a start takes
-    half of the processor time.
+    """Return the JVM options of a driver, for SPARK_SUBMIT_OPTS: the serial collector, which needs least memory, and
+    the archive of its classes, with which a start takes half of the processor time.
     """
-    return f"-XX:SharedArchiveFile={DRIVER_ARCHIVE} {QUIET}" if DRIVER_ARCHIVE.exists() else ""
+    archive = f" -XX:SharedArchiveFile={DRIVER_ARCHIVE} {QUIET}" if DRIVER_ARCHIVE.exists() else ""
+    return f"-XX:+UseSerialGC{archive}"
 
 
 def spark_jars() -> str:
