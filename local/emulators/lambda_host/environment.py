@@ -174,8 +174,12 @@ class ExecutionEnvironment:
         folder = Path(f"/proc/{self.pid}")
         niceness = os.getpriority(os.PRIO_PROCESS, 0) + self.spec.nice
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # The process has ended.
-            for thread in (folder / "task").iterdir():
-                os.setpriority(os.PRIO_PROCESS, int(thread.name), niceness)
+            # A thread that begins while the threads are listed may be missing from the list.
+            while others := [
+                thread for thread in _threads(folder) if os.getpriority(os.PRIO_PROCESS, thread) != niceness
+            ]:
+                for thread in others:
+                    os.setpriority(os.PRIO_PROCESS, thread, niceness)
             waiting = (folder / "autogroup").exists()
             while waiting:
                 try:
@@ -252,3 +256,8 @@ def describe(payload: bytes) -> str:
         return f"{error.get('errorType', 'error')}: {error.get('errorMessage', '')}"
     except (ValueError, AttributeError):
         return payload[:200].decode(errors="replace")
+
+
+def _threads(folder: Path) -> list[int]:
+    """Return the ids of a process's threads."""
+    return [int(each.name) for each in (folder / "task").iterdir()]
