@@ -42,7 +42,7 @@ class Settled:
 
     # Channel → position → the decision. A notification without one goes out alone.
     decisions: dict[str, dict[int, Decision]] = field(default_factory=dict)
-    # The messages of digests whose last member is in the request.
+    # The messages of closed digests that the record of the request produces.
     messages: list[SendRequested] = field(default_factory=list)
     # Whether the request has to wait until its send, which is paused, is resumed.
     is_paused: bool = False

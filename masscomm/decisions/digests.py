@@ -195,7 +195,7 @@ def end_of_waiting(chunk: Chunk, now_ms: int) -> Decision | None:
 def message_of(
     request: RecheckRequested, digest: Digest, key: DigestKey, number: int, closed: ClosedDigest
 ) -> SendRequested:
-    """Return the send that is the message of a closed digest, from the record of its last member."""
+    """Return the send that is the message of a closed digest, made from the record that produces it."""
     return SendRequested(
         club_id=request.club_id,
         type=request.type,
