@@ -92,8 +92,8 @@ def follow(
     messages: Iterator[list[Text]] | None = None,
 ) -> None:
     """Show the counts of a send and the share of notifications that have ended, until each has ended or, unless
-    through_quiet_hours, is held or collected. With as_json, print the send whenever its status or its counts have changed.
-    Raises CommandError after timeout_s s, and ApiError if the send is unknown for unknown_s s.
+    through_quiet_hours, is held or collected. With as_json, print the send whenever its status or its counts have
+    changed. Raises CommandError after timeout_s s, and ApiError if the send is unknown for unknown_s s.
 
     Args:
         messages: At each step, the messages that have reached their receivers since the step before: they arrive
