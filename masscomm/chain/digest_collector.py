@@ -157,8 +157,6 @@ class DigestCollector:
         ended: list[tuple[Candidate, ClosedKey]] = []
         for candidate in pending:
             head, member = heads.get(candidate.key, OpenDigest()), members.get(candidate.key)
-            if head.is_damaged:  # guard: digests.damaged_when_due
-                continue
             if member is None:
                 joining.append(candidate)
             elif head.is_closed or member.number != head.number:

@@ -1766,7 +1766,6 @@ MUTANTS = (
         Replaced("self._close(digest, closing)"),
     ),
     Mutant("digests.damaged", "A notification joins no digest that cannot be read."),
-    Mutant("digests.damaged_when_due", "A notification leaves a digest that cannot be read, and goes out alone."),
     Mutant(
         "digests.unconfirmed",
         "A notification that leaves its digest is not let through before its user is known.",

@@ -413,7 +413,6 @@ def test_a_digest_that_cannot_be_read_collects_nothing(checker: Checker) -> None
     assert [build.send_id for build in checker.builds()] == [SENDS[1]]
 
 
-@pytest.mark.kills(guard="digests.damaged_when_due")
 def test_a_member_of_a_digest_that_cannot_be_read_goes_alone(checker: Checker) -> None:
     check(checker, 0)
     damage(checker)
