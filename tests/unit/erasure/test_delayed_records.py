@@ -110,6 +110,7 @@ def test_record_of_another_club_or_user_is_unchanged(eraser: RecordEraser, perso
     assert eraser.records.without(person, "delivery", value) is value
 
 
+@pytest.mark.kills(guard="erasure.contents_of_a_digest")
 @pytest.mark.parametrize(
     ("topic", "example"), [("recheck.small", "RecheckRequested.split"), ("build.bulk2", "BuildRequested.push")]
 )
