@@ -63,7 +63,7 @@ from tests.support.servers.localstack_client import localstack_client
 from tests.support.servers.prometheus import scraping, values
 from tests.support.until import WaitTimeoutError, until
 
-MEMORY_LIMIT_MB = 4096
+MEMORY_LIMIT_MB = 4_352
 # The users of the demo: for each change, and each night.
 FEW_USERS, USERS = 600, 1_500
 FIELDS = {"requested", "suppressed", "sent", "failed", "in_flight", "send_id", "source"}

@@ -421,7 +421,7 @@ def test_a_member_of_a_digest_that_cannot_be_read_goes_alone(checker: Checker) -
 
 
 @pytest.mark.kills(guard="digests.unconfirmed")
-def test_a_notification_that_leaves_its_digest_waits_for_its_user(checker: Checker) -> None:
+def test_a_notification_without_a_digest_waits_for_its_user(checker: Checker) -> None:
     check(checker, 0)
     damage(checker)
     checker.directory.remove(User(user_id=1, club_id=7), UserSettings(user_id=1))
