@@ -68,10 +68,10 @@ from masscomm.domain.push_options import (
 )
 from masscomm.domain.records import ContentFields
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
-from masscomm.domain.time_limits import LONGEST_DIGEST_S
 from masscomm.domain.units import unit_problem
 from masscomm.http.audiences import audience_errors, is_saved, resolved
 from masscomm.http.body import read_object
+from masscomm.http.digests import form_error
 from masscomm.http.problem import FieldError, Problem, invalid
 from masscomm.http.rest import JSON, Request
 from masscomm.http.scopes import Scope
@@ -534,8 +534,7 @@ def _digest_errors(send: SendRequest) -> list[FieldError]:
         # Beside an error of another field, it is as the caller wrote it.
         DigestRequest.model_validate(send.digest).digest()
     except DigestError:
-        days = round(LONGEST_DIGEST_S) // 86_400
-        return [FieldError("digest", Text.DIGEST_FORM.filled(listed=MAX_LISTED, days=days))]
+        return [form_error()]
     return []
 
 

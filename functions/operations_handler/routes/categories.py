@@ -20,14 +20,15 @@ from masscomm.domain.category_versions import (
     next_versions,
 )
 from masscomm.domain.channels import CHANNELS, are_channels
-from masscomm.domain.digests import MAX_LISTED, DigestError, fields_of_digest, read_digest
+from masscomm.domain.digests import DigestError, fields_of_digest, read_digest
 from masscomm.domain.frequency_caps import MAX_CAPS, MAX_LIMIT, CapError, read_caps
 from masscomm.domain.limits import NAME_PATTERN
 from masscomm.domain.names import folded
-from masscomm.domain.time_limits import LONGEST_CAP_S, LONGEST_DIGEST_S
+from masscomm.domain.time_limits import LONGEST_CAP_S
 from masscomm.errors import Retry
 from masscomm.http.body import read_object, undefined_fields
 from masscomm.http.conditions import Conditions, etag_of
+from masscomm.http.digests import form_error
 from masscomm.http.parameters import Reader, time_of_ms
 from masscomm.http.problem import FieldError, Problem, unusable
 from masscomm.http.tenant import Clubs
@@ -273,8 +274,7 @@ def _digest_errors(digest: Any) -> list[FieldError]:
     try:
         read_digest(digest)
     except DigestError:
-        days = round(LONGEST_DIGEST_S) // 86_400
-        return [FieldError("digest", Text.DIGEST_FORM.filled(listed=MAX_LISTED, days=days))]
+        return [form_error()]
     return []
 
 
