@@ -8,7 +8,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
+from itertools import islice
 from typing import Any
 
 from masscomm.domain.limits import NAME_PATTERN
@@ -93,7 +95,7 @@ def _matches(pattern: str, value: object) -> bool:
 
 def is_listable(data: Mapping[str, str]) -> bool:
     """Return whether the contents of a digest have room for the variables of a member that is the first one."""
-    return len(_contents(MAX_MEMBERS, [data]).encode(errors="replace")) <= MAX_CONTENTS_BYTES
+    return len(_contents(MAX_MEMBERS, [data])) <= MAX_CONTENTS_BYTES
 
 
 def known_fields(digest: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,6 +114,8 @@ def digest_text(digest: Digest) -> str:
     return json.dumps(fields_of_digest(digest), sort_keys=True, separators=(",", ":"))
 
 
+# The result is cached, because all records of a send have the same text, which each step of their decision reads.
+@lru_cache(maxsize=64)
 def digest_in(text: str) -> Digest:
     """Return the digest in the text of a record. Raises DigestError."""
     return read_digest(_document(text))
@@ -126,14 +130,14 @@ def contents_of(count: int, members: Iterable[Mapping[str, str]], listed: int) -
         listed: The largest number of members whose variables are listed.
     """
     shown: list[Mapping[str, str]] = []
-    text = _contents(count, shown)
-    for data in members:
-        longer = _contents(count, [*shown, data])
-        if len(shown) == listed or len(longer.encode(errors="replace")) > MAX_CONTENTS_BYTES:
+    # The first member has no comma before it.
+    room = MAX_CONTENTS_BYTES - len(_contents(count, [])) + 1
+    for data in islice(members, listed):
+        room -= len(_json(data)) + 1
+        if room < 0:
             break
         shown.append(data)
-        text = longer
-    return text
+    return _contents(count, shown)
 
 
 def without_members(text: str | None) -> str | None:
@@ -142,7 +146,12 @@ def without_members(text: str | None) -> str | None:
 
 
 def _contents(count: int, shown: list[Mapping[str, str]]) -> str:
-    return json.dumps({"count": count, "list": shown}, separators=(",", ":"))
+    return _json({"count": count, "list": shown})
+
+
+def _json(value: object) -> str:
+    """Return a value as JSON in ASCII, so that its length is its size in bytes."""
+    return json.dumps(value, separators=(",", ":"))
 
 
 def contents_in(text: str) -> dict[str, Any]:
