@@ -64,9 +64,9 @@ class DryRunChannel(TypedDict):
     held: int
     """Notifications that a provider would get after the user's quiet hours."""
     scheduled: int
+    """Notifications that a provider would get at the send's time."""
     collected: int
     """Notifications that would wait in digests of their users."""
-    """Notifications that a provider would get at the send's time."""
     suppressed: int
     failed: int
     expired: int

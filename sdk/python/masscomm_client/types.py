@@ -795,6 +795,7 @@ class DryRunChannel(TypedDict):
     held: int
     """Notifications that a provider would get after the user's quiet hours."""
     scheduled: int
+    """Notifications that a provider would get at the send's time."""
     collected: int
     """Notifications that would wait in digests of their users."""
     suppressed: int

@@ -1305,6 +1305,7 @@ public final class Types {
         /** Notifications that a provider would get after the user's quiet hours. */
         public long held() { return required("held", INTEGER); }
 
+        /** Notifications that a provider would get at the send's time. */
         public long scheduled() { return required("scheduled", INTEGER); }
 
         /** Notifications that would wait in digests of their users. */
