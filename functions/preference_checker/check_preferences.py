@@ -133,7 +133,7 @@ class CheckPreferences:
         self.register.check(item.value, stored)
         now_ms = self.clock.now_ms()
         item.value = plan.continue_at_send_at(item.value, read_ms)
-        # What was decided when the digest closed stays, also if the send is cancelled or paused since then.
+        # The decision at the closing of its digest stays, also if the send is cancelled or paused since then.
         if item.value.request.why == DIGEST:  # guard: digests.closed_stays
             pending.append(item)
         elif (planned := plan.plan_without_look_up(item.value, read_ms)) is not None:

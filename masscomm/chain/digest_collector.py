@@ -171,7 +171,7 @@ class DigestCollector:
                 self._end(chunk, digest, candidate, key, closed[key], found, joining)
             else:
                 joining.append(candidate._replace(left=key.number))
-        # Whatever becomes of this request, it comes again until it has produced the message.
+        # The record of this request comes again until it has produced the message.
         self._close(digest, closing, sender=request.send_id)  # guard: digests.closing_record
         return [candidate for candidate in pending if candidate.key in closing]
 

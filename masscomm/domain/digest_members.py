@@ -1,4 +1,4 @@
-"""The digests of a user: the open one, its members, and what was decided when one closed."""
+"""The digests of a user: the open one, its members, and the decision at the closing of one."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -46,7 +46,7 @@ class Member(NamedTuple):
 
 
 class ClosedDigest(NamedTuple):
-    """What was decided when a digest closed."""
+    """The decision at the closing of a digest."""
 
     # The time, in milliseconds since the epoch.
     closed_ms: int

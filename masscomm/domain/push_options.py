@@ -146,7 +146,7 @@ def is_silent(push: str | None, channel: str) -> bool:
 
 
 def without_values(push: str | None) -> str | None:
-    """Return the field of a record without what may be about a person: a silent push stays silent."""
+    """Return the field of a record without values, which may be about a person; a silent push stays silent."""
     return push_text({"silent": True}) if is_silent(push, PUSH) else None
 
 
