@@ -13,8 +13,9 @@ import re
 import textwrap
 import tokenize
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import override
 
@@ -183,24 +184,33 @@ def without_guard(text: str, name: str, change: Change) -> str:
     """
     if list(guards_in(text)).count(name) != 1:
         raise DoesNotApply(f"{name} is not marked once")
-    module = _Module(text)
+    module = _module(text)
     changed = change.edit(module, module.marked(name))
     try:
         tree = ast.parse(changed)
     except SyntaxError as error:
         raise DoesNotApply(f"the changed module does not compile: {error}") from error
-    if ast.dump(tree) == ast.dump(module.tree):
+    if ast.dump(tree) == module.dump:
         raise DoesNotApply("it changes nothing")
     # A mutant with an undefined name would fail without proving anything about the guard.
-    known = _used(module.tree) | _bound(module.tree) | _ALWAYS_KNOWN
-    if unknown := _used(ast.parse(change.code), of=_imported(module.tree)) - known:
+    if unknown := _used(_nodes(change.code), of=module.imported) - module.known:
         raise DoesNotApply(f"the module does not use {', '.join(sorted(unknown))}")
     return changed
 
 
+@lru_cache(maxsize=16)
+def _module(text: str) -> "_Module":
+    """Return a module; the guards of one follow each other."""
+    return _Module(text)
+
+
 class _Module:
     def __init__(self, text: str) -> None:
-        self.tree = ast.parse(text)
+        tree = ast.parse(text)
+        self.dump = ast.dump(tree)
+        self._nodes = list(ast.walk(tree))
+        self.imported = _imported(self._nodes)
+        self.known = _used(self._nodes) | _bound(self._nodes) | _ALWAYS_KNOWN
         # The syntax tree counts columns in bytes.
         self._lines = [line.encode() for line in text.splitlines(keepends=True)]
         self._tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
@@ -229,14 +239,14 @@ class _Module:
         for token in (each for each in code if each.start[0] == line):
             if node := self._beginning_at(line, len(token.line[: token.start[1]].encode())):
                 return node
-        around = [each for each in ast.walk(self.tree) if isinstance(each, ast.stmt) and _has(each, line)]
+        around = [each for each in self._nodes if isinstance(each, ast.stmt) and _has(each, line)]
         return max(around, key=lambda each: each.lineno)
 
     def _beginning_at(self, line: int, column: int) -> _Node | None:
         """Return the statement or largest expression that begins there; of operands on several lines, that operand."""
         found = [
             node
-            for node in ast.walk(self.tree)
+            for node in self._nodes
             if isinstance(node, ast.stmt | ast.expr | ast.ExceptHandler | ast.keyword)
             and (node.lineno, node.col_offset) == (line, column)
         ]
@@ -249,7 +259,7 @@ class _Module:
 
     def _value_of(self, node: _Node) -> _Node:
         """Return the value of an entry if the node is the entry's key."""
-        for each in ast.walk(self.tree):
+        for each in self._nodes:
             if isinstance(each, ast.Dict) and node in each.keys:
                 return each.values[each.keys.index(node)]
             if isinstance(each, ast.DictComp) and node is each.key:
@@ -311,23 +321,27 @@ def _index(number: int, parts: list[ast.expr]) -> int:
     return number - 1
 
 
-def _used(code: ast.Module, *, of: Collection[str] = ()) -> set[str]:
+def _used(code: Sequence[ast.AST], *, of: Collection[str] = ()) -> set[str]:
     """Return the names and attributes that a piece of code uses, without its own imports and modules' attributes."""
-    names = {each.id for each in ast.walk(code) if isinstance(each, ast.Name)}
+    names = {each.id for each in code if isinstance(each, ast.Name)}
     attributes = {
         each.attr
-        for each in ast.walk(code)
+        for each in code
         if isinstance(each, ast.Attribute) and not (isinstance(each.value, ast.Name) and each.value.id in of)
     }
     return (names | attributes) - _imported(code)
 
 
-def _bound(code: ast.Module) -> set[str]:
+def _bound(code: Sequence[ast.AST]) -> set[str]:
     """Return the names that a module imports or defines."""
     defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    names = {each.name for each in ast.walk(code) if isinstance(each, defined)}
-    return names | {each.arg for each in ast.walk(code) if isinstance(each, ast.arg)} | _imported(code)
+    names = {each.name for each in code if isinstance(each, defined)}
+    return names | {each.arg for each in code if isinstance(each, ast.arg)} | _imported(code)
 
 
-def _imported(code: ast.Module) -> set[str]:
-    return {each.asname or each.name for each in ast.walk(code) if isinstance(each, ast.alias)}
+def _imported(code: Sequence[ast.AST]) -> set[str]:
+    return {each.asname or each.name for each in code if isinstance(each, ast.alias)}
+
+
+def _nodes(text: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(text)))
