@@ -44,7 +44,7 @@ def bench(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, one_stack_at_a_time: None
 ) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("upgrade")
-    # The earlier version refuses templates of digests, which it does not have.
+    # The monolith is as old as the earlier version, which refuses templates of digests.
     templates = tuple(each for each in TEMPLATES if "digest." not in each.title)
     with (
         pytest.MonkeyPatch.context() as patched,
@@ -52,6 +52,7 @@ def bench(
         EarlierStack(folder / "state", earlier) as stack,
     ):
         patched.setattr("examples.monolith.seed.TEMPLATES", templates)
+        patched.setattr("examples.monolith.emit.SCHEMA_FILE", earlier / "schemas" / "SendRequested.avsc")
         with Bench.on(stack, shared=PEOPLE) as made:
             made.timeout_s = TIMEOUT_S
             yield made
