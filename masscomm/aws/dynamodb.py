@@ -1,6 +1,6 @@
 """Converts DynamoDB's errors to masscomm's errors, and has the size limit of an item. All tables use it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import batched
@@ -178,6 +178,11 @@ def query_items(client: Any, what: str, table: str, key: Mapping[str, Any]) -> I
             ConsistentRead=True,
         ):
             yield from page["Items"]
+
+
+def key_of(*attributes: str) -> Callable[[Mapping[str, Any]], dict[str, str]]:
+    """Return a function that returns these attributes of an item, which are texts."""
+    return lambda item: {name: item[name]["S"] for name in attributes}
 
 
 def write_items(client: Any, what: str, table: str, items: Iterable[Mapping[str, Any]]) -> None:

@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from masscomm.aws.dynamodb import answering, query_items
+from masscomm.aws.dynamodb import answering, key_of, query_items
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.saved_audiences import SavedAudience
 from masscomm.errors import Retry
+from masscomm.observability.unreadable_items import read_each
 
 _WHAT = "saved audiences"
 
@@ -38,7 +39,9 @@ class DynamoDbSavedAudiences(TableAdapter):
 
     def of_club(self, club_id: int) -> Sequence[SavedAudience]:
         items = query_items(self._client, _WHAT, self._table, {"part": {"S": _part(club_id)}})
-        return [_audience(club_id, item) for item in items]
+        return list(
+            read_each(items, lambda item: _audience(club_id, item), store=self._table, key=key_of("part", "name"))
+        )
 
     def delete(self, club_id: int, name: str) -> bool:
         with answering(_WHAT):

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any
 
-from masscomm.aws.dynamodb import ConditionFailed, answering, query_items
+from masscomm.aws.dynamodb import ConditionFailed, answering, key_of, query_items
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.notification_rules import Owner
@@ -32,7 +32,9 @@ class DynamoDbSchedules(TableAdapter):
 
     def of_club(self, club_id: int) -> Sequence[Schedule]:
         items = query_items(self._client, _WHAT, self._table, {"part": {"S": _part(club_id)}})
-        return list(read_each(items, lambda item: _schedule(club_id, item), store=self.TABLE, key=_key_of))
+        return list(
+            read_each(items, lambda item: _schedule(club_id, item), store=self._table, key=key_of("part", "name"))
+        )
 
     def find(self, club_id: int, name: str) -> Schedule | None:
         with answering(_WHAT):
@@ -107,7 +109,9 @@ class DynamoDbSchedules(TableAdapter):
     def history(self, schedule_id: str, limit: int) -> Sequence[Occurrence]:
         values = {":part": {"S": _occurrences_part(schedule_id)}}
         items = islice(self._occurrences("part = :part", values, ScanIndexForward=False), limit)
-        return list(read_each(items, lambda item: _occurrence(schedule_id, item), store=self.TABLE, key=_key_of))
+        return list(
+            read_each(items, lambda item: _occurrence(schedule_id, item), store=self._table, key=key_of("part", "name"))
+        )
 
     def _occurrences(self, condition: str, values: Mapping[str, Any], **options: Any) -> Iterator[Mapping[str, Any]]:
         names = {"#name": "name"} if "#name" in condition else {}
@@ -241,7 +245,3 @@ def _damage() -> Iterator[None]:
 
 def _number(item: Mapping[str, Any], name: str) -> int | None:
     return integer(item[name]["N"]) if name in item else None
-
-
-def _key_of(item: Mapping[str, Any]) -> Mapping[str, str]:
-    return {name: item[name]["S"] for name in ("part", "name")}

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from masscomm.aws.dynamodb import ConditionFailed, answering, query_items, read_items, transact
+from masscomm.aws.dynamodb import ConditionFailed, answering, key_of, query_items, read_items, transact
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.webhook_authentication import Authentication, AuthenticationType
 from masscomm.domain.webhooks import MAX_ENDPOINTS, BodyFormat, Endpoint, EndpointKey
 from masscomm.errors import Retry
+from masscomm.observability.unreadable_items import read_each
 from masscomm.stores.webhook_endpoints.port import CreatedBefore, CreationRequest, TooManyEndpoints
 
 _WHAT = "webhook endpoints"
@@ -113,7 +114,7 @@ class DynamoDbWebhookEndpoints(TableAdapter):
         return {endpoint.key: endpoint for endpoint in map(_endpoint, items)}
 
     def of_club(self, club_id: int) -> Sequence[Endpoint]:
-        found = [_endpoint(item) for item in self._items(str(club_id))]
+        found = read_each(self._items(str(club_id)), _endpoint, store=self._table, key=key_of("club", "id"))
         return sorted(found, key=lambda each: (each.created_at_ms, each.key.id))
 
     def replace(self, endpoint: Endpoint) -> bool:

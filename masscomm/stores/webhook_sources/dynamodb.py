@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from masscomm.aws.dynamodb import answering, query_items, read_items, write_items
+from masscomm.aws.dynamodb import answering, key_of, query_items, read_items, write_items
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.time_limits import REFUSALS_KEPT_S
@@ -21,6 +21,7 @@ from masscomm.domain.webhook_sources import (
     WebhookSource,
 )
 from masscomm.errors import Retry
+from masscomm.observability.unreadable_items import read_each
 from masscomm.stores.webhook_sources.port import Refusals
 
 _WHAT = "sources of webhooks"
@@ -42,7 +43,7 @@ class DynamoDbWebhookSources(TableAdapter):
         return {found.key: found for found in map(_source, items)}
 
     def of_club(self, club_id: int) -> Sequence[WebhookSource]:
-        return [_source(item) for item in self._items(f"club#{club_id}")]
+        return list(read_each(self._items(f"club#{club_id}"), _source, store=self._table, key=key_of("part", "id")))
 
     def delete(self, key: SourceKey) -> bool:
         with answering(_WHAT):

@@ -9,14 +9,24 @@ import pytest
 
 from masscomm.clock import FixedClock
 from masscomm.domain.sends import Send, SendKey, Source
+from masscomm.domain.webhook_sources import SourceKey
+from masscomm.domain.webhooks import EndpointKey
 from masscomm.observability import metrics
 from masscomm.stores.api_keys.dynamodb import ApiKeys
 from masscomm.stores.api_keys.port import every_key
 from masscomm.stores.audit_log.dynamodb import DynamoDbAuditLog
 from masscomm.stores.audit_log.port import AuditQuery
+from masscomm.stores.saved_audiences.dynamodb import DynamoDbSavedAudiences
+from masscomm.stores.schedules.dynamodb import DynamoDbSchedules
 from masscomm.stores.sends.dynamodb import DynamoDbSends
+from masscomm.stores.webhook_endpoints.dynamodb import DynamoDbWebhookEndpoints
+from masscomm.stores.webhook_sources.dynamodb import DynamoDbWebhookSources
 from tests.support.contracts.api_keys import KEY
 from tests.support.contracts.audit_log import NOW_MS, entry
+from tests.support.contracts.event_stores import SHOP
+from tests.support.contracts.saved_audiences import GERMANS
+from tests.support.contracts.schedules import WEEKLY
+from tests.support.contracts.webhook_stores import endpoint
 from tests.support.servers.dynamodb_table import new_table
 
 NAMES = ("a", "b", "c", "d")
@@ -87,6 +97,42 @@ def changed_sends(moto_dynamodb: Any) -> tuple[List, Callable[[], list[str]]]:
     return List(moto_dynamodb, table), lambda: sorted(each.send.send_id[-1] for each in register.announced())
 
 
+@pytest.fixture
+def saved_audiences(moto_dynamodb: Any) -> tuple[List, Callable[[], list[str]]]:
+    table = new_table(moto_dynamodb, "categories")
+    store = DynamoDbSavedAudiences(table=table, client=moto_dynamodb)
+    for name in NAMES:
+        store.put(replace(GERMANS, name=f"name-{name}"))
+    return List(moto_dynamodb, table), lambda: [each.name[-1] for each in store.of_club(7)]
+
+
+@pytest.fixture
+def schedules(moto_dynamodb: Any) -> tuple[List, Callable[[], list[str]]]:
+    table = new_table(moto_dynamodb, "categories")
+    store = DynamoDbSchedules(table=table, client=moto_dynamodb)
+    for name in NAMES:
+        store.put(replace(WEEKLY, name=f"name-{name}"), None)
+    return List(moto_dynamodb, table), lambda: [each.name[-1] for each in store.of_club(7)]
+
+
+@pytest.fixture
+def webhook_endpoints(moto_dynamodb: Any) -> tuple[List, Callable[[], list[str]]]:
+    table = new_table(moto_dynamodb, "webhook_endpoints")
+    store = DynamoDbWebhookEndpoints(table=table, client=moto_dynamodb)
+    for name in NAMES:
+        store.create(endpoint(EndpointKey(7, f"name-{name}")))
+    return List(moto_dynamodb, table), lambda: [each.key.id[-1] for each in store.of_club(7)]
+
+
+@pytest.fixture
+def webhook_sources(moto_dynamodb: Any) -> tuple[List, Callable[[], list[str]]]:
+    table = new_table(moto_dynamodb, "webhook_sources")
+    store = DynamoDbWebhookSources(table=table, client=moto_dynamodb)
+    for name in NAMES:
+        store.put(replace(SHOP, key=SourceKey(7, f"name-{name}")))
+    return List(moto_dynamodb, table), lambda: [each.key.id[-1] for each in store.of_club(7)]
+
+
 @pytest.mark.guarantee("lists.damaged_item_hides_no_other")
 @pytest.mark.kills(guard="stored.unreadable_item")
 @pytest.mark.parametrize("name", [NAMES[0], NAMES[-1]])
@@ -98,6 +144,10 @@ def changed_sends(moto_dynamodb: Any) -> tuple[List, Callable[[], list[str]]]:
         ("audit_log", "subject"),
         ("sends", "requested_at_ms"),
         ("changed_sends", "changed_at_ms"),
+        ("saved_audiences", "definition"),
+        ("schedules", "revision"),
+        ("webhook_endpoints", "created_at_ms"),
+        ("webhook_sources", "mapping"),
     ],
 )
 def test_damaged_item_hides_no_other(
