@@ -1,5 +1,5 @@
-"""Checks the preferences of each recipient of a batch: admit the requests, look up users, count for frequency caps,
-store the decisions, produce.
+"""Checks the preferences of each recipient of a batch: admit the requests, look up users, release them at the pace of
+their send, count for frequency caps, store the decisions, produce.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,16 +17,19 @@ from masscomm.chain.cap_counter import CapCounter
 from masscomm.chain.chunk_reader import read_chunk
 from masscomm.chain.delayer import Delayer
 from masscomm.chain.digest_collector import DigestCollector
+from masscomm.chain.release_counter import ReleaseCounter
 from masscomm.clock import Clock
 from masscomm.decisions import plan
 from masscomm.decisions.caps import caps_for, is_recorded, wishes_of, with_counted
 from masscomm.decisions.chunk import Chunk, content_of
 from masscomm.decisions.digests import candidates, digest_for, overlaid
+from masscomm.decisions.pace import due_minutes, pace_for, with_pace
 from masscomm.directory.port import Directory
 from masscomm.domain.delays import SEND_AT, RetrySchedule
 from masscomm.domain.digests import DELAY_REASON as DIGEST
 from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED
+from masscomm.domain.pace import is_paced
 from masscomm.domain.records import SendRequested
 from masscomm.domain.sends import SendControl
 from masscomm.domain.time_limits import CAPS_COUNTED_S
@@ -185,8 +188,24 @@ class CheckPreferences:
         else:
             count_malformed(request, decisions)
             count_unknown_zones(request, view)
-            collected = self._collected(item.value, view, decisions, counting)
+            paced = self._paced(item.value, decisions, counting)
+            collected = self._collected(item.value, view, paced, counting)
             self._record(batch, item, self._counted(item.value, view, collected, counting))
+
+    def _paced(self, chunk: Chunk, decisions: plan.ByChannel, counting: "Counting") -> plan.ByChannel:
+        """Release as many recipients as the pace of the send permits now, and return the decisions with the waits of
+        the others.
+
+        Recorded decisions stay: a recipient that was released takes no second place.
+        """
+        pace = pace_for(chunk)
+        due = {} if pace is None else due_minutes(chunk, pace, decisions)
+        # guard: pace.recorded
+        if pace is None or not due or self.decision_log.find(chunk.request.record_id) is not None:
+            return decisions
+        with counting:
+            taken = ReleaseCounter(sends=self.sends, clock=self.clock).take(chunk.request, pace, due)
+        return with_pace(decisions, chunk, pace, taken)
 
     def _collected(
         self, chunk: Chunk, view: plan.DirectoryView, decisions: plan.ByChannel, counting: "Counting"
@@ -277,13 +296,13 @@ class CheckPreferences:
 
 
 def _is_counted(chunk: Chunk) -> bool:
-    """Return whether frequency caps or a digest apply to a request."""
-    return bool(caps_for(chunk)) or digest_for(chunk) is not None
+    """Return whether frequency caps, a digest or a pace apply to a request."""
+    return bool(caps_for(chunk)) or digest_for(chunk) is not None or is_paced(chunk.request)
 
 
 @dataclass
 class Counting:
-    """The time that a batch spends on frequency caps and digests."""
+    """The time that a batch spends on pace, frequency caps and digests."""
 
     clock: Clock
     _spent_s: float = 0.0

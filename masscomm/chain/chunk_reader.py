@@ -5,6 +5,7 @@ from masscomm.chain.pausing import since_resumed
 from masscomm.decisions.chunk import Chunk
 from masscomm.domain.delays import RESUMED_AT_HEADER, SEND_AT
 from masscomm.domain.digests import DELAY_REASON as DIGEST
+from masscomm.domain.pace import DELAY_REASON as PACE
 from masscomm.domain.quiet_hours import DELAY_REASON as QUIET_HOURS
 from masscomm.domain.records import RecheckRequested, SendRequested
 from masscomm.domain.send_content import content_of_chunk, content_of_send, described
@@ -22,7 +23,7 @@ def read_chunk(record: KafkaRecord, codec: Codec, now_ms: int) -> Chunk:
         request = since_resumed(recheck_of(codec.decode("RecheckRequested", record.value)), record)
         # Many delayed records may be due at the same time, and the tenant's queue may now be leased to another tenant,
         # so the queue is assigned again.
-        queued = request.why not in (SEND_AT, QUIET_HOURS, DIGEST) and record.header(RESUMED_AT_HEADER) is None
+        queued = request.why not in (SEND_AT, QUIET_HOURS, PACE, DIGEST) and record.header(RESUMED_AT_HEADER) is None
         return Chunk(request=request, lane=topics.lane_of(record.topic), queued=queued)
     send = SendRequested.from_avro(codec.decode("SendRequested", record.value))
     request = chunk_of(send, record)

@@ -4,6 +4,7 @@ splits it into parts.
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +23,7 @@ from masscomm.domain.limits import (
     SEND_ID_PATTERN,
 )
 from masscomm.domain.local_times import first_ms, parse_local_time
+from masscomm.domain.pace import PaceError, check_pace, ends_late, is_paced, is_too_slow
 from masscomm.domain.push_options import InvalidPush, check_push
 from masscomm.domain.records import (
     COPIED_TEXTS,
@@ -35,7 +37,7 @@ from masscomm.domain.records import (
     SendRequested,
 )
 from masscomm.domain.sends import SMALL_SEND
-from masscomm.domain.time_limits import TOO_OLD_S
+from masscomm.domain.time_limits import LONGEST_PACE_S, TOO_OLD_S
 from masscomm.domain.units import unit_problem
 from masscomm.errors import DeadLetter
 from masscomm.kafka.dead_letters import original_position
@@ -74,7 +76,15 @@ def chunk_of(send: SendRequested, record: KafkaRecord) -> RecheckRequested:
     channels = (
         resolve_channels(send.type, send.channels, send.club_id, send.timestamp) if _is_countable(send, record) else []
     )
-    return RecheckFields(why="send", channels=channels).added_to(RecheckRequested, send, recipients)
+    fields = RecheckFields(why="send", channels=channels)
+    if is_paced(send):
+        fields = replace(
+            fields,
+            pace_from=send_at_of(send) or send.timestamp,
+            chunk_count=send.chunk_count,
+            chunk_size=len(send.to_users),
+        )
+    return fields.added_to(RecheckRequested, send, recipients)
 
 
 def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> DeadLetter | None:
@@ -100,6 +110,8 @@ def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> Dead
     if not re.fullmatch(NAME_PATTERN, send.type):
         return DeadLetter("invalid", "type is no category's name: letters, digits, _ . : - and at most 128 of them")
     if problem := _problem_of_digest(send):
+        return DeadLetter("invalid", problem)
+    if problem := _problem_of_pace(send, record):  # guard: pace.invalid_record
         return DeadLetter("invalid", problem)
     if passes_opt_outs_of(send.type, send.template, send.timestamp):  # guard: sends.mandatory_template
         return DeadLetter("invalid", "the type is mandatory, and the template is named after a category that is not")
@@ -169,6 +181,24 @@ def _problem_of_digest(content: ContentFields) -> str | None:
     return None
 
 
+def _problem_of_pace(send: SendRequested, record: KafkaRecord) -> str | None:
+    """Return why the pace of a chunk is not valid; None if it is, or if there is none."""
+    if not is_paced(send):
+        return None
+    if lane_of(record.topic) is Lane.CRITICAL:
+        return "a send of the critical lane has no pace"
+    begins_at = send_at_of(send) or send.timestamp
+    try:
+        check_pace(send.per_minute, send.spread_over_ms)
+    except PaceError as error:
+        return str(error)
+    if ends_late(send.spread_over_ms, begins_at, send.expires_at):
+        return "spread_over ends after expires_at"
+    if is_too_slow(send.per_minute, len(send.to_users) * send.chunk_count):
+        return f"the send would take more than {round(LONGEST_PACE_S) // 86_400} days with this per_minute"
+    return None
+
+
 def _is_countable(send: SendRequested, record: KafkaRecord) -> bool:
     """Return whether metrics can count the send and its outcomes."""
     if unit_problem("timestamp", send.timestamp) or send.timestamp > record.timestamp_ms + FAR_FUTURE_MS:
@@ -195,6 +225,11 @@ def checked[R: RecheckRequested | BuildRequested | DeliveryRequested](record: R)
         raise DeadLetter("invalid", problem)
     if (problem := _problem_of_push(record.push)) is not None:
         raise DeadLetter("invalid", problem)
+    if isinstance(record, RecheckRequested) and is_paced(record):
+        try:
+            check_pace(record.per_minute, record.spread_over_ms)
+        except PaceError as error:
+            raise DeadLetter("invalid", str(error)) from error
     return record
 
 

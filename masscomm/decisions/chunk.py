@@ -35,6 +35,11 @@ class Chunk(NamedTuple):
     paused: SendControl | None = None
     # The control of the send if the request waits for a send_at that replaces the one in its record.
     rescheduled: SendControl | None = None
+    # The time to which the send was moved.
+    moved_to: int | None = None
+    # The pace that replaces the send's own, and the revision of the control that has set it.
+    per_minute: int | None = None
+    pace_revision: int = 0
     # The reason why the record is dead-lettered; None if it is valid.
     fault: DeadLetter | None = None
 
@@ -49,7 +54,13 @@ class Chunk(NamedTuple):
         if not control.cancelled and control.revision == 0:
             return self  # Copying the chunk takes longer than the rest of this function.
         cancelled = control.is_cancelled(now_ms)
-        chunk = self._replace(cancelled=cancelled, paused=control if control.is_paused(now_ms) else None)
+        chunk = self._replace(
+            cancelled=cancelled,
+            paused=control if control.is_paused(now_ms) else None,
+            moved_to=control.send_at_ms,
+            per_minute=control.per_minute,
+            pace_revision=control.pace_revision,
+        )
         if control.send_at_ms is None:
             return chunk
         if self.send_at is not None:

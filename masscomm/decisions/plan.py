@@ -19,6 +19,7 @@ from masscomm.domain.digests import DELAY_REASON as DIGEST
 from masscomm.domain.ids import released_id
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.outcomes import CANCELLED, EXPIRED, RANGE_SIZE, SCHEDULED, RecipientOutcome
+from masscomm.domain.pace import DELAY_REASON as PACE
 from masscomm.domain.preferences import Decision, decide, needs_confirmation
 from masscomm.domain.push_options import is_silent
 from masscomm.domain.quiet_hours import DELAY_REASON as _QUIET_HOURS
@@ -35,11 +36,13 @@ _REPORTED = (Status.SCHEDULED, Status.HELD, Status.COLLECTED)
 # The decision for a recipient whose row may still be missing. It is recorded like any other, so that a redelivery
 # delays the same recipients.
 UNCONFIRMED = Decision(Status.ACCEPTED, None, "directory")
-# The delay reasons of deferred recipients by status; of others it is SEND_AT.
+# The delay reasons of deferred recipients by status; of others it is SEND_AT, or that of their pace.
 _REASONS: Mapping[Status | None, str] = {Status.HELD: _QUIET_HOURS, Status.COLLECTED: DIGEST}
+# The delay reasons of recipients whose decision is recorded, so that the part of a single one has an id of its own.
+_OWN_IDS = (DIGEST, PACE)
 _UNCOUNTED = "frequency_cap"
-# The decision for a recipient that could not be counted for frequency caps in time. The recipient continues in a record
-# of its own.
+# The decision for a recipient that could not be counted for frequency caps or the pace in time. The recipient continues
+# in a record of its own.
 UNCOUNTED = Decision(Status.ACCEPTED, None, _UNCOUNTED)
 # The maximum number of delays by quiet hours; afterwards the notification expires. A user may change quiet hours
 # meanwhile, or may have quiet hours of nearly 24 hours, which have begun again at each release.
@@ -342,18 +345,18 @@ def _unconfirmed_part(request: RecheckRequested, positions: Collection[int]) -> 
 
 
 def _held_parts(request: RecheckRequested, decisions: ByChannel) -> Iterator[DelayedPart]:
-    """Yield one part for each end of the wait (quiet hours, send_at_local, or a digest), its reason, and each set of
-    channels. The digests of a user's channels close at different times.
+    """Yield one part for each end of the wait (quiet hours, send_at_local, pace, or a digest), its reason, and each set
+    of channels. The digests of a user's channels close at different times.
 
     A request with a single recipient keeps its id, because the decision log has no entry for it. Therefore a redelivery
     after the wait produces the build records immediately, with the same ids as the delayed part. The decision about a
-    notification in a digest is recorded, so its part has an id of its own.
+    notification in a digest, or about one that waits for its minute, is recorded, so its part has an id of its own.
     """
     ends: dict[str, dict[int, tuple[int, tuple[str, ...]]]] = {}
     for channel in request.channels:
         for position, decision in decisions.get(channel, {}).items():
             if decision.until_ms is not None:
-                reason = _REASONS.get(decision.status, SEND_AT)
+                reason = _reason_of(decision)
                 together = ends.setdefault(channel if reason == DIGEST else "", {})
                 _, waiting = together.get(position, (0, (reason,)))
                 together[position] = decision.until_ms, (*waiting, channel)
@@ -367,15 +370,20 @@ def _held_parts(request: RecheckRequested, decisions: ByChannel) -> Iterator[Del
             send_at_local=None if reason == SEND_AT else request.send_at_local,
             channels=channels,
         )
-        if len(request.positions) > 1 or reason == DIGEST:  # guard: digests.single_recipient
+        if len(request.positions) > 1 or reason in _OWN_IDS:  # guard: digests.single_recipient
             why = f"{reason}.{'+'.join(channels)}.{due_ms}"
             record_id = released_id(request.record_id, why, request.range_start, request.range_end)
             part = replace(part, record_id=record_id, parent_id=request.record_id)
         yield DelayedPart(part, due_ms)
 
 
+def _reason_of(decision: Decision) -> str:
+    """Return the delay reason of a deferred recipient."""
+    return PACE if decision.layer == PACE else _REASONS.get(decision.status, SEND_AT)  # guard: pace.delay_reason
+
+
 def _uncounted_parts(request: RecheckRequested, decisions: ByChannel) -> Iterator[RecheckRequested]:
-    """Yield the recipients that were not counted for frequency caps, one part for each set of channels."""
+    """Yield the recipients that were not counted for frequency caps or the pace, one part for each set of channels."""
     channels: dict[int, tuple[str, ...]] = {}
     for channel in request.channels:
         for position, decision in decisions.get(channel, {}).items():

@@ -54,7 +54,7 @@ class Digest:
     @property
     def window_ms(self) -> int | None:
         """Return the length of the window in milliseconds; None if the digest closes at a local time."""
-        return None if self.window is None else int(self.window[:-1]) * _MINUTES[self.window[-1]] * 60_000
+        return None if self.window is None else length_ms(self.window)
 
     def key_of(self, category: str, data: Mapping[str, str]) -> str:
         """Return the name of the digest among those of its user and channel. Notifications without the variable of
@@ -63,6 +63,11 @@ class Digest:
         value = "" if self.key is None else data.get(self.key, "")
         digest = blake2b(f"{folded(category)}\0{value}".encode(errors="surrogatepass"), digest_size=12)
         return digest.hexdigest()
+
+
+def length_ms(window: str) -> int:
+    """Return the length of a window (WINDOW_PATTERN) in milliseconds."""
+    return int(window[:-1]) * _MINUTES[window[-1]] * 60_000
 
 
 def read_digest(given: Any) -> Digest:

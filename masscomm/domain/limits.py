@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from masscomm.domain.time_limits import LONGEST_PACE_S
+
 # --- every send -------------------------------------------------------------------------------------------------------
 # The largest record on a topic send.*, in bytes. schemas/topics.yaml permits larger records, so that they are consumed
 # and their recipients get outcomes.
@@ -151,5 +153,7 @@ FIELDS_OF_SEND: Mapping[str, FieldLimit] = MappingProxyType(
         "collected": FieldLimit(total_bytes=64_000),
         "push": FieldLimit(total_bytes=MAX_PUSH_BYTES),
         "principal": FieldLimit(characters=255),
+        "per_minute": FieldLimit(highest=1_000_000),
+        "spread_over_ms": FieldLimit(highest=round(LONGEST_PACE_S * 1000)),
     }
 )

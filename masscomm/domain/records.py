@@ -157,6 +157,9 @@ class SendRequested(ContentFields):
     send_at_local: str | None = None
     # Whether it was requested with a test key.
     is_test: bool = False
+    # The pace (masscomm.domain.pace): the most recipients a minute, or the time over which they are spread.
+    per_minute: int | None = None
+    spread_over_ms: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,6 +257,10 @@ class RecheckFields(OwnFields["RecheckRequested"]):
     waited_until: int | None = None
     waits: int = 0
     held: int = 0
+    # Of a send with a pace: its beginning, the number of its chunks, and of the positions of this one.
+    pace_from: int | None = None
+    chunk_count: int | None = None
+    chunk_size: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,6 +270,8 @@ class RecheckRequested(RecheckFields, ContentFields, DerivedRecord):
     """
 
     send_at_local: str | None = None
+    per_minute: int | None = None
+    spread_over_ms: int | None = None
 
     def part(self, rows: Iterable[int], **changes: Any) -> Self:
         """Return a record with only the recipients at these indices, and with the given fields changed."""

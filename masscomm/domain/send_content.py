@@ -59,6 +59,8 @@ def described(
         "send_at_ms": record.send_at if record.send_at_local is None else last_ms(record.send_at_local),
         "send_at_local": record.send_at_local,
         "expires_at_ms": record.expires_at,
+        "per_minute": record.per_minute,
+        "spread_over_ms": record.spread_over_ms,
     }
     send = Send(key=key, source=source, **(known | more))
     if (reason := _not_kept(send, record, lane)) is not None:

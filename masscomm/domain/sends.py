@@ -65,6 +65,9 @@ class SendControl:
     resumed_at_ms: int | None = None
     # The send_at that replaces the one in the send's records.
     send_at_ms: int | None = None
+    # The pace that replaces the send's own, and the revision of the control that has set it.
+    per_minute: int | None = None
+    pace_revision: int = 0
     # The number of changes of this control.
     revision: int = 0
     # Why the stored item cannot be read; None if it can. The send is neither continued nor ended then.
@@ -176,6 +179,9 @@ class Send:
     send_at_ms: int | None = None
     send_at_local: str | None = None
     expires_at_ms: int | None = None
+    # The pace of the send.
+    per_minute: int | None = None
+    spread_over_ms: int | None = None
     # None: no caller of the REST API chose the id.
     parts: Parts | None = None
     is_to_audience: bool = False
@@ -199,17 +205,23 @@ class Send:
 
     @property
     def is_listed(self) -> bool:
-        """Return whether the register lists the send: it is large, in parts, scheduled, to an audience or controlled.
-        Others would heat the key of their tenant, and a throttled index throttles all writes.
+        """Return whether the register lists the send: it is large, in parts, scheduled, to an audience, with a pace or
+        controlled. Others would heat the key of their tenant, and a throttled index throttles all writes.
         """
         return (
             self.is_to_audience
             or self.control.revision > 0
             or self.send_at_ms is not None
+            or self.is_paced
             or (self.users or 0) > SMALL_SEND
             or (self.chunks or 1) > 1
             or (self.parts is not None and self.parts.count > 1)
         )
+
+    @property
+    def is_paced(self) -> bool:
+        """Return whether the send has a pace."""
+        return self.per_minute is not None or self.spread_over_ms is not None
 
     def waits(self, now_ms: int) -> bool:
         """Return whether no recipient is notified yet, because the time of the send lies ahead."""

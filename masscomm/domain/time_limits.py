@@ -245,6 +245,11 @@ LONGEST_DIGEST_S = 7 * _DAY_S
 # How long a digest and its members are kept after it is due: a member that is paused longer joins another one.
 DIGESTS_KEPT_S = 16 * _DAY_S
 
+# --- pace -------------------------------------------------------------------------------------------------------------
+# The longest time that the pace of a send may take, and how much longer than the send its state is kept.
+LONGEST_PACE_S = 7 * _DAY_S
+PACE_BOOKS_LONGER_S = 7 * _DAY_S
+
 # --- events -----------------------------------------------------------------------------------------------------------
 # How long the REST API recognises the id of an event that it has accepted.
 EVENT_IDS_KEPT_S = _DAY_S
@@ -585,6 +590,8 @@ RULES: Mapping[str, str] = {
     "DECISIONS_KEPT_S <= DIGESTS_KEPT_S < 2 * DECISIONS_KEPT_S": (
         "a record whose decision may come again finds its digest, and texts are not kept for months"
     ),
+    "86_400 <= LONGEST_PACE_S <= PACE_BOOKS_LONGER_S": "the last planned recipient finds the state of the pace",
+    "LONGEST_PACE_S + RETRY_LIFETIME_S < DECISIONS_KEPT_S": "the last recipient is decided about once",
     "timeout_s('event_matcher') / 10 < EVENT_TYPES_CACHED_S < timeout_s('event_matcher')": (
         "few batches read types, and a change of one applies soon"
     ),

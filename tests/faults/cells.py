@@ -18,6 +18,7 @@ from tests.faults import (
     events,
     flood,
     generations,
+    pacing,
     processes,
     providers,
     quiet,
@@ -149,6 +150,12 @@ _COMPACT = (
     Cell(
         name="preference_checker killed between the places of a cap and its decisions",
         fault=caps.checker_killed,
+        load=NO_LOAD,
+        timeout_s=90.0,
+    ),
+    Cell(
+        name="preference_checker killed between the places of a minute and its decisions",
+        fault=pacing.checker_killed,
         load=NO_LOAD,
         timeout_s=90.0,
     ),

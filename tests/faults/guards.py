@@ -1782,6 +1782,21 @@ MUTANTS = (
         "A redelivered record produces the messages of its digests, however little time there is.",
         Becomes("counting.has_time"),
     ),
+    Mutant("pace.limit_of_a_minute", "No minute releases more recipients than the pace permits.", Becomes("wanted")),
+    Mutant("pace.earlier_revision", "An environment with an earlier pace does not undo a change of the pace."),
+    Mutant("pace.cancelled", "A cancelled send takes no place of a minute."),
+    Mutant("pace.recorded", "A recorded decision takes no place again.", Becomes("pace is None or not due")),
+    Mutant(
+        "pace.delay_reason",
+        "A recipient that waits for its minute is not taken for a scheduled one.",
+        Returns("SEND_AT"),
+    ),
+    Mutant("pace.invalid_record", "A send whose pace is not valid is dead-lettered."),
+    Mutant(
+        "pace.changed_meanwhile",
+        "Of two concurrent changes of the state of a pace, one is refused.",
+        Becomes('"club_id = :club AND revision >= :before"'),
+    ),
     Mutant("frequency_caps.all_or_none", "A cap that is full refuses, and then no place of another cap is taken."),
     Mutant(
         "frequency_caps.own_place",

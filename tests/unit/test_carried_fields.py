@@ -46,6 +46,8 @@ OWN = {
     "is_test",
     "send_at_local",
     "principal",
+    "per_minute",
+    "spread_over_ms",
 }
 
 

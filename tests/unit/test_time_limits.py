@@ -37,6 +37,7 @@ OF_ONE_MODULE = {
         ),
         "STEP_S",
     },
+    "masscomm/domain/pace.py": {"MINUTE_MS"},
     "masscomm/domain/quiet_hours.py": {"_QUARTER_MS"},
     "masscomm/domain/suppressions.py": {"DAY_MS"},
     "masscomm/stores/delayed_records/port.py": {"MINUTE_MS"},

@@ -15,8 +15,9 @@ from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.clock import Clock, SystemClock
 from masscomm.domain.kept_messages import KeptMessage
+from masscomm.domain.pace import PaceBook
 from masscomm.domain.sends import Expansion, Part, Parts, Send, SendControl, SendKey, Source
-from masscomm.domain.time_limits import ANNOUNCEMENTS_KEPT_S, EXPANSIONS_OUTLIVE_S
+from masscomm.domain.time_limits import ANNOUNCEMENTS_KEPT_S, EXPANSIONS_OUTLIVE_S, PACE_BOOKS_LONGER_S
 from masscomm.errors import MasscommError, Retry
 from masscomm.observability.unreadable_items import DAMAGE, UnreadableItem, described, read_each, report_unreadable
 from masscomm.stores.sends.port import Announcement, ExpandedChunk, Position, Progress
@@ -27,15 +28,16 @@ if TYPE_CHECKING:
 
 _WHAT = "the register of sends"
 INDEX = "listed"
-_SEND, _PART, _CHUNK, _PROGRESS, MESSAGE = "send", "part#", "chunk#", "progress", "message"
+_SEND, _PART, _CHUNK, _PROGRESS, MESSAGE, _PACE = "send", "part#", "chunk#", "progress", "message", "pace"
 # The keys of items that belong to no send: no send's id contains the sign #.
 _CHANGED, _POSITION = "#changed", {"send_id": {"S": "#position"}, "part": {"S": "counts"}}
 # The largest item of a send, its names included, and what its message has in addition to the packed texts.
 _BYTES = 3_000
 # The attributes of the item of a send, by their type in DynamoDB.
 _TEXTS = ("principal", "content", "recipients", "type", "reference", "send_at_local", "not_kept")
-_NUMBERS = ("requested_at_ms", "chunks", "users", "send_at_ms", "expires_at_ms")
+_NUMBERS = ("requested_at_ms", "chunks", "users", "send_at_ms", "expires_at_ms", "per_minute", "spread_over_ms")
 _OF_CONTROL = ("cancelled_at_ms", "published_before", "paused_at_ms", "resumed_at_ms")
+_OF_PACE = [each.name for each in fields(PaceBook)]
 _PARTS = [each.name for each in fields(Parts)]
 _ABSENT = "attribute_not_exists(send_id) OR expires_at <= :now"  # guard: sends.expired_item
 
@@ -118,7 +120,8 @@ class DynamoDbSends(TableAdapter):
     def change(self, send: Send, before: Send) -> bool:
         control = send.control
         values = {name: _number(getattr(control, name)) for name in _OF_CONTROL}
-        values |= {"moved_to_ms": _number(control.send_at_ms), "revision": _number(control.revision), **_listing(send)}
+        values |= _replaced(control)
+        values |= {"revision": _number(control.revision), **_listing(send)}
         return self._announced(send, before, values, {})
 
     def end_expansion(self, send: Send, before: Send) -> bool:
@@ -237,6 +240,32 @@ class DynamoDbSends(TableAdapter):
         kept = {"expires_at": _number(self._kept(send) + EXPANSIONS_OUTLIVE_S)}
         with answering(_WHAT):
             self._client.put_item(TableName=self._table, Item={**_key(send.key.send_id, _PROGRESS), **numbers, **kept})
+
+    # --- pace ---------------------------------------------------------------------------------------------------------
+
+    def pace(self, key: SendKey) -> PaceBook:
+        item = self._get(_key(key.send_id, _PACE)) if key.is_valid else None
+        return PaceBook() if item is None or item.get("club_id") != _number(key.club_id) else _pace(item)
+
+    def set_pace(self, send: Send, book: PaceBook, before: PaceBook) -> bool:
+        item = {
+            **_key(send.key.send_id, _PACE),
+            "club_id": _number(send.key.club_id),
+            **{name: _number(value) for name, value in asdict(book).items()},
+            "revision": _number(before.revision + 1),
+            "expires_at": _number(self._kept(send) + PACE_BOOKS_LONGER_S),
+        }
+        put = self._put_if_absent(item)
+        if before.revision:
+            values = {":club": _number(send.key.club_id), ":before": _number(before.revision)}
+            condition = "club_id = :club AND revision = :before"  # guard: pace.changed_meanwhile
+            put |= {"ConditionExpression": condition, "ExpressionAttributeValues": values}
+        try:
+            with answering(_WHAT):
+                self._client.put_item(**put)
+        except ConditionFailed:
+            return False
+        return True
 
     # --- the list of sends, and changes -------------------------------------------------------------------------------
 
@@ -453,7 +482,7 @@ def item_of(send: Send, kept_until: int) -> dict[str, Any]:
         **{name: {"S": value} for name in _TEXTS if (value := getattr(send, name)) is not None},
         **{name: _number(getattr(send, name)) for name in _NUMBERS},
         **{name: _number(getattr(control, name)) for name in _OF_CONTROL},
-        "moved_to_ms": _number(control.send_at_ms),
+        **_replaced(control),
         "revision": _number(control.revision or None),
         "source": None if send.source is None else {"S": send.source},
         "channels": {"S": ",".join(send.channels)} if send.channels else None,
@@ -526,11 +555,30 @@ def _send(item: Mapping[str, Any]) -> Send:
                 send=key,
                 **{name: value for name, value in numbers.items() if name in _OF_CONTROL},  # type: ignore[arg-type]
                 send_at_ms=int(item["moved_to_ms"]["N"]) if "moved_to_ms" in item else None,
+                per_minute=int(item["paced_to"]["N"]) if "paced_to" in item else None,
+                pace_revision=int(item["pace_revision"]["N"]) if "pace_revision" in item else 0,
                 revision=int(item["revision"]["N"]) if "revision" in item else 0,
             ),
         )
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise Retry(f"the item of a send is malformed: {error!r}") from error
+
+
+def _replaced(control: SendControl) -> dict[str, Any]:
+    """Return the attributes of the values of a control that replace those of the send's records."""
+    return {
+        "moved_to_ms": _number(control.send_at_ms),
+        "paced_to": _number(control.per_minute),
+        "pace_revision": _number(control.pace_revision or None),
+    }
+
+
+def _pace(item: Mapping[str, Any]) -> PaceBook:
+    """Return the state of a pace in an item. Raises Retry if the item is malformed."""
+    try:
+        return PaceBook(**{name: int(item[name]["N"]) for name in _OF_PACE})
+    except (LookupError, ValueError, TypeError) as error:
+        raise Retry(f"the state of a pace is malformed: {error!r}") from error
 
 
 def _parts(item: Mapping[str, Any]) -> Parts:

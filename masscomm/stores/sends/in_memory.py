@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from masscomm.clock import Clock, SystemClock
 from masscomm.domain.kept_messages import KeptMessage
+from masscomm.domain.pace import PaceBook
 from masscomm.domain.sends import Expansion, Part, Send, SendControl, SendKey
+from masscomm.domain.time_limits import PACE_BOOKS_LONGER_S
 from masscomm.errors import MasscommError
 from masscomm.stores.in_memory import InMemoryStore
 from masscomm.stores.sends.port import Announcement, ExpandedChunk, Position, Progress
@@ -31,6 +33,7 @@ class InMemorySends(InMemoryStore, setup=("put", "control")):
         self.parts: dict[tuple[str, int], Part] = {}
         self.recorded: dict[tuple[str, int], ExpandedChunk] = {}
         self.advanced: dict[str, Progress] = {}
+        self.paces: dict[SendKey, tuple[PaceBook, int]] = {}
         self.changed: dict[SendKey, int] = {}
         # The keys of each call of `read`.
         self.reads: list[frozenset[SendKey]] = []
@@ -132,6 +135,25 @@ class InMemorySends(InMemoryStore, setup=("put", "control")):
 
     def advance(self, send: Send, progress: Progress) -> None:
         self.advanced[send.key.send_id] = progress
+
+    def pace(self, key: SendKey) -> PaceBook:
+        with self._lock:
+            book, kept_until = self.paces.get(key, (PaceBook(), 0))
+        return book if kept_until > self._clock.now_ms() // 1000 else PaceBook()
+
+    def set_pace(self, send: Send, book: PaceBook, before: PaceBook) -> bool:
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            if self.pace(send.key).revision != before.revision or self._is_of_another(send.key):
+                return False
+            kept_until = send.kept_until(now_ms) + PACE_BOOKS_LONGER_S
+            self.paces[send.key] = (replace(book, revision=before.revision + 1), kept_until)
+        return True
+
+    def _is_of_another(self, key: SendKey) -> bool:
+        """Return whether the state of a pace under the id of a send is another tenant's."""
+        others = [each for each in self.paces if each.send_id == key.send_id and each.club_id != key.club_id]
+        return any(self.pace(each) != PaceBook() for each in others)
 
     def listed(self, club_id: int, *, start_ms: int, before_ms: int) -> Iterator[Send]:
         found = [

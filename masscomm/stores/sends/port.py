@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from masscomm.domain.kept_messages import KeptMessage
+from masscomm.domain.pace import PaceBook
 from masscomm.domain.records import BuildRequested, DeliveryRequested, RecheckRequested
 from masscomm.domain.sends import Expansion, Part, Send, SendControl, SendKey
 from masscomm.errors import MasscommError, Retry
@@ -146,6 +147,18 @@ class Sends(Protocol):
 
     def advance(self, send: Send, progress: Progress) -> None:
         """Record the progress of an expansion."""
+        ...
+
+    def pace(self, key: SendKey) -> PaceBook:
+        """Return the state of the pace of a send. It is empty before recipients are released, and for another tenant's
+        send.
+        """
+        ...
+
+    def set_pace(self, send: Send, book: PaceBook, before: PaceBook) -> bool:
+        """Store the state of the pace of a send. Return False if it has changed since `before` was read, or belongs to
+        another tenant.
+        """
         ...
 
     def listed(self, club_id: int, *, start_ms: int, before_ms: int) -> Iterator[Send]:

@@ -10,8 +10,14 @@ import pytest
 
 from masscomm.clock import FixedClock
 from masscomm.domain.kept_messages import MAX_MESSAGE_BYTES, KeptMessage
+from masscomm.domain.pace import PaceBook
 from masscomm.domain.sends import Expansion, Part, Parts, Send, SendControl, SendKey, Source, controlled
-from masscomm.domain.time_limits import CONTROLLED_SENDS_KEPT_S, MESSAGES_KEPT_S, REGISTERED_SENDS_KEPT_S
+from masscomm.domain.time_limits import (
+    CONTROLLED_SENDS_KEPT_S,
+    MESSAGES_KEPT_S,
+    PACE_BOOKS_LONGER_S,
+    REGISTERED_SENDS_KEPT_S,
+)
 from masscomm.stores.sends.port import (
     Announcement,
     ExpandedChunk,
@@ -94,6 +100,8 @@ class SendsContract:
             send_at_ms=NOW + 5,
             send_at_local="2026-11-24T09:00",
             expires_at_ms=NOW + 9,
+            per_minute=7,
+            spread_over_ms=60_000,
             parts=Parts(count=3, registered=1, chunks=2, chunk_size=50),
             is_to_audience=True,
             expansion=replace(ENDED, error="why", can_begin_again=True),
@@ -105,6 +113,8 @@ class SendsContract:
                 paused_at_ms=3,
                 resumed_at_ms=4,
                 send_at_ms=NOW + 5,
+                per_minute=8,
+                pace_revision=5,
                 revision=6,
             ),
         )
@@ -383,6 +393,47 @@ class SendsContract:
         assert sends.find(KEY.send_id) == ended
         assert sends.end_expansion(AUDIENCE, ended)
         assert sends.find(KEY.send_id) == AUDIENCE
+
+    # --- pace ---------------------------------------------------------------------------------------------------------
+
+    def test_state_of_a_pace_is_read_again(self, sends: Sends) -> None:
+        assert sends.pace(KEY) == PaceBook()
+        book = PaceBook(minute=1, released=2, planned_minute=3, planned=4, limit=5, pace_revision=6)
+        assert sends.set_pace(SEND, book, PaceBook())
+        assert sends.pace(KEY) == replace(book, revision=1)
+        assert sends.set_pace(SEND, replace(book, released=3), replace(book, revision=1))
+        assert sends.pace(KEY) == replace(book, released=3, revision=2)
+        assert sends.find(KEY.send_id) is None
+
+    @pytest.mark.kills(guard="pace.changed_meanwhile")
+    def test_state_of_a_pace_that_changed_meanwhile_is_kept(self, sends: Sends) -> None:
+        book = PaceBook(minute=1, released=2)
+        assert sends.set_pace(SEND, book, PaceBook())
+        assert not sends.set_pace(SEND, replace(book, released=9), PaceBook())
+        assert sends.set_pace(SEND, book, replace(book, revision=1))
+        assert not sends.set_pace(SEND, replace(book, released=9), replace(book, revision=1))
+        assert sends.pace(KEY) == replace(book, revision=2)
+
+    def test_state_of_a_pace_is_its_tenants(self, sends: Sends) -> None:
+        assert sends.set_pace(SEND, PaceBook(minute=1), PaceBook())
+        other = SendKey(KEY.club_id + 1, KEY.send_id)
+        assert sends.pace(other) == PaceBook()
+        assert not sends.set_pace(Send(key=other), PaceBook(minute=2), PaceBook())
+
+    def test_state_of_a_pace_outlives_its_send(self, sends: Sends, clock: FixedClock) -> None:
+        assert sends.set_pace(SEND, PaceBook(minute=1), PaceBook())
+        clock.advance(REGISTERED_SENDS_KEPT_S + PACE_BOOKS_LONGER_S - 1)
+        assert sends.pace(KEY).minute == 1
+        clock.advance(2)
+        assert sends.pace(KEY) == PaceBook()
+        assert sends.set_pace(SEND, PaceBook(minute=2), PaceBook())
+
+    def test_changed_control_has_a_pace(self, sends: Sends) -> None:
+        _register(sends, SEND)
+        paced = change(sends, SEND, lambda send: controlled(send, per_minute=9, pace_revision=1))
+        assert sends.find(KEY.send_id) == paced
+        again = change(sends, paced, lambda send: controlled(send, per_minute=3, pace_revision=2))
+        assert sends.controls([KEY]) == {KEY: again.control}
 
     # --- the list -----------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from functions.preference_checker.queue_leases_dynamodb import DynamoDbQueueLeas
 from masscomm.clock import FixedClock
 from masscomm.domain.call_results import CallResult
 from masscomm.domain.lanes import Lane
+from masscomm.domain.pace import PaceBook
 from masscomm.domain.preferences import Decision
 from masscomm.domain.sends import Part, SendKey, controlled
 from masscomm.domain.statuses import Reason, Status
@@ -102,6 +103,7 @@ def _sends(store: DynamoDbSends) -> None:
     store.change(controlled(whole, cancelled_at_ms=NOW, published_before=3), whole)
     store.record(whole, 0, sends.chunk(1, 2))
     store.advance(whole, Progress(share=1, chunks=1, records=1, record_count=1))
+    store.set_pace(whole, PaceBook(minute=1, released=2), PaceBook())
     store.move(Position(5, "s"))
 
 
@@ -151,7 +153,7 @@ def _read_sends(store: DynamoDbSends) -> object:
     listed = list(store.listed(7, start_ms=sends.NOW, before_ms=sends.NOW + 1))
     found = store.find(id_), store.read([sends.KEY]), store.part(id_, 0), listed
     expansion = store.last(id_), list(store.chunks(id_, 0, 1)), store.progress(id_)
-    return found, expansion, list(store.announced()), store.position()
+    return found, expansion, list(store.announced()), store.position(), store.pace(sends.KEY)
 
 
 def _read_waiting(store: DynamoDbDelayStore) -> object:
