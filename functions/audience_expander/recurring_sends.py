@@ -28,6 +28,7 @@ from masscomm.domain.key_limits import COUNTED_UNDER, Window
 from masscomm.domain.key_limits import RECIPIENTS as RECIPIENTS_A_DAY
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE
+from masscomm.domain.pace import ends_late, spread_ms_in
 from masscomm.domain.push_options import push_text, shows_own
 from masscomm.domain.records import AudienceRequested, SendRequested
 from masscomm.domain.recurrences import InvalidRule, LocalTime
@@ -148,6 +149,9 @@ class RecurringSends:
         is_late = now_ms - time.at_ms > OCCURRENCE_LATE_S * 1000  # guard: schedules.late_occurrence
         if (is_late and schedule.catch_up is not CatchUp.LAST) or (expires_at is not None and expires_at <= now_ms):
             return _Decision(LATE)
+        spread_over = schedule.send.get("spread_over")
+        if spread_over and ends_late(spread_ms_in(spread_over), now_ms, expires_at):  # guard: pace.late_occurrence
+            return _Decision(LATE)
         context = context_of(schedule.owner, self.keys, now_ms)
         if (reason := _refusal(schedule, context)) is not None:  # guard: schedules.rights_of_the_owner
             return _Decision(reason)
@@ -255,7 +259,7 @@ def _record_of(occurrence: Occurrence, content: Mapping[str, Any]) -> SendReques
     send, at_ms = content["send"], occurrence.recorded_at_ms
     users = list(dict.fromkeys(send.get("to_users", ())))
     own = send.get("recipient_data", {})
-    push, digest = send.get("push"), send.get("digest")
+    push, digest, spread_over = send.get("push"), send.get("digest"), send.get("spread_over")
     channels = send.get("channels") or announced_channels(send["type"], occurrence.club_id, at_ms)
     return SendRequested(
         type=send["type"],
@@ -279,4 +283,6 @@ def _record_of(occurrence: Occurrence, content: Mapping[str, Any]) -> SendReques
         digest=digest_text(read_digest(digest)) if digest else None,
         reference=send.get("reference"),
         principal=content["principal"] or None,
+        per_minute=send.get("per_minute"),
+        spread_over_ms=spread_ms_in(spread_over) if spread_over else None,
     )

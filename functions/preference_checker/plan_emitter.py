@@ -10,7 +10,9 @@ from masscomm.clock import Clock
 from masscomm.decisions.chunk import Chunk
 from masscomm.decisions.plan import DelayedPart, Plan
 from masscomm.directory.port import Directory
+from masscomm.domain.delays import PACE_HEADER
 from masscomm.domain.ids import chunk_id
+from masscomm.domain.pace import DELAY_REASON as PACE
 from masscomm.kafka import topics
 from masscomm.stores.delayed_records.port import DelayStore
 
@@ -48,7 +50,13 @@ class PlanEmitter:
 
     def _delay(self, batch: Batch[Chunk], item: Item[Chunk], part: DelayedPart) -> None:
         """Store a part of the request as a delayed record in the request's lane. Raises Retry or Stop."""
-        topic = topics.in_lane(topics.RECHECK, item.value.lane)
+        topic, revision = topics.in_lane(topics.RECHECK, item.value.lane), item.value.pace_revision
+        paced = ((PACE_HEADER, str(revision).encode()),) if part.request.why == PACE and revision else ()
         Delayer(store=self.delay_store, clock=self.clock).delay(
-            batch.codec, topic, part.request, part.due_ms, delay_reason=part.request.why, headers=item.trace_headers
+            batch.codec,
+            topic,
+            part.request,
+            part.due_ms,
+            delay_reason=part.request.why,
+            headers=(*item.trace_headers, *paced),
         )

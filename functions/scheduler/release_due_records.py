@@ -1,7 +1,7 @@
 """Releases due records: each is produced to its topic, then deleted from the delay store.
 
-After a send was cancelled, resumed or moved to another time, its records are released before they are due. The
-functions that consume them read the control of the send, and end, process or delay them again.
+After a send was cancelled, resumed or moved to another time, or its pace was changed, its records are released before
+they are due. The functions that consume them read the control of the send, and end, process or delay them again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,10 +14,12 @@ from typing import Any
 from aws_lambda_powertools import Logger
 
 from masscomm.clock import Clock
-from masscomm.domain.delays import DELAY_REASON_HEADER, PAUSED, RESUMED_AT_HEADER, SEND_AT
+from masscomm.domain.delays import DELAY_REASON_HEADER, PACE_HEADER, PAUSED, RESUMED_AT_HEADER, SEND_AT
 from masscomm.domain.lanes import BROADCASTS, Lane
+from masscomm.domain.pace import DELAY_REASON as PACE
 from masscomm.domain.time_limits import CONTROL_SWEPT_S, SWEEP_FLUSH_S, SWEEP_RESERVE_S
 from masscomm.errors import MasscommError, Retry
+from masscomm.integers import integer_or
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.bundled_schema import with_schema_id
@@ -161,6 +163,9 @@ class ReleaseDueRecords:
             return
         if not control.is_paused(now_ms):  # guard: send_controls.paused_again
             yield from self.store.of_send(controlled.send, PAUSED)
+        for item in self.store.of_send(controlled.send, PACE) if control.pace_revision else ():
+            if isinstance(item, UnreadableItem) or _pace_revision(item) < control.pace_revision:  # guard: pace.planned
+                yield item
         if control.send_at_ms is not None:
             for item in self.store.of_send(controlled.send, SEND_AT):
                 if isinstance(item, UnreadableItem) or item.due_ms != control.send_at_ms:
@@ -228,6 +233,11 @@ class ReleaseDueRecords:
             self.producer.produce(topic, key.encode(), value, headers, report_for(item, span))
         self.producer.flush(SWEEP_FLUSH_S)
         return released_records
+
+
+def _pace_revision(item: DelayedRecord) -> int:
+    """Return the revision of the control whose pace a record was planned with; 0: the send's own pace."""
+    return integer_or(dict(item.headers).get(PACE_HEADER), 0, 0)
 
 
 def _in_turns[T](*groups: Iterator[T]) -> Iterator[T]:

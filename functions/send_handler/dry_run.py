@@ -22,6 +22,7 @@ from masscomm.directory.port import Directory
 from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.domain.outcomes import RANGE_SIZE
+from masscomm.domain.pace import minutes_of
 from masscomm.domain.records import SendRequested
 from masscomm.domain.simulator import RECIPIENTS as SIMULATOR_RECIPIENTS
 from masscomm.domain.simulator import is_simulated
@@ -96,6 +97,8 @@ class DryRunBody(TypedDict):
     """Repeated users; they are not counted in `requested`."""
     estimated: bool
     """Whether the counts are estimated from a sample of the recipients."""
+    minutes: int | None
+    """How many minutes the send takes at its pace; null: it has none."""
     counted_at: str
     """The time of the counts. Users, devices and preferences may be others when the send is due."""
     channels: list[DryRunChannel]
@@ -171,6 +174,7 @@ class DryRunSend:
             "reached": round(len(found.reached) * recipients.total / examined) if examined else 0,
             "duplicates": len(send.to_users) - send.recipients,
             "estimated": examined < recipients.total or not recipients.complete,
+            "minutes": minutes_of(send.per_minute, send.spread_over_ms, recipients.total),
             "counted_at": time_of_ms(identity.requested_at_ms),
             "channels": [_channel(name, found, recipients.total) for name in channels],
             "samples": [

@@ -35,6 +35,7 @@ from masscomm.domain.key_limits import COUNTED_UNDER, RECIPIENTS
 from masscomm.domain.limits import CHUNK_SIZE, LARGEST_ID, MAX_REQUEST_AHEAD_MS, NAME_PATTERN
 from masscomm.domain.local_times import parse_local_time
 from masscomm.domain.notification_rules import Owner
+from masscomm.domain.pace import MINUTE_MS, ends_late
 from masscomm.domain.recurrences import (
     MAX_RULE_CHARACTERS,
     InvalidRule,
@@ -54,7 +55,7 @@ from masscomm.domain.schedules import (
     PauseReason,
     Schedule,
 )
-from masscomm.domain.time_limits import SCHEDULE_CHANGED_S
+from masscomm.domain.time_limits import OCCURRENCE_LATE_S, SCHEDULE_CHANGED_S
 from masscomm.domain.time_zones import wall_time, zone_of
 from masscomm.http import parameters as parse
 from masscomm.http.parameters import Reader
@@ -217,6 +218,13 @@ class SchedulesRoute:
         except ValidationError as error:
             raise invalid_fields(error, ScheduleRequest) from error
         send = self._permitted_send(document["send"], club_id, request)
+        expires_after = found.expires_after_minutes
+        # An occurrence may be late.
+        late_ms = None if send.spread_over_ms is None else send.spread_over_ms + OCCURRENCE_LATE_S * 1000
+        if ends_late(late_ms, 0, expires_after and expires_after * MINUTE_MS):
+            raise unusable(
+                [FieldError("send.spread_over", Text.SPREAD_AFTER_OCCURRENCE.filled(minutes=OCCURRENCE_LATE_S // 60))]
+            )
         schedule = Schedule(
             club_id=club_id,
             name=name,

@@ -116,6 +116,8 @@ def record_of(
         principal=caller.principal or None,
         is_test=caller.is_test,
         digest=None if send.digest is None else digest_text(send.digest.digest()),
+        per_minute=send.per_minute,
+        spread_over_ms=send.spread_over_ms,
     )
 
 

@@ -49,6 +49,7 @@ from masscomm.domain.limits import (
     REQUEST_RECIPIENT_DATA_BYTES,
 )
 from masscomm.domain.local_times import first_ms, last_ms, parse_local_time
+from masscomm.domain.pace import SPREAD_PATTERN, ends_late, is_too_slow, spread_ms_in
 from masscomm.domain.push_options import (
     ACTION_ID_PATTERN,
     ANDROID_CHANNEL_PATTERN,
@@ -68,6 +69,7 @@ from masscomm.domain.push_options import (
 )
 from masscomm.domain.records import ContentFields
 from masscomm.domain.simulator import FIRST_ID, LAST_ID, is_simulated
+from masscomm.domain.time_limits import LONGEST_PACE_S
 from masscomm.domain.units import unit_problem
 from masscomm.http.audiences import audience_errors, is_saved, resolved
 from masscomm.http.body import read_object
@@ -285,6 +287,16 @@ class RecurringSend(ContentRequest):
         DigestRequest | None,
         Field(description="How the notifications are collected; by default as the category says."),
     ] = None
+    per_minute: Annotated[
+        int | None, _number("per_minute"), Field(description="The most recipients that are released in a minute.")
+    ] = None
+    spread_over: Annotated[
+        str | None,
+        Field(
+            pattern=SPREAD_PATTERN,
+            description="Instead of per_minute, how long the recipients are spread, such as 90m, 2h or 1d; at most 7d.",
+        ),
+    ] = None
 
     @field_validator("recipient_data")
     @classmethod
@@ -305,6 +317,10 @@ class RecurringSend(ContentRequest):
     def recipients(self) -> int:
         """Return the number of distinct users; 0 if the send has an audience."""
         return len(set(self.to_users))
+
+    @property
+    def spread_over_ms(self) -> int | None:
+        return None if self.spread_over is None else spread_ms_in(self.spread_over)
 
 
 class SendRequest(RecurringSend):
@@ -538,6 +554,20 @@ def _digest_errors(send: SendRequest) -> list[FieldError]:
     return []
 
 
+def _pace_errors(send: SendRequest) -> list[FieldError]:
+    field = "per_minute" if send.spread_over is None else "spread_over"
+    if send.per_minute is None and send.spread_over is None:
+        return []
+    if send.per_minute is not None and send.spread_over is not None:
+        return [FieldError("per_minute", Text.PACE_TWICE.filled())]
+    if send.priority == Lane.CRITICAL:  # guard: pace.critical
+        return [FieldError(field, Text.PACE_OF_CRITICAL.filled())]
+    # The chain dead-letters such a record.
+    if is_too_slow(send.per_minute, len(set(send.to_users))):
+        return [FieldError("per_minute", Text.PACE_TOO_SLOW.filled(days=round(LONGEST_PACE_S) // 86_400))]
+    return []
+
+
 def _recipient_data_errors(send: SendRequest) -> list[FieldError]:
     users = set(map(str, send.to_users))
     others = [user for user in send.recipient_data if user not in users]
@@ -559,6 +589,7 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[SendRequest], list[FieldError]]],
     (("audience", "priority"), _lane_errors),
     (("audience", "part_count"), _audience_part_errors),
     (("digest", "type", "club_id", "priority"), _digest_errors),
+    (("per_minute", "spread_over", "priority", "to_users"), _pace_errors),
     (("recipient_data", "to_users"), _recipient_data_errors),
 )
 
@@ -575,12 +606,22 @@ def invalid_fields(error: ValidationError, model: type[BaseModel]) -> Problem:
 
 
 def time_problem(send: SendRequest, now_ms: int) -> Problem | None:
-    """Return the problem with status 400 of a send that has expired, or whose send_at is past, too far ahead or not
-    before expires_at; None if its times are valid.
+    """Return the problem with status 400 of a send that has expired, whose send_at is past, too far ahead or not
+    before expires_at, or whose spread ends after it; None if its times are valid.
     """
     times = {"expires_at": send.expires_at_ms, "send_at": send.send_at_ms}
     errors = _time_errors(times, send.send_at_local, now_ms)
+    # guard: pace.after_the_end
+    if not errors and ends_late(send.spread_over_ms, _begins_ms(send, now_ms), send.expires_at_ms):
+        errors = [FieldError("spread_over", Text.SPREAD_AFTER_END.filled())]
     return invalid(errors) if errors else None
+
+
+def _begins_ms(send: SendRequest, now_ms: int) -> int:
+    """Return the time at which a send begins, in ms since the epoch."""
+    if send.send_at_local is not None:
+        return max(now_ms, first_ms(send.send_at_local) or now_ms)
+    return send.send_at_ms or now_ms
 
 
 def _details(error: ValidationError) -> list[ErrorDetails]:

@@ -20,7 +20,7 @@ def pace_for(chunk: Chunk) -> Pace | None:
     if not is_paced(request):
         return None
     begins_at = request.timestamp if request.pace_from is None else request.pace_from
-    start_ms = begins_at if chunk.moved_to is None else max(begins_at, chunk.moved_to)
+    start_ms = begins_at if chunk.moved_to is None else chunk.moved_to
     if chunk.per_minute is not None:
         return Pace(limit=chunk.per_minute, start_ms=start_ms, revision=chunk.pace_revision)
     if request.per_minute is not None:

@@ -15,6 +15,7 @@ class Action(StrEnum):
     SEND_PAUSED = "send.paused"
     SEND_RESUMED = "send.resumed"
     SEND_MOVED = "send.moved"
+    SEND_PACED = "send.paced"
     KEY_CREATED = "key.created"
     KEY_ROTATED = "key.rotated"
     KEY_REVOKED = "key.revoked"

@@ -15,6 +15,9 @@ SEND_AT = "send_at"
 # The delay reason of the record of the next occurrence of a schedule.
 SCHEDULE = "schedule"
 RESUMED_AT_HEADER = "masscomm.resumed_at"
+# The header of a record that waits for its minute: the revision of the control whose pace it was planned with. A record
+# of the send's own pace has none.
+PACE_HEADER = "masscomm.pace"
 
 _MOST_DOUBLINGS = 30
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from masscomm.domain.digests import WINDOW_PATTERN, length_ms
+from masscomm.domain.digests import length_ms
 from masscomm.domain.limits import FIELDS_OF_SEND
 from masscomm.domain.records import RecheckRequested, SendRequested
 
@@ -23,6 +23,8 @@ MAX_PER_MINUTE = FIELDS_OF_SEND["per_minute"].highest or 0
 # The largest number of minutes for which one pass plans recipients: each of them becomes a record of its own.
 MAX_MINUTES = 60
 MINUTE_MS = 60_000
+# The forms of a spread, from a minute to 7 days.
+SPREAD_PATTERN = r"^(([1-9][0-9]{0,3}|100[0-7][0-9]|10080)m|([1-9][0-9]?|1[0-5][0-9]|16[0-8])h|[1-7]d)$"
 # In milliseconds.
 _LONGEST = FIELDS_OF_SEND["spread_over_ms"].highest or 0
 
@@ -204,12 +206,9 @@ def is_paced(record: RecheckRequested | SendRequested) -> bool:
 
 def spread_ms_in(text: str) -> int:
     """Return the length of a spread such as 90m, 2h or 1d in milliseconds. Raises PaceError."""
-    if not isinstance(text, str) or re.fullmatch(WINDOW_PATTERN, text, re.ASCII) is None:
-        raise PaceError("spread_over must be a number of minutes, hours or days such as 90m, 2h or 1d")
-    spread_ms = length_ms(text)
-    if spread_ms > _LONGEST:
-        raise PaceError(f"spread_over must not be longer than {_LONGEST // 86_400_000}d")
-    return spread_ms
+    if not isinstance(text, str) or re.fullmatch(SPREAD_PATTERN, text, re.ASCII) is None:
+        raise PaceError("spread_over must be minutes, hours or days such as 90m, 2h or 1d, at most 7d")
+    return length_ms(text)
 
 
 def spread_text(spread_ms: int) -> str:
@@ -218,6 +217,16 @@ def spread_text(spread_ms: int) -> str:
     if minutes % 1_440 == 0:
         return f"{minutes // 1_440}d"
     return f"{minutes // 60}h" if minutes % 60 == 0 else f"{minutes}m"
+
+
+def expected_end_ms(book: PaceBook, begins_at_ms: int, spread_ms: int | None, revision: int) -> int | None:
+    """Return the end of the last minute for which recipients are planned; None if none are, or if they are about to be
+    planned under the pace of a later revision.
+    """
+    planned = book.planned_minute if book.pace_revision >= revision else 0
+    ends = [(planned + 1) * MINUTE_MS] if planned else []
+    ends += [] if spread_ms is None else [begins_at_ms + spread_ms]
+    return max(ends, default=None)
 
 
 def check_pace(per_minute: int | None, spread_ms: int | None) -> None:

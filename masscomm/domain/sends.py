@@ -223,6 +223,13 @@ class Send:
         """Return whether the send has a pace."""
         return self.per_minute is not None or self.spread_over_ms is not None
 
+    @property
+    def begins_at_ms(self) -> int:
+        """Return the time at which the send begins."""
+        moved_to, first = self.control.send_at_ms, first_ms(self.send_at_local or "")
+        times = (self.requested_at_ms, moved_to or first or self.send_at_ms)
+        return max(each for each in times if each is not None)
+
     def waits(self, now_ms: int) -> bool:
         """Return whether no recipient is notified yet, because the time of the send lies ahead."""
         moved_to = self.control.send_at_ms

@@ -1791,6 +1791,15 @@ MUTANTS = (
         "A recipient that waits for its minute is not taken for a scheduled one.",
         Returns("SEND_AT"),
     ),
+    Mutant("pace.critical", "A critical send with a pace is refused over REST."),
+    Mutant("pace.after_the_end", "A spread that ends after its send is refused over REST."),
+    Mutant("pace.late_occurrence", "An occurrence that is too late for its spread is skipped."),
+    Mutant(
+        "pace.released_to_be_planned",
+        "After a change of the pace, the recipients that wait are planned anew.",
+        Removed(),
+    ),
+    Mutant("pace.planned", "Recipients that are planned with the present pace wait for their minute.", Always()),
     Mutant("pace.invalid_record", "A send whose pace is not valid is dead-lettered."),
     Mutant(
         "pace.changed_meanwhile",

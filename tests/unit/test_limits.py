@@ -99,6 +99,8 @@ requests = st.fixed_dictionaries(
                 {"template": "t", "at": "08:00", "key": BROAD * (DATA_KEY + 1)},
             ]
         ),
+        "per_minute": st.integers(0, limits.MAX_RECIPIENTS),
+        "spread_over": st.sampled_from(["1m", "7d", "168h", "10081m"]),
         "push": st.one_of(
             st.builds(lambda text: {"data": {"k": text}}, texts(limits.MAX_PUSH_BYTES - 17)),
             st.sampled_from([{}, {"silent": True}, {"silent": True, "badge": 1}, {"badge": 2**31}]),
@@ -119,6 +121,7 @@ LARGEST = VALID | {
     "reference": BROAD * longest("reference"),
     "digest": {"template": "t" * longest("template"), "at": "08:00", "key": BROAD * DATA_KEY, "list": 100},
     "send_at_local": "2024-11-12T09:00:59",
+    "per_minute": limits.FIELDS_OF_SEND["per_minute"].highest,
     "push": {"data": {"k": "x" * (limits.MAX_PUSH_BYTES - len('{"data":{"k":""}}'))}},
 }
 
@@ -214,6 +217,7 @@ def test_largest_request_has_every_field() -> None:
     assert SendRequest.model_fields.keys() == LARGEST.keys() | {
         "audience",
         "audience_at",
+        "spread_over",
         "priority",
         "expires_at",
         "send_at",

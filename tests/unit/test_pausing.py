@@ -476,6 +476,27 @@ def test_a_send_without_send_at_is_not_moved(checker: Checker) -> None:
     assert checker.delay_store.items == {}
 
 
+@pytest.mark.kills(guard="pace.planned")
+def test_waiting_recipients_are_planned_anew_once(checker: Checker) -> None:
+    """Records that wait for their minute under the new pace are not released again by the next sweep."""
+    users = list(range(1, 31))
+    checker.put_users(users)
+    assert checker.check(send(users, send_id=SEND_ID, per_minute=2)) == []
+    assert len(checker.delay_store.items) == 14
+    set_control(checker, per_minute=5, pace_revision=1)
+    checker.delay_store.put_controlled(ControlledSend(KEY, checker.clock.now_ms()))
+    checker.clock.advance(20)
+    assert checker.run(checker.use_case, *released(checker)) == []
+    # Two of the minute had been released.
+    assert len({user for build in checker.builds() for user in build.user_ids}) == 5
+    assert released(checker) == []
+    set_control(checker, per_minute=100, pace_revision=2)
+    checker.delay_store.put_controlled(ControlledSend(KEY, checker.clock.now_ms()))
+    checker.clock.advance(60)
+    assert checker.run(checker.use_case, *released(checker)) == []
+    assert {user for build in checker.builds() for user in build.user_ids} == set(users)
+
+
 def test_another_tenants_records_are_not_released(checker: Checker) -> None:
     checker.delay_store.put(delayed_record(NOW + HOUR, send=SendKey(8, SEND_ID)), NOW)
     cancel(checker)

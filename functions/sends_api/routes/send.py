@@ -8,6 +8,7 @@ suppressed, failed   by reason; like cancelled, expired, digested, sent, deliver
 in_flight    requested notifications without a final status
 status       the send's state (masscomm/domain/send_states.py)
 control      of a send that was paused or moved to another time
+pace         of a send with a pace: how many recipients a minute, and the expected end
 expansion    of a send to an audience: whether its users are still sought
 
 A send over REST is known when it is accepted, with the notifications that it requests. A send by Kafka is a 404 until
@@ -25,6 +26,7 @@ from typing import Literal, TypedDict, cast
 from functions.sends_api.routes.known_sends import KnownSend, KnownSends, with_requested
 from functions.sends_api.routes.results_at_once import ResultsAtOnce
 from masscomm.clock import Clock
+from masscomm.domain.pace import expected_end_ms, spread_text
 from masscomm.domain.send_states import FINAL, SendState
 from masscomm.domain.sends import Expansion, Origin, Send, SendControl, origin_of
 from masscomm.domain.statuses import PUBLISHED, TERMINAL, Status
@@ -120,6 +122,17 @@ class ControlOfSend(TypedDict):
     """The time to which the send was moved."""
 
 
+class PaceOfSend(TypedDict):
+    """The pace of a send."""
+
+    per_minute: int | None
+    """The most recipients that are released in a minute."""
+    spread_over: str | None
+    """How long its recipients are spread, such as 2h."""
+    expected_end: str | None
+    """The end of the last minute for which recipients are planned; null: none are yet."""
+
+
 class ExpansionOfSend(TypedDict):
     """The expansion of an audience."""
 
@@ -162,6 +175,8 @@ class SendBody(TypedDict):
     """Whether each notification has a final status and is counted: the list of recipients and the metrics have it, too.
     The send's status is cancelled, ended or failed."""
     control: ControlOfSend | None
+    pace: PaceOfSend | None
+    """Of a send with a pace, while the send is registered."""
     expansion: ExpansionOfSend | None
     """Of a send to an audience, while the send is registered."""
     cancellation: CancellationOfSend | None
@@ -215,9 +230,26 @@ class SendRoute:
             "watermark": rfc3339(totals.watermark),
             "complete": counted.state(now_ms) in FINAL,
             "control": _control(send.control),
+            "pace": self._pace(send),
             "expansion": _expansion(send.expansion) if send.is_to_audience else None,
             "cancellation": self._cancellation(counted, now_ms),
             "generated_at": time_of_ms(now_ms),
+        }
+
+    def _pace(self, send: Send) -> PaceOfSend | None:
+        if not send.is_paced:
+            return None
+        ends_ms: int | None = None
+        with suppress(Retry):  # The send is known without it.
+            book = self.sends.pace(send.key)
+            spread_ms = send.spread_over_ms if send.control.per_minute is None else None
+            ends_ms = expected_end_ms(book, send.begins_at_ms, spread_ms, send.control.pace_revision)
+        per_minute = send.control.per_minute or send.per_minute
+        spread_over_ms = None if per_minute is not None else send.spread_over_ms
+        return {
+            "per_minute": per_minute,
+            "spread_over": None if spread_over_ms is None else spread_text(spread_over_ms),
+            "expected_end": _time(ends_ms),
         }
 
     def _cancellation(self, known: KnownSend, now_ms: int) -> CancellationOfSend | None:

@@ -64,8 +64,9 @@ def test_occurrence_has_each_field_of_its_send(recurring: Recurring) -> None:
         "reference": "r",
         "push": {"badge": 3},
         "digest": {"template": "news_digest", "window": "1h"},
+        "per_minute": 9,
     }
-    assert RecurringSend.model_fields.keys() == fields.keys() | {"to_users", "audience"}
+    assert RecurringSend.model_fields.keys() == fields.keys() | {"to_users", "audience", "spread_over"}
     recurring.put(send={**fields, "to_users": [1, 2]})
     recurring.until(FIRST_MS)
     recurring.release()
@@ -74,6 +75,17 @@ def test_occurrence_has_each_field_of_its_send(recurring: Recurring) -> None:
     assert (send.push, json.loads(send.digest or "")) == ('{"badge":3}', {**fields["digest"], "list": 10})
     copied = fields.keys() - {"recipient_data", "push", "digest"}
     assert {name: getattr(send, name) for name in copied} == {name: fields[name] for name in copied}
+
+
+@pytest.mark.kills(guard="pace.late_occurrence")
+def test_occurrence_too_late_for_its_spread_is_skipped(recurring: Recurring) -> None:
+    recurring.put(send=BODY["send"] | {"spread_over": "1h"}, expires_after_minutes=75, catch_up="last")
+    recurring.until(FIRST_MS)
+    recurring.release()
+    assert [send.spread_over_ms for send in recurring.sends()] == [60 * MINUTE_MS]
+    recurring.until(FIRST_MS + DAY_MS + 16 * MINUTE_MS)
+    recurring.release()
+    assert recurring.history() == [SENT, ("2023-11-16T09:00", "skipped", "late")]
 
 
 def test_occurrence_of_an_audience_finds_its_users(recurring: Recurring) -> None:

@@ -264,12 +264,14 @@ def test_nothing_is_released_while_the_register_is_down(checker: Checker) -> Non
         ({"per_minute": 1, "spread_over_ms": MINUTE_MS}, topics.SEND_MONOLITH),
         ({"spread_over_ms": 61_000}, topics.SEND_MONOLITH),
         ({"spread_over_ms": 2 * MINUTE_MS, "expires_at": NOW + 60_000}, topics.SEND_MONOLITH),
-        ({"per_minute": 1, "chunk_count": 10_000}, topics.SEND_MONOLITH),
+        ({"per_minute": 1, "to_users": list(range(1, 10_082))}, topics.SEND_MONOLITH),
         ({"per_minute": 1}, topics.in_lane(topics.SEND_MONOLITH, Lane.CRITICAL)),
     ],
 )
 def test_invalid_pace_is_dead_lettered(checker: Checker, values: dict[str, Any], topic: str) -> None:
-    assert checker.check(send(USERS, send_id=SEND_ID, timestamp=NOW, **values), topic=topic) == []
+    users = values.get("to_users", USERS)
+    pace = {name: value for name, value in values.items() if name != "to_users"}
+    assert checker.check(send(users, send_id=SEND_ID, timestamp=NOW, **pace), topic=topic) == []
     assert len(checker.dead_letters()) == 1
     assert let_through(checker) == []
 

@@ -69,6 +69,7 @@ def test_saved_schedule_shows_its_next_ten_times(recurring: Recurring) -> None:
         ({"send": SEND | {"send_id": "8a6e0804-2bd0-4672-b79d-d97027f9071a"}}, "send.send_id"),
         ({"send": SEND | {"type": "unheard"}}, "send.type"),
         ({"send": SEND | {"club_id": 8}}, "send.club_id"),
+        ({"send": SEND | {"spread_over": "1h"}, "expires_after_minutes": 74}, "send.spread_over"),
         ({"send": SEND | {"to_users": []}}, "send.to_users"),
         ({"send": SEND | {"to_users": list(range(1, CHUNK_SIZE + 2))}}, "send.to_users"),
         ({"send": {"type": "news", "club_id": CLUB, "audience": {"saved": "unheard"}}}, "send.audience.saved"),

@@ -195,9 +195,23 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"collapse_key": "x" * 65}, "collapse_key"),
     ({"reference": "x" * 256}, "reference"),
     ({"surprise": 1}, "surprise"),
+    ({"per_minute": 0}, "per_minute"),
+    ({"per_minute": 1_000_001}, "per_minute"),
+    ({"per_minute": 5, "spread_over": "1h"}, "per_minute"),
+    ({"per_minute": 1, "to_users": list(range(1, 10_082))}, "per_minute"),
+    ({"per_minute": 5, "priority": "critical"}, "per_minute"),
+    ({"spread_over": "1h", "priority": "critical"}, "spread_over"),
+    ({"spread_over": "8d"}, "spread_over"),
+    ({"spread_over": "0m"}, "spread_over"),
+    ({"spread_over": 60}, "spread_over"),
+    ({"spread_over": "2h", "expires_at": "2023-11-15T00:13:19Z"}, "spread_over"),
+    ({"spread_over": "2h", "send_at": "2023-11-14T23:00:00Z", "expires_at": "2023-11-15T00:30:00Z"}, "spread_over"),
+    ({"spread_over": "2h", "send_at_local": "2023-11-16T09:00", "expires_at": "2023-11-15T20:00:00Z"}, "spread_over"),
 ]
 
 
+@pytest.mark.kills(guard="pace.critical")
+@pytest.mark.kills(guard="pace.after_the_end")
 @pytest.mark.parametrize(("values", "field"), INVALID, ids=lambda value: str(value)[:40])
 def test_an_invalid_field_is_named_and_nothing_is_sent(api: SendApi, values: dict[str, Any], field: str) -> None:
     status, body, headers = api.post(**values)
@@ -362,6 +376,14 @@ def test_local_time_is_accepted_until_the_last_zone_has_it(api: SendApi) -> None
     status, _, _ = api.post(to_users=[1, 2], send_at_local="2023-11-14T10:14", expires_at="2023-11-15T00:00:00Z")
     assert status == 202
     assert [record.send_at_local for record in api.sends()] == ["2023-11-14T10:14"]
+
+
+def test_each_chunk_has_the_pace(api: SendApi) -> None:
+    users = list(range(1, CHUNK_SIZE + 2))
+    assert api.post(to_users=users, per_minute=100)[0] == 202
+    assert api.post(to_users=users, spread_over="2h", expires_at="2023-11-15T00:13:20Z")[0] == 202
+    found = [(record.per_minute, record.spread_over_ms) for record in api.sends()]
+    assert found == [(100, None)] * 2 + [(None, 7_200_000)] * 2
 
 
 def test_each_chunk_has_send_at(api: SendApi) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from masscomm.domain.pace import PaceBook
 from masscomm.domain.sends import Send, SendControl, SendKey, Source
 from masscomm.domain.time_limits import PAUSE_LIMIT_S
 from masscomm.errors import Retry
@@ -266,3 +267,55 @@ def test_an_invalid_time_is_refused(api: ControlApi) -> None:
     extra = '{"send_at": "2023-11-14T23:13:20Z", "x": 1}'
     assert refused(move, api, extra) == (400, "x: is not a field; allowed is send_at")
     assert api.register.changed == {}
+
+
+# --- pace -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.kills(guard="pace.released_to_be_planned")
+def test_pace_of_a_send_is_changed(api: ControlApi) -> None:
+    accept(api, type="news", per_minute=10, users=500)
+    body = move(api, '{"per_minute": 50}')
+    assert (body["status"], body["send_at"], body["per_minute"]) == ("paced", None, 50)
+    control = control_of(api, NEW)
+    assert (control.per_minute, control.pace_revision, control.revision) == (50, 1, 1)
+    assert list(api.delay_store.changed) == [NEW]
+    assert move(api, '{"per_minute": 50}') == body
+    pause(api, "new")
+    move(api, '{"per_minute": 5}')
+    assert (control_of(api, NEW).per_minute, control_of(api, NEW).pace_revision) == (5, 3)
+    assert [entry.action for entry in api.audit_log.entries] == ["send.paced", "send.paused", "send.paced"]
+
+
+def test_send_without_a_pace_gets_none(api: ControlApi) -> None:
+    accept(api)
+    assert refused(move, api, '{"per_minute": 5}') == (409, "The send has no pace.")
+    accept(api, per_minute=10)
+    api.cancel("new")
+    assert refused(move, api, '{"per_minute": 5}') == (409, "The send is cancelled.")
+
+
+@pytest.mark.parametrize(
+    "value", ["0", "1000001", "1.5", "null", '"5"', "true", '5, "send_at": "2026-01-01T00:00:00Z"']
+)
+def test_invalid_pace_is_refused(api: ControlApi, value: str) -> None:
+    accept(api, per_minute=10)
+    assert refused(move, api, f'{{"per_minute": {value}}}')[0] == 400
+    assert control_of(api, NEW).revision == 0
+
+
+def test_send_shows_its_pace_and_its_expected_end(api: ControlApi) -> None:
+    def pace() -> Any:
+        return api.send_route.answer("new", {}, OWN)["pace"]
+
+    accept(api, type="news")
+    assert pace() is None
+    accept(api, type="news", spread_over_ms=2 * HOUR)
+    assert pace() == {"per_minute": None, "spread_over": "2h", "expected_end": "2023-11-15T00:13:20Z"}
+    accept(api, type="news", per_minute=10)
+    assert pace() == {"per_minute": 10, "spread_over": None, "expected_end": None}
+    minute = api.clock.now_ms() // 60_000 + 5
+    api.register.set_pace(Send(key=NEW), PaceBook(planned_minute=minute, planned=1), PaceBook())
+    assert pace() == {"per_minute": 10, "spread_over": None, "expected_end": "2023-11-14T22:19:00Z"}
+    move(api, '{"per_minute": 50}')
+    assert pace() == {"per_minute": 50, "spread_over": None, "expected_end": None}
