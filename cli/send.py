@@ -16,6 +16,7 @@ from cli.options import ClubOption, JsonOption
 from cli.sending import WAIT_S, audience_of, follow, pairs, push_of, recipients, show_dry_run, show_warnings
 from cli.sends import Api, calling
 from cli.terminal import Terminal, print_json
+from masscomm.domain.pace import PaceError, spread_ms_in
 
 if TYPE_CHECKING:
     from local.devstack.config import StackConfig
@@ -73,6 +74,12 @@ def send(
             help='The options of its pushes, as {"silent": true, "data": {"a": "b"}}.',
         ),
     ] = None,
+    per_minute: Annotated[
+        int | None, typer.Option("--per-minute", help="The most recipients that are released in a minute.")
+    ] = None,
+    spread_over: Annotated[
+        str | None, typer.Option("--spread-over", help="How long the recipients are spread, as 90m, 2h or 1d.")
+    ] = None,
     reference: Annotated[str | None, typer.Option("--reference", help="Your own id of the send.")] = None,
     idempotency_key: Annotated[
         str | None, typer.Option("--idempotency-key", help="A repetition with the same key within 24 h sends nothing.")
@@ -112,10 +119,12 @@ def send(
         "audience_at": audience_at,
         "digest": None if digest is None else digest_in(digest),
         "push": None if push is None else push_of(push),
+        "per_minute": per_minute,
+        "spread_over": spread_over,
         "reference": reference,
         "priority": "critical" if critical else None,
     }
-    fields = {name: value for name, value in fields.items() if value}
+    fields = {name: value for name, value in fields.items() if value or (name == "per_minute" and value is not None)}
     if via == "kafka":
         if dry_run or at or audience or audience_at or idempotency_key:
             raise typer.BadParameter("--dry-run, --at, --audience… and --idempotency-key are for --via rest")
@@ -171,6 +180,11 @@ def _by_kafka(api: Api, fields: Mapping[str, Any]) -> dict[str, Any]:
     options = {name: value for name, value in fields.items() if name != "priority"}
     if "push" in options:
         options["push"] = json.dumps(options["push"])
+    if "spread_over" in options:
+        try:
+            options["spread_over_ms"] = spread_ms_in(options.pop("spread_over"))
+        except PaceError as error:
+            raise CommandError(str(error)) from error
     try:
         with Emitter(api.stack.kafka_bootstrap, api.stack.registry_url, logger=KAFKA_LOGGER) as emitter:
             return {"send_id": emitter.send(**options, critical="priority" in fields)}

@@ -166,6 +166,8 @@ def show_dry_run(body: DryRunBody, console: Terminal) -> None:
             end = " ".join(filter(None, (each["status"], each["reason"] and f"({each['reason']})")))
             table.add_row("", end, f"{each['count_total']:,}", each["first_at"] or "", each["last_at"] or "")
     console.print(table)
+    if body["minutes"] is not None:
+        console.print(f"It takes {body['minutes']:,} minutes at its pace.")
     for sample in body["samples"]:
         console.print(f"\n{sample['channel']} in {sample['locale']}, as to user {sample['user_id']}:", soft_wrap=True)
         for name, text in sample["fields"].items():

@@ -227,6 +227,21 @@ def move(
 
 @app.command()
 @calling
+def pace(
+    send_id: SendIdArgument,
+    per_minute: Annotated[int, typer.Argument(metavar="N", help="The most recipients that are released in a minute.")],
+    *,
+    api: Client,
+    as_json: JsonOption = False,
+) -> None:
+    """Change the pace of a send that has one."""
+    answer = api.reschedule(send_id, per_minute=per_minute)
+    sentence = f"Send {send_id} releases at most {answer['per_minute']:,} recipients a minute."
+    print_answer(answer, sentence, console, as_json=as_json)
+
+
+@app.command()
+@calling
 def recipients(
     send_id: SendIdArgument,
     *,

@@ -164,13 +164,13 @@ OPERATIONS = {
     ("PATCH", "/v1/sends/{send_id}"): Operation(
         description=(
             "The new time applies to the whole send. A send that has begun, is cancelled, or begins in less than 10 "
-            "seconds gets a 409."
+            "seconds gets a 409. Instead, `per_minute` changes the pace of a send that has one, also while it runs."
         ),
         request=RescheduleRequest,
         requests={"later": {"send_at": "2027-06-01T18:00:00+02:00"}},
         response=RescheduleBody,
         example={"send_at": "2027-06-01T16:00:00Z"},
-        problems=_NOT_FOUND | {409: "The send is not scheduled, is released, or is cancelled"},
+        problems=_NOT_FOUND | {409: "The send is not scheduled or has no pace, is released, has ended or is cancelled"},
     ),
     ("GET", "/v1/sends/{send_id}/recipients"): Operation(
         description=(

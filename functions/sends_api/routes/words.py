@@ -31,7 +31,7 @@ class DecidedBy(TypedDict):
 
 STATUS_WORDS: Mapping[str, str] = {
     Status.ACCEPTED: "The notification was requested, and is not decided yet.",
-    Status.SCHEDULED: "The notification waits for the time of its send.",
+    Status.SCHEDULED: "The notification waits for the time of its send, or for its minute at the pace of the send.",
     Status.HELD: "The notification waits for the end of the user's quiet hours.",
     Status.COLLECTED: "The notification waits in a digest of the user.",
     Status.QUEUED: "The message is written and waits for delivery.",

@@ -140,3 +140,14 @@ def test_send_without_a_message_has_a_line_instead(server: AnsweringServer) -> N
     with Client(server.url, key="mc_test") as api:
         sending.follow(api, SEND_ID, Terminal(file=output, width=80), messages=iter([[]]))
     assert "No message reached" in output.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "field"), [("--per-minute", 500, "per_minute"), ("--spread-over", "2h", "spread_over")]
+)
+def test_pace_is_a_field_of_the_request(server: AnsweringServer, option: str, value: object, field: str) -> None:
+    server.answers = [ACCEPTED]
+    done = CliRunner().invoke(app, ["--to", "1", option, str(value), "--json"], catch_exceptions=False)
+    assert json.loads(done.output) == {"send_id": SEND_ID}
+    ((_, _, body),) = server.asked
+    assert body[field] == value

@@ -81,6 +81,12 @@ def test_list_begins_at_the_given_time(server: AnsweringServer) -> None:
     assert "start=2026-11-21T10%3A00%3A00%2B00%3A00" in path
 
 
+def test_pace_is_changed(server: AnsweringServer) -> None:
+    server.answers = [(200, b'{"per_minute": 5000}')]
+    assert "at most 5,000 recipients a minute" in run("pace", "a", "5000")
+    assert server.asked == [("PATCH", "/v1/sends/a", KEY)]
+
+
 def test_cancel_posts_once_and_an_id_cannot_name_another_route(server: AnsweringServer) -> None:
     server.answers = [(202, b'{"send_id": "a", "published_before": 1200}')]
     assert "1,200 notifications were published before" in run("cancel", "a/../b?c")

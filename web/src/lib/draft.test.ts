@@ -118,3 +118,11 @@ test("a test goes to one user at once", () => {
   const request = testRequestOf(draft({ when: "later", at: "2026-11-24T09:30", expires: "2026-11-25T09:30", reference: "r" }), 7);
   expect(request).toEqual({ type: "announcement", club_id: 1, to_users: [7], priority: "bulk", data: { title: "Hello", body: "It works." } });
 });
+
+test("a pace is a number a minute or a time, not both", () => {
+  expect(requestOf(draft({ perMinute: "500" })).per_minute).toBe(500);
+  expect(requestOf(draft({ spreadOver: "2h" })).spread_over).toBe("2h");
+  expect(errors(draft({ perMinute: "0" })).per_minute).toBe("compose.noPerMinute");
+  expect(errors(draft({ spreadOver: "8d" })).spread_over).toBe("compose.noSpread");
+  expect(errors(draft({ perMinute: "5", spreadOver: "2h" })).spread_over).toBe("compose.onePace");
+});

@@ -34,11 +34,17 @@ export interface Draft {
   priority: "bulk" | "critical";
   /** As that of a category (lib/categories.ts); without it, the one of the category applies. */
   digest: string;
+  /** The most recipients a minute, or how long they are spread, as 2h. */
+  perMinute: string;
+  spreadOver: string;
   reference: string;
 }
 
+const MOST_A_MINUTE = 1_000_000;
+const SPREAD = /^(([1-9]\d{0,3}|100[0-7]\d|10080)m|([1-9]\d?|1[0-5]\d|16[0-8])h|[1-7]d)$/;
+
 /** An error that the form found; the value is the key of a message. */
-export type DraftErrors = Partial<Record<"type" | "club_id" | "to_users" | "audience" | "title" | "body" | "push" | "send_at" | "send_at_local" | "expires_at" | "digest", string>>;
+export type DraftErrors = Partial<Record<"type" | "club_id" | "to_users" | "audience" | "title" | "body" | "push" | "send_at" | "send_at_local" | "expires_at" | "digest" | "per_minute" | "spread_over", string>>;
 
 export const newDraft = (club: string): Draft =>
   reactive({
@@ -62,6 +68,8 @@ export const newDraft = (club: string): Draft =>
     expires: "",
     priority: "bulk",
     digest: "",
+    perMinute: "",
+    spreadOver: "",
     reference: "",
   });
 
@@ -90,6 +98,10 @@ export function errorsOf(draft: Draft, recipients: Recipients, nowMs: number): D
   const wrong = pushError(draft.push);
   if (wrong) errors.push = `push.${wrong}`;
   if (digestIn(draft.digest) === undefined) errors.digest = "categories.noDigest";
+  const [perMinute, spreadOver] = [draft.perMinute.trim(), draft.spreadOver.trim()];
+  if (perMinute && !(/^[1-9]\d{0,6}$/.test(perMinute) && Number(perMinute) <= MOST_A_MINUTE)) errors.per_minute = "compose.noPerMinute";
+  if (spreadOver && !SPREAD.test(spreadOver)) errors.spread_over = "compose.noSpread";
+  if (perMinute && spreadOver) errors.spread_over = "compose.onePace";
   const time = (name: "send_at" | "send_at_local" | "expires_at", local: string): void => {
     const wrong = timeError(local, draft.zone, nowMs);
     if (wrong) errors[name] = wrong;
@@ -137,6 +149,8 @@ export function requestOf(draft: Draft): SendRequest {
   if (hasAudienceTime(draft)) request.audience_at = draft.audienceAt;
   const digest = digestIn(draft.digest);
   if (digest) request.digest = digest;
+  if (draft.perMinute.trim()) request.per_minute = Number(draft.perMinute);
+  if (draft.spreadOver.trim()) request.spread_over = draft.spreadOver.trim();
   if (draft.reference.trim()) request.reference = draft.reference.trim();
   const sendAt = draft.when === "later" ? instantOf(draft.at, draft.zone) : null;
   const expiresAt = draft.expires ? instantOf(draft.expires, draft.zone) : null;
