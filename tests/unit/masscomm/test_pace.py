@@ -81,6 +81,7 @@ class Run:
             records = None if records is None else records - 1
 
 
+@pytest.mark.guarantee("pace.minute")
 @given(
     st.sampled_from(["per_minute", "spread"]),
     st.integers(1, 3),

@@ -203,6 +203,7 @@ class Fused(InMemorySends):
         return is_written
 
 
+@pytest.mark.guarantee("pace.minute")
 def test_kill_after_places_were_taken_loses_no_recipient(checker: Checker) -> None:
     checker.register = Fused(checker.clock)
     checker.use_case = checker.environment(checker.directory)
@@ -248,6 +249,7 @@ def test_changed_pace_applies_to_waiting_recipients(checker: Checker) -> None:
     assert at_minutes(checker, 1, 2) == [12, 1]
 
 
+@pytest.mark.guarantee("pace.store_down")
 def test_nothing_is_released_while_the_register_is_down(checker: Checker) -> None:
     checker.register.failing = Retry("no answer")
     assert check(checker, per_minute=10) == [0]

@@ -287,7 +287,7 @@ def test_pace_of_a_send_is_changed(api: ControlApi) -> None:
     assert [entry.action for entry in api.audit_log.entries] == ["send.paced", "send.paused", "send.paced"]
 
 
-def test_send_without_a_pace_gets_none(api: ControlApi) -> None:
+def test_send_without_a_pace_is_refused_one(api: ControlApi) -> None:
     accept(api)
     assert refused(move, api, '{"per_minute": 5}') == (409, "The send has no pace.")
     accept(api, per_minute=10)
