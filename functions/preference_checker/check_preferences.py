@@ -29,7 +29,6 @@ from masscomm.domain.delays import SEND_AT, RetrySchedule
 from masscomm.domain.digests import DELAY_REASON as DIGEST
 from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED
-from masscomm.domain.pace import is_paced
 from masscomm.domain.records import SendRequested
 from masscomm.domain.sends import SendControl
 from masscomm.domain.time_limits import CAPS_COUNTED_S
@@ -296,8 +295,8 @@ class CheckPreferences:
 
 
 def _is_counted(chunk: Chunk) -> bool:
-    """Return whether frequency caps, a digest or a pace apply to a request."""
-    return bool(caps_for(chunk)) or digest_for(chunk) is not None or is_paced(chunk.request)
+    """Return whether frequency caps or a digest apply to a request."""
+    return bool(caps_for(chunk)) or digest_for(chunk) is not None
 
 
 @dataclass

@@ -11,7 +11,7 @@ from masscomm.decisions.plan import UNCOUNTED, ByChannel, DirectoryView, Verdict
 from masscomm.domain.cap_places import Wish
 from masscomm.domain.categories import caps_of
 from masscomm.domain.frequency_caps import Cap
-from masscomm.domain.pace import DELAY_REASON as PACE
+from masscomm.domain.pace import is_paced
 from masscomm.domain.preferences import Decision
 from masscomm.domain.push_options import is_silent
 from masscomm.domain.records import RecheckRequested
@@ -35,17 +35,16 @@ def caps_for(chunk: Chunk) -> tuple[Cap, ...]:
 def is_recorded(request: RecheckRequested, is_counted: bool, decisions: ByChannel) -> bool:
     """Return whether the decisions about a request are recorded.
 
-    Those about a single recipient are if caps, a digest or a pace apply (`is_counted`): a later delivery of the record
-    could find a free place, or none. A single recipient that is held keeps the request's id, so this decision is not
-    recorded.
+    Those about a single recipient are if caps or a digest apply (`is_counted`): a later delivery of the record could
+    find a free place, or none. A single recipient that is held keeps the request's id, so this decision is not
+    recorded. Those of a send with a pace always are: a later delivery would take a place of another minute.
     """
+    if is_paced(request):  # guard: pace.single_recipient
+        return True
     if len(request.positions) > 1 or not is_counted:
         return len(request.positions) > 1
     return all(  # guard: frequency_caps.held_recipient
-        verdict_of(decision) is not Verdict.DEFERRED
-        or decision == UNCOUNTED
-        or decision.status is Status.COLLECTED
-        or decision.layer == PACE
+        verdict_of(decision) is not Verdict.DEFERRED or decision == UNCOUNTED or decision.status is Status.COLLECTED
         for by_position in decisions.values()
         for decision in by_position.values()
     )

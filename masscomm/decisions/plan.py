@@ -20,6 +20,7 @@ from masscomm.domain.ids import released_id
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.outcomes import CANCELLED, EXPIRED, RANGE_SIZE, SCHEDULED, RecipientOutcome
 from masscomm.domain.pace import DELAY_REASON as PACE
+from masscomm.domain.pace import is_paced
 from masscomm.domain.preferences import Decision, decide, needs_confirmation
 from masscomm.domain.push_options import is_silent
 from masscomm.domain.quiet_hours import DELAY_REASON as _QUIET_HOURS
@@ -38,8 +39,6 @@ _REPORTED = (Status.SCHEDULED, Status.HELD, Status.COLLECTED)
 UNCONFIRMED = Decision(Status.ACCEPTED, None, "directory")
 # The delay reasons of deferred recipients by status; of others it is SEND_AT, or that of their pace.
 _REASONS: Mapping[Status | None, str] = {Status.HELD: _QUIET_HOURS, Status.COLLECTED: DIGEST}
-# The delay reasons of recipients whose decision is recorded, so that the part of a single one has an id of its own.
-_OWN_IDS = (DIGEST, PACE)
 _UNCOUNTED = "frequency_cap"
 # The decision for a recipient that could not be counted for frequency caps or the pace in time. The recipient continues
 # in a record of its own.
@@ -350,14 +349,14 @@ def _held_parts(request: RecheckRequested, decisions: ByChannel) -> Iterator[Del
 
     A request with a single recipient keeps its id, because the decision log has no entry for it. Therefore a redelivery
     after the wait produces the build records immediately, with the same ids as the delayed part. The decision about a
-    notification in a digest, or about one that waits for its minute, is recorded, so its part has an id of its own.
+    notification in a digest, and any about a send with a pace, is recorded, so its part has an id of its own.
     """
     ends: dict[str, dict[int, tuple[int, tuple[str, ...]]]] = {}
     for channel in request.channels:
         for position, decision in decisions.get(channel, {}).items():
             if decision.until_ms is not None:
                 reason = _reason_of(decision)
-                together = ends.setdefault(channel if reason == DIGEST else "", {})
+                together = ends.setdefault(channel if reason == DIGEST else reason, {})
                 _, waiting = together.get(position, (0, (reason,)))
                 together[position] = decision.until_ms, (*waiting, channel)
     groups = [group for each in ends.values() for group in group_by_end(each).items()]
@@ -370,7 +369,8 @@ def _held_parts(request: RecheckRequested, decisions: ByChannel) -> Iterator[Del
             send_at_local=None if reason == SEND_AT else request.send_at_local,
             channels=channels,
         )
-        if len(request.positions) > 1 or reason in _OWN_IDS:  # guard: digests.single_recipient
+        # guard: digests.single_recipient
+        if len(request.positions) > 1 or reason == DIGEST or is_paced(request):
             why = f"{reason}.{'+'.join(channels)}.{due_ms}"
             record_id = released_id(request.record_id, why, request.range_start, request.range_end)
             part = replace(part, record_id=record_id, parent_id=request.record_id)

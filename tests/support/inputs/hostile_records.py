@@ -274,6 +274,8 @@ def _avro(chance: random.Random, schema: str) -> dict[str, Any]:
         "chunk_index": 0,
         "collapse_key": None,
         "push": chance.choice((None, '{"silent":true}')),
+        "per_minute": chance.choice((None, None, 1)),
+        "spread_over_ms": None,
         "reference": None,
         "expires_at": None,
     }

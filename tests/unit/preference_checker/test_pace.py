@@ -117,6 +117,19 @@ def test_single_recipient_waits_under_an_id_of_its_own(checker: Checker) -> None
     assert len({build.record_id for build in checker.builds()}) == 1
 
 
+@pytest.mark.kills(guard="pace.single_recipient")
+def test_held_channel_of_a_single_recipient_repeats_no_wait(checker: Checker) -> None:
+    """A silent push waits for its minute while the e-mail is held: each has one part, however often it is decided."""
+    night = {"start": "22:00", "end": "07:00"}  # NOW is at 22:13 UTC.
+    checker.directory.put(User(user_id=1, club_id=7, time_zone="UTC"), UserSettings(user_id=1, quiet_hours=night))
+    checker.register.set_pace(Send(key=KEY), PaceBook(minute=MINUTE, released=1, limit=1), PaceBook())
+    for _ in range(2):
+        assert check(checker, [1], per_minute=1, channels=["push", "email"], push='{"silent":true}') == []
+        checker.clock.advance(30)
+    parts = {part.record_id: (part.why, part.channels) for part in checker.delayed_parts()}
+    assert sorted(parts.values()) == [("pace", ["push"]), ("quiet_hours", ["email"])]
+
+
 def test_paused_recipients_are_released_at_the_pace_later(checker: Checker) -> None:
     assert check(checker, per_minute=10) == []
     checker.register.control(SendControl(send=KEY, paused_at_ms=NOW, revision=1))
