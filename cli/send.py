@@ -16,7 +16,6 @@ from cli.options import ClubOption, JsonOption
 from cli.sending import WAIT_S, audience_of, follow, pairs, push_of, recipients, show_dry_run, show_warnings
 from cli.sends import Api, calling
 from cli.terminal import Terminal, print_json
-from masscomm.domain.pace import PaceError, spread_ms_in
 
 if TYPE_CHECKING:
     from local.devstack.config import StackConfig
@@ -174,6 +173,7 @@ def _arriving(
 def _by_kafka(api: Api, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Produce a send as the monolith does, and return its id."""
     from examples.monolith.emit import Emitter, NotDelivered
+    from masscomm.domain.pace import PaceError, spread_ms_in
 
     if api.stack is None:
         raise CommandError("--via kafka needs the stack of this machine: leave --url out.")

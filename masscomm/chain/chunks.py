@@ -200,6 +200,17 @@ def _problem_of_pace(send: SendRequested, record: KafkaRecord) -> str | None:
     return None
 
 
+def _problem_of_recheck_pace(record: RecheckRequested) -> str | None:
+    """Return why the pace of a recheck record is not valid; None if it is, or if there is none."""
+    if not is_paced(record):
+        return None
+    try:
+        check_pace(record.per_minute, record.spread_over_ms)
+    except PaceError as error:
+        return str(error)
+    return unit_problem("send_at", record.pace_from)
+
+
 def _is_countable(send: SendRequested, record: KafkaRecord) -> bool:
     """Return whether metrics can count the send and its outcomes."""
     if unit_problem("timestamp", send.timestamp) or send.timestamp > record.timestamp_ms + FAR_FUTURE_MS:
@@ -226,11 +237,8 @@ def checked[R: RecheckRequested | BuildRequested | DeliveryRequested](record: R)
         raise DeadLetter("invalid", problem)
     if (problem := _problem_of_push(record.push)) is not None:
         raise DeadLetter("invalid", problem)
-    if isinstance(record, RecheckRequested) and is_paced(record):
-        try:
-            check_pace(record.per_minute, record.spread_over_ms)
-        except PaceError as error:
-            raise DeadLetter("invalid", str(error)) from error
+    if isinstance(record, RecheckRequested) and (problem := _problem_of_recheck_pace(record)) is not None:
+        raise DeadLetter("invalid", problem)
     return record
 
 

@@ -18,6 +18,7 @@ from functions.preferences_handler import handler as preferences_handler
 from functions.send_handler import handler as send_handler
 from functions.send_handler import previews
 from functions.sends_api import handler as sends_api_handler
+from masscomm.domain.pace import MAX_PER_MINUTE
 from masscomm.http.problem import CONTENT_TYPE, ProblemBody
 from masscomm.http.rate_limits import POLICY, REMAINING
 from masscomm.http.rest import JSON, Api, Route
@@ -221,6 +222,10 @@ def _schemas(operations: list[Operation]) -> tuple[Mapping[Any, Any], dict[str, 
         components[name] = _without_titles(schema)
     for name in ("SendRequest", "RecurringSend"):
         _add_field_descriptions(components[name]["properties"])
+    # The function that serves the route does without pydantic.
+    move = components["RescheduleRequest"]
+    move |= {"minProperties": 1, "maxProperties": 1}
+    move["properties"]["per_minute"] |= {"minimum": 1, "maximum": MAX_PER_MINUTE}
     # Pydantic describes no inherited fields.
     for name in ("FieldErrorBody", "ProblemBody"):
         components[name]["properties"] |= deepcopy(components["CodedBody"]["properties"])

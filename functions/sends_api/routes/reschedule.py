@@ -11,9 +11,7 @@ for their minute, so that they are planned anew.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
-
-from pydantic import ConfigDict, Field, with_config
+from typing import Any, Literal, NotRequired, TypedDict
 
 from functions.sends_api.routes.controllable import Control
 from masscomm.domain.audit import Action
@@ -32,13 +30,12 @@ from masscomm.stores.delayed_records.port import DelayedRecord
 from masscomm.texts import CodedText, Text
 
 
-@with_config(ConfigDict(extra="forbid", json_schema_extra={"minProperties": 1, "maxProperties": 1}))
 class RescheduleRequest(TypedDict):
     """The body of a request to move a scheduled send, or to change the pace of a send: one of the two."""
 
     send_at: NotRequired[str]
     """The new time, in RFC 3339 with an offset."""
-    per_minute: NotRequired[Annotated[int, Field(ge=1, le=MAX_PER_MINUTE)]]
+    per_minute: NotRequired[int]
     """The most recipients that are released in a minute from now on, of a send with a pace."""
 
 

@@ -4,6 +4,7 @@ The first decision is recorded and stays.
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -291,8 +292,9 @@ def test_invalid_pace_is_dead_lettered(checker: Checker, values: dict[str, Any],
     assert let_through(checker) == []
 
 
-def test_invalid_pace_of_a_recheck_record_is_dead_lettered(checker: Checker) -> None:
+@pytest.mark.parametrize("values", [{"per_minute": 0}, {"pace_from": 2**62}, {"pace_from": NOW // 1000}])
+def test_invalid_pace_of_a_recheck_record_is_dead_lettered(checker: Checker, values: dict[str, Any]) -> None:
     assert check(checker, per_minute=10) == []
     [part, _] = checker.delayed_parts()
-    assert checker.check(type(part)(**(vars(part) | {"per_minute": 0})), topic=topics.RECHECK) == []
+    assert checker.check(replace(part, **values), topic=topics.RECHECK) == []
     assert len(checker.dead_letters()) == 1
