@@ -286,7 +286,9 @@ class CheckPreferences:
             # guard: decisions.held_stays_held
             first = record_decisions(self.decision_log, request.record_id, now, is_single_recorded=True)
         planned = plan.plan(request, first.by_channel, now_ms=self.clock.now_ms(), retries=self.retry_schedule)
-        self._emit(batch, item, planned._replace(messages=messages))
+        # Recorded waits may be those of an earlier pace: the scheduler has them planned anew.
+        revision = item.value.pace_revision if first.by_channel is decisions else 0  # guard: pace.recorded_wait
+        self._emit(batch, item, planned._replace(messages=messages, pace_revision=revision))
 
     def _emit(self, batch: Batch[Chunk], item: Item[Chunk], planned: plan.Plan) -> None:
         PlanEmitter(directory=self.directory, delay_store=self.delay_store, lanes=self.lanes, clock=self.clock).emit(

@@ -32,7 +32,7 @@ class PlanEmitter:
         """Carry out the plan of a request. Raises Retry or Stop."""
         chunk = item.value
         for part in plan.delayed:
-            self._delay(batch, item, part)
+            self._delay(batch, item, part, plan.pace_revision)
         emitter = OutcomeEmitter(step="preference", clock=self.clock, directory=self.directory)
         for channel, span, outcomes in plan.outcomes:
             emitter.emit(batch, item, chunk.request, channel, span, outcomes)
@@ -48,10 +48,10 @@ class PlanEmitter:
             topic = topics.in_lane(topics.SEND_API, chunk.lane)
             batch.produce(item, topic, chunk_id(send.send_id or "", send.chunk_index), send)
 
-    def _delay(self, batch: Batch[Chunk], item: Item[Chunk], part: DelayedPart) -> None:
+    def _delay(self, batch: Batch[Chunk], item: Item[Chunk], part: DelayedPart, pace_revision: int) -> None:
         """Store a part of the request as a delayed record in the request's lane. Raises Retry or Stop."""
-        topic, revision = topics.in_lane(topics.RECHECK, item.value.lane), item.value.pace_revision
-        paced = ((PACE_HEADER, str(revision).encode()),) if part.request.why == PACE and revision else ()
+        topic = topics.in_lane(topics.RECHECK, item.value.lane)
+        paced = ((PACE_HEADER, str(pace_revision).encode()),) if part.request.why == PACE and pace_revision else ()
         Delayer(store=self.delay_store, clock=self.clock).delay(
             batch.codec,
             topic,

@@ -144,6 +144,8 @@ class Plan(NamedTuple):
     forwarded: Sequence[RecheckRequested] = ()
     # The messages of digests, as sends of their own.
     messages: Sequence[SendRequested] = ()
+    # The revision of the control whose pace its waits have; 0: the send's own pace, or an unknown one.
+    pace_revision: int = 0
 
 
 def continue_at_send_at(chunk: Chunk, now_ms: int) -> Chunk:

@@ -1785,6 +1785,11 @@ MUTANTS = (
     Mutant("pace.limit_of_a_minute", "No minute releases more recipients than the pace permits.", Becomes("wanted")),
     Mutant("pace.earlier_revision", "An environment with an earlier pace does not undo a change of the pace."),
     Mutant("pace.cancelled", "A cancelled send takes no place of a minute."),
+    Mutant(
+        "pace.recorded_wait",
+        "A wait that was recorded before a change of the pace is planned anew.",
+        Becomes("item.value.pace_revision"),
+    ),
     Mutant("pace.single_recipient", "Each decision about a single recipient of a send with a pace is recorded."),
     Mutant("pace.recorded", "A recorded decision takes no place again.", Becomes("pace is None or not due")),
     Mutant(

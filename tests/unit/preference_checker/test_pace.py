@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from masscomm.domain.delays import PACE_HEADER
 from masscomm.domain.lanes import Lane
 from masscomm.domain.pace import MINUTE_MS, PaceBook
 from masscomm.domain.sends import Send, SendControl, SendKey
@@ -261,6 +262,22 @@ def test_changed_pace_applies_to_waiting_recipients(checker: Checker) -> None:
     assert checker.run(checker.use_case, *records) == []
     assert len(let_through(checker)) == 12
     assert at_minutes(checker, 1, 2) == [12, 1]
+
+
+@pytest.mark.kills(guard="pace.recorded_wait")
+def test_wait_that_was_recorded_before_a_change_has_no_revision(checker: Checker) -> None:
+    """A redelivery after a change of the pace stores it again: the scheduler must release it."""
+
+    def revisions() -> set[bytes | None]:
+        return {dict(item.headers).get(PACE_HEADER) for item in checker.delay_store.items.values()}
+
+    checker.register.control(SendControl(send=KEY, per_minute=2, pace_revision=1, revision=1))
+    assert check(checker, per_minute=10) == []
+    assert revisions() == {b"1"}
+    checker.delay_store.items.clear()
+    checker.register.control(SendControl(send=KEY, per_minute=20, pace_revision=2, revision=2))
+    assert check(checker, per_minute=10) == []
+    assert revisions() == {None}
 
 
 @pytest.mark.guarantee("pace.store_down")
