@@ -131,9 +131,13 @@ class Client:
         """Continue a paused send."""
         return self._execute(Call("POST", path_of("sends", send_id, "resume")))
 
-    def reschedule(self, send_id: str, send_at: str) -> types.RescheduleBody:
-        """Move a scheduled send to another time, such as 2026-11-24T18:00:00+01:00."""
-        return self._execute(Call("PATCH", path_of("sends", send_id), body={"send_at": send_at}))
+    def reschedule(
+        self, send_id: str, send_at: str | None = None, *, per_minute: int | None = None
+    ) -> types.RescheduleBody:
+        """Move a scheduled send to another time, such as 2026-11-24T18:00:00+01:00, or change the pace of a send."""
+        given = {"send_at": send_at, "per_minute": per_minute}
+        body = {name: value for name, value in given.items() if value is not None}
+        return self._execute(Call("PATCH", path_of("sends", send_id), body=body))
 
     def sends(self, **filters: Unpack[types.SendsFilters]) -> Iterator[types.ListedSend]:
         """Yield the sends of the caller's clubs, the latest first, from all pages."""

@@ -777,6 +777,8 @@ class DryRunBody(TypedDict):
     """Repeated users; they are not counted in `requested`."""
     estimated: bool
     """Whether the counts are estimated from a sample of the recipients."""
+    minutes: int | None
+    """How many minutes the send takes at its pace; null: it has none."""
     counted_at: str
     """The time of the counts. Users, devices and preferences may be others when the send is due."""
     channels: list[DryRunChannel]
@@ -1198,6 +1200,17 @@ class OverviewHealth(TypedDict):
     """The age of the directory's oldest generation; null: no heartbeat is known."""
 
 
+class PaceOfSend(TypedDict):
+    """The pace of a send."""
+
+    per_minute: int | None
+    """The most recipients that are released in a minute."""
+    spread_over: str | None
+    """How long its recipients are spread, such as 2h."""
+    expected_end: str | None
+    """The end of the last minute for which recipients are planned; null: none are yet."""
+
+
 class PauseBody(TypedDict):
     """The pause of a send."""
 
@@ -1462,6 +1475,10 @@ class RecurringSend(TypedDict):
     """The producer's own id of the send; it is copied into derived records."""
     digest: NotRequired[DigestRequest | None]
     """How the notifications are collected; by default as the category says."""
+    per_minute: NotRequired[int | None]
+    """The most recipients that are released in a minute."""
+    spread_over: NotRequired[str | None]
+    """Instead of per_minute, how long the recipients are spread, such as 90m, 2h or 1d; at most 7d."""
 
 
 class RefusedEventsBody(TypedDict):
@@ -1521,19 +1538,24 @@ class ReplayedWebhooksBody(TypedDict):
 
 
 class RescheduleBody(TypedDict):
-    """A scheduled send after its move."""
+    """A send after its move, or after the change of its pace."""
 
     send_id: str
-    status: Literal["scheduled"]
-    send_at: str
+    status: Literal["scheduled", "paced"]
+    send_at: str | None
+    """Null after a change of the pace."""
+    per_minute: int | None
+    """Null after a move."""
     links: Links
 
 
 class RescheduleRequest(TypedDict):
-    """The body of a request to move a scheduled send."""
+    """The body of a request to move a scheduled send, or to change the pace of a send: one of the two."""
 
-    send_at: str
+    send_at: NotRequired[str]
     """The new time, in RFC 3339 with an offset."""
+    per_minute: NotRequired[int]
+    """The most recipients that are released in a minute from now on, of a send with a pace."""
 
 
 class ResumeBody(TypedDict):
@@ -1718,6 +1740,8 @@ class SendBody(TypedDict):
     """Whether each notification has a final status and is counted: the list of recipients and the metrics have it, too.
 The send's status is cancelled, ended or failed."""
     control: ControlOfSend | None
+    pace: PaceOfSend | None
+    """Of a send with a pace, while the send is registered."""
     expansion: ExpansionOfSend | None
     """Of a send to an audience, while the send is registered."""
     cancellation: CancellationOfSend | None
@@ -1787,6 +1811,10 @@ class SendRequest(TypedDict):
     """The producer's own id of the send; it is copied into derived records."""
     digest: NotRequired[DigestRequest | None]
     """How the notifications are collected; by default as the category says."""
+    per_minute: NotRequired[int | None]
+    """The most recipients that are released in a minute."""
+    spread_over: NotRequired[str | None]
+    """Instead of per_minute, how long the recipients are spread, such as 90m, 2h or 1d; at most 7d."""
     audience_at: NotRequired[Literal["due", "request"] | None]
     """When the users of the audience of a scheduled send are found: at its time (`due`, the default) or at the request."""
     expires_at: NotRequired[str | None]
@@ -1852,6 +1880,10 @@ class SmallSend(TypedDict):
     reference: NotRequired[str | None]
     digest: NotRequired[DigestRequest | None]
     """How the notifications are collected; by default as the category says."""
+    per_minute: NotRequired[int | None]
+    """The most recipients that are released in a minute."""
+    spread_over: NotRequired[str | None]
+    """Instead of per_minute, how long the recipients are spread, such as 90m, 2h or 1d; at most 7d."""
     audience_at: NotRequired[Literal["due", "request"] | None]
     """When the users of the audience of a scheduled send are found: at its time (`due`, the default) or at the request."""
     expires_at: NotRequired[str | None]

@@ -608,16 +608,14 @@ abstract class Routes {
     }
 
     /**
-     * Move a scheduled send to another time, such as 2026-11-24T18:00:00+01:00.
+     * Move a scheduled send to another time, such as 2026-11-24T18:00:00+01:00, or change the pace of a send.
      *
      * @param sendId the member {@code send_id} of the path or the body
-     * @param sendAt the member {@code send_at} of the path or the body
+     * @param body the body of the request
      * @return the body of the response
      */
-    public RescheduleBody reschedule(String sendId, String sendAt) {
-        return execute(
-                new Call("PATCH", Call.path("sends", sendId)).with(new RescheduleRequest().sendAt(sendAt).members()),
-                RescheduleBody::new);
+    public RescheduleBody reschedule(String sendId, RescheduleRequest body) {
+        return execute(new Call("PATCH", Call.path("sends", sendId)).with(body.members()), RescheduleBody::new);
     }
 
     /**

@@ -1280,6 +1280,9 @@ public final class Types {
         /** Whether the counts are estimated from a sample of the recipients. */
         public boolean estimated() { return required("estimated", BOOLEAN); }
 
+        /** How many minutes the send takes at its pace; null: it has none. */
+        public Long minutes() { return optional("minutes", INTEGER); }
+
         /** The time of the counts. Users, devices and preferences may be others when the send is due. */
         public String countedAt() { return required("counted_at", TEXT); }
 
@@ -2008,6 +2011,20 @@ public final class Types {
         public Double stalenessS() { return optional("staleness_s", NUMBER); }
     }
 
+    /** The pace of a send. */
+    public static final class PaceOfSend extends Body {
+        PaceOfSend(Map<String, ?> members) { super(members); }
+
+        /** The most recipients that are released in a minute. */
+        public Long perMinute() { return optional("per_minute", INTEGER); }
+
+        /** How long its recipients are spread, such as 2h. */
+        public String spreadOver() { return optional("spread_over", TEXT); }
+
+        /** The end of the last minute for which recipients are planned; null: none are yet. */
+        public String expectedEnd() { return optional("expected_end", TEXT); }
+    }
+
     /** The pause of a send. */
     public static final class PauseBody extends Body {
         PauseBody(Map<String, ?> members) { super(members); }
@@ -2428,6 +2445,12 @@ public final class Types {
 
         /** How the notifications are collected; by default as the category says. */
         public RecurringSend digest(DigestRequest value) { set("digest", value); return this; }
+
+        /** The most recipients that are released in a minute. */
+        public RecurringSend perMinute(Long value) { set("per_minute", value); return this; }
+
+        /** Instead of per_minute, how long the recipients are spread, such as 90m, 2h or 1d; at most 7d. */
+        public RecurringSend spreadOver(String value) { set("spread_over", value); return this; }
     }
 
     /** The events of a rule that became no send, for one reason. */
@@ -2506,7 +2529,7 @@ public final class Types {
         public boolean truncated() { return required("truncated", BOOLEAN); }
     }
 
-    /** A scheduled send after its move. */
+    /** A send after its move, or after the change of its pace. */
     public static final class RescheduleBody extends Body {
         RescheduleBody(Map<String, ?> members) { super(members); }
 
@@ -2514,12 +2537,16 @@ public final class Types {
 
         public String status() { return required("status", TEXT); }
 
-        public String sendAt() { return required("send_at", TEXT); }
+        /** Null after a change of the pace. */
+        public String sendAt() { return optional("send_at", TEXT); }
+
+        /** Null after a move. */
+        public Long perMinute() { return optional("per_minute", INTEGER); }
 
         public Links links() { return required("links", body(Links::new)); }
     }
 
-    /** The body of a request to move a scheduled send. */
+    /** The body of a request to move a scheduled send, or to change the pace of a send: one of the two. */
     public static final class RescheduleRequest extends Body {
         public RescheduleRequest() { this(Map.of()); }
 
@@ -2527,6 +2554,9 @@ public final class Types {
 
         /** The new time, in RFC 3339 with an offset. */
         public RescheduleRequest sendAt(String value) { set("send_at", value); return this; }
+
+        /** The most recipients that are released in a minute from now on, of a send with a pace. */
+        public RescheduleRequest perMinute(long value) { set("per_minute", value); return this; }
     }
 
     /** The end of a send's pause. */
@@ -2836,6 +2866,9 @@ public final class Types {
 
         public ControlOfSend control() { return optional("control", body(ControlOfSend::new)); }
 
+        /** Of a send with a pace, while the send is registered. */
+        public PaceOfSend pace() { return optional("pace", body(PaceOfSend::new)); }
+
         /** Of a send to an audience, while the send is registered. */
         public ExpansionOfSend expansion() { return optional("expansion", body(ExpansionOfSend::new)); }
 
@@ -2945,6 +2978,12 @@ public final class Types {
 
         /** How the notifications are collected; by default as the category says. */
         public SendRequest digest(DigestRequest value) { set("digest", value); return this; }
+
+        /** The most recipients that are released in a minute. */
+        public SendRequest perMinute(Long value) { set("per_minute", value); return this; }
+
+        /** Instead of per_minute, how long the recipients are spread, such as 90m, 2h or 1d; at most 7d. */
+        public SendRequest spreadOver(String value) { set("spread_over", value); return this; }
 
         /**
          * When the users of the audience of a scheduled send are found: at its time ({@code due}, the default) or at
@@ -3105,6 +3144,12 @@ public final class Types {
 
         /** How the notifications are collected; by default as the category says. */
         public SmallSend digest(DigestRequest value) { set("digest", value); return this; }
+
+        /** The most recipients that are released in a minute. */
+        public SmallSend perMinute(Long value) { set("per_minute", value); return this; }
+
+        /** Instead of per_minute, how long the recipients are spread, such as 90m, 2h or 1d; at most 7d. */
+        public SmallSend spreadOver(String value) { set("spread_over", value); return this; }
 
         /**
          * When the users of the audience of a scheduled send are found: at its time ({@code due}, the default) or at
