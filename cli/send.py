@@ -25,6 +25,8 @@ console = Terminal()
 
 # After a send to at most this number of users, their messages are shown.
 SHOWN_RECIPIENTS = 10
+# The fields that a record has as JSON.
+_JSON_OF_RECORDS = ("digest", "push")
 
 
 @app.command()
@@ -173,20 +175,25 @@ def _arriving(
 def _by_kafka(api: Api, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Produce a send as the monolith does, and return its id."""
     from examples.monolith.emit import Emitter, NotDelivered
-    from masscomm.domain.pace import PaceError, spread_ms_in
 
     if api.stack is None:
         raise CommandError("--via kafka needs the stack of this machine: leave --url out.")
-    options = {name: value for name, value in fields.items() if name != "priority"}
-    if "push" in options:
-        options["push"] = json.dumps(options["push"])
-    if "spread_over" in options:
-        try:
-            options["spread_over_ms"] = spread_ms_in(options.pop("spread_over"))
-        except PaceError as error:
-            raise CommandError(str(error)) from error
+    options = record_fields({name: value for name, value in fields.items() if name != "priority"})
     try:
         with Emitter(api.stack.kafka_bootstrap, api.stack.registry_url, logger=KAFKA_LOGGER) as emitter:
             return {"send_id": emitter.send(**options, critical="priority" in fields)}
     except NotDelivered as error:
         raise CommandError(f"The send was not taken: {error}") from error
+
+
+def record_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request as those of a record of SendRequested. Raises CommandError."""
+    from masscomm.domain.pace import PaceError, spread_ms_in
+
+    record = {name: json.dumps(value) if name in _JSON_OF_RECORDS else value for name, value in fields.items()}
+    if "spread_over" in record:
+        try:
+            record["spread_over_ms"] = spread_ms_in(record.pop("spread_over"))
+        except PaceError as error:
+            raise CommandError(str(error)) from error
+    return record

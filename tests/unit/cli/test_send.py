@@ -11,8 +11,11 @@ from typer.testing import CliRunner
 
 from cli import sending
 from cli.errors import CommandError
-from cli.send import app
+from cli.send import app, record_fields
 from cli.terminal import Terminal
+from masscomm.domain.digests import read_digest
+from masscomm.domain.push_options import check_push
+from masscomm.kafka.avro import mismatch, own_schema
 from masscomm_client import Client
 from tests.support.servers.answering_server import AnsweringServer, answering
 from tests.support.servers.http_server import Asked
@@ -95,6 +98,19 @@ def test_audience_takes_the_place_of_ids(server: AnsweringServer, audience: str,
 def test_options_that_contradict_are_refused(server: AnsweringServer, options: tuple[str, ...]) -> None:
     assert CliRunner().invoke(app, list(options)).exit_code == 2
     assert server.asked == []
+
+
+def test_fields_of_a_request_become_those_of_a_record() -> None:
+    push, digest = {"badge": 1}, {"template": "news_digest", "window": "1h"}
+    request = {"type": "news", "club_id": 7, "to_users": [1], "data": {"title": "Hello"}, "reference": "order-7"}
+    record = record_fields({**request, "push": push, "digest": digest, "spread_over": "2h"})
+    assert record.keys() <= {each["name"] for each in own_schema("SendRequested")["fields"]}
+    assert mismatch("SendRequested", {**record, "timestamp": 0}) is None
+    assert read_digest(json.loads(record["digest"])).window == "1h"
+    check_push(record["push"])
+    assert record["spread_over_ms"] == 7_200_000
+    with pytest.raises(CommandError, match="spread_over"):
+        record_fields({**request, "spread_over": "2"})
 
 
 @pytest.mark.parametrize("push", ["{", "[]", "badge"])
