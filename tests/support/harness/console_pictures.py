@@ -238,7 +238,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricsStore:
     )
     register.register(
         [
-            _registered(LIVE, reference="Derby: one hour before kick-off", message=matchday),
+            _registered(LIVE, reference="Derby: one hour before kick-off", message=matchday, per_minute=50_000),
             _registered(ENDED, reference="New season tickets", message=tickets),
             _registered(SCHEDULED, send_at_ms=send_at_ms, reference="Open day", not_kept=NotKept.TOO_LARGE),
         ]

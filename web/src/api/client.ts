@@ -100,6 +100,9 @@ export const resumeSend = (send_id: string) => api.request("POST", "/v1/sends/{s
 /** Move a scheduled send to another time. A repeated call with the same time changes nothing. */
 export const moveSend = (send_id: string, send_at: string) => api.request("PATCH", "/v1/sends/{send_id}", { path: { send_id }, body: { send_at } });
 
+/** Change how many recipients a minute a running send releases. A repeated call with the same number changes nothing. */
+export const paceSend = (send_id: string, per_minute: number) => api.request("PATCH", "/v1/sends/{send_id}", { path: { send_id }, body: { per_minute } });
+
 export const getRecipients = (send_id: string, query: Query, signal?: AbortSignal) =>
   listed("/v1/sends/{send_id}/recipients", query, { path: { send_id }, signal });
 

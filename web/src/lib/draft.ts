@@ -43,6 +43,9 @@ export interface Draft {
 const MOST_A_MINUTE = 1_000_000;
 const SPREAD = /^(([1-9]\d{0,3}|100[0-7]\d|10080)m|([1-9]\d?|1[0-5]\d|16[0-8])h|[1-7]d)$/;
 
+/** Return whether a text is a number of recipients a minute. */
+export const isPerMinute = (text: string) => /^[1-9]\d{0,6}$/.test(text.trim()) && Number(text) <= MOST_A_MINUTE;
+
 /** An error that the form found; the value is the key of a message. */
 export type DraftErrors = Partial<Record<"type" | "club_id" | "to_users" | "audience" | "title" | "body" | "push" | "send_at" | "send_at_local" | "expires_at" | "digest" | "per_minute" | "spread_over", string>>;
 
@@ -99,7 +102,7 @@ export function errorsOf(draft: Draft, recipients: Recipients, nowMs: number): D
   if (wrong) errors.push = `push.${wrong}`;
   if (digestIn(draft.digest) === undefined) errors.digest = "categories.noDigest";
   const [perMinute, spreadOver] = [draft.perMinute.trim(), draft.spreadOver.trim()];
-  if (perMinute && !(/^[1-9]\d{0,6}$/.test(perMinute) && Number(perMinute) <= MOST_A_MINUTE)) errors.per_minute = "compose.noPerMinute";
+  if (perMinute && !isPerMinute(perMinute)) errors.per_minute = "compose.noPerMinute";
   if (spreadOver && !SPREAD.test(spreadOver)) errors.spread_over = "compose.noSpread";
   if (perMinute && spreadOver) errors.spread_over = "compose.onePace";
   const time = (name: "send_at" | "send_at_local" | "expires_at", local: string): void => {
