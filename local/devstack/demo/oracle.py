@@ -23,6 +23,11 @@ PUT_CATEGORY, CAPPED_CATEGORY = "season_ticket", "club_shop"
 PUT_FIELDS: Mapping[str, Any] = {"channels": ["push", "email"], "mandatory": False}
 _CATEGORIES = Path(__file__).resolve().parents[3] / "schemas" / "categories.yaml"
 
+# The fates that are no suppressions.
+_NOT_SUPPRESSED = ("sent", "digested", "cancelled")
+# The measures of notifications that wait before they end, by their ends.
+_WAITED = {"digested": "collected", "cancelled": "scheduled"}
+
 
 @dataclass(frozen=True)
 class Person:
@@ -83,13 +88,15 @@ class Ask:
     channels: Sequence[str] = ()  # The requested channels; if empty, the channels of the category.
     is_capped: bool = False  # Whether each user has had as many sends of the category as its frequency cap permits.
     is_collected: bool = False  # Whether its notifications are collected in digests.
+    # The number of recipients that its pace releases before it is cancelled; None: it is not cancelled.
+    released: int | None = None
 
 
 @dataclass(frozen=True)
 class Expected:
     """The expected results of a send. A notification is identified by a user and a channel."""
 
-    # Maps a notification to "sent", "digested" or to the reason of its suppression.
+    # Maps a notification to "sent", "digested", "cancelled" or to the reason of its suppression.
     fates: Mapping[tuple[int, str], str]
     # The number of provider calls: one for each device, and one for each e-mail.
     provider_calls: int
@@ -108,11 +115,16 @@ class Expected:
     @property
     def suppressed(self) -> dict[str, int]:
         """Return the number of notifications to suppress, by reason."""
-        return dict(Counter(fate for fate in self.fates.values() if fate not in ("sent", "digested")))
+        return dict(Counter(fate for fate in self.fates.values() if fate not in _NOT_SUPPRESSED))
+
+    @property
+    def cancelled(self) -> int:
+        """Return the notifications that end because their send is cancelled."""
+        return sum(fate == "cancelled" for fate in self.fates.values())
 
     def by_channel(self) -> dict[str, Counter[str]]:
-        """Return the expected count of each measure of the metrics (requested, held, collected, queued, suppressed,
-        digested, sent), by channel.
+        """Return the expected count of each measure of the metrics (requested, scheduled, held, collected, queued,
+        suppressed, digested, cancelled, sent), by channel.
 
         The builder counts "queued". Recipients without an address are suppressed before the builder, and recipients
         without a device after it.
@@ -123,9 +135,9 @@ class Expected:
             count["requested"] += 1
             if notification in self.held:
                 count["held"] += 1
-            count[fate if fate in ("sent", "digested") else "suppressed"] += 1
-            if fate == "digested":
-                count["collected"] += 1
+            count[fate if fate in _NOT_SUPPRESSED else "suppressed"] += 1
+            if fate in _WAITED:
+                count[_WAITED[fate]] += 1
             count["queued"] += fate in ("sent", "no_device")
         return counts
 
@@ -142,7 +154,7 @@ def expect(world: World, ask: Ask, at: datetime | None = None) -> Expected:
     at = at or datetime.now(UTC)
     fates: dict[tuple[int, str], str] = {}
     held = set()
-    calls = 0
+    calls = released = 0
     for channel in dict.fromkeys(ask.channels or category["channels"]):
         for user_id in dict.fromkeys(ask.to_users):
             fate = _fate(world.people.get(user_id), ask, channel, mandatory=category["mandatory"])
@@ -150,6 +162,9 @@ def expect(world: World, ask: Ask, at: datetime | None = None) -> Expected:
                 fate = "frequency_cap"
             if ask.is_collected and fate in ("sent", "no_device", "no_address"):
                 fate = "digested"
+            if ask.released is not None and fate == "sent":
+                fate = "sent" if released < ask.released else "cancelled"
+                released += 1
             fates[user_id, channel] = fate
             if fate in ("sent", "no_device", "no_address") and not category["mandatory"]:
                 held |= {(user_id, channel)} if quiet(world.people[user_id], at) else set()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ USERS_ASKED_OF = 60  # The number of users whose notifications are compared with
 SLEEPERS = 20  # The number of users that get quiet hours during the demo.
 QUIET_S = 12.0  # The minimum time until the end of the users' quiet hours, in seconds.
 DIGESTED = 8  # The number of users of digests.
+PACED = 4  # The number of recipients a minute of a send with a pace.
 # The number of users for the single sends, each with an endpoint at the provider.
 CHOSEN = 5 + PROBES
 # The first user id and the club of users created during the demo; the id is larger than every id of the seed data.
@@ -190,6 +192,7 @@ class Demo:
         self.collect()
         self.broadcast()
         self.capped_sends()
+        self.paced_send()
         self.digests()
         self._head("3 · The figures, compared with those computed from the seed data alone")
         self.await_statuses()
@@ -472,17 +475,38 @@ class Demo:
 
     def collect(self) -> None:
         """Send twice, so that each user gets both in the message of a digest a minute later."""
-        world = World.of_database(self.database)
-        now = datetime.now(UTC)
-        awake = [user for user in world.members(BIG_CLUB)[60:] if not quiet(world.people[user], now)]
-        self.readers = [
-            user for user in awake if expect(world, Ask(club_id=BIG_CLUB, type=NEWS, to_users=[user])).sent == 1
-        ][:DIGESTED]
+        self.readers = self._reachable(DIGESTED)
         digest = {"template": "news_digest", "window": "1m", "key": "run"}
         for number in range(2):
             ask = Ask(club_id=BIG_CLUB, type=NEWS, to_users=self.readers, channels=["push"], is_collected=True)
             data = {"headline": f"Story {number + 1}", "run": str(self.began_ms)}
             self.collected.append(self.by_rest("collected in digests", ask, data=data, digest=digest))
+
+    def _reachable(self, count: int) -> list[int]:
+        """Return users who want the news and have a device, and no quiet hours now."""
+        world, now = World.of_database(self.database), datetime.now(UTC)
+        awake = (user for user in world.members(BIG_CLUB)[60:] if not quiet(world.people[user], now))
+        wanting = (user for user in awake if expect(world, Ask(club_id=BIG_CLUB, type=NEWS, to_users=[user])).sent == 1)
+        return list(islice(wanting, count))
+
+    def paced_send(self) -> None:
+        """Send with a pace, and cancel the send in its first minute: only the recipients of this minute get it."""
+        self.waiter.until(
+            "a minute has begun",
+            lambda: None if time.time() % 60 < 30 else Pending("seconds", 0, 1),
+            timeout_s=40,
+            logs=(),
+        )
+        users = self._reachable(3 * PACED)
+        ask = Ask(club_id=BIG_CLUB, type=NEWS, to_users=users, channels=["push"], released=PACED)
+        sent = self.by_rest("paced, cancelled in its first minute", ask, per_minute=PACED)
+
+        def released() -> Pending | None:
+            waiting, got = (self.outcomes.rules(sent.send_id, status) for status in ("scheduled", "sent"))
+            return None if len(waiting) + len(got) == len(users) else Pending("outcomes", len(got), PACED)
+
+        self.waiter.until("the recipients of a minute are released", released, timeout_s=25, logs=LOGS, every_s=0.05)
+        self.api.cancel(sent.send_id)
 
     def digests(self) -> None:
         """Wait until the digests have closed, and expect the message of each, which is a send of its own."""
@@ -691,6 +715,7 @@ class Demo:
         self.checks.equal(f"{name}: suppressed", expected=expected.suppressed, got=status.suppressed)
         self.checks.equal(f"{name}: sent", expected=expected.sent, got=status.sent)
         self.checks.equal(f"{name}: failed", expected=0, got=status.failed)
+        self.checks.equal(f"{name}: cancelled", expected=expected.cancelled, got=status.cancelled)
         self.checks.equal(f"{name}: in flight", expected=0, got=status.in_flight)
         self.checks.equal(f"{name}: distinct provider calls", expected=expected.provider_calls, got=len(calls))
         must = {notification_id(sent.send_id, *who) for who, fate in expected.fates.items() if fate == "sent"}
