@@ -115,8 +115,12 @@ def sender_stores(localstack: StackConfig, monkeypatch: pytest.MonkeyPatch) -> S
     return SenderStores(client)
 
 
-def batch(count: int, *keys: EndpointKey, topic: str = topics.WEBHOOK, offset: int = 0) -> dict[str, Any]:
-    """Return the aws:kafka event with one record of messages, at an offset: each event for each endpoint."""
+def batch(
+    count: int, *keys: EndpointKey, topic: str = topics.WEBHOOK, offset: int = 0, attempt: int = 0
+) -> dict[str, Any]:
+    """Return the aws:kafka event with one record of messages, at an offset: each event for each endpoint, after a
+    number of attempts.
+    """
     to = keys or (KEY,)
     events = [
         EventOccurred(event_id=f"e{number}", type="match.goal", club_id=7, occurred_at=NOW, data="{}")
@@ -129,6 +133,7 @@ def batch(count: int, *keys: EndpointKey, topic: str = topics.WEBHOOK, offset: i
         range_start=0,
         range_end=256,
         timestamp=NOW,
+        attempt=attempt,
         events=events,
         offsets=list(range(count)),
         produced_at=[NOW] * count,
