@@ -115,7 +115,7 @@ zoneinfo.ZoneInfo("Asia/Kolkata")"""
 
 # The libraries that a package has in addition, and the services whose models it has.
 _OPERATIONS = ("operations_handler", "key_revocation")  # They have one handler.
-SDKS = {key: {"boto3", "s3transfer"} for key in _OPERATIONS}
+SDKS = {key: {"boto3", "s3transfer"} for key in (*_OPERATIONS, "scheduler")}
 MODELS = {key: {"cloudwatch"} for key in _OPERATIONS}
 
 
