@@ -132,8 +132,8 @@ def test_directory_is_rebuilt_from_compacted_topics(stack: StackConfig) -> None:
         sql.execute("UPDATE users SET first_name = 'last' WHERE id = 2")
         sql.execute("DELETE FROM users WHERE id = 1")
         made.consume_until(lambda: same_rows(made.documents("users"), made.rows("users")))
-        compact_at_once(bootstrap, users, notification, heartbeat)
         create_changelogs(bootstrap, made.name)
+        compact_at_once(bootstrap, users, notification, heartbeat)
         changelogs = KafkaChangelogs(bootstrap, captured=made.name)
 
         def erased() -> bool:
