@@ -5,7 +5,7 @@ their send, count for frequency caps, store the decisions, produce.
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 
 from functions.preference_checker.look_up import LookUp
 from functions.preference_checker.output_lanes import OutputLanes
@@ -29,7 +29,7 @@ from masscomm.domain.delays import SEND_AT, RetrySchedule
 from masscomm.domain.digests import DELAY_REASON as DIGEST
 from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED
-from masscomm.domain.records import SendRequested
+from masscomm.domain.records import RecheckRequested, SendRequested
 from masscomm.domain.sends import SendControl
 from masscomm.domain.time_limits import CAPS_COUNTED_S
 from masscomm.errors import DeadLetter, OtherContent, OtherRecipients
@@ -153,7 +153,7 @@ class CheckPreferences:
         """
         request = chunk.request
         # guard: send_controls.decided_request
-        return is_recorded(request, _is_counted(chunk), {}) and self.decision_log.find(request.record_id) is not None
+        return is_recorded(request, _is_counted(chunk), {}) and self._decided(request)()
 
     def _hold(self, batch: Batch[Chunk], item: Item[Chunk], control: SendControl) -> None:
         """Put the request of a paused send, or of one that was moved to another time, into the delay store."""
@@ -187,11 +187,20 @@ class CheckPreferences:
         else:
             count_malformed(request, decisions)
             count_unknown_zones(request, view)
-            paced = self._paced(item.value, decisions, counting)
-            collected = self._collected(item.value, view, paced, counting)
-            self._record(batch, item, self._counted(item.value, view, collected, counting))
+            chunk, is_decided = item.value, self._decided(request)
+            paced = self._paced(chunk, decisions, is_decided, counting)
+            collected = self._collected(chunk, view, paced, is_decided, counting)
+            self._record(batch, item, self._counted(chunk, view, collected, is_decided, counting))
 
-    def _paced(self, chunk: Chunk, decisions: plan.ByChannel, counting: "Counting") -> plan.ByChannel:
+    def _decided(self, request: RecheckRequested) -> Callable[[], bool]:
+        """Return a function that returns whether decisions about a request are recorded. It reads the log when it is
+        called for the first time.
+        """
+        return cache(lambda: self.decision_log.find(request.record_id) is not None)
+
+    def _paced(
+        self, chunk: Chunk, decisions: plan.ByChannel, is_decided: Callable[[], bool], counting: "Counting"
+    ) -> plan.ByChannel:
         """Release as many recipients as the pace of the send permits now, and return the decisions with the waits of
         the others.
 
@@ -199,15 +208,19 @@ class CheckPreferences:
         """
         pace = pace_for(chunk)
         due = {} if pace is None else due_minutes(chunk, pace, decisions)
-        # guard: pace.recorded
-        if pace is None or not due or self.decision_log.find(chunk.request.record_id) is not None:
+        if pace is None or not due or is_decided():  # guard: pace.recorded
             return decisions
         with counting:
             taken = ReleaseCounter(sends=self.sends, clock=self.clock).take(chunk.request, pace, due)
         return with_pace(decisions, chunk, pace, taken)
 
     def _collected(
-        self, chunk: Chunk, view: plan.DirectoryView, decisions: plan.ByChannel, counting: "Counting"
+        self,
+        chunk: Chunk,
+        view: plan.DirectoryView,
+        decisions: plan.ByChannel,
+        is_decided: Callable[[], bool],
+        counting: "Counting",
     ) -> plan.ByChannel:
         """Let notifications join the digests of their users, and return the decisions with those of the digests.
 
@@ -215,8 +228,7 @@ class CheckPreferences:
         """
         digest = digest_for(chunk)
         wanted = [] if digest is None else candidates(chunk, digest, view, decisions)
-        # guard: digests.recorded
-        if digest is None or not wanted or self.decision_log.find(chunk.request.record_id) is not None:
+        if digest is None or not wanted or is_decided():  # guard: digests.recorded
             return decisions
         with counting:
             return overlaid(decisions, self._collector.collect(chunk, digest, wanted, counting.has_time).decisions)
@@ -233,18 +245,18 @@ class CheckPreferences:
         at each delivery of the record: an earlier one may have been killed before it did.
         """
         chunk, digest = item.value, digest_for(item.value)
+        is_decided = self._decided(chunk.request)
         if digest is None:  # Its category is another one than when it was collected: the notifications go out alone.
-            self._record(batch, item, self._counted(chunk, view, decisions, counting))
+            self._record(batch, item, self._counted(chunk, view, decisions, is_decided, counting))
             return
-        is_decided = self.decision_log.find(chunk.request.record_id) is not None
         with counting:
-            has_time = (lambda: True) if is_decided else counting.has_time  # guard: digests.messages_of_decided
+            has_time = (lambda: True) if is_decided() else counting.has_time  # guard: digests.messages_of_decided
             settled = self._collector.settle(chunk, digest, view, has_time)
-        if settled.is_paused and chunk.paused is not None and not is_decided:
+        if settled.is_paused and chunk.paused is not None and not is_decided():
             self._emit(batch, item, plan.Plan(messages=settled.messages))
             self._hold(batch, item, chunk.paused)
             return
-        alone = self._counted(chunk, view, overlaid(decisions, settled.decisions), counting)
+        alone = self._counted(chunk, view, overlaid(decisions, settled.decisions), is_decided, counting)
         self._record(batch, item, alone, settled.messages)
 
     @property
@@ -252,7 +264,12 @@ class CheckPreferences:
         return DigestCollector(store=self.digests, sends=self.sends, clock=self.clock)
 
     def _counted(
-        self, chunk: Chunk, view: plan.DirectoryView, decisions: plan.ByChannel, counting: "Counting"
+        self,
+        chunk: Chunk,
+        view: plan.DirectoryView,
+        decisions: plan.ByChannel,
+        is_decided: Callable[[], bool],
+        counting: "Counting",
     ) -> plan.ByChannel:
         """Take the places of recipients whose notifications are let through, and return the decisions with those of
         their frequency caps.
@@ -261,8 +278,7 @@ class CheckPreferences:
         """
         caps, request = caps_for(chunk), chunk.request
         wishes = wishes_of(chunk, view, decisions) if caps else []
-        # guard: frequency_caps.recorded
-        if not wishes or self.decision_log.find(request.record_id) is not None:
+        if not wishes or is_decided():  # guard: frequency_caps.recorded
             return decisions
         counter = CapCounter(store=self.frequency_caps, clock=self.clock)
         with counting:

@@ -234,6 +234,23 @@ def test_kill_after_places_were_taken_loses_no_recipient(checker: Checker) -> No
     assert set(ends(checker.outcomes()).values()) <= {()}
 
 
+def test_pace_and_cap_read_the_decision_log_once(
+    checker: Checker, stored_categories: InMemoryCategories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_version(stored_categories, "news", {"channels": ["push"], "caps": [{"limit": 1, "window": "24h"}]}, NOW - 10**7)
+    known_categories().read()
+    find, read = checker.log.find, list[str]()
+
+    def counted(record_id: str) -> bytes | None:
+        read.append(record_id)
+        return find(record_id)
+
+    monkeypatch.setattr(checker.log, "find", counted)
+    for _ in range(2):
+        assert check(checker, USERS[:20], type="news", per_minute=10) == []
+    assert len(read) == 2
+
+
 def test_caps_apply_when_the_minute_has_come(checker: Checker, stored_categories: InMemoryCategories) -> None:
     put_version(stored_categories, "news", {"channels": ["push"], "caps": [{"limit": 1, "window": "24h"}]}, NOW - 10**7)
     known_categories().read()
