@@ -23,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     ConfigEntry,
     ConfigResource,
     NewPartitions,
+    TopicMetadata,
 )
 from confluent_kafka.cimpl import NewTopic
 from mypy_boto3_dynamodb import DynamoDBClient
@@ -126,7 +127,7 @@ def create_topics(bootstrap: str, topics: Iterable[Topic]) -> None:
     wanted = list(topics)
     with AdminClient({"bootstrap.servers": bootstrap}, logger=KAFKA_LOGGER) as admin:
         _create_missing(admin, wanted)
-        existing = _existing(admin)
+        existing = _await_created(admin, {topic.name for topic in wanted})
         if settings := [_resource(topic, lacking) for topic, lacking in _other_settings(admin, wanted, existing)]:
             _await(admin.incremental_alter_configs(settings))
         if partitions := [NewPartitions(topic.name, topic.partitions) for topic in _too_small(wanted, existing)]:
@@ -151,6 +152,27 @@ def changed_topics(bootstrap: str, wanted: Sequence[Topic]) -> list[str]:
 def _existing(admin: AdminClient) -> dict[str, int]:
     """Return the number of partitions of each topic that exists."""
     return {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=TIMEOUT_S).topics.items()}
+
+
+def _await_created(admin: AdminClient, names: set[str]) -> dict[str, int]:
+    """Return the number of partitions of each topic that exists, once all of these do.
+
+    The controller answers before the broker knows the topic and its leaders, and until then a producer is refused.
+    """
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        found = admin.list_topics(timeout=TIMEOUT_S).topics
+        ready = {name for name, topic in found.items() if topic.error is None and _has_leaders(topic)}
+        if missing := names - ready:
+            if time.monotonic() > deadline:
+                raise ProvisioningError(f"topics that the broker does not serve: {', '.join(sorted(missing))}")
+            time.sleep(0.05)
+            continue
+        return {name: len(topic.partitions) for name, topic in found.items()}
+
+
+def _has_leaders(topic: TopicMetadata) -> bool:
+    return all(partition.leader >= 0 for partition in topic.partitions.values())
 
 
 def _too_small(wanted: Iterable[Topic], existing: Mapping[str, int]) -> list[Topic]:
