@@ -25,7 +25,15 @@ from local.devstack.demo.api import Api, SendStatus
 from local.devstack.demo.directory import Directory, next_minute
 from local.devstack.demo.events import EVENTS, HEADLINE, Events
 from local.devstack.demo.oracle import CAPPED_CATEGORY, PUT_CATEGORY, PUT_FIELDS, Ask, Expected, World, expect, quiet
-from local.devstack.demo.records import MINUTE_MS, DeadLetterTail, Key, OutcomeTail, RecordCount, RecordsError
+from local.devstack.demo.records import (
+    MINUTE_MS,
+    DeadLettered,
+    DeadLetterTail,
+    Key,
+    OutcomeTail,
+    RecordCount,
+    RecordsError,
+)
 from local.devstack.demo.report import Checks, Percentiles, Report, SendRow
 from local.devstack.demo.waiting import DemoError, Pending, Waiter
 from local.devstack.handle import StackHandle
@@ -161,6 +169,9 @@ class Demo:
         # The users of digests, and the sends that are collected in them.
         self.readers: list[int] = []
         self.collected: list[Sent] = []
+        # Invalid records by the reason for which they are dead-lettered: their values, and their places.
+        self.invalid: dict[str, bytes] = {}
+        self.poison: dict[str, Written] = {}
 
     def run(self, *, waits: bool, own_topics: bool) -> None:
         """Run all steps in order. Raises the errors that `run_demo` catches."""
@@ -178,10 +189,12 @@ class Demo:
         self._head(f"2 · {self.users:,} users: changed settings, invalid records, a new user, a broadcast")
         self.fill(self.users)
         self.await_same()
+        # What takes a minute begins early, so that the wait for it overlaps with the other steps.
+        self.put_categories()
+        self.collect()
+        self.produce_invalid(unknown_schema=waits)
         self.change_a_setting(chosen[2])
         self.other_sends(chosen[3])
-        self.put_categories()
-        self.invalid_records(unknown_schema=waits)
         self.await_registrar()
         # The new user is created late, because earlier the device registrar would register all other devices first.
         self.send_to_new_user()
@@ -189,11 +202,11 @@ class Demo:
         self.minimal_producer()
         self.report.cdc_ms = self.measure_changes(chosen[4])
         self.report.push_ms = self.measure_pushes(chosen[5:])
-        self.collect()
         self.broadcast()
         self.capped_sends()
         self.paced_send()
         self.digests()
+        self.await_dead_letters()
         self._head("3 · The figures, compared with those computed from the seed data alone")
         self.await_statuses()
         self.compare()
@@ -538,39 +551,31 @@ class Demo:
         ask = Ask(club_id=BIG_CLUB, type="one_time_password", to_users=[silent])
         self.by_kafka("password, critical, opted out or not", ask, critical=True, data={"code": "271828"})
 
-    def invalid_records(self, *, unknown_schema: bool) -> None:
-        """Produce invalid records and requests. Records must be dead-lettered with a reason, and requests must be
-        refused with the name of the invalid field.
-        """
-        values = {"undecodable": b"this is no Avro"}
+    def produce_invalid(self, *, unknown_schema: bool) -> None:
+        """Produce invalid records, and request an invalid send: it must be refused with the name of the field."""
+        self.invalid = {"undecodable": b"this is no Avro"}
         if unknown_schema:
-            values["unknown_schema"] = b"\x00" + (2**31 - 1).to_bytes(4, "big") + b"whatever"
-        poison = {reason: self.emitter.send_bytes(value) for reason, value in values.items()}
-        places = {_place(written) for written in poison.values()}
-
-        def dead_lettered() -> Pending | None:
-            found = [
-                letter
-                for letter in self.dead_letters.all()
-                if (letter.topic, letter.partition, letter.offset) in places
-            ]
-            return None if len(found) >= len(places) else Pending("dead letters", len(found), len(places))
-
-        self.waiter.until(
-            "two invalid records are dead-lettered; an unknown schema id is retried for 30 s first"
-            if unknown_schema
-            else "an invalid record is dead-lettered",
-            dead_lettered,
-            timeout_s=60,
-            logs=LOGS,
-        )
-        letters = {(each.topic, each.partition, each.offset): each for each in self.dead_letters.all()}
-        for reason, written in poison.items():
-            letter = letters[_place(written)]
-            self.checks.equal(f"poison record ({reason}): reason", expected=reason, got=letter.reason)
-            self.checks.equal(f"poison record ({reason}): bytes", expected=values[reason], got=letter.value)
+            self.invalid["unknown_schema"] = b"\x00" + (2**31 - 1).to_bytes(4, "big") + b"whatever"
+        self.poison = {reason: self.emitter.send_bytes(value) for reason, value in self.invalid.items()}
         status, fields = self.api.refused(type=NEWS, club_id="one", to_users=[1])
         self.checks.equal("a club that is no number, by REST", expected=(400, ["club_id"]), got=(status, fields))
+
+    def await_dead_letters(self) -> None:
+        """Wait until the invalid records are dead-lettered, each with its reason."""
+        places = {_place(written): reason for reason, written in self.poison.items()}
+        letters: dict[str, DeadLettered] = {}
+
+        def dead_lettered() -> Pending | None:
+            for letter in self.dead_letters.all():
+                if reason := places.get((letter.topic, letter.partition, letter.offset)):
+                    letters[reason] = letter
+            return None if len(letters) == len(places) else Pending("dead letters", len(letters), len(places))
+
+        label = f"invalid records are dead-lettered: {', '.join(self.poison)}"
+        self.waiter.until(label, dead_lettered, timeout_s=60, logs=LOGS)
+        for reason, letter in letters.items():
+            self.checks.equal(f"poison record ({reason}): reason", expected=reason, got=letter.reason)
+            self.checks.equal(f"poison record ({reason}): bytes", expected=self.invalid[reason], got=letter.value)
 
     def minimal_producer(self) -> None:
         """Produce a send that has only four fields: its id is derived from the record's position."""
