@@ -58,6 +58,9 @@ def put(
     mandatory: Annotated[
         bool | None, typer.Option("--mandatory/--optional", help="Whether opt-outs of users do not apply.")
     ] = None,
+    critical: Annotated[
+        bool | None, typer.Option("--critical/--not-critical", help="Whether its sends use the critical lane.")
+    ] = None,
     opt_in: Annotated[
         list[str] | None,
         typer.Option("--opt-in", help="A channel on which only users with a rule for the category get it, or none."),
@@ -90,6 +93,12 @@ def put(
             "--title", metavar="LANGUAGE=TEXT", help="The name for recipients, as de=Nachrichten; de= removes it."
         ),
     ] = None,
+    description: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--description", metavar="LANGUAGE=TEXT", help="The content in a sentence for recipients; de= removes it."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add a category, or change what the options name. The version is valid a minute later."""
@@ -100,6 +109,8 @@ def put(
         fields["channels"] = channel
     if mandatory is not None:
         fields["mandatory"] = mandatory
+    if critical is not None:
+        fields["critical"] = critical
     if opt_in:
         fields["opt_in"] = [each for each in opt_in if each != "none"]
     if cap:
@@ -111,8 +122,9 @@ def put(
     if shorten is not None:
         fields["shorten"] = shorten
     if title:
-        titles = fields.get("titles", {}) | dict(map(_title, title))
-        fields["titles"] = {language: text for language, text in titles.items() if text}
+        fields["titles"] = _with_texts(fields.get("titles", {}), title, "--title")
+    if description:
+        fields["descriptions"] = _with_texts(fields.get("descriptions", {}), description, "--description")
     _put(api, name, fields, etag, as_json=as_json)
 
 
@@ -146,9 +158,11 @@ def _read(api: Client, name: str) -> tuple[CategoryFields, str | None]:
     fields: CategoryFields = {
         "channels": found["channels"],
         "mandatory": found["mandatory"],
+        "critical": found["critical"],
         "opt_in": found["opt_in"],
         "shorten": found["shorten"],
         "titles": found["titles"],
+        "descriptions": found["descriptions"],
         "retired": found["retired"],
         "clubs": [_differing(club, found) for club in found["clubs"]],
     }
@@ -199,11 +213,15 @@ def _in_words(caps: list[CapFields] | None) -> str:
     return f"; at most {' and '.join(texts)}" if texts else ""
 
 
-def _title(text: str) -> tuple[str, str]:
-    language, separator, title = text.partition("=")
-    if not separator:
-        raise CommandError(f"{text} has no language: write --title de=Nachrichten.")
-    return language, title
+def _with_texts(before: dict[str, str], given: list[str], option: str) -> dict[str, str]:
+    """Return texts by language with the given ones; an empty one is removed."""
+    texts = dict(before)
+    for each in given:
+        language, separator, text = each.partition("=")
+        if not separator:
+            raise CommandError(f"{each} has no language: write {option} de=Nachrichten.")
+        texts[language] = text
+    return {language: text for language, text in texts.items() if text}
 
 
 def _put(api: Client, name: str, fields: CategoryFields, etag: str | None, *, as_json: bool) -> None:
@@ -217,16 +235,21 @@ def _valid(version: CategoryValues) -> str:
 
 
 def _details(version: CategoryValues) -> list[str]:
-    titles = ", ".join(f"{language}={title}" for language, title in sorted(version["titles"].items()))
+    texts = [
+        ", ".join(f"{language}={text}" for language, text in sorted(each.items()))
+        for each in (version["titles"], version["descriptions"])
+        if each
+    ]
     return [
         ", ".join(version["channels"])
         + (", mandatory" if version["mandatory"] else "")
+        + (", critical" if version["critical"] else "")
         + _opt_in(version["opt_in"])
         + _in_words(version["caps"])
         + ("" if version["digest"] is None else f"; digest {digest_text(version['digest'])}")
         + ("; long pushes are shortened" if version["shorten"] else ""),
         *(["retired"] if version["retired"] else []),
-        *([titles] if titles else []),
+        *texts,
         *(
             f"club {each['club_id']}: {', '.join(each['channels'])}{_opt_in(each['opt_in'])}{_in_words(each['caps'])}"
             for each in version["clubs"]

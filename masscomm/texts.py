@@ -329,6 +329,7 @@ class Text(StrEnum):
     SEND_ID_OF_OTHERS = "belongs to another send, or this part of it to other recipients"
     PART_TOO_LARGE = "must be less than part_count"
     AUDIENCE_NOT_BULK = "must be bulk for an audience"
+    AUDIENCE_OF_CRITICAL = "is a critical category, which is not sent to an audience"
     AUDIENCE_IN_PARTS = "must be 1 for an audience"
     AUDIENCE_AND_USERS = "must be absent if the send has an audience"
     NOT_IN_TO_USERS = "is not in to_users"
@@ -391,6 +392,7 @@ class Text(StrEnum):
     CATEGORY_TOO_LARGE = "the category has more than {maximum} bytes"
     OPT_IN_OF_MANDATORY = "a mandatory category cannot need an opt-in"
     CAPS_OF_MANDATORY = "a mandatory category cannot have caps"
+    CAPS_OF_CRITICAL = "a critical category cannot have caps"
     CAPS_FORM = (
         "must be a list of at most {most} caps, each with limit from 1 to {limit} and window: day, or at most {days} "
         "days, such as 24h; it may have by_channel and group, and no other cap with its window counts the same sends"
@@ -406,7 +408,7 @@ class Text(StrEnum):
     PACE_TOO_SLOW = "is too small: the send would take more than {days} days"
     SPREAD_AFTER_END = "ends after expires_at"
     SPREAD_AFTER_OCCURRENCE = "ends after the send of an occurrence expires, which may begin {minutes} minutes late"
-    TITLES_FORM = "must be an object of titles by language, such as de"
+    TITLES_FORM = "must be an object of texts by language, such as de"
     CLUB_ONCE = "must be the id of a club, in one entry only"
     MUST_BE_LIST_OF_OBJECTS = "must be a list of objects"
     # Of preferences.

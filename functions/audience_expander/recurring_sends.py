@@ -21,7 +21,14 @@ from aws_lambda_powertools import Logger
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.next_occurrence import delayed_occurrence, scheduled_time
 from masscomm.clock import Clock
-from masscomm.domain.categories import announced_channels, is_listed, is_retired, resolve_channels
+from masscomm.domain.categories import (
+    announced_channels,
+    category,
+    is_critical,
+    is_listed,
+    is_retired,
+    resolve_channels,
+)
 from masscomm.domain.digests import digest_text, read_digest
 from masscomm.domain.ids import chunk_id, recurring_send_id
 from masscomm.domain.key_limits import COUNTED_UNDER, Window
@@ -63,6 +70,8 @@ from masscomm.stores.schedules.port import Schedules
 from masscomm.stores.sends.port import Sends
 
 _PAUSING = frozenset(PauseReason)
+# The fields that a send of a critical category does not have.
+_NOT_CRITICAL = ("audience", "digest", "per_minute", "spread_over")
 
 
 class _Decision(NamedTuple):
@@ -185,7 +194,8 @@ class RecurringSends:
         content = occurrence.content or {}
         record = _record_of(occurrence, content)
         send_id = str(record.send_id)
-        audience, lane = content["send"].get("audience"), Lane(record.priority or Lane.BULK)
+        audience = content["send"].get("audience")
+        lane = Lane.CRITICAL if is_critical(record.type, record.timestamp) else Lane(record.priority or Lane.BULK)
         channels = tuple(resolve_channels(record.type, record.channels, record.club_id, record.timestamp))
         users = None if audience is not None else len(record.to_users)
         wanted = described(
@@ -246,8 +256,11 @@ def _refusal(schedule: Schedule, context: Mapping[str, str]) -> PauseReason | No
     if is_retired(send["type"]) or not is_listed(send["type"]):
         return PauseReason.CATEGORY_RETIRED
     names = [send.get("data", {}).keys() | own.keys() for own in ({}, *send.get("recipient_data", {}).values())]
-    is_critical = send.get("priority") == Lane.CRITICAL
-    further = scopes_of_send(send["type"], names, is_critical=is_critical, shows_own=shows_own(send.get("push")))
+    # As POST /v1/sends, which refuses them together.
+    if category(send["type"]).critical and any(send.get(name) for name in _NOT_CRITICAL):
+        return PauseReason.NOT_PERMITTED
+    is_urgent = send.get("priority") == Lane.CRITICAL
+    further = scopes_of_send(send["type"], names, is_critical=is_urgent, shows_own=shows_own(send.get("push")))
     needed = {Scope.SEND, *further}
     if (send.get("audience") or {}).get("except_users"):
         needed.add(Scope.USERS_READ)

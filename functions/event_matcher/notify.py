@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from masscomm.chain.batch import Batch, Item
 from masscomm.clock import Clock
-from masscomm.domain.categories import is_listed, is_retired
+from masscomm.domain.categories import category, is_listed, is_retired
 from masscomm.domain.ids import chunk_id, event_send_id, joint_send_id
 from masscomm.domain.key_limits import COUNTED_UNDER, RECIPIENTS, Use, Window
 from masscomm.domain.lanes import Lane
@@ -258,4 +258,7 @@ def _check_permitted(rule: NotificationRule, context: Mapping[str, str], club_id
     if missing:  # guard: rules.scopes_of_the_owner
         raise RuleRefused(RuleRefusal.SCOPE, min(missing))
     if is_retired(rule.type) or not is_listed(rule.type):  # guard: rules.unknown_category
+        raise RuleRefused(RuleRefusal.CATEGORY)
+    # An audience does not use the critical lane.
+    if rule.users_path is None and category(rule.type).critical:  # guard: rules.critical_audience
         raise RuleRefused(RuleRefusal.CATEGORY)

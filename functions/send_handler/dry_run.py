@@ -19,7 +19,6 @@ from functions.send_handler.send_request import SendRequest
 from masscomm.chain.dry_run import DryRun, End, Forecast
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
-from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.domain.pace import minutes_of
@@ -153,7 +152,7 @@ class DryRunSend:
         recipients = self._recipients(send, remaining_s, is_test=is_test)
         if send.audience is not None and not is_test:
             check_group(scopes, recipients.total)
-        topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
+        topic = topics.in_lane(topics.SEND_API, send.lane(identity.requested_at_ms))
         dry_run = DryRun(
             directory=self.directory, templates=self.templates, clock=self.clock, frequency_caps=self.frequency_caps
         )

@@ -22,7 +22,6 @@ from functions.send_handler.send_request import SendRequest
 from masscomm.clock import Clock
 from masscomm.domain.audit import Action, Result, audit_entry
 from masscomm.domain.ids import chunk_id
-from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import CHUNK_SIZE
 from masscomm.domain.local_times import first_ms
 from masscomm.domain.records import AudienceRequested
@@ -228,7 +227,7 @@ class RequestSend:
             value = self._audience_record(send, send.audience, identity, caller)
             self.producer.produce(topics.AUDIENCE, identity.send_id.encode(), value, headers, _collect(errors))
             return 1
-        topic = topics.in_lane(topics.SEND_API, Lane(send.priority))
+        topic = topics.in_lane(topics.SEND_API, send.lane(identity.requested_at_ms))
         chunks = list(chunks_of(send, identity.chunk_size))
         count = identity.chunk_count or len(chunks)
         encoded = [
@@ -299,7 +298,7 @@ def _described(send: SendRequest, identity: SendIdentity, caller: Caller) -> Sen
         record,
         SendKey(send.club_id, identity.send_id),
         Source.REST,
-        lane=Lane(send.priority),
+        lane=send.lane(identity.requested_at_ms),
         named=users if send.part_count == 1 else (),
         content=content_of_send(record),
         chunks=None if is_to_audience or parts is not None else count_chunks(send, identity.chunk_size),

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
@@ -29,7 +29,14 @@ from pydantic_core import ErrorDetails
 
 from functions.send_handler.field_problems import field_problem, text_of_details
 from masscomm.clock import Clock
-from masscomm.domain.categories import category, is_listed, is_retired, passes_opt_outs_of, resolve_channels
+from masscomm.domain.categories import (
+    category,
+    is_critical,
+    is_listed,
+    is_retired,
+    passes_opt_outs_of,
+    resolve_channels,
+)
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.digests import (
     LISTED,
@@ -279,7 +286,7 @@ class RecurringSend(ContentRequest):
     ] = {}
     priority: Annotated[
         Literal[*FIELDS_OF_SEND["priority"].choices],  # type: ignore[valid-type]
-        Field(description="The lane of the send."),
+        Field(description="The lane of the send. That of a critical category is critical without it."),
     ] = "bulk"
     collapse_key: Annotated[str, _text("collapse_key")] | None = None
     reference: Annotated[str, _text("reference")] | None = None
@@ -312,6 +319,10 @@ class RecurringSend(ContentRequest):
             raise field_problem(Text.AUDIENCE_AND_USERS)
         users: list[int] = validate(value)
         return users
+
+    def lane(self, at_ms: int) -> Lane:
+        """Return the lane of a send that is requested at a time, in milliseconds since the epoch."""
+        return Lane.CRITICAL if is_critical(self.type, at_ms) else Lane(self.priority)
 
     @property
     def recipients(self) -> int:
@@ -469,6 +480,10 @@ def parse_request(document: Any, clock: Clock, model: "type[SendRequest]" = Send
     for fields, rule in _RULES:
         if not wrong.intersection(fields):
             errors += rule(send)
+    if _is_critical(send, wrong, clock.now_ms()):
+        for fields, rule in _CRITICAL_RULES:
+            if not wrong.intersection(fields):
+                errors += rule(send)
     if errors:
         errors += _time_errors(_readable_times(document), document.get("send_at_local"), clock.now_ms())
         raise invalid(errors)
@@ -527,9 +542,31 @@ def _audience_time_errors(send: SendRequest) -> list[FieldError]:
     return []
 
 
-def _lane_errors(send: SendRequest) -> list[FieldError]:
-    if send.audience is not None and send.priority == Lane.CRITICAL:
+def _is_critical(send: SendRequest, wrong: Set[str], now_ms: int) -> bool:
+    """Return whether a send uses the critical lane now, or will as its category was put last. Wrong fields are not
+    read.
+    """
+    if "priority" not in wrong and send.priority == Lane.CRITICAL:
+        return True
+    return "type" not in wrong and (is_critical(send.type, now_ms) or category(send.type).critical)
+
+
+def _critical_audience_errors(send: SendRequest) -> list[FieldError]:
+    if send.audience is None:
+        return []
+    if send.priority == Lane.CRITICAL:
         return [FieldError("priority", Text.AUDIENCE_NOT_BULK.filled())]
+    return [FieldError("type", Text.AUDIENCE_OF_CRITICAL.filled())]
+
+
+def _critical_digest_errors(send: SendRequest) -> list[FieldError]:
+    return [] if send.digest is None else [FieldError("digest", Text.DIGEST_OF_CRITICAL.filled())]
+
+
+def _critical_pace_errors(send: SendRequest) -> list[FieldError]:
+    given = [name for name in ("spread_over", "per_minute") if getattr(send, name) is not None]
+    if given:  # guard: pace.critical
+        return [FieldError(given[0], Text.PACE_OF_CRITICAL.filled())]
     return []
 
 
@@ -544,8 +581,6 @@ def _digest_errors(send: SendRequest) -> list[FieldError]:
         return []
     if category(send.type, send.club_id).mandatory:
         return [FieldError("digest", Text.DIGEST_OF_MANDATORY.filled())]
-    if send.priority == Lane.CRITICAL:
-        return [FieldError("digest", Text.DIGEST_OF_CRITICAL.filled())]
     try:
         # Beside an error of another field, it is as the caller wrote it.
         DigestRequest.model_validate(send.digest).digest()
@@ -555,13 +590,8 @@ def _digest_errors(send: SendRequest) -> list[FieldError]:
 
 
 def _pace_errors(send: SendRequest) -> list[FieldError]:
-    field = "per_minute" if send.spread_over is None else "spread_over"
-    if send.per_minute is None and send.spread_over is None:
-        return []
     if send.per_minute is not None and send.spread_over is not None:
         return [FieldError("per_minute", Text.PACE_TWICE.filled())]
-    if send.priority == Lane.CRITICAL:  # guard: pace.critical
-        return [FieldError(field, Text.PACE_OF_CRITICAL.filled())]
     # The chain dead-letters such a record.
     if is_too_slow(send.per_minute, len(set(send.to_users))):
         return [FieldError("per_minute", Text.PACE_TOO_SLOW.filled(days=round(LONGEST_PACE_S) // 86_400))]
@@ -586,11 +616,16 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[SendRequest], list[FieldError]]],
     (("push",), push_errors),
     (("audience",), _audience_errors),
     (("audience_at", "audience", "send_at", "send_at_local"), _audience_time_errors),
-    (("audience", "priority"), _lane_errors),
     (("audience", "part_count"), _audience_part_errors),
-    (("digest", "type", "club_id", "priority"), _digest_errors),
-    (("per_minute", "spread_over", "priority", "to_users"), _pace_errors),
+    (("digest", "type", "club_id"), _digest_errors),
+    (("per_minute", "spread_over", "to_users"), _pace_errors),
     (("recipient_data", "to_users"), _recipient_data_errors),
+)
+# Those of a send in the critical lane.
+_CRITICAL_RULES: tuple[tuple[tuple[str, ...], Callable[[SendRequest], list[FieldError]]], ...] = (
+    (("audience",), _critical_audience_errors),
+    (("digest",), _critical_digest_errors),
+    (("per_minute", "spread_over"), _critical_pace_errors),
 )
 
 

@@ -48,7 +48,7 @@ def _described(send: SendRequested, request: RecheckRequested, record: KafkaReco
         send,
         SendKey(send.club_id, request.send_id),
         source,
-        lane=topics.lane_of(record.topic),
+        lane=lane_of_send(send, record.topic),
         named=request.user_ids if is_whole else (),
         content=content_of_chunk(send, content) if compares_users else content,
         recipients=digest_of_users(request.user_ids) if compares_users else None,

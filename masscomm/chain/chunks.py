@@ -185,8 +185,8 @@ def _problem_of_pace(send: SendRequested, record: KafkaRecord) -> str | None:
     """Return why the pace of a chunk is not valid; None if it is, or if there is none."""
     if not is_paced(send):
         return None
-    if lane_of(record.topic) is Lane.CRITICAL:
-        return "a send of the critical lane has no pace"
+    if lane_of_send(send, record.topic) is Lane.CRITICAL:
+        return "a send of the critical lane or of a critical category has no pace"
     begins_at = send_at_of(send) or send.timestamp
     try:
         check_pace(send.per_minute, send.spread_over_ms)
@@ -261,8 +261,8 @@ def recheck_of(value: Mapping[str, Any]) -> RecheckRequested:
 
 
 def lane_of_send(send: SendRequested, topic: str) -> Lane:
-    """Return the lane (the group of topics) of all records derived from a send, by its topic and its number of
-    recipients.
+    """Return the lane (the group of topics) of all records derived from a send, by its topic, its category and its
+    number of recipients. A critical category has the critical lane, whichever topic the send is on.
 
     For a broadcast, this is the queue that its tenant shares with others; preference_checker may lease another queue
     for it.
@@ -270,5 +270,7 @@ def lane_of_send(send: SendRequested, topic: str) -> Lane:
     lane = lane_of(topic)
     if lane is not Lane.BULK:
         return lane
+    if category(send.type, at_ms=send.timestamp).critical:  # guard: lanes.critical_category
+        return Lane.CRITICAL
     small = send.chunk_count == 1 and len(send.to_users) <= SMALL_SEND
     return Lane.SMALL if small else shared_queue(send.club_id)

@@ -23,7 +23,7 @@ from schemas import read_text
 
 DEFAULT = "default"
 # The keys of an entry.
-_FIELDS = {"channels", "mandatory", "opt_in", "caps", "digest", "shorten", "titles"}
+_FIELDS = {"channels", "mandatory", "critical", "opt_in", "caps", "digest", "shorten", "titles", "descriptions"}
 
 
 class CategoriesError(Stop):
@@ -48,11 +48,19 @@ class Category:
     shorten: bool = False
     # Language → the title that recipients see.
     titles: Mapping[str, str] = MappingProxyType({})
+    # Whether its sends use the critical lane: no cap, digest, pace or quiet hours apply to them.
+    critical: bool = False
+    # Language → the sentence that says to recipients what it contains.
+    descriptions: Mapping[str, str] = MappingProxyType({})
 
     def title(self, name: str, language: str) -> str:
         """Return the title of the category with this name: in a language, else in English, else from the name."""
         words = name.replace("_", " ")
         return self.titles.get(language) or self.titles.get("en") or words[:1].upper() + words[1:]
+
+    def description(self, language: str) -> str:
+        """Return what the category contains: in a language, else in English; "" if no text says it."""
+        return self.descriptions.get(language) or self.descriptions.get("en") or ""
 
 
 type Categories = Mapping[str, Category]
@@ -217,15 +225,12 @@ def _differing(found: Category, own: Any, where: str) -> Category:
 
 def _category(entry: Any, default: Category, where: str) -> Category:
     _check_keys(entry, _FIELDS, where)
-    mandatory = entry.get("mandatory", default.mandatory)
-    if not isinstance(mandatory, bool):
-        raise CategoriesError(f"categories.yaml: {where}.mandatory must be true or false")
-    shorten = entry.get("shorten", default.shorten)
-    if not isinstance(shorten, bool):
-        raise CategoriesError(f"categories.yaml: {where}.shorten must be true or false")
-    titles = _titles(entry.get("titles", {}), f"{where}.titles")
-    found = _with_channels(default, entry, where)
-    found = replace(found, mandatory=mandatory, shorten=shorten, titles=titles, caps=None, digest=None)
+    flags = {name: entry.get(name, getattr(default, name)) for name in ("mandatory", "critical", "shorten")}
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise CategoriesError(f"categories.yaml: {where}.{name} must be true or false")
+    texts = {name: _texts(entry.get(name, {}), f"{where}.{name}") for name in ("titles", "descriptions")}
+    found = replace(_with_channels(default, entry, where), caps=None, digest=None, **flags, **texts)
     return _with_digest(_with_caps(_with_opt_in(found, entry, where), entry, where), entry, where)
 
 
@@ -253,23 +258,25 @@ def _with_caps(found: Category, entry: Mapping[str, Any], where: str) -> Categor
             found = replace(found, caps=read_caps(entry["caps"]))
         except CapError as error:
             raise CategoriesError(f"categories.yaml: {where}.caps: {error}") from error
-    if found.mandatory and found.caps:
-        raise CategoriesError(f"categories.yaml: {where} is mandatory, so it cannot have caps")
+    if found.caps and (found.mandatory or found.critical):
+        rule = "mandatory" if found.mandatory else "critical"
+        raise CategoriesError(f"categories.yaml: {where} is {rule}, so it cannot have caps")
     return found
 
 
 def _with_digest(found: Category, entry: Mapping[str, Any], where: str) -> Category:
     if entry.get("digest") is None:
         return found
-    if found.mandatory:
-        raise CategoriesError(f"categories.yaml: {where} is mandatory, so it cannot have a digest")
+    if found.mandatory or found.critical:
+        rule = "mandatory" if found.mandatory else "critical"
+        raise CategoriesError(f"categories.yaml: {where} is {rule}, so it cannot have a digest")
     try:
         return replace(found, digest=read_digest(entry["digest"]))
     except DigestError as error:
         raise CategoriesError(f"categories.yaml: {where}.digest: {error}") from error
 
 
-def _titles(given: Any, where: str) -> Mapping[str, str]:
+def _texts(given: Any, where: str) -> Mapping[str, str]:
     if not isinstance(given, dict) or not all(isinstance(each, str) and each for each in (*given, *given.values())):
         raise CategoriesError(f"categories.yaml: {where} must be a mapping of languages to texts")
     return MappingProxyType(given)
@@ -328,12 +335,12 @@ def is_retired(name: str) -> bool:
 
 def caps_of(name: str, club_id: int, at_ms: int | None, lane: Lane | None = None) -> tuple[Cap, ...]:
     """Return the frequency caps of a send at its timestamp: those of its category for the club (tenant), or else those
-    of the club's default category. A mandatory category has none, and neither has the critical lane.
+    of the club's default category. A mandatory or critical category has none, and neither has the critical lane.
     """
     if lane is Lane.CRITICAL:  # guard: frequency_caps.critical
         return ()
     found = category(name, club_id, at_ms)
-    if found.mandatory:  # guard: frequency_caps.mandatory
+    if found.mandatory or found.critical:  # guard: frequency_caps.mandatory
         return ()
     return (category_table().default(club_id).caps or ()) if found.caps is None else found.caps
 
@@ -380,12 +387,24 @@ def resolve_channels(name: str, requested: Sequence[str], club_id: int, at_ms: i
     return list(dict.fromkeys(requested)) or list(category(name, club_id, at_ms).channels)
 
 
+def is_critical(name: str, at_ms: int) -> bool:
+    """Return whether a send over REST uses the critical lane because of its category: as it is at a time, or of a new
+    category its first version.
+    """
+    announced = _announced(name, at_ms)
+    return (category(name, at_ms=at_ms) if announced is None else announced.category).critical
+
+
 def announced_channels(name: str, club_id: int, at_ms: int) -> list[str]:
     """Return the channels of a category whose first version is not valid yet; else none. A send over REST names them:
     the chain would use those of the default category.
     """
+    found = _announced(name, at_ms)
+    return [] if found is None else list(found.of_clubs.get(club_id, found.category).channels)
+
+
+def _announced(name: str, at_ms: int) -> CategoryVersion | None:
+    """Return the first version of a category that is not valid yet; None for any other category."""
     table = category_table()
     versions = table.versions.get(name, ())
-    if not versions or name in table.categories or versions[0].from_ms <= at_ms:
-        return []
-    return list(versions[0].of_clubs.get(club_id, versions[0].category).channels)
+    return versions[0] if versions and name not in table.categories and versions[0].from_ms > at_ms else None

@@ -16,7 +16,10 @@ from masscomm.domain.time_limits import CATEGORY_BEGINS_AFTER_S, TOO_OLD_S
 
 # The largest version, and the largest versions of a category together: they are one item of DynamoDB, of 400 kB.
 MAX_VERSION_BYTES, MAX_VERSIONS_BYTES = 6_000, 350_000
-_OF_ENTRY = ("channels", "mandatory", "opt_in", "caps", "digest", "shorten", "titles", "tenants")
+_OF_ENTRY = (
+    *("channels", "mandatory", "critical", "opt_in", "caps", "digest", "shorten", "titles", "descriptions"),
+    "tenants",
+)
 
 
 class VersionTooLarge(Exception):
@@ -92,8 +95,10 @@ def fields_of(version: CategoryVersion) -> dict[str, Any]:
         "from_ms": version.from_ms,
         "retired": version.is_retired,
         "mandatory": version.category.mandatory,
+        **({"critical": True} if version.category.critical else {}),
         **({"shorten": True} if version.category.shorten else {}),
         "titles": dict(version.category.titles),
+        **({"descriptions": dict(found)} if (found := version.category.descriptions) else {}),
         **({} if (digest := version.category.digest) is None else {"digest": digests.fields_of_digest(digest)}),
         **_differing(version.category),
         "tenants": {str(club_id): _differing(each) for club_id, each in sorted(version.of_clubs.items())},

@@ -20,11 +20,12 @@ def scopes_of_send(
     Args:
         type_: The category.
         names: The names of the variables: of the send, or of each recipient.
-        is_critical: Whether it is requested in the critical lane.
+        is_critical: Whether it is requested in the critical lane. A critical category has it without a request.
         shows_own: Whether its pushes show a picture or buttons of the caller.
     """
-    needed = [Scope.SEND_CRITICAL] if is_critical else []
-    if category(type_).mandatory:  # guard: scopes.mandatory
+    found = category(type_)
+    needed = [Scope.SEND_CRITICAL] if is_critical or found.critical else []  # guard: scopes.critical
+    if found.mandatory:  # guard: scopes.mandatory
         return [*needed, Scope.SEND_MANDATORY]
     # The builder uses the caller's title and body if no template applies.
     if shows_own or any(each >= LITERAL_NAMES for each in names):  # guard: scopes.own_words

@@ -883,6 +883,13 @@ MUTANTS = (
         Becomes("category(type_).mandatory and any(each >= LITERAL_NAMES for each in names)"),
     ),
     Mutant(
+        "scopes.critical",
+        "A send of a critical category needs the scope of the critical lane.",
+        Becomes("[Scope.SEND_CRITICAL] if is_critical else []"),
+    ),
+    Mutant("lanes.critical_category", "A critical category has the critical lane, whichever topic the send is on."),
+    Mutant("rules.critical_audience", "A rule with an audience does not send in a critical category."),
+    Mutant(
         "sends.template_of_an_optional_category", "By REST, a mandatory send has no template of a category that is not."
     ),
     Mutant("sends.mandatory_template", "By Kafka, a mandatory send has no template of a category that is not."),

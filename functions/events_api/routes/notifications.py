@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
 
+from masscomm.domain import categories
 from masscomm.domain.categories import is_listed, is_retired, passes_opt_outs_of
 from masscomm.domain.channels import CHANNELS, are_channels
 from masscomm.domain.events import MAX_PATH, OWN_TYPES, is_path
@@ -65,6 +66,8 @@ def rule_errors(fields: Any) -> list[FieldError]:
         wrong["type"] = Text.CATEGORY_UNKNOWN.filled()
     elif is_retired(category):
         wrong["type"] = Text.CATEGORY_RETIRED.filled()
+    elif "users_path" not in fields and categories.category(category).critical:
+        wrong["type"] = Text.AUDIENCE_OF_CRITICAL.filled()
     for name in ("template", "locale"):
         if name in fields and not _matches(name, fields[name]):
             wrong[name] = Text.TEXT_PATTERN.filled(pattern=FIELDS_OF_SEND[name].pattern or "")

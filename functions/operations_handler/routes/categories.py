@@ -37,7 +37,7 @@ from masscomm.stores.audit_log.port import Audit
 from masscomm.stores.categories.port import Categories, ChangedMeanwhile
 from masscomm.texts import CodedText, Text
 
-MAX_TITLE = 100
+MAX_TITLE, MAX_DESCRIPTION = 100, 300
 # The attempts to store a version while other requests change the category.
 _ATTEMPTS = 3
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
@@ -87,6 +87,8 @@ class CategoryFields(TypedDict):
     """The channels of a send that names none."""
     mandatory: NotRequired[bool]
     """Whether an opt-out of the user does not apply."""
+    critical: NotRequired[bool]
+    """Whether its sends use the critical lane, to which no cap, digest, pace or quiet hours apply."""
     opt_in: NotRequired[list[str]]
     """The channels on which only users with a rule for the category get it."""
     caps: NotRequired[list[CapFields] | None]
@@ -97,6 +99,8 @@ class CategoryFields(TypedDict):
     """Whether the body of a push that is larger than a platform accepts is shortened. Otherwise it fails."""
     titles: NotRequired[dict[str, str]]
     """The name that recipients see on the page of an unsubscribe link, by language such as `de`."""
+    descriptions: NotRequired[dict[str, str]]
+    """A sentence for recipients that says what it contains, by language."""
     clubs: NotRequired[list[ClubFields]]
     """The clubs for which the category differs."""
     retired: NotRequired[bool]
@@ -121,6 +125,8 @@ class CategoryValues(TypedDict):
     """The channels of a send that names none."""
     mandatory: bool
     """Whether an opt-out of the user does not apply."""
+    critical: bool
+    """Whether its sends use the critical lane."""
     opt_in: list[str]
     """The channels on which only users with a rule for the category get it."""
     caps: list[CapFields] | None
@@ -131,6 +137,8 @@ class CategoryValues(TypedDict):
     """Whether the body of a push that is larger than a platform accepts is shortened."""
     titles: dict[str, str]
     """The name that recipients see, by language."""
+    descriptions: dict[str, str]
+    """A sentence for recipients that says what it contains, by language."""
     retired: bool
     """Whether new sends over REST are refused."""
     clubs: list[CategoryOfClub]
@@ -235,13 +243,16 @@ def _read(name: str, content: str | None) -> dict[str, Any]:
     errors += _channel_errors("opt_in", opt_in)
     errors += _cap_errors("caps", fields)
     errors += _digest_errors(fields.get("digest"))
-    flags = {flag: fields.get(flag, False) for flag in ("mandatory", "shorten", "retired")}
+    flags = {flag: fields.get(flag, False) for flag in ("mandatory", "critical", "shorten", "retired")}
     errors += [
         FieldError(flag, Text.MUST_BE_BOOLEAN.filled()) for flag, value in flags.items() if type(value) is not bool
     ]
-    titles = fields.get("titles", {})
-    if (problem := _problem_of_titles(titles)) is not None:
-        errors.append(FieldError("titles", problem))
+    texts = {name: fields.get(name, {}) for name in ("titles", "descriptions")}
+    errors += [
+        FieldError(name, problem)
+        for name, maximum in (("titles", MAX_TITLE), ("descriptions", MAX_DESCRIPTION))
+        if (problem := _problem_of_texts(texts[name], maximum)) is not None
+    ]
     clubs = fields.get("clubs", [])
     errors += _club_errors(clubs)
     if not errors and flags["mandatory"] and (opt_in or any(club.get("opt_in") for club in clubs)):
@@ -250,11 +261,15 @@ def _read(name: str, content: str | None) -> dict[str, Any]:
         errors.append(FieldError("caps", Text.CAPS_OF_MANDATORY.filled()))
     if not errors and flags["mandatory"] and fields.get("digest") is not None:
         errors.append(FieldError("digest", Text.DIGEST_OF_MANDATORY.filled()))
+    if not errors and flags["critical"] and (fields.get("caps") or any(club.get("caps") for club in clubs)):
+        errors.append(FieldError("caps", Text.CAPS_OF_CRITICAL.filled()))
+    if not errors and flags["critical"] and fields.get("digest") is not None:
+        errors.append(FieldError("digest", Text.DIGEST_OF_CRITICAL.filled()))
     if errors:
         raise unusable(errors)
     tenants = {str(club["club_id"]): {key: club[key] for key in club.keys() - {"club_id"}} for club in clubs}
     rules = {rule: fields[rule] for rule in ("caps", "digest") if fields.get(rule) is not None}
-    return {"channels": fields["channels"], "opt_in": opt_in, "titles": titles, "tenants": tenants, **rules, **flags}
+    return {"channels": fields["channels"], "opt_in": opt_in, "tenants": tenants, **texts, **rules, **flags}
 
 
 def _cap_errors(field: str, fields: Mapping[str, Any]) -> list[FieldError]:
@@ -284,11 +299,11 @@ def _channel_errors(field: str, value: Any, *, empty: bool = True) -> list[Field
     return [FieldError(field, Text.MUST_BE_LIST_OF_SOME.filled(choices=", ".join(CHANNELS)))]
 
 
-def _problem_of_titles(titles: Any) -> CodedText | None:
-    if not isinstance(titles, dict) or not all(_LANGUAGE.fullmatch(language) for language in titles):
+def _problem_of_texts(texts: Any, maximum: int) -> CodedText | None:
+    if not isinstance(texts, dict) or not all(_LANGUAGE.fullmatch(language) for language in texts):
         return Text.TITLES_FORM.filled()
-    if not all(isinstance(title, str) and 1 <= len(title) <= MAX_TITLE for title in titles.values()):
-        return Text.MUST_BE_TEXT.filled(maximum=MAX_TITLE)
+    if not all(isinstance(text, str) and 1 <= len(text) <= maximum for text in texts.values()):
+        return Text.MUST_BE_TEXT.filled(maximum=maximum)
     return None
 
 
@@ -336,11 +351,13 @@ def _values(version: CategoryVersion, clubs: Container[object]) -> CategoryValue
         "valid_from": time_of_ms(version.from_ms),
         "channels": list(found.channels),
         "mandatory": found.mandatory,
+        "critical": found.critical,
         "opt_in": sorted(found.opt_in),
         "caps": _caps(found),
         "digest": None if found.digest is None else cast("DigestFields", fields_of_digest(found.digest)),
         "shorten": found.shorten,
         "titles": dict(found.titles),
+        "descriptions": dict(found.descriptions),
         "retired": version.is_retired,
         "clubs": [
             _of_club(club_id, own)

@@ -12,6 +12,9 @@ from masscomm.domain.ids import recurring_send_id
 from masscomm.domain.saved_audiences import SavedAudience
 from masscomm.http.scopes import Scope, scopes_text
 from masscomm.kafka import topics
+from masscomm.stores.categories.in_memory import InMemoryCategories
+from masscomm.stores.categories.known import known_categories
+from tests.support.categories import put_version
 from tests.support.harness.recurring import BODY, CLUB, DAY_MS, FIRST_LOCAL, FIRST_MS, MINUTE_MS, Recurring, owner
 from tests.support.killer import Killed, Killer
 
@@ -228,6 +231,27 @@ def test_owner_without_rights_pauses_the_schedule(
     assert (shown["state"], shown["paused"]["reason"], shown["next_times"]) == ("paused", reason, [])
     assert recurring.history() == [(FIRST_LOCAL, "skipped", reason)]
     assert (recurring.waiting(), recurring.values(topics.AUDIENCE)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("send", "topic"),
+    [(BODY["send"], "send.api.critical"), (BODY["send"] | {"per_minute": 5}, None), (EVERYBODY, None)],
+    ids=["users", "pace", "audience"],
+)
+def test_category_that_has_become_critical_is_kept(
+    recurring: Recurring, stored_categories: InMemoryCategories, send: dict[str, Any], topic: str | None
+) -> None:
+    """Sends that it refuses pause the schedule."""
+    scopes = [Scope.SEND, Scope.SEND_CRITICAL, Scope.SEND_CONTENT]
+    recurring.api_keys.put(owner(scopes=scopes_text(scopes)))
+    recurring.put(send=send)
+    put_version(stored_categories, "news", {"channels": ["push"], "critical": True}, FIRST_MS - DAY_MS)
+    known_categories().read()
+    recurring.until(FIRST_MS)
+    recurring.release()
+    produced = [each for each, *_ in recurring.producer.produced if topics.base_of(each) == topics.SEND_API]
+    assert produced == ([] if topic is None else [topic])
+    assert recurring.show()["state"] == ("paused" if topic is None else "active")
 
 
 @pytest.mark.kills(guard="schedules.limit_of_the_owner")

@@ -21,11 +21,13 @@ VALUES: dict[str, Any] = {
     "valid_from": "2026-11-24T12:01:00Z",
     "channels": ["push"],
     "mandatory": False,
+    "critical": False,
     "opt_in": ["email"],
     "caps": [CAP],
     "digest": DIGEST,
     "shorten": True,
     "titles": {"en": "News", "de": "Neues"},
+    "descriptions": {"en": "What happens"},
     "retired": False,
     "clubs": [OWN, FOLLOWING],
 }
@@ -38,11 +40,14 @@ FILE = VALUES | {
     "caps": None,
     "digest": None,
     "shorten": False,
+    "critical": True,
+    "descriptions": {},
 }
 FOUND = {"type": "news", "versions": [VALUES, FILE], "etag": '"a1"'}
+_KEPT = ("channels", "mandatory", "critical", "opt_in", "caps", "digest", "shorten", "titles", "descriptions")
 # The request that changes nothing: a club has what differs.
 SAME: dict[str, Any] = {
-    **{name: VALUES[name] for name in ("channels", "mandatory", "opt_in", "caps", "digest", "shorten", "titles")},
+    **{name: VALUES[name] for name in _KEPT},
     "retired": False,
     "clubs": [{"club_id": 7, "channels": ["push", "email"]}, {"club_id": 8, "opt_in": [], "caps": []}],
 }
@@ -71,11 +76,12 @@ def test_categories_are_listed(server: AnsweringServer) -> None:
         "  push; opt-in on email; at most 3/24h,by_channel,group=ads; digest news_digest/1h,key=team,list=10; "
         "long pushes are shortened",
         "  de=Neues, en=News",
+        "  en=What happens",
         "  club 7: push, email; opt-in on email; at most 3/24h,by_channel,group=ads",
         "  club 8: push",
         "  valid from 2026-11-24T12:01:00Z",
         "offers",
-        "  push, mandatory",
+        "  push, mandatory, critical",
         "  retired",
         "  de=Neues, en=News",
         "  from the installation's file",

@@ -15,6 +15,9 @@ from masscomm.domain.time_limits import RULE_OWNERS_CACHED_S
 from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
+from masscomm.stores.categories.in_memory import InMemoryCategories
+from masscomm.stores.categories.known import known_categories
+from tests.support.categories import put_version
 from tests.support.harness.chain import NOW
 from tests.support.harness.events import OWNER, EventMatcher, occurred, rule, subscribed
 from tests.support.harness.whole_chain import ThreeSteps
@@ -121,6 +124,20 @@ def test_a_rule_of_a_removed_category_sends_nothing(matcher: EventMatcher) -> No
     assert matcher.match(fans(3)) == []
     assert matcher.sends() == []
     assert refused(matcher) == [("category", 1, "")]
+
+
+@pytest.mark.kills(guard="rules.critical_audience")
+@pytest.mark.parametrize(("recipients", "sends"), [({"audience": {"all_users": True}}, 0), ({}, 1)])
+def test_a_critical_category_is_not_sent_to_an_audience(
+    matcher: EventMatcher, stored_categories: InMemoryCategories, recipients: dict[str, Any], sends: int
+) -> None:
+    put_version(stored_categories, "alarms", {"channels": ["push"], "critical": True})
+    known_categories().read()
+    matcher.own(scopes="send send:critical")
+    matcher.subscribe(rule(type="alarms", **recipients))
+    assert matcher.match(fans(3)) == []
+    assert len(matcher.sends()) == sends
+    assert len(refused(matcher)) == 1 - sends
 
 
 @pytest.mark.kills(guard="rules.refusals_of_outages")

@@ -16,9 +16,16 @@ from schemas import read_text
 
 NOW = 1_700_000_000_000
 DEFAULT = {"channels": ["push"], "mandatory": False}
+CAP = {"limit": 1, "window": "day"}
+DIGEST = {"template": "t", "window": "1h"}
 DOCUMENT: dict[str, Any] = {
     "default": DEFAULT,
-    "categories": {"offers": {"opt_in": ["email"]}, "code": {"mandatory": True}, "news": {}},
+    "categories": {
+        "offers": {"opt_in": ["email"]},
+        "code": {"mandatory": True},
+        "news": {},
+        "urgent": {"critical": True},
+    },
     "tenants": {
         7: {
             "offers": {"opt_in": False, "channels": ["email", "push"]},
@@ -54,6 +61,7 @@ def test_title_is_in_the_language_or_made_from_the_name() -> None:
     news, default = found.categories["news"], found.categories["default"]
     assert [news.title("news", language) for language in ("de", "fr")] == ["Neues", "News of the club"]
     assert default.title("match_reminder", "en") == "Match reminder"
+    assert default.description("en") == ""
     for titles in ("Neues", {"de": ""}, {"de": 1}, {True: "x"}):
         with pytest.raises(CategoriesError):
             read_categories({"default": {"channels": ["push"]}, "categories": {"news": {"titles": titles}}})
@@ -135,6 +143,14 @@ def test_shipped_file_is_valid() -> None:
         ({"categories": {"news": {"channels": []}}}, "must not be empty"),
         ({"categories": {"news": {"mandatory": "no"}}}, "news.mandatory"),
         ({"categories": {"news": {"shorten": "no"}}}, "news.shorten"),
+        ({"categories": {"news": {"critical": "no"}}}, "news.critical"),
+        ({"categories": {"news": {"critical": True, "caps": [CAP]}}}, "news is critical, so it cannot have caps"),
+        (
+            {"categories": {"news": {"critical": True, "digest": DIGEST}}},
+            "news is critical, so it cannot have a digest",
+        ),
+        ({"categories": {"news": {"descriptions": "Neues"}}}, "news.descriptions"),
+        ({"tenants": {7: {"urgent": {"caps": [CAP]}}}}, "tenants.7.urgent is critical"),
         ({"categories": {"news": {"mandatory": True, "opt_in": True}}}, "news is mandatory"),
         ({"tenants": {"7": {}}}, "tenants.7: a club's id is a whole number"),
         ({"tenants": {7: {"unknown": {"opt_in": True}}}}, "tenants.7 has unknown"),

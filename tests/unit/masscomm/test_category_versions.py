@@ -12,6 +12,7 @@ from masscomm.domain.categories import (
     announced_channels,
     categories,
     category,
+    is_critical,
     is_listed,
     is_retired,
     optional_categories,
@@ -91,6 +92,19 @@ def test_shortening_begins_with_its_version(stored_categories: InMemoryCategorie
     (version,) = stored_categories.every()["offers"]
     assert version_of(fields_of(version), "offers") == version
     assert "shorten" not in fields_of(replace(version, category=replace(version.category, shorten=False)))
+
+
+def test_critical_category_begins_with_its_version(stored_categories: InMemoryCategories) -> None:
+    fields = {"critical": True, "descriptions": {"de": "Alarme", "en": "Alarms"}}
+    from_ms = put(stored_categories, "newsletter", **fields)
+    assert [is_critical("newsletter", at_ms) for at_ms in (from_ms - 1, from_ms)] == [False, True]
+    # A send over REST names the lane until then.
+    assert put(stored_categories, "alarms", **fields) == from_ms
+    assert [is_critical("alarms", at_ms) for at_ms in (from_ms - 1, from_ms)] == [True, True]
+    assert [category("alarms", at_ms=at_ms).critical for at_ms in (from_ms - 1, from_ms)] == [False, True]
+    assert [category("alarms").description(language) for language in ("de", "fr")] == ["Alarme", "Alarms"]
+    (version,) = stored_categories.every()["alarms"]
+    assert version_of(fields_of(version), "alarms") == version
 
 
 def test_version_after_a_step_of_the_clock_begins_last(stored_categories: InMemoryCategories) -> None:

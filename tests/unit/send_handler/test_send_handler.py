@@ -2,6 +2,7 @@
 
 import base64
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from masscomm.domain.ids import chunk_id
 from masscomm.domain.limits import CHUNK_SIZE, MAX_RECIPIENTS
 from masscomm.domain.records import SendRequested
+from masscomm.domain.time_limits import CATEGORY_BEGINS_AFTER_S
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.observability import traces
 from masscomm.stores.categories.in_memory import InMemoryCategories
@@ -113,6 +115,58 @@ def test_a_long_send_travels_in_chunks(api: SendApi) -> None:
 def test_the_priority_is_the_lane(api: SendApi, priority: str, topic: str) -> None:
     api.post(priority=priority)
     assert [name for name, *_ in api.producer.produced] == [topic]
+
+
+def put_critical(store: InMemoryCategories, begins: timedelta = timedelta()) -> None:
+    """Put the category alarms, whose version begins at this time from now."""
+    at_ms = NOW - round(CATEGORY_BEGINS_AFTER_S * 1000) + round(begins.total_seconds() * 1000)
+    put_version(store, "alarms", {"channels": ["push"], "critical": True}, at_ms)
+
+
+@pytest.mark.parametrize("begins", [timedelta(), timedelta(minutes=1)], ids=["valid", "announced"])
+def test_critical_category_has_the_critical_lane(
+    api: SendApi, stored_categories: InMemoryCategories, begins: timedelta
+) -> None:
+    put_critical(stored_categories, begins)
+    assert [api.post(type="alarms", **more)[0] for more in ({}, {"priority": "bulk"})] == [202, 202]
+    assert [name for name, *_ in api.producer.produced] == ["send.api.critical"] * 2
+
+
+def test_critical_category_ends_with_its_version(api: SendApi, stored_categories: InMemoryCategories) -> None:
+    """In the minute before, its sends are still critical."""
+    put_critical(stored_categories)
+    put_version(stored_categories, "alarms", {"channels": ["push"]}, NOW)
+    assert api.post(type="alarms")[0] == 202
+    assert [name for name, *_ in api.producer.produced] == ["send.api.critical"]
+    assert api.post(type="alarms", per_minute=5)[0] == 400
+
+
+@pytest.mark.kills(guard="scopes.critical")
+def test_critical_category_needs_the_scope_of_its_lane(api: SendApi, stored_categories: InMemoryCategories) -> None:
+    put_critical(stored_categories)
+    body = json.dumps(VALID | {"type": "alarms"})
+    status, answer, _ = api.call(body, authorizer={"club_ids": "7", "scopes": "send read admin"})
+    assert (status, answer["detail"]) == (403, "These credentials do not have the scope send:critical.")
+    assert api.call(body, authorizer={"club_ids": "7", "scopes": "send send:critical"})[0] == 202
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"per_minute": 5}, "per_minute"),
+        ({"spread_over": "1h"}, "spread_over"),
+        ({"digest": {"template": "news_digest", "window": "1h"}}, "digest"),
+        ({"to_users": None, "audience": {"all_users": True}}, "type"),
+    ],
+)
+def test_critical_category_refuses_each_delay(
+    api: SendApi, stored_categories: InMemoryCategories, fields: dict[str, Any], wrong: str
+) -> None:
+    put_critical(stored_categories, timedelta(minutes=1))
+    body = {name: value for name, value in (VALID | {"type": "alarms"} | fields).items() if value is not None}
+    status, answer, _ = api.call(json.dumps(body))
+    assert (status, [error["field"] for error in answer["errors"]]) == (400, [wrong])
+    assert api.producer.produced == []
 
 
 def test_every_send_has_an_id_of_its_own(api: SendApi) -> None:
