@@ -59,6 +59,13 @@ class EffectivePreference(TypedDict):
     """The row that has the rule; null: the category decides."""
 
 
+class CategoryTexts(TypedDict):
+    """What recipients see of a category, by language such as `de`."""
+
+    titles: dict[str, str]
+    descriptions: dict[str, str]
+
+
 class PreferencesBody(TypedDict):
     """A user's preferences."""
 
@@ -74,6 +81,8 @@ class PreferencesBody(TypedDict):
     """The row that sets or removes quiet hours; null: no row does."""
     effective: list[EffectivePreference]
     """The result for each category on each channel."""
+    texts: dict[str, CategoryTexts]
+    """Category → its titles and descriptions. A category without any has no entry."""
     changed_at: str | None
     """The time of the newest change in the user's settings; null: it is unknown, or there are no settings."""
     pending: bool
@@ -121,6 +130,11 @@ def preferences_body(person: Person) -> PreferencesBody:
         "quiet_hours": None if hours is None else {"start": f"{hours[0]:%H:%M}", "end": f"{hours[1]:%H:%M}"},
         "quiet_hours_row": None if person.quiet_hours_row is None else row_body(person.quiet_hours_row),
         "effective": effective,
+        "texts": {
+            name: {"titles": dict(found.titles), "descriptions": dict(found.descriptions)}
+            for name in listed.values()
+            if (found := category(name, user.club_id)).titles or found.descriptions
+        },
         "changed_at": None if settings is None or settings.changed_at is None else time_of_ms(settings.changed_at),
         "pending": person.is_pending,
         "links": {"self": f"/v1/users/{user.user_id}/preferences"},

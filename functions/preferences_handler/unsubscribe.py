@@ -201,12 +201,15 @@ class _Page:
         below: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        name = ""
+        name = description = ""
         if subscription is not None:
-            name = category(subscription.category, subscription.club_id).title(subscription.category, self.language)
+            found = category(subscription.category, subscription.club_id)
+            name = found.title(subscription.category, self.language)
+            description = found.description(self.language)
         # Only the page of a link that we signed names the sender.
         above = self.texts.sender.format(sender=self.sender) if self.sender and subscription is not None else ""
-        content = f"<p>{text.format(category=f'<b>{html.escape(name)}</b>')}</p>{below}"
+        about = f"<p>{html.escape(description)}</p>" if description else ""
+        content = f"<p>{text.format(category=f'<b>{html.escape(name)}</b>')}</p>{about}{below}"
         page = html_page(title, content, above=above, language=self.language)
         return Response(status, HTML, page, {**_HEADERS, **(headers or {})})
 

@@ -13,6 +13,8 @@ from masscomm.domain.records import PreferenceChange, QuietHoursChange
 from masscomm.domain.users import User, UserSettings
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
+from masscomm.stores.categories.in_memory import InMemoryCategories
+from tests.support.categories import put_version
 from tests.support.harness.chain import NOW, Context
 from tests.support.harness.preferences_api import USER, PreferencesApi
 
@@ -45,6 +47,14 @@ def test_preferences_of_a_user_are_returned(api: PreferencesApi) -> None:
     assert effective["news", "push"]
     assert not effective["newsletter", "push"]
     assert effective["one_time_password", "push"], "mandatory"
+
+
+def test_texts_of_categories_are_returned(api: PreferencesApi, stored_categories: InMemoryCategories) -> None:
+    put_version(stored_categories, "news", {"channels": ["push"], "descriptions": {"de": "Neues"}})
+    texts = api.call("GET")[1]["texts"]
+    assert texts["news"] == {"titles": {}, "descriptions": {"de": "Neues"}}
+    assert texts["newsletter"]["titles"]["de"] == "Newsletter"
+    assert "announcement" not in texts
 
 
 def test_names_are_shown_as_they_apply(api: PreferencesApi) -> None:

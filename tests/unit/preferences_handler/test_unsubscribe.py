@@ -23,6 +23,9 @@ from masscomm.domain.unsubscribe_tokens import Subscription, sign
 from masscomm.domain.users import User
 from masscomm.errors import Retry
 from masscomm.http.rate_limits import RateLimiter
+from masscomm.stores.categories.in_memory import InMemoryCategories
+from masscomm.stores.categories.known import known_categories
+from tests.support.categories import put_version
 from tests.support.harness.chain import NOW
 from tests.support.harness.delivery import Delivery, by_email
 from tests.support.harness.preferences_api import ADA, USER, PreferencesApi
@@ -114,6 +117,15 @@ def test_page_is_in_the_language_of_the_recipient(links: Links) -> None:
     invalid = links.request("GET", "unsigned", multiValueHeaders={**FORM, "Accept-Language": ["fr"]})[1]
     assert "This link is not valid" in invalid
     assert "Reds" not in invalid
+
+
+def test_page_describes_the_category(links: Links, stored_categories: InMemoryCategories) -> None:
+    texts = {"en": "News & offers", "de": "Neues <vom Verein>"}
+    put_version(stored_categories, "newsletter", {"channels": ["email"], "descriptions": texts})
+    known_categories().read()
+    assert "<p>News &amp; offers</p>" in links.request("GET")[1]
+    links.directory.put(ADA._replace(locale="de-AT"))
+    assert "<p>Neues &lt;vom Verein&gt;</p>" in links.post()[1]
 
 
 def test_page_permits_no_script(links: Links) -> None:
