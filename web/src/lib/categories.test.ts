@@ -6,11 +6,13 @@ const VERSION: CategoryValues = {
   valid_from: "2026-11-24T12:01:00Z",
   channels: ["push"],
   mandatory: false,
+  critical: false,
   opt_in: ["email"],
   caps: [{ limit: 3, window: "24h", by_channel: true, group: null }],
   digest: { template: "news_digest", window: "1h", key: "team", list: 10 },
   shorten: true,
   titles: { en: "News: today", de: "Neues" },
+  descriptions: { en: "What happens" },
   retired: false,
   clubs: [
     { club_id: 7, channels: ["push", "email"], opt_in: ["email"], caps: [{ limit: 3, window: "24h", by_channel: true, group: null }] },
@@ -21,12 +23,12 @@ const VERSION: CategoryValues = {
 const read = (): CategoryDraft => draftOf({ type: "news", versions: [VERSION], etag: '"a1"' });
 
 test("a draft that nothing changes is the version, and a club has what differs", () => {
-  const { channels, mandatory, opt_in, caps, digest, shorten, titles, retired } = VERSION;
+  const { channels, mandatory, critical, opt_in, caps, digest, shorten, titles, descriptions, retired } = VERSION;
   const clubs = [
     { club_id: 7, channels: ["push", "email"] },
     { club_id: 9_007_199_254_740_993n, opt_in: [], caps: [] },
   ];
-  expect(fieldsOf(read())).toEqual({ channels, mandatory, opt_in, caps, digest, shorten, titles, retired, clubs });
+  expect(fieldsOf(read())).toEqual({ channels, mandatory, critical, opt_in, caps, digest, shorten, titles, descriptions, retired, clubs });
 });
 
 test("a club that is as the category follows its later changes", () => {
@@ -38,6 +40,11 @@ test("a club that is as the category follows its later changes", () => {
 test("a mandatory category needs no opt-in, and has no caps and no digest", () => {
   const fields = fieldsOf({ ...read(), mandatory: true });
   expect([fields.opt_in, fields.caps, fields.digest, fields.clubs]).toEqual([[], undefined, undefined, [{ club_id: 7, channels: ["push", "email"] }, { club_id: 9_007_199_254_740_993n }]]);
+});
+
+test("a critical category has no caps and no digest", () => {
+  const fields = fieldsOf({ ...read(), critical: true });
+  expect([fields.critical, fields.opt_in, fields.caps, fields.digest, fields.clubs?.[0]]).toEqual([true, ["email"], undefined, undefined, { club_id: 7, channels: ["push", "email"] }]);
 });
 
 const complete: CategoryDraft = { ...newCategory(), name: "news", channels: ["push"] };

@@ -16,6 +16,8 @@ export interface CategoryDraft {
   name: string;
   channels: string[];
   mandatory: boolean;
+  /** Whether its sends use the critical lane. */
+  critical: boolean;
   optIn: string[];
   /** Lines such as `3/24h`, or `1/day,by_channel,group=ads`; `none`: no cap; without a line, the caps of the default category apply. */
   caps: string;
@@ -25,13 +27,14 @@ export interface CategoryDraft {
   shorten: boolean;
   /** Lines such as `de: Nachrichten`. */
   titles: string;
+  descriptions: string;
   clubs: ClubDraft[];
   retired: boolean;
   /** The entity tag of the category that was read; null: it is a new one. */
   etag: string | null;
 }
 
-export const newCategory = (): CategoryDraft => ({ name: "", channels: [], mandatory: false, optIn: [], caps: "", digest: "", shorten: false, titles: "", clubs: [], retired: false, etag: null });
+export const newCategory = (): CategoryDraft => ({ name: "", channels: [], mandatory: false, critical: false, optIn: [], caps: "", digest: "", shorten: false, titles: "", descriptions: "", clubs: [], retired: false, etag: null });
 
 /** Return the caps in lines: null if there is no line, undefined if one is not a cap. The API checks their values. */
 export function capsOf(text: string): CapFields[] | null | undefined {
@@ -60,27 +63,35 @@ export function digestIn(text: string): DigestFields | null | undefined {
 export const textOf = (digest: DigestFields | null): string =>
   digest ? `${digest.template}/${digest.window ?? digest.at}${digest.key ? `,key=${digest.key}` : ""}${digest.list ? `,list=${digest.list}` : ""}` : "";
 
+const textLines = (texts: Record<string, string>): string => Object.entries(texts).map(([language, text]) => `${language}: ${text}`).join("\n");
+
+/** Return whether caps and a digest may apply: not to a mandatory or critical category. */
+export const mayWait = ({ mandatory, critical }: Pick<CategoryDraft, "mandatory" | "critical">): boolean => !mandatory && !critical;
+
 /** Return the draft of a category's latest version. */
 export function draftOf({ type: name, versions, etag }: CategoryBody): CategoryDraft {
   const version = versions[0]!;
-  const { channels, mandatory, opt_in, retired, caps, digest, shorten } = version;
+  const { channels, mandatory, critical, opt_in, retired, caps, digest, shorten } = version;
   const own = (values: string[], of: string[]): string[] | null => (values.join() === of.join() ? null : values);
   return {
-    ...{ name, channels, mandatory, optIn: opt_in, retired, etag, shorten, caps: linesOf(caps), digest: textOf(digest) },
-    titles: Object.entries(version.titles).map(([language, title]) => `${language}: ${title}`).join("\n"),
+    ...{ name, channels, mandatory, critical, optIn: opt_in, retired, etag, shorten, caps: linesOf(caps), digest: textOf(digest) },
+    titles: textLines(version.titles),
+    descriptions: textLines(version.descriptions),
     clubs: version.clubs.map((club) => ({ club: String(club.club_id), channels: own(club.channels, channels), optIn: own(club.opt_in, opt_in), caps: linesOf(club.caps) === linesOf(caps) ? "" : linesOf(club.caps) })),
   };
 }
 
-/** Return the body of a request. A mandatory category needs no opt-in, and has no caps and no digest. */
-export function fieldsOf({ channels, mandatory, optIn, caps, digest, shorten, titles, clubs, retired }: CategoryDraft): CategoryFields {
+/** Return the body of a request. A mandatory category needs no opt-in; it and a critical one have no caps and no digest. */
+export function fieldsOf({ channels, mandatory, critical, optIn, caps, digest, shorten, titles, descriptions, clubs, retired }: CategoryDraft): CategoryFields {
+  const waits = mayWait({ mandatory, critical });
   const differing = ({ club, channels, optIn, caps }: ClubDraft) => ({
     club_id: idOf(club)!,
     ...(channels && { channels }),
     ...(optIn && !mandatory && { opt_in: optIn }),
-    ...(caps.trim() && !mandatory && { caps: capsOf(caps)! }),
+    ...(caps.trim() && waits && { caps: capsOf(caps)! }),
   });
-  return { channels, mandatory, opt_in: mandatory ? [] : optIn, ...(caps.trim() && !mandatory && { caps: capsOf(caps)! }), ...(digest.trim() && !mandatory && { digest: digestIn(digest)! }), shorten, titles: pairsOf(titles), clubs: clubs.map(differing), retired };
+  const rules = { ...(caps.trim() && waits && { caps: capsOf(caps)! }), ...(digest.trim() && waits && { digest: digestIn(digest)! }) };
+  return { channels, mandatory, critical, opt_in: mandatory ? [] : optIn, ...rules, shorten, titles: pairsOf(titles), descriptions: pairsOf(descriptions), clubs: clubs.map(differing), retired };
 }
 
 /** Return whether a draft has what the API needs. */
