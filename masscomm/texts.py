@@ -392,6 +392,7 @@ class Text(StrEnum):
     CATEGORY_TOO_LARGE = "the category has more than {maximum} bytes"
     OPT_IN_OF_MANDATORY = "a mandatory category cannot need an opt-in"
     CAPS_OF_MANDATORY = "a mandatory category cannot have caps"
+    DEFAULT_RETIRED = "the default category cannot be retired"
     CAPS_OF_CRITICAL = "a critical category cannot have caps"
     CAPS_FORM = (
         "must be a list of at most {most} caps, each with limit from 1 to {limit} and window: day, or at most {days} "

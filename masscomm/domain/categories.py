@@ -88,7 +88,7 @@ class CategoryTable:
     """The categories at all times. Two tables are equal if they are one object."""
 
     # The categories of schemas/categories.yaml by name, and under `default` the category that applies to all other
-    # names. One that has versions is valid until the first of them.
+    # names. One that has versions, the default category included, is valid until the first of them.
     categories: Categories
     # Club (tenant) → the categories that differ for its sends, by name.
     of_clubs: Mapping[int, Categories]
@@ -110,10 +110,12 @@ class CategoryTable:
         own = self.of_clubs.get(club_id, {}) if club_id is not None else {}
         if listed in own:
             return own[listed]
-        return self.categories.get(listed) or self.default(club_id)
+        return self.categories.get(listed) or self.default(club_id, at_ms)
 
-    def default(self, club_id: int | None) -> Category:
-        """Return the category that applies to the other names, for a club or for all."""
+    def default(self, club_id: int | None, at_ms: int | None) -> Category:
+        """Return the category that applies to the other names at a time, for a club or for all."""
+        if (version := self.version(DEFAULT, at_ms)) is not None:
+            return version.category if club_id is None else version.of_clubs.get(club_id, version.category)
         own = self.of_clubs.get(club_id, {}) if club_id is not None else {}
         return own.get(DEFAULT) or self.categories[DEFAULT]
 
@@ -342,7 +344,7 @@ def caps_of(name: str, club_id: int, at_ms: int | None, lane: Lane | None = None
     found = category(name, club_id, at_ms)
     if found.mandatory or found.critical:  # guard: frequency_caps.mandatory
         return ()
-    return (category_table().default(club_id).caps or ()) if found.caps is None else found.caps
+    return (category_table().default(club_id, at_ms).caps or ()) if found.caps is None else found.caps
 
 
 def digest_of(name: str, club_id: int, at_ms: int | None, lane: Lane, own: str | None) -> Digest | None:

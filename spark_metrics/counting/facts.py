@@ -135,13 +135,31 @@ def resolved_channels(category: Column, asked: Column, club_id: Column, at_ms: C
             club_id,
         )
         maps = [of_club, *maps]
-    found = [F.try_element_at(each, name) for name in (listed, default) for each in maps]
-    versions = [
-        F.when((listed == name) & (at_ms >= each.from_ms), _channels_of_version(each, club_id))
+    own_versions = [
+        found
         for name, versions in table.versions.items()
+        if name != DEFAULT
+        for found in _channels_of_versions(versions, listed == name, at_ms, club_id)
+    ]
+    own_entries = [F.try_element_at(each, listed) for each in maps]
+    of_default = [
+        *_channels_of_versions(table.versions.get(DEFAULT, ()), F.lit(True), at_ms, club_id),
+        *(F.try_element_at(each, default) for each in maps),
+    ]
+    # The entry `default` of the file is that of the type `default`, too, which the versions replace.
+    entries = [F.when(listed != default, each) for each in own_entries]
+    found = F.coalesce(*own_versions, *entries, *of_default)
+    return F.when(F.size(asked) > 0, F.array_distinct(asked)).otherwise(found)
+
+
+def _channels_of_versions(
+    versions: Sequence[CategoryVersion], applies: Column, at_ms: Column, club_id: Column
+) -> list[Column]:
+    """Return the channels of each version, the latest first; null if it does not apply or is not valid yet."""
+    return [
+        F.when(applies & (at_ms >= each.from_ms), _channels_of_version(each, club_id))
         for each in reversed(_with_other_channels(versions))
     ]
-    return F.when(F.size(asked) > 0, F.array_distinct(asked)).otherwise(F.coalesce(*versions, *found))
 
 
 def _listed_name(table: CategoryTable, name: Column) -> Column:

@@ -3,6 +3,8 @@ their place. A version begins a minute after its request; a category is retired,
 
 GET /v1/categories                   all categories, as they were put last
 GET, PUT /v1/categories/{category}   the versions of one; put a version
+
+`default` is the category of all types without one of their own. Its caps apply to each category without caps.
 """
 
 import re
@@ -186,7 +188,7 @@ class CategoriesRoute:
         """Return the versions of a category. Raises Problem (400 for any parameter, 404) or Retry."""
         Reader(parameters).check()
         table = self._table()
-        if name not in table.listed:
+        if not _is_known(table, name):
             raise Problem(404, Text.NAMED_CATEGORY_UNKNOWN.filled())
         return _body(table, name, clubs)
 
@@ -211,7 +213,7 @@ class CategoriesRoute:
                 raise Problem(409, Text.CATEGORY_CHANGED_TOO_OFTEN.filled()) from error
             # A repeated request finds its own version, and succeeds as before.
             if list(after) != list(before):
-                conditions.check(_body(table, name, clubs)["etag"] if name in table.listed else None)
+                conditions.check(_body(table, name, clubs)["etag"] if _is_known(table, name) else None)
                 try:
                     self.store.put(name, after, revision=revision)
                 except ChangedMeanwhile:
@@ -236,7 +238,7 @@ def _read(name: str, content: str | None) -> dict[str, Any]:
     """Return the category in a request, as an entry of the installation's file. Raises Problem with status 400."""
     fields = read_object(content)
     errors = undefined_fields(fields, CategoryFields)
-    if not re.fullmatch(NAME_PATTERN, name) or folded(name) == DEFAULT:
+    if not re.fullmatch(NAME_PATTERN, name) or (folded(name) == DEFAULT and name != DEFAULT):
         errors.append(FieldError("category", Text.TEXT_PATTERN.filled(pattern=NAME_PATTERN)))
     errors += _channel_errors("channels", fields.get("channels"), empty=False)
     opt_in = fields.get("opt_in", [])
@@ -247,6 +249,8 @@ def _read(name: str, content: str | None) -> dict[str, Any]:
     errors += [
         FieldError(flag, Text.MUST_BE_BOOLEAN.filled()) for flag, value in flags.items() if type(value) is not bool
     ]
+    if name == DEFAULT and flags["retired"]:
+        errors.append(FieldError("retired", Text.DEFAULT_RETIRED.filled()))
     texts = {name: fields.get(name, {}) for name in ("titles", "descriptions")}
     errors += [
         FieldError(name, problem)
@@ -270,6 +274,10 @@ def _read(name: str, content: str | None) -> dict[str, Any]:
     tenants = {str(club["club_id"]): {key: club[key] for key in club.keys() - {"club_id"}} for club in clubs}
     rules = {rule: fields[rule] for rule in ("caps", "digest") if fields.get(rule) is not None}
     return {"channels": fields["channels"], "opt_in": opt_in, "tenants": tenants, **texts, **rules, **flags}
+
+
+def _is_known(table: CategoryTable, name: str) -> bool:
+    return name == DEFAULT or name in table.listed
 
 
 def _cap_errors(field: str, fields: Mapping[str, Any]) -> list[FieldError]:

@@ -115,3 +115,15 @@ def test_viewer_sees_categories_without_a_form(url_of_one_send: str) -> None:
         expect(page.get_by_role("button", name="New category")).to_have_count(0)
         expect(page.get_by_role("button", name="Change")).to_have_count(0)
         assert console.violations() == []
+
+
+@pytest.mark.nightly
+def test_default_category_is_changed_and_not_retired(console: Console) -> None:
+    page = console.page
+    open_page(page, f"{console.url}/#/categories")
+    row = page.get_by_role("row").filter(has_text="All others")
+    expect(row.get_by_role("button")).to_have_count(1)
+    row.get_by_role("button", name="Change").click()
+    page.get_by_label("Frequency caps").fill("20/day")
+    page.get_by_role("button", name="Save").click()
+    expect(row).to_contain_text("at most 20/day")

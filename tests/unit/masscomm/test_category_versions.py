@@ -10,6 +10,7 @@ from masscomm.domain import category_versions
 from masscomm.domain.categories import (
     CategoriesError,
     announced_channels,
+    caps_of,
     categories,
     category,
     is_critical,
@@ -76,6 +77,24 @@ def test_retired_category_keeps_its_rules(stored_categories: InMemoryCategories)
     assert not is_retired("news")
     assert not is_retired("unknown")
     assert category("security_alert", at_ms=from_ms).mandatory
+
+
+def test_default_category_has_versions(stored_categories: InMemoryCategories) -> None:
+    """Its caps apply to the other categories, its channels to unlisted ones."""
+    cap, own = {"limit": 3, "window": "day"}, {"limit": 1, "window": "day"}
+    put(stored_categories, "offers", NOW_MS - BEGINS_MS)
+    put(stored_categories, "free", NOW_MS - BEGINS_MS, caps=[])
+    from_ms = put(stored_categories, "default", channels=["email"], caps=[cap], tenants={"7": {"caps": [own]}})
+    found = [
+        [each.limit for each in caps_of(name, club_id, at_ms)]
+        for name in ("offers", "news", "unheard", "free", "security_alert")
+        for club_id, at_ms in ((7, from_ms), (8, from_ms), (7, from_ms - 1))
+    ]
+    assert found == [[1], [3], []] * 3 + [[], [], []] * 2
+    assert [resolve_channels("unheard", [], 7, at_ms) for at_ms in (from_ms - 1, from_ms)] == [["push"], ["email"]]
+    assert resolve_channels("news", [], 7, from_ms) == ["push"]
+    assert not is_listed("default")
+    assert "default" not in categories()
 
 
 def test_change_without_effect_makes_no_version(stored_categories: InMemoryCategories) -> None:

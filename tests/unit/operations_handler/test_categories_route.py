@@ -123,6 +123,19 @@ def test_changed_category_has_all_its_versions(route: CategoriesRoute, audit: _A
     assert (rows["offers"]["channels"], rows["offers"]["opt_in"], rows["news"]["valid_from"]) == (["email"], [], AT)
 
 
+def test_default_category_changes_by_versions(route: CategoriesRoute, audit: _Audit) -> None:
+    before = route.show("default", {}, ALL_CLUBS)
+    assert [each["valid_from"] for each in before["versions"]] == [None]
+    clubs = [{"club_id": 7, "caps": [CAP]}]
+    conditions = Conditions(if_match=before["etag"])
+    body = put(route, audit, "default", channels=["push"], clubs=clubs, conditions=conditions)
+    assert [each["valid_from"] for each in body["versions"]] == [AT, None]
+    assert route.every({}, ALL_CLUBS)["rows"][0] == {"type": "default", **body["versions"][0]}
+    with pytest.raises(Problem) as refused:
+        put(route, audit, "default", channels=["email"], conditions=conditions)
+    assert refused.value.status == 412
+
+
 @pytest.mark.kills(guard="tenancy.changed_categories")
 def test_tenant_changes_no_category(route: CategoriesRoute, audit: Any) -> None:
     with pytest.raises(Problem) as refused:
@@ -172,7 +185,7 @@ def test_tenant_changes_no_category(route: CategoriesRoute, audit: Any) -> None:
         ("news", {"digest": []}, "digest"),
         ("news", {"mandatory": True, "opt_in": [], "clubs": []}, "digest"),
         ("OFFERS", {}, "category"),
-        ("default", {}, "category"),
+        ("default", {"retired": True}, "retired"),
         ("Default", {}, "category"),
         ("a b", {}, "category"),
         ("", {}, "category"),
@@ -190,7 +203,7 @@ def test_unusable_category_is_refused(
 
 
 def test_unknown_category_is_not_found(route: CategoriesRoute) -> None:
-    for name in ("news", "default", ""):
+    for name in ("news", "Default", ""):
         with pytest.raises(Problem) as refused:
             route.show(name, {}, ALL_CLUBS)
         assert refused.value.status == 404

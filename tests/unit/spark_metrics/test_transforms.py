@@ -232,6 +232,10 @@ VERSIONS = {
         CategoryVersion(from_ms=3_000, category=PUSH, of_clubs={8: Category(("email", "push"), False)}),
     ],
     "offers": [CategoryVersion(from_ms=2_000, category=Category(("email",), False), of_clubs={7: PUSH})],
+    "default": [
+        CategoryVersion(from_ms=1_000, category=Category(("email", "push"), False), of_clubs={8: PUSH}),
+        CategoryVersion(from_ms=2_500, category=Category(("email",), False), of_clubs={9: PUSH}),
+    ],
 }
 
 
