@@ -11,7 +11,14 @@ from cli.sends import calling
 from cli.terminal import Terminal, print_answer, print_json
 from masscomm.integers import integer
 from masscomm_client import ApiError, Client
-from masscomm_client.types import CapFields, CategoryFields, CategoryOfClub, CategoryValues, ClubFields
+from masscomm_client.types import (
+    CapFields,
+    CategoryFields,
+    CategoryOfClub,
+    CategoryValues,
+    ClubFields,
+    DigestFields,
+)
 
 app = typer.Typer(no_args_is_help=True)
 console = Terminal()
@@ -182,6 +189,8 @@ def _differing(club: CategoryOfClub, found: CategoryValues) -> ClubFields:
         fields["opt_in"] = club["opt_in"]
     if club["caps"] is not None and club["caps"] != found["caps"]:
         fields["caps"] = club["caps"]
+    if club["digest"] != found["digest"]:
+        fields["digest"] = club["digest"]
     return fields
 
 
@@ -246,15 +255,20 @@ def _details(version: CategoryValues) -> list[str]:
         + (", critical" if version["critical"] else "")
         + _opt_in(version["opt_in"])
         + _in_words(version["caps"])
-        + ("" if version["digest"] is None else f"; digest {digest_text(version['digest'])}")
+        + _digest(version["digest"])
         + ("; long pushes are shortened" if version["shorten"] else ""),
         *(["retired"] if version["retired"] else []),
         *texts,
         *(
             f"club {each['club_id']}: {', '.join(each['channels'])}{_opt_in(each['opt_in'])}{_in_words(each['caps'])}"
+            + (_digest(each["digest"]) or "; no digest" if each["digest"] != version["digest"] else "")
             for each in version["clubs"]
         ),
     ]
+
+
+def _digest(digest: DigestFields | None) -> str:
+    return "" if digest is None else f"; digest {digest_text(digest)}"
 
 
 def _opt_in(channels: list[str]) -> str:

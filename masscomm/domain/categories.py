@@ -221,8 +221,10 @@ def _of_club(entry: Any, known: Categories, where: str) -> Iterator[tuple[str, C
 
 def _differing(found: Category, own: Any, where: str) -> Category:
     # A tenant cannot make a category mandatory, and so bypass its users' opt-outs.
-    _check_keys(own, {"channels", "opt_in", "caps"}, where)
-    return _with_caps(_with_opt_in(_with_channels(found, own, where), own, where), own, where)
+    _check_keys(own, {"channels", "opt_in", "caps", "digest"}, where)
+    found = _with_caps(_with_opt_in(_with_channels(found, own, where), own, where), own, where)
+    # Null: its notifications go out by themselves.
+    return _with_digest(replace(found, digest=None), own, where) if "digest" in own else found
 
 
 def _category(entry: Any, default: Category, where: str) -> Category:

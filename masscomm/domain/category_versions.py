@@ -22,6 +22,10 @@ _OF_ENTRY = (
 )
 
 
+# The digests of the tenants that differ in it. Code of version 0.1.0 refuses a tenant with further keys.
+_TENANT_DIGESTS = "tenant_digests"
+
+
 class VersionTooLarge(Exception):
     """A version has more than MAX_VERSION_BYTES."""
 
@@ -37,7 +41,7 @@ def next_versions(
 
     Args:
         versions: The versions before it.
-        fields: The category as an entry of schemas/categories.yaml, with `tenants` and `retired` (see version_of).
+        fields: The category as an entry of schemas/categories.yaml, with `tenants` and `retired` (see fields_of).
         name: Its name, for errors.
         now_ms: The time of the change, in milliseconds since the epoch.
 
@@ -70,6 +74,8 @@ def version_of(fields: Mapping[str, Any], name: str) -> CategoryVersion:
     # A later version of the code may have stored further ones.
     entry = {key: fields[key] for key in _OF_ENTRY if key in fields}
     tenants = {club_id: _known(own) for club_id, own in entry.get("tenants", {}).items()}
+    for club_id, digest in fields.get(_TENANT_DIGESTS, {}).items():
+        tenants[club_id] = _known({**tenants[club_id], "digest": digest})
     category, of_clubs = read_category(name, {**_known(entry), "tenants": tenants})
     return CategoryVersion(
         from_ms=int(fields["from_ms"]),
@@ -91,6 +97,11 @@ def fields_of(version: CategoryVersion) -> dict[str, Any]:
     """Return a version as a JSON object: an entry of schemas/categories.yaml with the keys from_ms, retired and
     tenants, with clubs' ids as texts.
     """
+    digests_of_clubs = {
+        str(club_id): _digest(each)
+        for club_id, each in sorted(version.of_clubs.items())
+        if each.digest != version.category.digest
+    }
     return {
         "from_ms": version.from_ms,
         "retired": version.is_retired,
@@ -99,14 +110,19 @@ def fields_of(version: CategoryVersion) -> dict[str, Any]:
         **({"shorten": True} if version.category.shorten else {}),
         "titles": dict(version.category.titles),
         **({"descriptions": dict(found)} if (found := version.category.descriptions) else {}),
-        **({} if (digest := version.category.digest) is None else {"digest": digests.fields_of_digest(digest)}),
+        **({} if (digest := _digest(version.category)) is None else {"digest": digest}),
         **_differing(version.category),
         "tenants": {str(club_id): _differing(each) for club_id, each in sorted(version.of_clubs.items())},
+        **({_TENANT_DIGESTS: digests_of_clubs} if digests_of_clubs else {}),
     }
 
 
+def _digest(category: Category) -> dict[str, Any] | None:
+    return None if category.digest is None else digests.fields_of_digest(category.digest)
+
+
 def _differing(category: Category) -> dict[str, Any]:
-    """Return what a tenant may have otherwise."""
+    """Return what a tenant may have otherwise, without the digest."""
     return {
         "channels": list(category.channels),
         "opt_in": sorted(category.opt_in),

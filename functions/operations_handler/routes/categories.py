@@ -80,6 +80,8 @@ class ClubFields(TypedDict):
     channels: NotRequired[list[str]]
     opt_in: NotRequired[list[str]]
     caps: NotRequired[list[CapFields] | None]
+    digest: NotRequired[DigestFields | None]
+    """Null: each notification goes out by itself; missing: as the category."""
 
 
 class CategoryFields(TypedDict):
@@ -116,6 +118,7 @@ class CategoryOfClub(TypedDict):
     channels: list[str]
     opt_in: list[str]
     caps: list[CapFields] | None
+    digest: DigestFields | None
 
 
 class CategoryValues(TypedDict):
@@ -244,7 +247,7 @@ def _read(name: str, content: str | None) -> dict[str, Any]:
     opt_in = fields.get("opt_in", [])
     errors += _channel_errors("opt_in", opt_in)
     errors += _cap_errors("caps", fields)
-    errors += _digest_errors(fields.get("digest"))
+    errors += _digest_errors("digest", fields.get("digest"))
     flags = {flag: fields.get(flag, False) for flag in ("mandatory", "critical", "shorten", "retired")}
     errors += [
         FieldError(flag, Text.MUST_BE_BOOLEAN.filled()) for flag, value in flags.items() if type(value) is not bool
@@ -263,12 +266,14 @@ def _read(name: str, content: str | None) -> dict[str, Any]:
         errors.append(FieldError("opt_in", Text.OPT_IN_OF_MANDATORY.filled()))
     if not errors and flags["mandatory"] and (fields.get("caps") or any(club.get("caps") for club in clubs)):
         errors.append(FieldError("caps", Text.CAPS_OF_MANDATORY.filled()))
-    if not errors and flags["mandatory"] and fields.get("digest") is not None:
-        errors.append(FieldError("digest", Text.DIGEST_OF_MANDATORY.filled()))
-    if not errors and flags["critical"] and (fields.get("caps") or any(club.get("caps") for club in clubs)):
-        errors.append(FieldError("caps", Text.CAPS_OF_CRITICAL.filled()))
-    if not errors and flags["critical"] and fields.get("digest") is not None:
-        errors.append(FieldError("digest", Text.DIGEST_OF_CRITICAL.filled()))
+    if not errors:
+        has_digest = any(each.get("digest") is not None for each in (fields, *clubs))
+        if flags["mandatory"] and has_digest:
+            errors.append(FieldError("digest", Text.DIGEST_OF_MANDATORY.filled()))
+        if flags["critical"] and any(each.get("caps") for each in (fields, *clubs)):
+            errors.append(FieldError("caps", Text.CAPS_OF_CRITICAL.filled()))
+        elif flags["critical"] and has_digest:
+            errors.append(FieldError("digest", Text.DIGEST_OF_CRITICAL.filled()))
     if errors:
         raise unusable(errors)
     tenants = {str(club["club_id"]): {key: club[key] for key in club.keys() - {"club_id"}} for club in clubs}
@@ -291,13 +296,13 @@ def _cap_errors(field: str, fields: Mapping[str, Any]) -> list[FieldError]:
     return []
 
 
-def _digest_errors(digest: Any) -> list[FieldError]:
+def _digest_errors(field: str, digest: Any) -> list[FieldError]:
     if digest is None:
         return []
     try:
         read_digest(digest)
     except DigestError:
-        return [form_error()]
+        return [FieldError(field, form_error().message)]
     return []
 
 
@@ -331,6 +336,7 @@ def _club_errors(clubs: Any) -> list[FieldError]:
         errors += _channel_errors(f"{where}channels", club["channels"], empty=False) if "channels" in club else []
         errors += _channel_errors(f"{where}opt_in", club["opt_in"]) if "opt_in" in club else []
         errors += _cap_errors(f"{where}caps", club)
+        errors += _digest_errors(f"{where}digest", club.get("digest"))
     return errors
 
 
@@ -362,7 +368,7 @@ def _values(version: CategoryVersion, clubs: Container[object]) -> CategoryValue
         "critical": found.critical,
         "opt_in": sorted(found.opt_in),
         "caps": _caps(found),
-        "digest": None if found.digest is None else cast("DigestFields", fields_of_digest(found.digest)),
+        "digest": _digest(found),
         "shorten": found.shorten,
         "titles": dict(found.titles),
         "descriptions": dict(found.descriptions),
@@ -381,7 +387,12 @@ def _of_club(club_id: int, found: Category) -> CategoryOfClub:
         "channels": list(found.channels),
         "opt_in": sorted(found.opt_in),
         "caps": _caps(found),
+        "digest": _digest(found),
     }
+
+
+def _digest(found: Category) -> DigestFields | None:
+    return None if found.digest is None else cast("DigestFields", fields_of_digest(found.digest))
 
 
 def _caps(found: Category) -> list[CapFields] | None:

@@ -121,7 +121,7 @@ def test_viewer_sees_categories_without_a_form(url_of_one_send: str) -> None:
 def test_default_category_is_changed_and_not_retired(console: Console) -> None:
     page = console.page
     open_page(page, f"{console.url}/#/categories")
-    row = page.get_by_role("row").filter(has_text="All others")
+    row = page.get_by_role("row").filter(has_text="Any other category")
     expect(row.get_by_role("button")).to_have_count(1)
     row.get_by_role("button", name="Change").click()
     page.get_by_label("Frequency caps").fill("20/day")

@@ -15,8 +15,8 @@ from tests.support.servers.http_server import Asked
 
 CAP = {"limit": 3, "window": "24h", "by_channel": True, "group": "ads"}
 DIGEST = {"template": "news_digest", "window": "1h", "at": None, "key": "team", "list": 10}
-OWN = {"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"], "caps": [CAP]}
-FOLLOWING = {"club_id": 8, "channels": ["push"], "opt_in": [], "caps": []}
+OWN = {"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"], "caps": [CAP], "digest": None}
+FOLLOWING = {"club_id": 8, "channels": ["push"], "opt_in": [], "caps": [], "digest": DIGEST}
 VALUES: dict[str, Any] = {
     "valid_from": "2026-11-24T12:01:00Z",
     "channels": ["push"],
@@ -49,7 +49,7 @@ _KEPT = ("channels", "mandatory", "critical", "opt_in", "caps", "digest", "short
 SAME: dict[str, Any] = {
     **{name: VALUES[name] for name in _KEPT},
     "retired": False,
-    "clubs": [{"club_id": 7, "channels": ["push", "email"]}, {"club_id": 8, "opt_in": [], "caps": []}],
+    "clubs": [{"club_id": 7, "channels": ["push", "email"], "digest": None}, {"club_id": 8, "opt_in": [], "caps": []}],
 }
 PATH = "/v1/categories/news"
 UNKNOWN = (404, json.dumps({"detail": "The category is unknown."}).encode())
@@ -77,7 +77,7 @@ def test_categories_are_listed(server: AnsweringServer) -> None:
         "long pushes are shortened",
         "  de=Neues, en=News",
         "  en=What happens",
-        "  club 7: push, email; opt-in on email; at most 3/24h,by_channel,group=ads",
+        "  club 7: push, email; opt-in on email; at most 3/24h,by_channel,group=ads; no digest",
         "  club 8: push",
         "  valid from 2026-11-24T12:01:00Z",
         "offers",

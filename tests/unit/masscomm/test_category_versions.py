@@ -13,6 +13,7 @@ from masscomm.domain.categories import (
     caps_of,
     categories,
     category,
+    digest_of,
     is_critical,
     is_listed,
     is_retired,
@@ -21,6 +22,7 @@ from masscomm.domain.categories import (
     resolve_channels,
 )
 from masscomm.domain.category_versions import TooManyVersions, VersionTooLarge, fields_of, next_versions, version_of
+from masscomm.domain.lanes import Lane
 from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.setting_names import setting_names
 from masscomm.domain.time_limits import CATEGORIES_CACHED_S, CATEGORY_BEGINS_AFTER_S
@@ -95,6 +97,18 @@ def test_default_category_has_versions(stored_categories: InMemoryCategories) ->
     assert resolve_channels("news", [], 7, from_ms) == ["push"]
     assert not is_listed("default")
     assert "default" not in categories()
+
+
+def test_digest_differs_by_tenant(stored_categories: InMemoryCategories) -> None:
+    hourly, daily = {"template": "hourly", "window": "1h"}, {"template": "daily", "at": "08:00"}
+    tenants = {"7": {"digest": None}, "8": {"digest": daily}, "9": {"channels": ["email"]}}
+    from_ms = put(stored_categories, "offers", digest=hourly, tenants=tenants)
+    found = [digest_of("offers", club_id, from_ms, Lane.SMALL, None) for club_id in (7, 8, 9, 10)]
+    assert [each and each.template for each in found] == [None, "daily", "hourly", "hourly"]
+    (version,) = stored_categories.every()["offers"]
+    assert version_of(fields_of(version), "offers") == version
+    # Version 0.1.0 knows these keys of a tenant.
+    assert {key for own in fields_of(version)["tenants"].values() for key in own} <= {"channels", "opt_in", "caps"}
 
 
 def test_change_without_effect_makes_no_version(stored_categories: InMemoryCategories) -> None:

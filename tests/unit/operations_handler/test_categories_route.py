@@ -28,9 +28,9 @@ FILE = read_categories(
         },
     }
 )
-SEVEN = {"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"], "caps": None}
+SEVEN = {"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"], "caps": None, "digest": None}
 CAP = {"limit": 2, "window": "24h", "by_channel": False, "group": None}
-EIGHT = {"club_id": 8, "channels": ["push"], "opt_in": [], "caps": [CAP]}
+EIGHT = {"club_id": 8, "channels": ["push"], "opt_in": [], "caps": [CAP], "digest": None}
 OFFERS = {
     "channels": ["push"],
     "mandatory": False,
@@ -88,6 +88,13 @@ def route(monkeypatch: pytest.MonkeyPatch, stored_categories: InMemoryCategories
 
 def put(route: CategoriesRoute, audit: Any, name: str = "news", *, conditions: Conditions = NONE, **fields: Any) -> Any:
     return route.put(name, json.dumps(fields), ALL_CLUBS, audit, conditions)
+
+
+def test_club_may_have_another_digest(route: CategoriesRoute, audit: _Audit) -> None:
+    digest, daily = NEWS["digest"], {"template": "daily", "at": "08:00", "list": 10}
+    clubs = [{"club_id": 7, "digest": None}, {"club_id": 8, "digest": daily}, {"club_id": 9}]
+    [version] = put(route, audit, channels=["push"], digest=digest, clubs=clubs)["versions"]
+    assert [each["digest"] for each in version["clubs"]] == [None, daily, digest]
 
 
 @pytest.mark.kills(guard="tenancy.categories")
@@ -184,6 +191,8 @@ def test_tenant_changes_no_category(route: CategoriesRoute, audit: Any) -> None:
         ("news", {"digest": {"template": "t", "window": "1h", "at": "08:00"}}, "digest"),
         ("news", {"digest": []}, "digest"),
         ("news", {"mandatory": True, "opt_in": [], "clubs": []}, "digest"),
+        ("news", {"clubs": [{"club_id": 7, "digest": {"template": "t"}}]}, "clubs[0].digest"),
+        ("news", MANDATORY | {"clubs": [{"club_id": 7, "digest": NEWS["digest"]}]}, "digest"),
         ("OFFERS", {}, "category"),
         ("default", {"retired": True}, "retired"),
         ("Default", {}, "category"),

@@ -15,8 +15,8 @@ const VERSION: CategoryValues = {
   descriptions: { en: "What happens" },
   retired: false,
   clubs: [
-    { club_id: 7, channels: ["push", "email"], opt_in: ["email"], caps: [{ limit: 3, window: "24h", by_channel: true, group: null }] },
-    { club_id: 9_007_199_254_740_993n, channels: ["push"], opt_in: [], caps: [] },
+    { club_id: 7, channels: ["push", "email"], opt_in: ["email"], caps: [{ limit: 3, window: "24h", by_channel: true, group: null }], digest: { template: "news_digest", window: "1h", key: "team", list: 10 } },
+    { club_id: 9_007_199_254_740_993n, channels: ["push"], opt_in: [], caps: [], digest: null },
   ],
 };
 
@@ -26,7 +26,7 @@ test("a draft that nothing changes is the version, and a club has what differs",
   const { channels, mandatory, critical, opt_in, caps, digest, shorten, titles, descriptions, retired } = VERSION;
   const clubs = [
     { club_id: 7, channels: ["push", "email"] },
-    { club_id: 9_007_199_254_740_993n, opt_in: [], caps: [] },
+    { club_id: 9_007_199_254_740_993n, opt_in: [], caps: [], digest: null },
   ];
   expect(fieldsOf(read())).toEqual({ channels, mandatory, critical, opt_in, caps, digest, shorten, titles, descriptions, retired, clubs });
 });
@@ -34,7 +34,7 @@ test("a draft that nothing changes is the version, and a club has what differs",
 test("a club that is as the category follows its later changes", () => {
   const draft = read();
   draft.channels = ["email"];
-  expect(fieldsOf(draft).clubs?.[1]).toEqual({ club_id: 9_007_199_254_740_993n, opt_in: [], caps: [] });
+  expect(fieldsOf(draft).clubs?.[1]).toEqual({ club_id: 9_007_199_254_740_993n, opt_in: [], caps: [], digest: null });
 });
 
 test("a mandatory category needs no opt-in, and has no caps and no digest", () => {
@@ -56,10 +56,12 @@ test.each<[Partial<CategoryDraft>, boolean]>([
   [{ caps: "3 a day" }, false],
   [{ digest: "daily/08:00" }, true],
   [{ digest: "daily" }, false],
-  [{ clubs: [{ club: "7", channels: null, optIn: null, caps: "none" }] }, true],
-  [{ clubs: [{ club: "7", channels: null, optIn: null, caps: "3" }] }, false],
-  [{ clubs: [{ club: "7", channels: [], optIn: null, caps: "" }] }, false],
-  [{ clubs: [{ club: "seven", channels: null, optIn: null, caps: "" }] }, false],
+  [{ clubs: [{ club: "7", channels: null, optIn: null, caps: "none", digest: "" }] }, true],
+  [{ clubs: [{ club: "7", channels: null, optIn: null, caps: "3", digest: "" }] }, false],
+  [{ clubs: [{ club: "7", channels: null, optIn: null, caps: "", digest: "daily/08:00" }] }, true],
+  [{ clubs: [{ club: "7", channels: null, optIn: null, caps: "", digest: "daily" }] }, false],
+  [{ clubs: [{ club: "7", channels: [], optIn: null, caps: "", digest: "" }] }, false],
+  [{ clubs: [{ club: "seven", channels: null, optIn: null, caps: "", digest: "" }] }, false],
 ])("the draft with %j is complete: %s", (changed, expected) => {
   expect(isComplete({ ...complete, ...changed })).toBe(expected);
 });

@@ -10,6 +10,8 @@ export interface ClubDraft {
   optIn: string[] | null;
   /** As the caps of a category; without a line, it has those of the category. */
   caps: string;
+  /** As the digest of a category, or `none`; empty: that of the category. */
+  digest: string;
 }
 
 export interface CategoryDraft {
@@ -59,6 +61,9 @@ export function digestIn(text: string): DigestFields | null | undefined {
   return { template: template!, ...(time!.includes(":") ? { at: time! } : { window: time! }), ...(key && { key }), ...(list && { list: Number(list) }) };
 }
 
+/** Return the digest of a tenant in a text, `none` for none; undefined if it is not a digest. */
+export const digestOf = (text: string): DigestFields | null | undefined => (text.trim() === "none" ? null : digestIn(text));
+
 /** Return the text of a digest. */
 export const textOf = (digest: DigestFields | null): string =>
   digest ? `${digest.template}/${digest.window ?? digest.at}${digest.key ? `,key=${digest.key}` : ""}${digest.list ? `,list=${digest.list}` : ""}` : "";
@@ -77,18 +82,19 @@ export function draftOf({ type: name, versions, etag }: CategoryBody): CategoryD
     ...{ name, channels, mandatory, critical, optIn: opt_in, retired, etag, shorten, caps: linesOf(caps), digest: textOf(digest) },
     titles: textLines(version.titles),
     descriptions: textLines(version.descriptions),
-    clubs: version.clubs.map((club) => ({ club: String(club.club_id), channels: own(club.channels, channels), optIn: own(club.opt_in, opt_in), caps: linesOf(club.caps) === linesOf(caps) ? "" : linesOf(club.caps) })),
+    clubs: version.clubs.map((club) => ({ club: String(club.club_id), channels: own(club.channels, channels), optIn: own(club.opt_in, opt_in), caps: linesOf(club.caps) === linesOf(caps) ? "" : linesOf(club.caps), digest: textOf(club.digest) === textOf(digest) ? "" : textOf(club.digest) || "none" })),
   };
 }
 
 /** Return the body of a request. A mandatory category needs no opt-in; it and a critical one have no caps and no digest. */
 export function fieldsOf({ channels, mandatory, critical, optIn, caps, digest, shorten, titles, descriptions, clubs, retired }: CategoryDraft): CategoryFields {
   const waits = mayWait({ mandatory, critical });
-  const differing = ({ club, channels, optIn, caps }: ClubDraft) => ({
+  const differing = ({ club, channels, optIn, caps, digest }: ClubDraft) => ({
     club_id: idOf(club)!,
     ...(channels && { channels }),
     ...(optIn && !mandatory && { opt_in: optIn }),
     ...(caps.trim() && waits && { caps: capsOf(caps)! }),
+    ...(digest.trim() && waits && { digest: digestOf(digest)! }),
   });
   const rules = { ...(caps.trim() && waits && { caps: capsOf(caps)! }), ...(digest.trim() && waits && { digest: digestIn(digest)! }) };
   return { channels, mandatory, critical, opt_in: mandatory ? [] : optIn, ...rules, shorten, titles: pairsOf(titles), descriptions: pairsOf(descriptions), clubs: clubs.map(differing), retired };
@@ -96,7 +102,7 @@ export function fieldsOf({ channels, mandatory, critical, optIn, caps, digest, s
 
 /** Return whether a draft has what the API needs. */
 export const isComplete = ({ name, channels, caps, digest, clubs }: CategoryDraft): boolean =>
-  Boolean(name.trim() && channels.length && capsOf(caps) !== undefined && digestIn(digest) !== undefined) && clubs.every((each) => idOf(each.club) !== null && each.channels?.length !== 0 && capsOf(each.caps) !== undefined);
+  Boolean(name.trim() && channels.length && capsOf(caps) !== undefined && digestIn(digest) !== undefined) && clubs.every((each) => idOf(each.club) !== null && each.channels?.length !== 0 && capsOf(each.caps) !== undefined && digestOf(each.digest) !== undefined);
 
 /** Return the names of the categories that a new send may have. */
 export const offeredOf = (rows: readonly Category[]): string[] => rows.filter((row) => row.type !== "default" && !row.retired).map((row) => row.type);
