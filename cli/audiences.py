@@ -24,6 +24,10 @@ WhereOption = Annotated[
     ),
 ]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the saved audience.")]
+EtagOption = Annotated[
+    str | None,
+    typer.Option("--if-match", metavar="ETAG", help="Only if it is as `show` has shown it with this etag."),
+]
 ExceptOption = Annotated[list[int] | None, typer.Option("--except", help="Without this user. May be repeated.")]
 ChannelOption = Annotated[list[str] | None, typer.Option("--channel", help="Only this channel. May be repeated.")]
 
@@ -83,23 +87,34 @@ def show(name: NameArgument, *, api: Client, club: ClubOption, as_json: JsonOpti
     if as_json:
         print_json(found)
         return
-    console.entry(name, json.dumps(found["audience"], ensure_ascii=False), f"changed at {found['changed_at']}")
+    condition = json.dumps(found["audience"], ensure_ascii=False)
+    console.entry(name, condition, f"changed at {found['changed_at']}", f"etag {found['etag']}")
 
 
 @app.command()
 @calling
 def put(
-    name: NameArgument, *, api: Client, club: ClubOption, where: WhereOption = None, as_json: JsonOption = False
+    name: NameArgument,
+    *,
+    api: Client,
+    club: ClubOption,
+    where: WhereOption = None,
+    if_match: EtagOption = None,
+    new: Annotated[bool, typer.Option("--new", help="Only if the name is new.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Save a condition, in the place of an earlier one with its name."""
     audience = audience_of(where, None)
     del audience["except_users"]
-    saved = api.save_audience(name, audience, club_id=club)
+    saved = api.save_audience(name, audience, club_id=club, if_match=if_match, if_none_match="*" if new else None)
     print_answer(saved, f"{name} is saved.", console, as_json=as_json)
 
 
 @app.command()
 @calling
-def delete(name: NameArgument, *, api: Client, club: ClubOption, as_json: JsonOption = False) -> None:
+def delete(
+    name: NameArgument, *, api: Client, club: ClubOption, if_match: EtagOption = None, as_json: JsonOption = False
+) -> None:
     """Delete a saved audience. Sends have copies of its condition."""
-    print_answer(api.delete_audience(name, club_id=club), f"{name} is deleted.", console, as_json=as_json)
+    deleted = api.delete_audience(name, club_id=club, if_match=if_match)
+    print_answer(deleted, f"{name} is deleted.", console, as_json=as_json)

@@ -180,20 +180,22 @@ def get_audiences(asked: rest.Request) -> Response:
 @api.get("/v1/audiences/{name}")
 def get_audience(asked: rest.Request, name: str) -> Response:
     """A saved audience with its conditions."""
-    return uncached(audiences().show(name, asked.parameters, asked.clubs))
+    return tagged(audiences().show(name, asked.parameters, asked.clubs))
 
 
 @api.put("/v1/audiences/{name}")
 def put_audience(asked: rest.Request, name: str) -> Response:
     """Save an audience, in the place of an earlier one with its name."""
     known_categories().read()
-    return uncached(audiences().put(name, asked.parameters, asked.text(), asked.clubs, _audit(asked)))
+    conditions = Conditions.of(asked)
+    return tagged(audiences().put(name, asked.parameters, asked.text(), asked.clubs, _audit(asked), conditions))
 
 
 @api.delete("/v1/audiences/{name}")
 def delete_audience(asked: rest.Request, name: str) -> Response:
     """Delete a saved audience. Sends have copies of it."""
-    return uncached(audiences().delete(name, asked.parameters, asked.clubs, _audit(asked)))
+    conditions = Conditions.of(asked)
+    return uncached(audiences().delete(name, asked.parameters, asked.clubs, _audit(asked), conditions))
 
 
 @api.get("/v1/audit")

@@ -5,11 +5,18 @@ from functions.operations_handler.routes import audiences
 from masscomm.domain.limits import SMALLEST_GROUP
 from masscomm.domain.saved_audiences import MAX_SAVED_AUDIENCES
 from ops.openapi.examples import NOON
-from ops.openapi.operation import ID, Operation, Parameter
+from ops.openapi.operation import ID, IF_MATCH, IF_NONE_MATCH, Operation, Parameter
 
 _CLUB = (Parameter("club_id", "The tenant", ID, 1, required=True),)
 _AUDIENCE = {"where": {"field": "locale", "is": "de"}}
-_SAVED = {"name": "germans", "changed_at": NOON, "audience": _AUDIENCE}
+_SAVED = {
+    "name": "germans",
+    "changed_at": NOON,
+    "audience": _AUDIENCE,
+    "etag": '"6f1ed002ab5595859014ebf0951522d9"',
+}
+_ETAG = {"ETag": "`etag` of the body"}
+_CHANGED = {412: "Another request has changed it"}
 _UNKNOWN = {404: "The audience is unknown"}
 
 OPERATIONS = {
@@ -24,6 +31,7 @@ OPERATIONS = {
         parameters=_CLUB,
         response=audiences.SavedAudienceBody,
         example=_SAVED,
+        headers=_ETAG,
         problems=_UNKNOWN,
     ),
     ("PUT", "/v1/audiences/{name}"): Operation(
@@ -31,23 +39,25 @@ OPERATIONS = {
             'A send with `"audience": {"saved": "<name>"}` has a copy of the conditions, made at its request: a later '
             "change does not concern it."
         ),
-        parameters=_CLUB,
+        parameters=(*_CLUB, IF_MATCH, IF_NONE_MATCH),
         request=audiences.SavedAudienceFields,
         requests={"germans": {"audience": _AUDIENCE}},
         response=audiences.SavedAudienceBody,
         success="The audience is saved",
         example=_SAVED,
+        headers=_ETAG,
         problems={
             404: "The name contains a control character",
             409: f"The club has {MAX_SAVED_AUDIENCES} saved audiences",
+            412: "Another request has changed it, or it exists",
         },
     ),
     ("DELETE", "/v1/audiences/{name}"): Operation(
         description="Sends that were requested keep their copies of its conditions.",
-        parameters=_CLUB,
+        parameters=(*_CLUB, IF_MATCH),
         response=audiences.DeletedAudienceBody,
         example={"name": "germans"},
-        problems=_UNKNOWN,
+        problems=_UNKNOWN | _CHANGED,
     ),
     ("POST", "/v1/audiences/count"): Operation(
         description=(

@@ -138,6 +138,7 @@ _CATEGORY = {
     "mandatory": False,
     "opt_in": [],
     "titles": {"en": "News", "de": "Nachrichten"},
+    "descriptions": {"en": "What happens in the club", "de": "Was im Verein geschieht"},
     "retired": False,
     "clubs": [{"club_id": 7, "channels": ["push", "email"], "opt_in": ["email"]}],
 }

@@ -26,6 +26,7 @@ _EXAMPLE = {
             "row": _CHANGES_ROW,
         },
     ],
+    "texts": {"newsletter": {"titles": {"en": "Newsletter"}, "descriptions": {"en": "What happens in the club"}}},
     "quiet_hours_row": _OWN_ROW,
     "changed_at": "2026-11-21T12:00:00Z",
     "pending": True,

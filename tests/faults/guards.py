@@ -1737,6 +1737,11 @@ MUTANTS = (
     Mutant("tenancy.changed_categories", "Credentials for single clubs change no category."),
     Mutant("batch.unprepared", "A batch waits while the categories that are valid now are unknown."),
     Mutant("tenancy.saved_audiences", "A caller uses saved audiences of its clubs only."),
+    Mutant(
+        "audiences.changed_meanwhile",
+        "A change of a saved audience that another request has changed since is not stored.",
+        Becomes('"attribute_exists(#definition) OR #definition = :definition AND changed_at_ms = :changed_at_ms"'),
+    ),
     Mutant("audiences.saved_users", "A saved audience names no user."),
     Mutant(
         "audiences.changed_definition",

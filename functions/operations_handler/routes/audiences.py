@@ -13,9 +13,11 @@ from masscomm.clock import Clock
 from masscomm.domain.audit import Action
 from masscomm.domain.limits import LARGEST_ID, NAME_PATTERN
 from masscomm.domain.saved_audiences import MAX_SAVED_AUDIENCES, RESERVED_NAME, SavedAudience
+from masscomm.errors import Retry
 from masscomm.http import parameters as parse
 from masscomm.http.audiences import audience_of
 from masscomm.http.body import read_object, undefined_fields
+from masscomm.http.conditions import Conditions, etag_of
 from masscomm.http.parameters import Reader
 from masscomm.http.problem import FieldError, Problem, unusable
 from masscomm.http.tenant import Clubs
@@ -52,6 +54,8 @@ class SavedAudienceBody(SavedAudienceRow):
 
     audience: dict[str, Any]
     """Its conditions, as in a send."""
+    etag: str
+    """The header `ETag`, for `If-Match` of a change."""
 
 
 class DeletedAudienceBody(TypedDict):
@@ -72,32 +76,56 @@ class AudiencesRoute:
 
     def show(self, name: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> SavedAudienceBody:
         """Return an audience. Raises Problem (400, 403, 404) or Retry."""
-        club_id = _club(parameters, clubs)
-        found = self.store.find(club_id, name) if _is_name(name) else None
-        if found is None:
-            raise Problem(404, Text.NAMED_AUDIENCE_UNKNOWN.filled())
-        return _body(found)
+        return _body(self._find(_club(parameters, clubs), name))
 
     def put(
-        self, name: str, parameters: Mapping[str, list[str]], content: str | None, clubs: Clubs, audit: Audit
+        self,
+        name: str,
+        parameters: Mapping[str, list[str]],
+        content: str | None,
+        clubs: Clubs,
+        audit: Audit,
+        conditions: Conditions,
     ) -> SavedAudienceBody:
-        """Save an audience, and return it. Raises Problem (400, 403, 409) or Retry."""
+        """Save an audience, and return it. Raises Problem (400, 403, 409, 412) or Retry."""
         club_id, definition = _club(parameters, clubs), _read(name, content)
         others = [each for each in self.store.of_club(club_id) if each.name != name]
         if len(others) >= MAX_SAVED_AUDIENCES:
             raise Problem(409, Text.AUDIENCES_TOO_MANY.filled(maximum=MAX_SAVED_AUDIENCES))
         saved = SavedAudience(club_id=club_id, name=name, definition=definition, changed_at_ms=self.clock.now_ms())
-        is_new = self.store.put(saved)
+        if conditions == Conditions():
+            is_new = self.store.put(saved)
+        else:
+            before = self.store.find(club_id, name)
+            if before is not None and before.definition == definition:
+                return _body(before)  # A repeated request succeeds, as the first one did.
+            conditions.check(None if before is None else _body(before)["etag"])
+            if not self.store.put_if(saved, before):
+                raise Retry("another request changes the audience at the same time")
+            is_new = before is None
         audit(Action.AUDIENCE_SAVED, subject=name, clubs=[club_id], detail="created" if is_new else "changed")
         return _body(saved)
 
-    def delete(self, name: str, parameters: Mapping[str, list[str]], clubs: Clubs, audit: Audit) -> DeletedAudienceBody:
-        """Delete an audience. Raises Problem (400, 403, 404) or Retry."""
+    def delete(
+        self, name: str, parameters: Mapping[str, list[str]], clubs: Clubs, audit: Audit, conditions: Conditions
+    ) -> DeletedAudienceBody:
+        """Delete an audience. Raises Problem (400, 403, 404, 412) or Retry."""
         club_id = _club(parameters, clubs)
-        if not (_is_name(name) and self.store.delete(club_id, name)):
+        if conditions != Conditions():
+            found = self._find(club_id, name)
+            conditions.check(_body(found)["etag"])
+            if not self.store.delete_if(found):
+                raise Retry("another request changes the audience at the same time")
+        elif not (_is_name(name) and self.store.delete(club_id, name)):
             raise Problem(404, Text.NAMED_AUDIENCE_UNKNOWN.filled())
         audit(Action.AUDIENCE_DELETED, subject=name, clubs=[club_id])
         return {"name": name, "status": "deleted"}
+
+    def _find(self, club_id: int, name: str) -> SavedAudience:
+        found = self.store.find(club_id, name) if _is_name(name) else None
+        if found is None:
+            raise Problem(404, Text.NAMED_AUDIENCE_UNKNOWN.filled())
+        return found
 
 
 def _club(parameters: Mapping[str, list[str]], clubs: Clubs) -> int:
@@ -134,4 +162,5 @@ def _row(saved: SavedAudience) -> SavedAudienceRow:
 
 
 def _body(saved: SavedAudience) -> SavedAudienceBody:
-    return {**_row(saved), "audience": dict(saved.definition)}
+    body = {**_row(saved), "audience": dict(saved.definition)}
+    return {**_row(saved), "audience": body["audience"], "etag": etag_of(body)}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from masscomm.aws.dynamodb import answering, key_of, query_items
+from masscomm.aws.dynamodb import ConditionFailed, answering, key_of, query_items
 from masscomm.aws.request import Limits
 from masscomm.aws.table import TableAdapter
 from masscomm.domain.saved_audiences import SavedAudience
@@ -23,14 +23,17 @@ class DynamoDbSavedAudiences(TableAdapter):
     LIMITS = Limits(connections=4, connect_s=1, read_s=2, attempts=3)
 
     def put(self, audience: SavedAudience) -> bool:
-        item = {
-            **_key(audience.club_id, audience.name),
-            "definition": {"S": json.dumps(audience.definition, ensure_ascii=False)},
-            "changed_at_ms": {"N": str(audience.changed_at_ms)},
-        }
         with answering(_WHAT):
-            answer = self._client.put_item(TableName=self._table, Item=item, ReturnValues="ALL_OLD")
+            answer = self._client.put_item(TableName=self._table, Item=_item(audience), ReturnValues="ALL_OLD")
         return not answer.get("Attributes")
+
+    def put_if(self, audience: SavedAudience, before: SavedAudience | None) -> bool:
+        try:
+            with answering(_WHAT):
+                self._client.put_item(TableName=self._table, Item=_item(audience), **_still(before))
+        except ConditionFailed:
+            return False
+        return True
 
     def find(self, club_id: int, name: str) -> SavedAudience | None:
         with answering(_WHAT):
@@ -47,6 +50,42 @@ class DynamoDbSavedAudiences(TableAdapter):
         with answering(_WHAT):
             answer = self._client.delete_item(TableName=self._table, Key=_key(club_id, name), ReturnValues="ALL_OLD")
         return bool(answer.get("Attributes"))
+
+    def delete_if(self, audience: SavedAudience) -> bool:
+        key = _key(audience.club_id, audience.name)
+        try:
+            with answering(_WHAT):
+                self._client.delete_item(TableName=self._table, Key=key, **_still(audience))
+        except ConditionFailed:
+            return False
+        return True
+
+
+def _item(audience: SavedAudience) -> dict[str, Any]:
+    return {
+        **_key(audience.club_id, audience.name),
+        "definition": {"S": _text(audience)},
+        "changed_at_ms": {"N": str(audience.changed_at_ms)},
+    }
+
+
+def _text(audience: SavedAudience) -> str:
+    return json.dumps(audience.definition, ensure_ascii=False)
+
+
+def _still(before: SavedAudience | None) -> dict[str, Any]:
+    """Return the condition that the stored audience is this one; None: that there is none."""
+    if before is None:
+        return {"ConditionExpression": "attribute_not_exists(part)"}
+    return {
+        # guard: audiences.changed_meanwhile
+        "ConditionExpression": "#definition = :definition AND changed_at_ms = :changed_at_ms",
+        "ExpressionAttributeNames": {"#definition": "definition"},
+        "ExpressionAttributeValues": {
+            ":definition": {"S": _text(before)},
+            ":changed_at_ms": {"N": str(before.changed_at_ms)},
+        },
+    }
 
 
 def _part(club_id: int) -> str:

@@ -19,6 +19,12 @@ class InMemorySavedAudiences(InMemoryStore):
         self._stored[key] = audience
         return is_new
 
+    def put_if(self, audience: SavedAudience, before: SavedAudience | None) -> bool:
+        if self._stored.get((audience.club_id, audience.name)) != before:
+            return False
+        self._stored[audience.club_id, audience.name] = audience
+        return True
+
     def find(self, club_id: int, name: str) -> SavedAudience | None:
         return self._stored.get((club_id, name))
 
@@ -27,3 +33,10 @@ class InMemorySavedAudiences(InMemoryStore):
 
     def delete(self, club_id: int, name: str) -> bool:
         return self._stored.pop((club_id, name), None) is not None
+
+    def delete_if(self, audience: SavedAudience) -> bool:
+        key = audience.club_id, audience.name
+        if self._stored.get(key) != audience:
+            return False
+        del self._stored[key]
+        return True

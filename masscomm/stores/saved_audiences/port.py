@@ -13,6 +13,10 @@ class SavedAudiences(Protocol):
         """Store an audience, in the place of an earlier one with its name. Return whether the name is new."""
         ...
 
+    def put_if(self, audience: SavedAudience, before: SavedAudience | None) -> bool:
+        """Store an audience if the stored one is still `before`; None: if none has its name. Return whether it was."""
+        ...
+
     def find(self, club_id: int, name: str) -> SavedAudience | None:
         """Return the audience of a club with a name. It is read consistently."""
         ...
@@ -23,4 +27,8 @@ class SavedAudiences(Protocol):
 
     def delete(self, club_id: int, name: str) -> bool:
         """Delete an audience. Return False if there was none."""
+        ...
+
+    def delete_if(self, audience: SavedAudience) -> bool:
+        """Delete an audience if the stored one is still the same. Return whether it was."""
         ...

@@ -23,6 +23,21 @@ class SavedAudiencesContract:
         assert not audiences.put(GERMANS)
         assert audiences.find(7, "germans") == GERMANS
 
+    @pytest.mark.kills(guard="audiences.changed_meanwhile")
+    def test_change_needs_the_audience_as_it_was_read(self, audiences: SavedAudiences) -> None:
+        changed = replace(GERMANS, definition={"all_users": True})
+        assert not audiences.put_if(changed, GERMANS)
+        assert audiences.put_if(GERMANS, None)
+        assert not audiences.put_if(changed, None)
+        assert not audiences.put_if(changed, changed)
+        assert not audiences.put_if(changed, replace(GERMANS, changed_at_ms=2))
+        assert audiences.find(7, "germans") == GERMANS
+        assert audiences.put_if(changed, GERMANS)
+        assert not audiences.delete_if(GERMANS)
+        assert audiences.delete_if(changed)
+        assert not audiences.delete_if(changed)
+        assert audiences.find(7, "germans") is None
+
     def test_audiences_of_a_club_are_listed_by_name(self, audiences: SavedAudiences) -> None:
         first, other = replace(GERMANS, name="italians"), replace(GERMANS, club_id=77)
         for each in (first, GERMANS, other):

@@ -48,7 +48,12 @@ def test_condition_with_invalid_json_is_not_sent(server: AnsweringServer) -> Non
     assert server.asked == []
 
 
-SAVED = {"name": "germans", "changed_at": "2026-11-30T12:00:00Z", "audience": {"all_users": True}}
+SAVED = {
+    "name": "germans",
+    "changed_at": "2026-11-30T12:00:00Z",
+    "audience": {"all_users": True},
+    "etag": '"a1"',
+}
 
 
 def test_name_of_a_saved_audience_is_sent(server: AnsweringServer) -> None:
@@ -67,8 +72,22 @@ def test_audience_is_saved_listed_shown_and_deleted(server: AnsweringServer) -> 
         "germans",
         '  {"all_users": true}',
         "  changed at 2026-11-30T12:00:00Z",
+        '  etag "a1"',
     ]
     assert run("delete", "germans", "--club", "7") == "germans is deleted.\n"
     path = "/v1/audiences/germans?club_id=7"
     assert [asked for asked, _ in server.asked] == [path, "/v1/audiences?club_id=7", path, path, path]
     assert json.loads(server.asked[0][1]) == {"audience": {"where": where}}
+
+
+def conditions(request: Asked) -> list[str | None]:
+    return [request.headers.get(name) for name in ("If-Match", "If-None-Match")]
+
+
+def test_conditions_of_a_change_are_sent(server: AnsweringServer) -> None:
+    server.read = conditions
+    server.answers = [(200, json.dumps(SAVED).encode())] * 3
+    run("put", "germans", "--club", "7", "--if-match", '"a1"')
+    run("put", "germans", "--club", "7", "--new")
+    run("delete", "germans", "--club", "7", "--if-match", '"a1"')
+    assert server.asked == [['"a1"', None], [None, "*"], ['"a1"', None]]

@@ -38,7 +38,7 @@ test("each language with a template has a preview, and one stands for all others
 
 test("a category has the channels of the club, else its own, else those of every category", () => {
   const row = (type: string, channels: string[], clubs: Category["clubs"] = []): Category => ({ type, channels, mandatory: false, critical: false, opt_in: [], caps: null, digest: null, shorten: false, clubs, titles: {}, descriptions: {}, valid_from: null, retired: false });
-  const rows = [row("default", ["push"]), row("news", ["email"], [{ club_id: 7, channels: ["push", "email"], opt_in: ["email"], caps: null }])];
+  const rows = [row("default", ["push"]), row("news", ["email"], [{ club_id: 7, channels: ["push", "email"], opt_in: ["email"], caps: null, digest: null }])];
   expect(categoryOf(rows, "news", 1)?.channels).toEqual(["email"]);
   expect(categoryOf(rows, "news", 7)).toMatchObject({ channels: ["push", "email"], opt_in: ["email"] });
   expect(categoryOf(rows, "other", 7)?.channels).toEqual(["push"]);
