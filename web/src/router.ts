@@ -16,6 +16,7 @@ export const router = createRouter({
     { path: "/sends", name: "sends", component: SendsPage },
     { path: "/sends/:sendId", name: "send", component: SendPage, props: true },
     { path: "/schedules", name: "schedules", component: () => import("./pages/SchedulesPage.vue") },
+    { path: "/audiences", name: "audiences", component: () => import("./pages/AudiencesPage.vue") },
     { path: "/templates/:name?", name: "templates", component: () => import("./pages/TemplatesPage.vue") },
     { path: "/categories/:name?", name: "categories", component: () => import("./pages/CategoriesPage.vue"), props: true },
     { path: "/metrics", name: "metrics", component: () => import("./pages/MetricsPage.vue") },

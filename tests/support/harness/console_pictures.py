@@ -471,6 +471,7 @@ PICTURES = (
     Picture("send-move", f"#/sends/{SCHEDULED}", _move),
     Picture("send-move-refused", f"#/sends/{SCHEDULED}", _move_refused),
     Picture("send-unknown", "#/sends/unknown", _nothing),
+    Picture("audiences", "#/audiences", _nothing),
     Picture("templates", "#/templates", _table),
     Picture("template", "#/templates/matchday", _template),
     Picture("categories", "#/categories", _category),

@@ -72,6 +72,14 @@ export const saveAudience = (name: string, club_id: Id, audience: { [name: strin
   api.request("PUT", "/v1/audiences/{name}", { path: { name }, query: { club_id }, body: { audience } });
 export const deleteAudience = (name: string, club_id: Id) => api.request("DELETE", "/v1/audiences/{name}", { path: { name }, query: { club_id } });
 
+export const getAudience = (name: string, club_id: Id) => api.request("GET", "/v1/audiences/{name}", { path: { name }, query: { club_id } });
+/** Put an audience, if it has the entity tag; null: if it does not exist. */
+export const putAudience = (name: string, club_id: Id, audience: { [name: string]: unknown }, etag: string | null) =>
+  api.request("PUT", "/v1/audiences/{name}", { path: { name }, query: { club_id }, body: { audience }, headers: etag === null ? { "If-None-Match": "*" } : { "If-Match": etag } });
+export const removeAudience = (name: string, club_id: Id, etag: string) =>
+  api.request("DELETE", "/v1/audiences/{name}", { path: { name }, query: { club_id }, headers: { "If-Match": etag } });
+export const countAudience = (club_id: Id, audience: { [name: string]: unknown }) => api.request("POST", "/v1/audiences/count", { body: { club_id, audience } });
+
 export const listSchedules = (club_id: Id, signal?: AbortSignal) => whole(api.request("GET", "/v1/schedules", { query: { club_id }, signal }));
 export const getSchedule = (schedule: string, club_id: Id) => api.request("GET", "/v1/schedules/{schedule}", { path: { schedule }, query: { club_id } });
 export const pauseSchedule = (schedule: string, club_id: Id) => api.request("POST", "/v1/schedules/{schedule}/pause", { path: { schedule }, query: { club_id } });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { audienceError, audienceOf, definitionOf, fit, newAudience, newCondition, operatorsOf, type AudienceDraft, type Condition } from "./audience";
+import { audienceError, audienceOf, definitionOf, draftOf, fit, newAudience, newCondition, operatorsOf, type AudienceDraft, type Condition } from "./audience";
 
 const condition = (changes: Partial<Condition>): Condition => ({ ...newCondition(), value: "de", ...changes });
 const draft = (conditions: Condition[], changes: Partial<AudienceDraft> = {}): AudienceDraft => ({ ...newAudience(), conditions, ...changes });
@@ -61,4 +61,8 @@ test("a saved audience is named, with the exceptions of the send", () => {
 
 test("conditions are saved without the exceptions of a send", () => {
   expect(definitionOf({ ...newAudience(), mode: "everyone", except: "42" })).toEqual({ all_users: true });
+});
+
+test.each([{ all_users: true }, { where: { field: "attributes.account", is: 9007199254740993n } }])("the draft of a saved audience is the same audience: %#", (definition) => {
+  expect(definitionOf(draftOf(definition))).toEqual(definition);
 });

@@ -1,6 +1,6 @@
 /** An audience as the form has it: conditions about the users of a club (docs/audiences.md). */
 
-import { numberOf, readJson } from "masscomm-client";
+import { numberOf, readJson, writeJson } from "masscomm-client";
 import { parseRecipients } from "./recipients";
 
 export const FIELDS = [
@@ -122,6 +122,10 @@ function whereOf(condition: Condition): object {
       return { field, [condition.operator]: one };
   }
 }
+
+/** Return the draft of a saved audience, as JSON: the form cannot show each condition. */
+export const draftOf = (definition: { [name: string]: unknown }): AudienceDraft =>
+  definition.all_users === true ? { ...newAudience(), mode: "everyone" } : { ...newAudience(), mode: "json", json: writeJson(definition) };
 
 /** Return the conditions of a draft without errors, to be saved: the exceptions are those of one send. */
 export function definitionOf(draft: AudienceDraft): { [name: string]: unknown } {

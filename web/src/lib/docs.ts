@@ -7,6 +7,7 @@ const PAGES = {
   sends: "docs/sending.md#following-a-send",
   send: "docs/sending.md#statuses",
   schedules: "docs/sending.md#recurring-sends",
+  audiences: "docs/audiences.md#saved-audiences",
   templates: "docs/templates.md",
   categories: "docs/operations.md#add-a-category",
   metrics: "docs/metrics-api.md",

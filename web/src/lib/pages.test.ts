@@ -7,10 +7,10 @@ import { scopesOf } from "./roles";
 const mayOf = (...roles: string[]) => (scope: Scope) => scopesOf(roles).has(scope);
 
 test.each([
-  ["viewer", ["overview", "sends", "schedules", "templates", "categories", "metrics", "person", "events"]],
-  ["sender", ["overview", "compose", "sends", "schedules", "templates", "categories", "metrics", "person", "events"]],
-  ["developer", ["overview", "sends", "schedules", "templates", "categories", "metrics", "events"]],
-  ["admin", ["overview", "compose", "sends", "schedules", "templates", "categories", "metrics", "person", "events", "operations"]],
+  ["viewer", ["overview", "sends", "schedules", "audiences", "templates", "categories", "metrics", "person", "events"]],
+  ["sender", ["overview", "compose", "sends", "schedules", "audiences", "templates", "categories", "metrics", "person", "events"]],
+  ["developer", ["overview", "sends", "schedules", "audiences", "templates", "categories", "metrics", "events"]],
+  ["admin", ["overview", "compose", "sends", "schedules", "audiences", "templates", "categories", "metrics", "person", "events", "operations"]],
 ])("a %s may open %j", (role, pages) => {
   expect(permittedPages(mayOf(role))).toEqual(pages);
 });

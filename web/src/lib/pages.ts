@@ -21,7 +21,7 @@ export const SECTIONS = {
 export type SectionedPage = keyof typeof SECTIONS;
 export type Section<Page extends SectionedPage = SectionedPage> = Page extends SectionedPage ? keyof (typeof SECTIONS)[Page] & string : never;
 
-const SCOPES = { overview: "read", compose: "send", sends: "read", schedules: "read", templates: "read", categories: "read", metrics: "read", person: "users:read" } as const satisfies Record<string, Scope>;
+const SCOPES = { overview: "read", compose: "send", sends: "read", schedules: "read", audiences: "read", templates: "read", categories: "read", metrics: "read", person: "users:read" } as const satisfies Record<string, Scope>;
 export type PageName = keyof typeof SCOPES | SectionedPage;
 
 type May = (scope: Scope) => boolean;
