@@ -77,15 +77,25 @@ class Client:
         """Return a saved audience with its conditions."""
         return self._execute(Call("GET", path_of("audiences", name), {"club_id": club_id}))
 
-    def save_audience(self, name: str, audience: Mapping[str, Any], *, club_id: int) -> types.SavedAudienceBody:
-        """Save an audience, in the place of an earlier one with its name."""
+    def save_audience(
+        self,
+        name: str,
+        audience: Mapping[str, Any],
+        *,
+        club_id: int,
+        if_match: str | None = None,
+        if_none_match: str | None = None,
+    ) -> types.SavedAudienceBody:
+        """Save an audience, in the place of an earlier one with its name. The conditions are those of set_category."""
         path, body = path_of("audiences", name), {"audience": dict(audience)}
-        return self._execute(Call("PUT", path, {"club_id": club_id}, body))
+        headers = conditions(if_match, if_none_match)
+        return self._execute(Call("PUT", path, {"club_id": club_id}, body, headers=headers))
 
-    def delete_audience(self, name: str, *, club_id: int) -> types.DeletedAudienceBody:
-        """Delete a saved audience. Sends have copies of its conditions."""
+    def delete_audience(self, name: str, *, club_id: int, if_match: str | None = None) -> types.DeletedAudienceBody:
+        """Delete a saved audience, with if_match only as it was read. Sends have copies of its conditions."""
         removed: types.DeletedAudienceBody = {"name": name, "status": "deleted"}
-        call = Call("DELETE", path_of("audiences", name), {"club_id": club_id}, removed=removed)
+        headers, query = conditions(if_match, None), {"club_id": club_id}
+        call = Call("DELETE", path_of("audiences", name), query, headers=headers, removed=removed)
         return self._execute(call)
 
     def schedules(self, *, club_id: int) -> types.SchedulesBody:

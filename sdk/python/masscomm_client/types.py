@@ -264,6 +264,8 @@ class CategoryFields(TypedDict):
     """The channels of a send that names none."""
     mandatory: NotRequired[bool]
     """Whether an opt-out of the user does not apply."""
+    critical: NotRequired[bool]
+    """Whether its sends use the critical lane, to which no cap, digest, pace or quiet hours apply."""
     opt_in: NotRequired[list[str]]
     """The channels on which only users with a rule for the category get it."""
     caps: NotRequired[list[CapFields] | None]
@@ -274,6 +276,8 @@ class CategoryFields(TypedDict):
     """Whether the body of a push that is larger than a platform accepts is shortened. Otherwise it fails."""
     titles: NotRequired[dict[str, str]]
     """The name that recipients see on the page of an unsubscribe link, by language such as `de`."""
+    descriptions: NotRequired[dict[str, str]]
+    """A sentence for recipients that says what it contains, by language."""
     clubs: NotRequired[list[ClubFields]]
     """The clubs for which the category differs."""
     retired: NotRequired[bool]
@@ -287,6 +291,7 @@ class CategoryOfClub(TypedDict):
     channels: list[str]
     opt_in: list[str]
     caps: list[CapFields] | None
+    digest: DigestFields | None
 
 
 class CategoryRow(TypedDict):
@@ -295,15 +300,24 @@ class CategoryRow(TypedDict):
     valid_from: str | None
     channels: list[str]
     mandatory: bool
+    critical: bool
     opt_in: list[str]
     caps: list[CapFields] | None
     digest: DigestFields | None
     shorten: bool
     titles: dict[str, str]
+    descriptions: dict[str, str]
     retired: bool
     clubs: list[CategoryOfClub]
     type: str
     """The value of the field `type` of a send; `default` stands for each type without a row."""
+
+
+class CategoryTexts(TypedDict):
+    """What recipients see of a category, by language such as `de`."""
+
+    titles: dict[str, str]
+    descriptions: dict[str, str]
 
 
 class CategoryValues(TypedDict):
@@ -315,6 +329,8 @@ class CategoryValues(TypedDict):
     """The channels of a send that names none."""
     mandatory: bool
     """Whether an opt-out of the user does not apply."""
+    critical: bool
+    """Whether its sends use the critical lane."""
     opt_in: list[str]
     """The channels on which only users with a rule for the category get it."""
     caps: list[CapFields] | None
@@ -325,6 +341,8 @@ class CategoryValues(TypedDict):
     """Whether the body of a push that is larger than a platform accepts is shortened."""
     titles: dict[str, str]
     """The name that recipients see, by language."""
+    descriptions: dict[str, str]
+    """A sentence for recipients that says what it contains, by language."""
     retired: bool
     """Whether new sends over REST are refused."""
     clubs: list[CategoryOfClub]
@@ -367,6 +385,8 @@ class ClubFields(TypedDict):
     channels: NotRequired[list[str]]
     opt_in: NotRequired[list[str]]
     caps: NotRequired[list[CapFields] | None]
+    digest: NotRequired[DigestFields | None]
+    """Null: each notification goes out by itself; missing: as the category."""
 
 
 class CodedBody(TypedDict):
@@ -1244,6 +1264,8 @@ class PreferencesBody(TypedDict):
     """The row that sets or removes quiet hours; null: no row does."""
     effective: list[EffectivePreference]
     """The result for each category on each channel."""
+    texts: dict[str, CategoryTexts]
+    """Category → its titles and descriptions. A category without any has no entry."""
     changed_at: str | None
     """The time of the newest change in the user's settings; null: it is unknown, or there are no settings."""
     pending: bool
@@ -1468,7 +1490,7 @@ class RecurringSend(TypedDict):
     recipient_data: NotRequired[dict[str, dict[str, str]]]
     """Variables of single recipients, which replace those of data: user id → name → text."""
     priority: NotRequired[Literal["bulk", "critical"]]
-    """The lane of the send."""
+    """The lane of the send. That of a critical category is critical without it."""
     collapse_key: NotRequired[str | None]
     """A later push with the same key replaces the earlier one on the device."""
     reference: NotRequired[str | None]
@@ -1608,6 +1630,8 @@ class SavedAudienceBody(TypedDict):
     changed_at: str
     audience: dict[str, Any]
     """Its conditions, as in a send."""
+    etag: str
+    """The header `ETag`, for `If-Match` of a change."""
 
 
 class SavedAudienceFields(TypedDict):
@@ -1804,7 +1828,7 @@ class SendRequest(TypedDict):
     recipient_data: NotRequired[dict[str, dict[str, str]]]
     """Variables of single recipients, which replace those of data: user id → name → text."""
     priority: NotRequired[Literal["bulk", "critical"]]
-    """The lane of the send."""
+    """The lane of the send. That of a critical category is critical without it."""
     collapse_key: NotRequired[str | None]
     """A later push with the same key replaces the earlier one on the device."""
     reference: NotRequired[str | None]
@@ -1875,7 +1899,7 @@ class SmallSend(TypedDict):
     recipient_data: NotRequired[dict[str, dict[str, str]]]
     """Variables of single recipients, which replace those of data: user id → name → text."""
     priority: NotRequired[Literal["bulk", "critical"]]
-    """The lane of the send."""
+    """The lane of the send. That of a critical category is critical without it."""
     collapse_key: NotRequired[str | None]
     reference: NotRequired[str | None]
     digest: NotRequired[DigestRequest | None]

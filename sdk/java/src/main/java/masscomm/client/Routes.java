@@ -17,7 +17,7 @@ abstract class Routes {
     abstract <T> Results<T> rows(String path, Body filters, Function<Map<String, Object>, T> type);
 
     /**
-     * Delete a saved audience. Sends have copies of its conditions.
+     * Delete a saved audience, with if_match only as it was read. Sends have copies of its conditions.
      *
      * @param name the member {@code name} of the path or the body
      * @param filters the parameters of the request
@@ -25,7 +25,7 @@ abstract class Routes {
      */
     public DeletedAudienceBody deleteAudience(String name, AudienceFilters filters) {
         return execute(
-                new Call("DELETE", Call.query(Call.path("audiences", name), filters.members())).removing(Map.of("name", name, "status", "deleted")),
+                new Call("DELETE", Call.query(Call.path("audiences", name), filters.members())).header("If-Match", ifMatch).removing(Map.of("name", name, "status", "deleted")),
                 DeletedAudienceBody::new);
     }
 
@@ -1024,7 +1024,7 @@ abstract class Routes {
     }
 
     /**
-     * Save an audience, in the place of an earlier one with its name.
+     * Save an audience, in the place of an earlier one with its name. The conditions are those of set_category.
      *
      * @param name the member {@code name} of the path or the body
      * @param audience the member {@code audience} of the path or the body
@@ -1033,7 +1033,7 @@ abstract class Routes {
      */
     public SavedAudienceBody saveAudience(String name, Map<String, Object> audience, AudienceFilters filters) {
         return execute(
-                new Call("PUT", Call.query(Call.path("audiences", name), filters.members())).with(new SavedAudienceFields().audience(audience).members()),
+                new Call("PUT", Call.query(Call.path("audiences", name), filters.members())).with(new SavedAudienceFields().audience(audience).members()).header("If-Match", ifMatch).header("If-None-Match", ifNoneMatch),
                 SavedAudienceBody::new);
     }
 

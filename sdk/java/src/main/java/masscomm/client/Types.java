@@ -435,6 +435,9 @@ public final class Types {
         /** Whether an opt-out of the user does not apply. */
         public CategoryFields mandatory(boolean value) { set("mandatory", value); return this; }
 
+        /** Whether its sends use the critical lane, to which no cap, digest, pace or quiet hours apply. */
+        public CategoryFields critical(boolean value) { set("critical", value); return this; }
+
         /** The channels on which only users with a rule for the category get it. */
         public CategoryFields optIn(List<String> value) { set("opt_in", value); return this; }
 
@@ -449,6 +452,9 @@ public final class Types {
 
         /** The name that recipients see on the page of an unsubscribe link, by language such as {@code de}. */
         public CategoryFields titles(Map<String, String> value) { set("titles", value); return this; }
+
+        /** A sentence for recipients that says what it contains, by language. */
+        public CategoryFields descriptions(Map<String, String> value) { set("descriptions", value); return this; }
 
         /** The clubs for which the category differs. */
         public CategoryFields clubs(List<ClubFields> value) { set("clubs", value); return this; }
@@ -468,6 +474,8 @@ public final class Types {
         public List<String> optIn() { return required("opt_in", listOf(TEXT)); }
 
         public List<CapFields> caps() { return optional("caps", listOf(body(CapFields::new))); }
+
+        public DigestFields digest() { return optional("digest", body(DigestFields::new)); }
     }
 
     /** A category of sends, as it was put last. */
@@ -480,6 +488,8 @@ public final class Types {
 
         public boolean mandatory() { return required("mandatory", BOOLEAN); }
 
+        public boolean critical() { return required("critical", BOOLEAN); }
+
         public List<String> optIn() { return required("opt_in", listOf(TEXT)); }
 
         public List<CapFields> caps() { return optional("caps", listOf(body(CapFields::new))); }
@@ -490,12 +500,23 @@ public final class Types {
 
         public Map<String, String> titles() { return required("titles", mapOf(TEXT)); }
 
+        public Map<String, String> descriptions() { return required("descriptions", mapOf(TEXT)); }
+
         public boolean retired() { return required("retired", BOOLEAN); }
 
         public List<CategoryOfClub> clubs() { return required("clubs", listOf(body(CategoryOfClub::new))); }
 
         /** The value of the field {@code type} of a send; {@code default} stands for each type without a row. */
         public String type() { return required("type", TEXT); }
+    }
+
+    /** What recipients see of a category, by language such as {@code de}. */
+    public static final class CategoryTexts extends Body {
+        CategoryTexts(Map<String, ?> members) { super(members); }
+
+        public Map<String, String> titles() { return required("titles", mapOf(TEXT)); }
+
+        public Map<String, String> descriptions() { return required("descriptions", mapOf(TEXT)); }
     }
 
     /** A category as it is from a time on. */
@@ -511,6 +532,9 @@ public final class Types {
         /** Whether an opt-out of the user does not apply. */
         public boolean mandatory() { return required("mandatory", BOOLEAN); }
 
+        /** Whether its sends use the critical lane. */
+        public boolean critical() { return required("critical", BOOLEAN); }
+
         /** The channels on which only users with a rule for the category get it. */
         public List<String> optIn() { return required("opt_in", listOf(TEXT)); }
 
@@ -525,6 +549,9 @@ public final class Types {
 
         /** The name that recipients see, by language. */
         public Map<String, String> titles() { return required("titles", mapOf(TEXT)); }
+
+        /** A sentence for recipients that says what it contains, by language. */
+        public Map<String, String> descriptions() { return required("descriptions", mapOf(TEXT)); }
 
         /** Whether new sends over REST are refused. */
         public boolean retired() { return required("retired", BOOLEAN); }
@@ -593,6 +620,9 @@ public final class Types {
         public ClubFields optIn(List<String> value) { set("opt_in", value); return this; }
 
         public ClubFields caps(List<CapFields> value) { set("caps", value); return this; }
+
+        /** Null: each notification goes out by itself; missing: as the category. */
+        public ClubFields digest(DigestFields value) { set("digest", value); return this; }
     }
 
     /** The code of a text, so that a program can translate it. */
@@ -2077,6 +2107,9 @@ public final class Types {
         /** The result for each category on each channel. */
         public List<EffectivePreference> effective() { return required("effective", listOf(body(EffectivePreference::new))); }
 
+        /** Category → its titles and descriptions. A category without any has no entry. */
+        public Map<String, CategoryTexts> texts() { return required("texts", mapOf(body(CategoryTexts::new))); }
+
         /** The time of the newest change in the user's settings; null: it is unknown, or there are no settings. */
         public String changedAt() { return optional("changed_at", TEXT); }
 
@@ -2434,7 +2467,7 @@ public final class Types {
         /** Variables of single recipients, which replace those of data: user id → name → text. */
         public RecurringSend recipientData(Map<String, Map<String, String>> value) { set("recipient_data", value); return this; }
 
-        /** The lane of the send. */
+        /** The lane of the send. That of a critical category is critical without it. */
         public RecurringSend priority(String value) { set("priority", value); return this; }
 
         /** A later push with the same key replaces the earlier one on the device. */
@@ -2629,6 +2662,9 @@ public final class Types {
 
         /** Its conditions, as in a send. */
         public Map<String, Object> audience() { return required("audience", mapOf(ANY)); }
+
+        /** The header {@code ETag}, for {@code If-Match} of a change. */
+        public String etag() { return required("etag", TEXT); }
     }
 
     /** The body of a request to PUT /v1/audiences/{name}. */
@@ -2967,7 +3003,7 @@ public final class Types {
         /** Variables of single recipients, which replace those of data: user id → name → text. */
         public SendRequest recipientData(Map<String, Map<String, String>> value) { set("recipient_data", value); return this; }
 
-        /** The lane of the send. */
+        /** The lane of the send. That of a critical category is critical without it. */
         public SendRequest priority(String value) { set("priority", value); return this; }
 
         /** A later push with the same key replaces the earlier one on the device. */
@@ -3135,7 +3171,7 @@ public final class Types {
         /** Variables of single recipients, which replace those of data: user id → name → text. */
         public SmallSend recipientData(Map<String, Map<String, String>> value) { set("recipient_data", value); return this; }
 
-        /** The lane of the send. */
+        /** The lane of the send. That of a critical category is critical without it. */
         public SmallSend priority(String value) { set("priority", value); return this; }
 
         public SmallSend collapseKey(String value) { set("collapse_key", value); return this; }
