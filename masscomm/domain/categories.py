@@ -229,13 +229,23 @@ def _differing(found: Category, own: Any, where: str) -> Category:
 
 def _category(entry: Any, default: Category, where: str) -> Category:
     _check_keys(entry, _FIELDS, where)
-    flags = {name: entry.get(name, getattr(default, name)) for name in ("mandatory", "critical", "shorten")}
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise CategoriesError(f"categories.yaml: {where}.{name} must be true or false")
-    texts = {name: _texts(entry.get(name, {}), f"{where}.{name}") for name in ("titles", "descriptions")}
-    found = replace(_with_channels(default, entry, where), caps=None, digest=None, **flags, **texts)
+    found = replace(
+        _with_channels(default, entry, where),
+        mandatory=_flag(entry.get("mandatory", default.mandatory), f"{where}.mandatory"),
+        critical=_flag(entry.get("critical", default.critical), f"{where}.critical"),
+        shorten=_flag(entry.get("shorten", default.shorten), f"{where}.shorten"),
+        titles=_texts(entry.get("titles", {}), f"{where}.titles"),
+        descriptions=_texts(entry.get("descriptions", {}), f"{where}.descriptions"),
+        caps=None,
+        digest=None,
+    )
     return _with_digest(_with_caps(_with_opt_in(found, entry, where), entry, where), entry, where)
+
+
+def _flag(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise CategoriesError(f"categories.yaml: {where} must be true or false")
+    return value
 
 
 def _with_channels(found: Category, entry: Mapping[str, Any], where: str) -> Category:

@@ -162,5 +162,5 @@ def _row(saved: SavedAudience) -> SavedAudienceRow:
 
 
 def _body(saved: SavedAudience) -> SavedAudienceBody:
-    body = {**_row(saved), "audience": dict(saved.definition)}
-    return {**_row(saved), "audience": body["audience"], "etag": etag_of(body)}
+    audience = dict(saved.definition)
+    return {**_row(saved), "audience": audience, "etag": etag_of({**_row(saved), "audience": audience})}

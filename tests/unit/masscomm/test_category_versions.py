@@ -128,7 +128,7 @@ def test_shortening_begins_with_its_version(stored_categories: InMemoryCategorie
 
 
 def test_critical_category_begins_with_its_version(stored_categories: InMemoryCategories) -> None:
-    fields = {"critical": True, "descriptions": {"de": "Alarme", "en": "Alarms"}}
+    fields: dict[str, Any] = {"critical": True, "descriptions": {"de": "Alarme", "en": "Alarms"}}
     from_ms = put(stored_categories, "newsletter", **fields)
     assert [is_critical("newsletter", at_ms) for at_ms in (from_ms - 1, from_ms)] == [False, True]
     # A send over REST names the lane until then.

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from masscomm.decisions.plan import RANGE_SIZE
+from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
 from masscomm.stores.categories.in_memory import InMemoryCategories
