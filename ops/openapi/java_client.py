@@ -313,7 +313,7 @@ def _route(method: str, path: str, operation: Mapping[str, Any], components: Map
     optional += [("String", _CONDITIONS[name], "null") for name in _conditions(operation)]
     if _parameters(operation):
         name = _filters_name(operation)
-        optional = [(name, "filters", f"new {name}()")]
+        optional.insert(0, (name, "filters", f"new {name}()"))
     description = (inspect.getdoc(python) or "").replace("Yield", "Return", 1)
     methods = []
     if optional and not any(each["required"] for each in _parameters(operation)):

@@ -21,9 +21,10 @@ abstract class Routes {
      *
      * @param name the member {@code name} of the path or the body
      * @param filters the parameters of the request
+     * @param ifMatch the entity tags of which the subject must have one, or null
      * @return the body of the response
      */
-    public DeletedAudienceBody deleteAudience(String name, AudienceFilters filters) {
+    public DeletedAudienceBody deleteAudience(String name, AudienceFilters filters, String ifMatch) {
         return execute(
                 new Call("DELETE", Call.query(Call.path("audiences", name), filters.members())).header("If-Match", ifMatch).removing(Map.of("name", name, "status", "deleted")),
                 DeletedAudienceBody::new);
@@ -1029,9 +1030,12 @@ abstract class Routes {
      * @param name the member {@code name} of the path or the body
      * @param audience the member {@code audience} of the path or the body
      * @param filters the parameters of the request
+     * @param ifMatch the entity tags of which the subject must have one, or null
+     * @param ifNoneMatch the entity tags of which the subject may have none ({@code *}: it must be absent), or
+     * null
      * @return the body of the response
      */
-    public SavedAudienceBody saveAudience(String name, Map<String, Object> audience, AudienceFilters filters) {
+    public SavedAudienceBody saveAudience(String name, Map<String, Object> audience, AudienceFilters filters, String ifMatch, String ifNoneMatch) {
         return execute(
                 new Call("PUT", Call.query(Call.path("audiences", name), filters.members())).with(new SavedAudienceFields().audience(audience).members()).header("If-Match", ifMatch).header("If-None-Match", ifNoneMatch),
                 SavedAudienceBody::new);
