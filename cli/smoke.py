@@ -25,7 +25,7 @@ app = typer.Typer(add_completion=False)
 console = Terminal()
 
 _POLL_S = 1.0
-type _Channel = Literal["push", "email"]
+type _Channel = Literal["push", "email", "sms"]
 _SIMULATED: _Channel = "email"
 # The statuses with which a message has left masscomm.
 _SENT = ("sent", "delivered")

@@ -24,7 +24,7 @@ from confluent_kafka import Consumer, KafkaException
 
 TOPIC = "preference_change"
 GROUP = "monolith.preferences"
-_CHANNELS = ("push", "email")
+_CHANNELS = ("push", "email", "sms")
 _POLL_S = 1.0
 _PAUSE_S = 2.0
 

@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS notification_templates (
     id         bigint PRIMARY KEY,
     club_id    bigint REFERENCES clubs (id),  -- null: every club
     type       text NOT NULL,
-    channel    text NOT NULL CHECK (channel IN ('push', 'email')),
+    channel    text NOT NULL CHECK (channel IN ('push', 'email', 'sms')),
     locale     text NOT NULL,
     title      text NOT NULL,
     body       text NOT NULL,

@@ -24,6 +24,7 @@ from masscomm.clock import Clock, SystemClock
 from masscomm.directory.chosen import directory_from_environment
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.lanes import Lane
+from masscomm.domain.sms_settings import sms_table
 from masscomm.domain.time_limits import OUTAGE_TIMEOUT_S
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
@@ -41,11 +42,13 @@ _THREADS = 8
 
 @cache
 def bootstrap() -> tuple[BatchDriver, Deliver]:
+    from masscomm.channels.aws_sms import AwsSms
     from masscomm.channels.gateway import WORKERS, ProviderGateway
     from masscomm.channels.ses_email import SesEmail
     from masscomm.channels.sns_push import SnsPush
 
     sender, clock = environment.required("SES_SENDER"), SystemClock()
+    sms_table()  # A file that is not valid stops the function before it takes a record.
     use_case = Deliver(
         directory=directory_from_environment(),
         sends=DynamoDbSends.from_environment(),
@@ -62,6 +65,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
             senders=senders_of(
                 push=PushCircuitBreaker(SnsPush(), clock=clock),
                 email=SesEmail(sender=sender, configuration_set=os.environ.get("SES_CONFIGURATION_SET")),
+                sms=AwsSms(),
                 from_address=sender,
                 unsubscribe=UnsubscribeLinks.from_environment(clock),
             ),

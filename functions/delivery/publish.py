@@ -109,7 +109,7 @@ class Publishing:
         answers = _credible(
             [call.device for _, _, call in calls],
             self.gateway.publish_all(
-                [ProviderCall(record, call.make) for record, _, call in calls], retry_budget_s=retry_budget_s
+                [ProviderCall(record, call.make, call.rate) for record, _, call in calls], retry_budget_s=retry_budget_s
             ),
         )
         answered: dict[tuple[RecordDelivery, int], list[tuple[Call, CallAnswer]]] = {}

@@ -206,6 +206,8 @@ class Profile:
     push: bool = False
     # Whether the function sends through SES.
     email: bool = False
+    # Whether the function sends SMS.
+    sms: bool = False
     # Whether the function signs or verifies unsubscribe links.
     unsubscribe_links: bool = False
     # Whether SES invokes the function with the e-mails to the unsubscribe mailbox.
@@ -278,6 +280,7 @@ PROFILES = {
         asks_cdc=True,
         push=True,
         email=True,
+        sms=True,
         unsubscribe_links=True,
     ),
     "cdc_consumer": Profile(

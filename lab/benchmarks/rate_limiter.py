@@ -32,10 +32,10 @@ from local.devstack.sns_process import SnsStandIn
 from local.emulators.sns_stand_in import endpoint_arn
 from masscomm.chain.batch import BatchDriver
 from masscomm.channels.gateway import ProviderGateway
-from masscomm.channels.in_memory import InMemoryEmail
+from masscomm.channels.in_memory import InMemoryEmail, InMemorySms
 from masscomm.channels.provider_calls import Caller
 from masscomm.channels.rate_limiter import RateLimiter
-from masscomm.channels.senders import EmailSender, PushSender
+from masscomm.channels.senders import EmailSender, PushSender, SmsSender
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
@@ -102,6 +102,7 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
             senders={
                 "push": PushSender(provider=SnsPush()),
                 "email": EmailSender(provider=InMemoryEmail(), from_address="a@example.com"),
+                "sms": SmsSender(provider=InMemorySms()),
             },
             clock=clock,
         ),

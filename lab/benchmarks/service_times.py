@@ -46,10 +46,11 @@ from local.devstack.stack import Stack
 from local.emulators.sns_stand_in import Rule, endpoint_arn
 from masscomm.chain.batch import BatchDriver, UseCase
 from masscomm.chain.chunks import chunk_of
+from masscomm.channels.aws_sms import AwsSms
 from masscomm.channels.gateway import WORKERS, ProviderGateway
 from masscomm.channels.provider_calls import Caller
 from masscomm.channels.rate_limiter import RateLimiter
-from masscomm.channels.senders import EmailSender, PushSender
+from masscomm.channels.senders import EmailSender, PushSender, SmsSender
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
@@ -167,6 +168,7 @@ class Chain:
                     senders={
                         "push": PushSender(provider=SnsPush()),
                         "email": EmailSender(provider=SesEmail(sender=sender), from_address=sender),
+                        "sms": SmsSender(provider=AwsSms()),
                     },
                     clock=clock,
                 ),

@@ -35,7 +35,7 @@ LOG_BYTES_AN_INVOCATION = 1_500
 # CloudWatch Logs: AWS documents no number. EventBridge passes on each event of SES alone, and charges none of AWS'.
 PUSH_LOG_BYTES, LOG_LINES_AN_EVENT = 600, 10
 # The number of interface endpoints in infra/cdk/resources/network.py; a test compares it with the synthesised template.
-INTERFACE_ENDPOINTS = 12
+INTERFACE_ENDPOINTS = 13
 # The number of MSK Connect units in infra/cdk/resources/connector.py.
 CONNECT_UNITS = 1
 # The keys, and the secrets without those that RDS makes for its administrators; one secret is the monolith's, made by

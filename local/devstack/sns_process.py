@@ -3,6 +3,8 @@ interface is:
 
 GET  /_control/received?since=N&most=M   accepted publishes from the Nth on, at most M of them:
                                   [[time, endpoint, message_id, notification_id]]
+GET  /_control/texts              accepted SMS: [{DestinationPhoneNumber, MessageBody, …, MessageId}]
+PUT  /_control/identities         [the origination identities that exist]
 GET  /_control/counts             {calls, accepted, refused: {code: n}, held}, of publishes
 PUT  /_control/rules              [{code, endpoint, share, after, times, delay_s}], replacing the earlier rules
 PUT  /_control/limit              {per_s, burst}; per_s null: no limit
@@ -115,6 +117,14 @@ class SnsStandIn:
         ):
             yield from (Received(*entry) for entry in entries)
             first += len(entries)
+
+    def texts(self) -> list[dict[str, Any]]:
+        """Return the accepted SMS, as they were requested, with their message ids."""
+        return list(self._client.get("/texts").raise_for_status().json())
+
+    def put_identities(self, *identities: str) -> None:
+        """Let these senders of SMS exist, and no others."""
+        self._client.put("/identities", json=identities).raise_for_status()
 
     def counts(self) -> Counts:
         return Counts(**self._client.get("/counts").raise_for_status().json())

@@ -6,6 +6,9 @@ import os
 
 from masscomm.errors import Stop
 
+# The service in the name of the setting, where it is not that of the address.
+_SETTINGS = {"sms-voice": "PINPOINT_SMS_VOICE_V2"}
+
 
 def region() -> str:
     """Return the region from AWS_REGION, or else from AWS_DEFAULT_REGION.
@@ -25,10 +28,12 @@ def endpoint(service: str, region: str) -> str:
     AWS_ENDPOINT_URL_<SERVICE> and AWS_ENDPOINT_URL take precedence, as in AWS's own SDKs.
 
     Args:
-        service: dynamodb, sns or ses.
+        service: dynamodb, sns, ses or sms-voice.
         region: for example eu-central-1.
     """
-    given = os.environ.get(f"AWS_ENDPOINT_URL_{service.upper()}") or os.environ.get("AWS_ENDPOINT_URL")
+    given = os.environ.get(f"AWS_ENDPOINT_URL_{_SETTINGS.get(service, service.upper())}") or os.environ.get(
+        "AWS_ENDPOINT_URL"
+    )
     host = "email" if service == "ses" else service
     suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     return f"{given.rstrip('/')}/" if given else f"https://{host}.{region}.{suffix}/"

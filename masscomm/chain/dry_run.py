@@ -5,12 +5,13 @@ decided about again at the time at which they would be released. Providers accep
 """
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from masscomm.chain.cap_counter import CapCounter
 from masscomm.chain.chunks import chunk_of, lane_of_send, send_at_of
+from masscomm.channels.provider import Sms
 from masscomm.channels.provider_calls import Caller
 from masscomm.channels.senders import senders_of
 from masscomm.clock import Clock, FixedClock
@@ -118,7 +119,14 @@ class _AcceptingEmail:
         return "accepted"
 
 
-_SENDERS = senders_of(push=_AcceptingPush(), email=_AcceptingEmail(), from_address="masscomm@example.com")
+class _AcceptingSms:
+    async def send(self, sms: Sms) -> str:  # noqa: ARG002
+        return "accepted"
+
+
+_SENDERS = senders_of(
+    push=_AcceptingPush(), email=_AcceptingEmail(), sms=_AcceptingSms(), from_address="masscomm@example.com"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,13 +245,15 @@ class DryRun:
             view = delivery.DirectoryView(
                 settings=settings,
                 devices=devices,
-                suppressed=self.directory.suppressed(record.club_id, list(dict.fromkeys(record.addresses)), now_ms)
-                if record.addresses
-                else (),
+                suppressed=self._suppressed(record, now_ms),
                 absence_is_confirmed=True,
                 awaits_endpoints=False,
             )
             self._deliver(found, record, view, now_ms, wait, users, locale)
+
+    def _suppressed(self, record: DeliveryRequested, now_ms: int) -> Collection[str]:
+        addresses = [delivery.address_of(record, None, row) for row in range(len(record.addresses))]
+        return self.directory.suppressed(record.club_id, list(dict.fromkeys(addresses)), now_ms) if addresses else ()
 
     def _devices(self, records: Iterable[DeliveryRequested]) -> dict[int, list[Device]]:
         pushed = {

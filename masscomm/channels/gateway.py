@@ -14,12 +14,13 @@ from masscomm.channels.provider import CALL_S
 from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.retry_policy import RetryPolicy
 from masscomm.clock import Clock
-from masscomm.domain.call_results import CallAnswer, Shortened
+from masscomm.domain.call_results import ONE_MESSAGE, CallAnswer, CallRate, Shortened
 from masscomm.domain.provider_errors import (
     ApplicationOff,
-    InvalidAddress,
     NotTried,
+    OptedOut,
     ProviderError,
+    Refused,
     Rejected,
     TargetGone,
     Transient,
@@ -61,7 +62,11 @@ class ProviderCall(NamedTuple):
 
     scope: CallScope
     make: Callable[[], Awaitable[str | Shortened]]
+    rate: CallRate = ONE_MESSAGE
 
+
+# The lowest rate of a sender: several environments may share one that sends a segment a second.
+_SENDER_FLOOR_PER_S = 0.1
 
 _NO_TIME = CallAnswer(error=NotTried("no time was left for another call"), tried=False)
 
@@ -108,6 +113,8 @@ class ProviderGateway:
     # A function that runs a coroutine in the event loop.
     run: Callable[[Coroutine[Any, Any, Any]], Any] = field(default_factory=event_loop)
     _breakers: dict[str, OutageCircuitBreaker] = field(default_factory=dict)
+    # The rate limiters of senders by channel and sender.
+    _senders: dict[tuple[str, str], RateLimiter] = field(default_factory=dict)
 
     def publish_all(self, calls: Sequence[ProviderCall], *, retry_budget_s: float = math.inf) -> list[CallAnswer]:
         """Make every call; return the answers in the order of the calls.
@@ -183,10 +190,11 @@ class ProviderGateway:
     async def _publish(self, call: ProviderCall, until: float, *, repeated: bool) -> CallAnswer:
         """Make a call. While the provider throttles it, repeat it at the allowed rate."""
         scope, channel = call.scope, call.scope.channel
-        rate_limiter, breaker = self.rate_limiters[channel], self._breaker(channel)
+        rate_limiter, breaker = self._rate_limiter(channel, call.rate), self._breaker(channel)
+        units = call.rate.units
         answer = _NO_TIME
         while await scope.remaining_s() >= self.call_s:  # guard: provider.time_budget
-            if not await rate_limiter.take():
+            if not await rate_limiter.take(units):
                 continue
             if not breaker.may_call():
                 text = f"the provider has accepted nothing for {self.outage_timeout_s:.0f} s"
@@ -195,7 +203,7 @@ class ProviderGateway:
             answer = await self._call(call, breaker, repeated=repeated)
             _measure(channel, answer, self.clock.monotonic() - began)
             throttled = isinstance(answer.error, Transient) and answer.error.throttled
-            rate_limiter.answered(throttled=throttled)
+            rate_limiter.answered(throttled=throttled, units=units)
             # Only the rate limiter slows these retries down.
             if (
                 not throttled
@@ -235,6 +243,19 @@ class ProviderGateway:
             return CallAnswer(message_id=found.message_id, shortened_for=found.platform)
         return CallAnswer(message_id=found)
 
+    def _rate_limiter(self, channel: str, rate: CallRate) -> RateLimiter:
+        """Return the rate limiter of a call: that of its sender, if each has a rate of its own, so that a slow sender
+        of one tenant does not slow down the others.
+        """
+        shared = self.rate_limiters[channel]
+        if rate.sender_per_s is None:
+            return shared
+        key = (channel, rate.sender)
+        if key not in self._senders:
+            per_s = min(rate.sender_per_s, shared.per_s or math.inf)
+            self._senders[key] = RateLimiter(self.clock, per_s=per_s, floor_per_s=min(per_s, _SENDER_FLOOR_PER_S))
+        return self._senders[key]
+
     def _breaker(self, channel: str) -> OutageCircuitBreaker:
         if channel not in self._breakers:
             self._breakers[channel] = OutageCircuitBreaker(self.clock, self.outage_timeout_s)
@@ -244,7 +265,7 @@ class ProviderGateway:
 def _measure(channel: str, answer: CallAnswer, seconds: float) -> None:
     """Count a call and its result, unless the call ended before it reached the provider."""
     error = answer.error
-    is_answer = isinstance(error, Transient | TargetGone | Rejected) and not isinstance(error, InvalidAddress)
+    is_answer = isinstance(error, Transient | TargetGone | OptedOut | Rejected) and not isinstance(error, Refused)
     if error is not None and not is_answer:  # guard: metrics.calls_without_invalid_addresses
         return
     metrics.add(PROVIDER_CALLS[channel])

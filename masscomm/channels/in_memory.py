@@ -1,13 +1,23 @@
-"""In-memory push and e-mail providers for unit tests. They pass the same contract tests as SNS and SES.
+"""In-memory providers for unit tests. They pass the same contract tests as those of AWS.
 
 The function `fail` is called before each call; if it returns an error, the call raises it.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from masscomm.domain.provider_errors import ProviderError, Rejected, TargetGone, TargetUnknown
+from masscomm.channels.provider import Sms
+from masscomm.domain.provider_errors import (
+    ApplicationOff,
+    InvalidAddress,
+    OptedOut,
+    ProviderError,
+    Rejected,
+    TargetGone,
+    TargetUnknown,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,3 +84,35 @@ class InMemoryEmail:
             raise error
         self.sent.append(Email(recipient=recipient, message=message))
         return f"email-{len(self.sent)}"
+
+
+# The number of an SMS, as the API takes it.
+_NUMBER = re.compile(r"\+[1-9][0-9]{1,18}")
+
+
+class InMemorySms:
+    """A provider of SMS that appends each one to a list."""
+
+    def __init__(self) -> None:
+        self.sent: list[Sms] = []
+        self.calls: list[str] = []
+        self.fail: Callable[[str], ProviderError | None] = lambda _number: None
+        # Numbers that have opted out, and identities that do not exist.
+        self.opted_out: set[str] = set()
+        self.unknown: set[str] = set()
+
+    async def send(self, sms: Sms) -> str:
+        self.calls.append(sms.number)
+        error = self.fail(sms.number)
+        if error is not None:
+            raise error
+        if not _NUMBER.fullmatch(sms.number):
+            raise InvalidAddress
+        if sms.identity in self.unknown:
+            raise ApplicationOff("ResourceNotFound")
+        if sms.number in self.opted_out:
+            raise OptedOut("Conflict: DESTINATION_PHONE_NUMBER_OPTED_OUT")
+        if not sms.text.strip():
+            raise Rejected("Validation: MessageBody")
+        self.sent.append(sms)
+        return f"sms-{len(self.sent)}"

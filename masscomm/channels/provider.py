@@ -1,7 +1,7 @@
 """The interface of the providers for delivery."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from masscomm.domain.time_limits import PROVIDER_CALL_S, PROVIDER_CONNECT_S, PROVIDER_READ_S
 
@@ -16,6 +16,31 @@ class PushProvider(Protocol):
     async def publish(self, *, endpoint_arn: str, message: str, attributes: Mapping[str, str]) -> str:
         """Publish a message and return the provider's message id. `message` is JSON with one text per platform.
         Raises ProviderError.
+        """
+        ...
+
+
+class Sms(NamedTuple):
+    """An SMS as it is sent."""
+
+    # The recipient's number in the form of E.164.
+    number: str
+    # The sender: a phone number, a sender id or a pool, or its ARN.
+    identity: str
+    text: str
+    # Whether the message is not marketing.
+    is_transactional: bool
+    notification_id: str
+    # Seconds until the notification expires; None if it does not expire.
+    ttl_s: int | None = None
+
+
+class SmsProvider(Protocol):
+    """The interface of a provider of SMS: it sends one SMS."""
+
+    async def send(self, sms: Sms) -> str:
+        """Send an SMS and return the provider's message id. Raises ProviderError, whose text has neither the text of
+        the SMS nor the number.
         """
         ...
 

@@ -42,7 +42,15 @@ class Caller:
                 Call(target=str(device.device_id), make=partial(send, device), device=device)
                 for device in recipient.devices
             ]
-        return [Call(target=delivery.channel, make=partial(send, recipient.address))]
+        return [
+            Call(
+                target=delivery.channel,
+                make=partial(send, recipient.address),
+                rate=self.senders[delivery.channel].rate(
+                    delivery.club_id, delivery.type, recipient.address, _texts(delivery, recipient)
+                ),
+            )
+        ]
 
     async def _send(self, delivery: DeliveryRequested, recipient: Recipient, target: Device | str) -> str | Shortened:
         now_ms, expires_at = self.clock.now_ms(), delivery.expires_at
@@ -52,10 +60,14 @@ class Caller:
             id=notification_id(delivery.send_id, recipient.user_id, delivery.channel),
             send_id=delivery.send_id,
             subscription=Subscription(recipient.user_id, delivery.club_id, delivery.type),
-            texts={column.field: column.value_at(recipient.row) for column in delivery.content},
+            texts=_texts(delivery, recipient),
             collapse_key=delivery.collapse_key,
             push=delivery.push,
             requested_at_ms=delivery.timestamp,
             ttl_s=None if expires_at is None else max(0, (expires_at - now_ms) // 1000),
         )
         return await self.senders[delivery.channel].send(notification, target)
+
+
+def _texts(delivery: DeliveryRequested, recipient: Recipient) -> dict[str, str]:
+    return {column.field: column.value_at(recipient.row) for column in delivery.content}

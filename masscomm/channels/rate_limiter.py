@@ -31,7 +31,8 @@ _FLOOR_PER_S = 1.0
 
 
 class RateLimiter:
-    """Limits the calls to one provider account in one region. An instance belongs to one event loop.
+    """Limits the calls to one provider account in one region, or from one sender. An instance belongs to one event
+    loop. A call takes one unit of the rate; an SMS takes one for each segment.
 
     Args:
         per_s: The environment's share of the account's quota in calls per second. None: the rate is unlimited until the
@@ -53,17 +54,19 @@ class RateLimiter:
         """Return the current rate in calls per second; None while it is unlimited."""
         return self._rate
 
-    async def take(self) -> bool:
-        """Wait for a slot. Return False if no slot becomes free within a short time; the caller may try again if
-        time remains.
+    async def take(self, units: int = 1) -> bool:
+        """Wait for a slot of so many units. Return False if no slot becomes free within a short time; the caller may
+        try again if time remains.
         """
-        reserved, wait_s = self.reserve()
+        reserved, wait_s = self.reserve(units)
         if wait_s > 0:
             await self._clock.pause(wait_s)
         return reserved
 
-    def reserve(self) -> tuple[bool, float]:
-        """Return whether a slot is reserved, and the seconds to wait for the slot or until another try."""
+    def reserve(self, units: int = 1) -> tuple[bool, float]:
+        """Return whether a slot is reserved, and the seconds to wait for the slot or until another try. The call goes
+        out at the beginning of its slot, and the next one waits until all its units have passed.
+        """
         if self._rate is None:  # guard: provider.rate_limit
             return True, 0.0
         now = self._clock.monotonic()
@@ -71,12 +74,13 @@ class RateLimiter:
         wait_s = slot - now
         if wait_s > _MAX_WAIT_S:
             return False, _MAX_WAIT_S
-        self._next = slot + 1 / self._rate
+        self._next = slot + units / self._rate
         return True, max(0.0, wait_s)
 
-    def answered(self, *, throttled: bool) -> None:
+    def answered(self, *, throttled: bool, units: int = 1) -> None:
         self._calls += 1
-        self._throttled += throttled
+        self._units += units
+        self._throttled += units if throttled else 0
         now = self._clock.monotonic()
         seconds = now - self._since
         if seconds >= _WINDOW_S and self._calls >= _MIN_CALLS:
@@ -84,18 +88,18 @@ class RateLimiter:
             self._begin(now)
 
     def _begin(self, now: float) -> None:
-        self._since, self._calls, self._throttled = now, 0, 0
+        self._since, self._calls, self._units, self._throttled = now, 0, 0, 0
 
     def _adjust(self, seconds: float) -> None:
         # The rate decreases by half of the throttled share: other environments caused a part of the burst, and they
         # slow down as well.
-        decrease = max(_MIN_DECREASE, _DECREASE * self._throttled / self._calls)
+        decrease = max(_MIN_DECREASE, _DECREASE * self._throttled / self._units)
         if self._throttled:
             self._unthrottled_s = 0.0
             if self._rate is None:
-                self._base = self._calls / seconds
+                self._base = self._units / seconds
             self._rate = max(self._floor, (self._rate or self._base or 0) * (1 - decrease))
-        elif self._rate is not None and self._base is not None and self._calls / seconds >= _BUSY * self._rate:
+        elif self._rate is not None and self._base is not None and self._units / seconds >= _BUSY * self._rate:
             self._unthrottled_s += seconds
             # The step is proportional to the geometric mean of the configured and the current rate, so that a rate far
             # below its share recovers soon, and without a jump.

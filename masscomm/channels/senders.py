@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from masscomm.channels.provider import EmailProvider, PushProvider
+from masscomm.channels.provider import EmailProvider, PushProvider, Sms, SmsProvider
 from masscomm.channels.push import (
     PLATFORM_NAMES,
     collapse_id_of,
@@ -12,11 +12,12 @@ from masscomm.channels.push import (
     push_message,
     shortened_body,
 )
+from masscomm.channels.sms import sms_of
 from masscomm.channels.unsubscribe_links import NO_WAY_OUT, UnsubscribeLinks, WaysOut
-from masscomm.domain.call_results import Shortened
+from masscomm.domain.call_results import ONE_MESSAGE, CallRate, Shortened
 from masscomm.domain.categories import category
 from masscomm.domain.channels import CHANNELS
-from masscomm.domain.provider_errors import Rejected, Transient
+from masscomm.domain.provider_errors import ProviderError, Rejected, Transient
 from masscomm.domain.push_options import PUSH, is_silent
 from masscomm.domain.unsubscribe_tokens import Subscription
 from masscomm.domain.users import Device
@@ -59,14 +60,24 @@ class Sender(Protocol):
         """
         ...
 
+    def rate(self, club_id: int, category: str, address: str, texts: Mapping[str, str]) -> CallRate:  # noqa: ARG002
+        """Return what a message to an address takes of the provider's rate."""
+        return ONE_MESSAGE
+
 
 def senders_of(
-    *, push: PushProvider, email: EmailProvider, from_address: str, unsubscribe: UnsubscribeLinks | None = None
+    *,
+    push: PushProvider,
+    email: EmailProvider,
+    sms: SmsProvider,
+    from_address: str,
+    unsubscribe: UnsubscribeLinks | None = None,
 ) -> dict[str, Sender]:
     """Return the sender of each channel. A new channel adds its own, with its provider as a further argument."""
     return {
         "push": PushSender(provider=push),
         "email": EmailSender(provider=email, from_address=from_address, unsubscribe=unsubscribe),
+        "sms": SmsSender(provider=sms),
     }
 
 
@@ -82,7 +93,7 @@ def check_senders(senders: Mapping[str, Sender]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PushSender:
+class PushSender(Sender):
     provider: PushProvider
 
     async def send(self, notification: Notification, target: Device | str) -> str | Shortened:
@@ -138,7 +149,7 @@ class PushSender:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmailSender:
+class EmailSender(Sender):
     provider: EmailProvider
     # The sender: an address, or a name and an address.
     from_address: str
@@ -170,3 +181,31 @@ class EmailSender:
             return NO_WAY_OUT if self.unsubscribe is None else self.unsubscribe.ways_out(subscription)
         except MasscommError as error:
             raise Transient(f"the unsubscribe link cannot be signed: {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmsSender(Sender):
+    provider: SmsProvider
+
+    async def send(self, notification: Notification, target: Device | str) -> str:
+        if not isinstance(target, str):
+            raise TypeError("an SMS goes to a number")
+        subscription = notification.subscription
+        written = sms_of(subscription.club_id, subscription.category, target, notification.text("text"))
+        return await self.provider.send(
+            Sms(
+                number=target,
+                identity=written.origin.identity,
+                text=written.text,
+                is_transactional=written.is_transactional,
+                notification_id=notification.id,
+                ttl_s=notification.ttl_s,
+            )
+        )
+
+    def rate(self, club_id: int, category: str, address: str, texts: Mapping[str, str]) -> CallRate:
+        try:
+            written = sms_of(club_id, category, address, texts.get("text", ""))
+        except ProviderError:
+            return ONE_MESSAGE  # It is refused without a call.
+        return CallRate(written.segments, written.origin.identity, written.origin.segments_per_s)

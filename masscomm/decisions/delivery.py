@@ -17,6 +17,7 @@ from masscomm.domain.preferences import Decision, decide_by_user_settings
 from masscomm.domain.preferences import decide as decide_by_user
 from masscomm.domain.records import DeliveryRequested, Withdrawn
 from masscomm.domain.sends import SendControl
+from masscomm.domain.sms_settings import number_of
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.time_limits import REGISTRAR_WAIT_S
 from masscomm.domain.users import Device, User, UserSettings
@@ -44,7 +45,7 @@ class DirectoryView(NamedTuple):
     # The current rows of the users of a late record (delayed, or built long ago), which may have changed since it was
     # built; None for any other record.
     users: Mapping[int, User] | None = None
-    # The e-mail addresses of these users that are on the club's suppression list.
+    # The addresses of these users that are on the club's suppression list.
     suppressed: Collection[str] = ()
     # The decisions for users in quiet hours: held until quiet hours end, or expired if the notification expires before
     # that.
@@ -106,16 +107,19 @@ def decide(
 
 
 def address_of(delivery: DeliveryRequested, users: Mapping[int, User] | None, row: int) -> str:
-    """Return the address of a message. A late message goes to the user's current address; it is empty if the user has
-    none.
+    """Return the address of a message: a phone number in the form of E.164. A late message goes to the user's current
+    address; it is empty if the user has none.
     """
     channel = CHANNELS[delivery.channel]
     if channel.to_devices:
         return ""
     if users is None:
-        return delivery.addresses[row]
-    user = users.get(delivery.user_ids[row])
-    return channel.address_of(user) if user else ""
+        address = delivery.addresses[row]
+    else:
+        user = users.get(delivery.user_ids[row])
+        address = channel.address_of(user) if user else ""
+    # guard: phone_numbers.one_form
+    return number_of(delivery.club_id, address) if address and channel.to_phone_numbers else address
 
 
 def endpoint_due_s(devices: Sequence[Device], now_ms: int) -> float:

@@ -8,9 +8,11 @@ from masscomm.domain.outcomes import EXPIRED, SENT
 from masscomm.domain.preferences import Decision
 from masscomm.domain.provider_error_codes import code_of
 from masscomm.domain.provider_errors import (
+    CountryNotAllowed,
     Expired,
     InvalidAddress,
     NotTried,
+    OptedOut,
     ProviderError,
     Rejected,
     TargetGone,
@@ -19,6 +21,8 @@ from masscomm.domain.provider_errors import (
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.statuses import Reason, Status
 
+_COUNTRY_NOT_ALLOWED = Decision(Status.FAILED, Reason.COUNTRY_NOT_ALLOWED, "sms")
+_OPTED_OUT = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "provider")
 _DELAYED = Decision(Status.SENDING, None, "provider")
 # The decision about a recipient whom a pause holds. It has no outcome record.
 _HELD_BY_PAUSE = Decision(Status.QUEUED, None, "send")
@@ -131,6 +135,10 @@ def _decision(recipient: Recipient, answers: Sequence[CallAnswer]) -> Decision |
         return DEVICE_INACTIVE
     if any(isinstance(error, InvalidAddress) for error in errors):  # guard: addresses.fault_is_named
         return INVALID_ADDRESS
+    if any(isinstance(error, CountryNotAllowed) for error in errors):
+        return _COUNTRY_NOT_ALLOWED
+    if any(isinstance(error, OptedOut) for error in errors):
+        return _OPTED_OUT
     rejected = next(error for error in errors if isinstance(error, Rejected))
     reason = Reason.TOO_LARGE if rejected.too_large else Reason.PROVIDER_REJECTED
     return Decision(Status.FAILED, reason, "provider", code_of(rejected))  # guard: masking.provider_errors

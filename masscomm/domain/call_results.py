@@ -17,6 +17,19 @@ class Shortened(NamedTuple):
     platform: str
 
 
+class CallRate(NamedTuple):
+    """What a call takes of the rate of its provider account, or of its sender."""
+
+    # The messages, or the segments of an SMS.
+    units: int = 1
+    # The sender, if each has a rate of its own, and the units that it sends in a second.
+    sender: str = ""
+    sender_per_s: float | None = None
+
+
+ONE_MESSAGE = CallRate()
+
+
 class Call(NamedTuple):
     """One provider call.
 
@@ -24,11 +37,13 @@ class Call(NamedTuple):
         target: The target's name in the delivery ledger (see CallResult).
         make: Makes the call and returns the message id.
         device: The device of a push.
+        rate: What the call takes of the provider's rate.
     """
 
     target: str
     make: Callable[[], Awaitable[str | Shortened]]
     device: Device | None = None
+    rate: CallRate = ONE_MESSAGE
 
 
 class CallAnswer(NamedTuple):
@@ -48,7 +63,7 @@ class CallResult(NamedTuple):
     """The result of one provider call.
 
     Attributes:
-        target: The device's id, or `email`.
+        target: The device's id, or the name of a channel without devices.
         error: The class of the error, if the provider returned no message id.
     """
 

@@ -1,4 +1,4 @@
-"""The channels: push and e-mail. A new channel needs an entry here and a provider in masscomm/channels; every list
+"""The channels: push, e-mail and SMS. A new channel needs an entry here and a provider in masscomm/channels; every list
 of channels is computed from the entries.
 
 An entry has the fields of a message, how templates become these fields, the kind of address of a recipient, and the
@@ -43,7 +43,7 @@ class Channel:
     # The attribute of masscomm.domain.users.User that has the recipient's address. None: the channel sends to each of
     # the user's devices.
     user_field: str | None
-    # The default quota of a provider account, in messages per second.
+    # The default quota of a provider account, in messages per second; for SMS, that of a sender in segments per second.
     quota_per_s: float
     # The name of one message in a sentence; empty: the channel's name.
     noun: str = ""
@@ -52,6 +52,11 @@ class Channel:
     def to_devices(self) -> bool:
         """Return whether each device of a recipient gets the message."""
         return self.user_field is None
+
+    @property
+    def to_phone_numbers(self) -> bool:
+        """Return whether the channel sends to phone numbers, which are compared in the form of E.164."""
+        return self.user_field == "phone"
 
     @property
     def required_fields(self) -> frozenset[str]:
@@ -110,6 +115,14 @@ CHANNELS: Mapping[str, Channel] = MappingProxyType(
                 user_field="email",
                 quota_per_s=14,
                 noun="e-mail",
+            ),
+            Channel(
+                name="sms",
+                fields=(MessageField(name="text", column="body"),),
+                user_field="phone",
+                # The segments of a long code: docs.aws.amazon.com/sms-voice/latest/userguide/sms-limitations-mps.html
+                quota_per_s=10,
+                noun="SMS",
             ),
         )
     }

@@ -33,6 +33,7 @@ REASONS = (
     "not_opted_in",
     "invalid_address",
     "frequency_cap",
+    "country_not_allowed",
 )
 _OTHER = 255
 _RANKS = {status: RANK[status] + 1 for status in Status}

@@ -1,13 +1,17 @@
-"""The table of all error codes of SNS and SES, each with its class of ProviderError.
+"""The table of all error codes of SNS and SES, each with its class of ProviderError, and the errors of SMS.
 
 Sources: the API references of Amazon SNS (Publish, common errors) and Amazon SES v1 (SendRawEmail, common errors). Some
 AWS protocols append "Exception" to the codes; the table has the codes without it.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from masscomm.domain.provider_errors import (
     ApplicationOff,
+    CountryNotAllowed,
+    InvalidAddress,
+    OptedOut,
     ProviderError,
     Rejected,
     TargetGone,
@@ -108,3 +112,56 @@ def refusal(code: str, text: str) -> ProviderError:
     if row.error is Rejected:
         return Rejected(message, too_large=row.too_large)
     return row.error(message)
+
+
+# The reasons of ConflictException and ValidationException of SendTextMessage that concern the recipient's number or
+# country. The other reasons of a conflict concern our sender, account or settings.
+# Source: AWS End User Messaging SMS API reference, version 2, "ConflictException" and "ValidationException".
+_COUNTRY_REASONS = frozenset(
+    {
+        "COUNTRY_NOT_ENABLED",
+        "DESTINATION_COUNTRY_BLOCKED",
+        "DESTINATION_COUNTRY_BLOCKED_BY_PROTECT_CONFIGURATION",
+        "DESTINATION_PHONE_NUMBER_BLOCKED_BY_PROTECT_NUMBER_OVERRIDE",
+    }
+)
+_SENDER_REASONS = frozenset(
+    {
+        *("CHANNEL_NOT_ENABLED", "INTERNATIONAL_SENDING_NOT_SUPPORTED", "INVALID_ARN", "RESOURCE_NOT_ACCESSIBLE"),
+        *("COUNTRY_CODE_MISMATCH", "INVALID_IDENTITY_FOR_DESTINATION_COUNTRY"),
+        *("SENDER_ID_NOT_REGISTERED", "SENDER_ID_NOT_SUPPORTED", "SENDER_ID_REQUIRES_REGISTRATION"),
+    }
+)
+
+
+def sms_refusal(code: str, reason: str, fields: Collection[str] = ()) -> ProviderError:
+    """Return the ProviderError for an error of SendTextMessage.
+
+    Args:
+        code: The name of the exception, or the HTTP status.
+        reason: Its reason; empty if it has none.
+        fields: The names of the request's fields that it is about.
+    """
+    code = code.removesuffix("Exception")
+    text = f"{code}: {reason}" if reason else code
+    if reason in _COUNTRY_REASONS:
+        return CountryNotAllowed()
+    match code:
+        case "Conflict" if reason == "DESTINATION_PHONE_NUMBER_OPTED_OUT":
+            return OptedOut(text)
+        # The account is in the sandbox.
+        case "Conflict" if reason == "DESTINATION_PHONE_NUMBER_NOT_VERIFIED":
+            return Transient(text)
+        # A sender of one tenant is missing or wrong: an operator must correct it, and no recipient fails because of it.
+        case "Conflict" | "ResourceNotFound":
+            return ApplicationOff(text)
+        case "Validation" if reason in _SENDER_REASONS or "OriginationIdentity" in fields:
+            return ApplicationOff(text)
+        case "Validation" if "DestinationPhoneNumber" in fields:
+            return InvalidAddress()
+        case "Validation":
+            return Rejected(text, too_large=reason == "MAXIMUM_SIZE_EXCEEDED")
+        # The spend or message quota of the account, which holds every recipient until an operator raises it.
+        case "ServiceQuotaExceeded":
+            return Transient(text)
+    return refusal(code, reason)

@@ -8,7 +8,10 @@ ProviderError
   TargetGone       this device or address accepts no message any more
     TargetUnknown    the provider does not know the device's endpoint
   Rejected         the provider will never accept this message
-    InvalidAddress   the recipient's address is not valid; no provider is called
+    Refused          our own rules refuse the message; no provider is called
+      InvalidAddress      the recipient's address is not valid
+      CountryNotAllowed   no SMS are sent to the country of the number
+  OptedOut         the provider knows that the recipient has opted out
   Expired          the notification expired before the call
 """
 
@@ -57,13 +60,26 @@ class Rejected(ProviderError):
         self.too_large = too_large
 
 
-class InvalidAddress(Rejected):
-    """The recipient's address is not valid. We find the fault, so no provider is called. The text does not contain the
-    address.
-    """
+class Refused(Rejected):
+    """Our own rules refuse the message, so no provider is called."""
+
+
+class InvalidAddress(Refused):
+    """The recipient's address is not valid. The text does not contain the address."""
 
     def __init__(self) -> None:
         super().__init__("the recipient's address is not valid")
+
+
+class CountryNotAllowed(Refused):
+    """No SMS are sent to the country of the number, for this club or from this account."""
+
+    def __init__(self) -> None:
+        super().__init__("no SMS are sent to the country of the number")
+
+
+class OptedOut(ProviderError):
+    """The provider does not send to the recipient, who has opted out there."""
 
 
 class NotTried(Transient):

@@ -33,6 +33,7 @@ RESULTS: Mapping[int, tuple[Status, Reason | None]] = MappingProxyType(
         22: (Status.FAILED, Reason.TEMPLATE_ERROR),
         23: (Status.FAILED, Reason.TOO_LARGE),
         24: (Status.FAILED, Reason.INVALID_ADDRESS),
+        25: (Status.FAILED, Reason.COUNTRY_NOT_ALLOWED),
         30: (Status.BOUNCED, Reason.BOUNCED_PERMANENT),
         31: (Status.BOUNCED, Reason.BOUNCED_TRANSIENT),
         32: (Status.BOUNCED, Reason.COMPLAINED),

@@ -37,7 +37,7 @@ class Reason(StrEnum):
     # another club. A tenant must not be able to distinguish the two.
     UNKNOWN_USER = "unknown_user"
     NO_DEVICE = "no_device"  # The user has no device for push messages.
-    NO_ADDRESS = "no_address"  # The user has no e-mail address.
+    NO_ADDRESS = "no_address"  # The user has no e-mail address or phone number.
     # Every device's endpoint is disabled or gone. With the status bounced, a receipt reports it.
     DEVICE_INACTIVE = "device_inactive"
     FREQUENCY_CAP = "frequency_cap"  # The user got as many notifications as the category allows in a time.
@@ -50,6 +50,7 @@ class Reason(StrEnum):
     # A variable of the template is missing, or the template does not compile.
     TEMPLATE_ERROR = "template_error"
     INVALID_ADDRESS = "invalid_address"  # The recipient's address is not valid: no provider was called.
+    COUNTRY_NOT_ALLOWED = "country_not_allowed"  # No SMS are sent to the country of the recipient's number.
     # The provider rejects the message permanently. With the status bounced, a receipt reports it.
     PROVIDER_REJECTED = "provider_rejected"
     DEAD_LETTER = "dead_letter"  # The record of the notification could not be processed.

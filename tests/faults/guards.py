@@ -2078,4 +2078,19 @@ MUTANTS = (
         "The users of a chunk are recorded once.",
         Becomes('self._put({"TableName": self._table, "Item": item})'),
     ),
+    Mutant("phone_numbers.subscriber", "A number whose owner sets the price of a message gets no SMS."),
+    Mutant("phone_numbers.one_form", "A suppressed number gets no SMS, however the directory spells it."),
+    Mutant(
+        "sms_segments.undivided_character", "A character is not divided between segments.", Becomes("used >= joined")
+    ),
+    Mutant("sms_settings.way_out", "Each sender offers a way to opt out."),
+    Mutant("sms.invalid_number", "A text that is not a phone number has a clear end."),
+    Mutant("sms.allowed_countries", "No SMS goes to a country that its club does not list."),
+    Mutant("sms.way_out", "An SMS of a sender without answers tells how to opt out."),
+    Mutant("sms.segments", "An SMS of more than six segments is not sent."),
+    Mutant(
+        "sms.texts_in_errors",
+        "An error of the provider quotes neither the text nor the number of an SMS.",
+        Becomes("str(document)"),
+    ),
 )

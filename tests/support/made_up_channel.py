@@ -26,7 +26,7 @@ ENTRY = """            Channel(
 USERS = range(1, 5)
 
 
-class InMemoryLetters:
+class InMemoryLetters(Sender):
     """The adapter of the channel's provider."""
 
     def __init__(self) -> None:

@@ -18,9 +18,8 @@ from tests.support.changed_tree import changed_tree, printed_json
 from tests.support.harness.delivery import Delivery
 from tests.support.made_up_channel import ENTRY
 
-LAST = """                user_field="email",
-                quota_per_s=14,
-                noun="e-mail",
+LAST = """                quota_per_s=10,
+                noun="SMS",
             ),
 """
 

@@ -24,6 +24,9 @@ CDC = "cdc"
 DURATION = re.compile(r"_(S|MS|SECONDS|MIN|DAYS)$|KEPT|TIMEOUT")
 # Durations of a single module, which no rule relates to another duration.
 OF_ONE_MODULE = {
+    "masscomm/channels/gateway.py": {"_SENDER_FLOOR_PER_S"},
+    # A time to live, as SendTextMessage takes it.
+    "masscomm/channels/aws_sms.py": {"_SHORTEST_TTL_S", "_LONGEST_TTL_S"},
     # These are limits of formats and calendars.
     "masscomm/cdc/change_events.py": {"_LAST_MS"},
     "masscomm/domain/limits.py": {

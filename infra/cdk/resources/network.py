@@ -79,6 +79,7 @@ _ENDPOINTS = {
     # delivery and device_registrar use SNS.
     "sns": ec2.InterfaceVpcEndpointAwsService.SNS,
     "email": ec2.InterfaceVpcEndpointAwsService.EMAIL,
+    "sms": ec2.InterfaceVpcEndpointAwsService.PINPOINT_SMS_VOICE_V2,
     # The event pollers, which run in the cluster's subnets, invoke Lambda.
     "lambda": ec2.InterfaceVpcEndpointAwsService.LAMBDA_,
     # The Spark jobs commit to the archive's table.

@@ -40,6 +40,9 @@ CDC_CONSUMER = "cdc_consumer"
 # The operations of schemas/dynamodb that read.
 _TABLE_READS = {"BatchGetItem", "GetItem", "Query"}
 
+# The kinds of senders of SMS, as in their ARNs.
+SMS_SENDERS = ("phone-number", "sender-id", "pool")
+
 
 def written_topics(entry: FunctionEntry, lanes: int, environment: Environment) -> list[str]:
     """Return the topics to which the function produces according to schemas/topics.yaml. A function with lanes gets
@@ -91,6 +94,15 @@ def grant_profile(
             function.role,
             "an application has one endpoint for each device, created and deleted at any time",
             *(f"{prefix}/{name}/*]" for name in names),
+        )
+    if profile.sms:
+        explain(
+            function.role,
+            "schemas/sms.yaml names the senders of tenants, whose ARNs have generated ids",
+            *(
+                f"IAM5[Resource::arn:aws:sms-voice:{environment.region}:<AWS::AccountId>:{kind}/*]"
+                for kind in SMS_SENDERS
+            ),
         )
     if profile.assumes_roles:
         _grant_assumed_roles(function)
@@ -245,6 +257,16 @@ def _provider(
                     )
                 ],
                 conditions={"StringEquals": {"ses:FromAddress": sender}},
+            )
+        )
+    if profile.sms:
+        # The senders are in schemas/sms.yaml: all of this account and region.
+        found.append(
+            iam.PolicyStatement(
+                actions=["sms-voice:SendTextMessage"],
+                resources=[
+                    stack.format_arn(service="sms-voice", resource=kind, resource_name="*") for kind in SMS_SENDERS
+                ],
             )
         )
     return found

@@ -1,9 +1,10 @@
-"""A fast local server in place of Amazon SNS' mobile push and of SES: it logs each accepted message, and responds by
-rules that tests set.
+"""A fast local server in place of Amazon SNS' mobile push, of SES and of SMS: it logs each accepted message, and
+responds by rules that tests set.
 
 LocalStack accepts about 400 publishes a second. This server accepts thousands, so that a benchmark measures the client
 and not the server. It has the Query APIs of SNS (Publish, platform applications and endpoints) and SES (SendRawEmail,
-VerifyEmailIdentity), and passes tests/support/contracts/provider.py. It runs in a process of its own:
+VerifyEmailIdentity) and the JSON API of AWS End User Messaging SMS (SendTextMessage), and passes
+tests/support/contracts/provider.py. It runs in a process of its own:
 
     with SnsStandIn.start() as sns:                            # on a free port; log=PATH keeps every accepted publish
         boto3.client("sns", endpoint_url=sns.url)              # or AWS_ENDPOINT_URL_SNS in a function's environment

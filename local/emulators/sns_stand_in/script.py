@@ -28,6 +28,10 @@ REFUSALS = {
         Refusal(400, "PlatformApplicationDisabled", "Platform application is disabled"),
         Refusal(500, "InternalError", "An internal error has occurred"),
         Refusal(503, "ServiceUnavailable", "Service is unavailable"),
+        # Of SMS alone (text_messages.py).
+        Refusal(402, "ServiceQuotaExceededException", "A monthly spend limit is reached"),
+        Refusal(400, "DESTINATION_PHONE_NUMBER_OPTED_OUT", "The number has opted out"),
+        Refusal(400, "DESTINATION_COUNTRY_BLOCKED_BY_PROTECT_CONFIGURATION", "The country is blocked"),
     )
 }
 # The following codes are connection faults. RESET_BEFORE: the connection is cut and the message is not accepted.

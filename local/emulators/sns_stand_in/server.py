@@ -1,11 +1,11 @@
-"""The HTTP server of the SNS stand-in: the Query APIs of SNS and SES at /, and its control interface under
-/_control.
+"""The HTTP server of the SNS stand-in: the Query APIs of SNS and SES and the JSON API of SMS at /, and its control
+interface under /_control.
 
 It supports only the parts of HTTP/1.1 that the SDKs need (keep-alive, Content-Length), so that a publish costs tens of
 microseconds.
 
 Source: Amazon SNS API reference, "Making Query Requests to Amazon SNS", "Publish", "CreatePlatformEndpoint". SES:
-emails.py.
+emails.py. SMS: text_messages.py.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl
 from uuid import uuid4
 from xml.sax.saxutils import escape
 
-from local.emulators.sns_stand_in import emails
+from local.emulators.sns_stand_in import emails, text_messages
 from local.emulators.sns_stand_in.endpoints import Endpoints, Refused
 from local.emulators.sns_stand_in.payloads import check_publish
 from local.emulators.sns_stand_in.script import HOLD, REFUSALS, RESET_AFTER, RESET_BEFORE, SLOW, Refusal, Rule, Script
@@ -31,6 +31,7 @@ NAMESPACE = "http://sns.amazonaws.com/doc/2010-03-31/"
 CONTROL = "/_control/"
 FLUSH_S = 0.2
 _NOTIFICATION_ID = re.compile(r'notification_id\\*"\s*:\s*\\*"([^"\\]+)')
+_TARGET = re.compile(rb"\r\nx-amz-target:\s*PinpointSMSVoiceV2\.(\w+)", re.IGNORECASE)
 _LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
 _REASONS = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 500: "Internal Server Error"}
 
@@ -49,6 +50,7 @@ class Service:
 
     endpoints: Endpoints
     senders: emails.Senders = field(default_factory=emails.Senders)
+    texts: text_messages.TextMessages = field(default_factory=text_messages.TextMessages)
     log: TextIO | None = None
     script: Script = field(default_factory=Script)
     received: list[Entry] = field(default_factory=list)
@@ -105,6 +107,28 @@ class Service:
         except Refused as refused:
             self.refused[refused.refusal.code] += 1
             raise
+        return f"<MessageId>{self._accept(target, notification_id, rule)}</MessageId>"
+
+    def send_text(self, operation: str, body: bytes, rule: Rule | None) -> bytes:
+        """Accept an SMS; return the response. Raises Refused, Invalid, or ConnectionAbortedError."""
+        try:
+            if rule is not None and rule.code in REFUSALS:
+                raise Refused(REFUSALS[rule.code])  # noqa: TRY301 - counted with the others
+            request = self.texts.check(operation, body)
+        except Refused as refused:
+            self.refused[refused.refusal.code] += 1
+            raise
+        except text_messages.Invalid:
+            self.refused["ValidationException"] += 1
+            raise
+        context = request.get("Context", {})
+        number = request["DestinationPhoneNumber"]
+        message_id = self._accept(number, context.get("notification_id", ""), rule)
+        self.texts.accepted.append({**request, "MessageId": message_id})
+        return json.dumps({"MessageId": message_id}).encode()
+
+    def _accept(self, target: str, notification_id: str, rule: Rule | None) -> str:
+        """Store an accepted message, and return its id."""
         if rule is not None and rule.code == RESET_BEFORE:
             self.refused[RESET_BEFORE] += 1
             raise ConnectionAbortedError
@@ -113,7 +137,7 @@ class Service:
         self.received.append(entry)
         if self.log is not None:
             self.log.write(json.dumps(entry) + "\n")
-        return f"<MessageId>{message_id}</MessageId>"
+        return message_id
 
     def _check(self, parameters: Mapping[str, str]) -> tuple[str, str]:
         """Return the target and the notification id of a publish. Raises Refused."""
@@ -211,10 +235,13 @@ class Connection(asyncio.Protocol):
             if len(self._buffer) < total:
                 return
             line = self._buffer[: self._buffer.index(b"\r\n")].decode("latin-1")
+            operation = _TARGET.search(self._buffer, 0, end)
             body, self._buffer = self._buffer[end + 4 : total], self._buffer[total:]
             method, path, _ = line.split(" ", 2)
             if path.startswith(CONTROL):
                 self._write(*control(self._service, method, path.removeprefix(CONTROL), body))
+            elif operation is not None:
+                self._send_text(operation[1].decode(), body)
             else:
                 self._call(form_fields(body))
 
@@ -235,15 +262,35 @@ class Connection(asyncio.Protocol):
         else:
             self._respond(rule, _success(action, result))
 
-    def _respond(self, rule: Rule | None, body: bytes) -> None:
+    def _send_text(self, operation: str, body: bytes) -> None:
+        service = self._service
+        service.calls += 1
+        found = re.search(rb'"DestinationPhoneNumber":\s*"([^"]*)"', body)
+        rule = service.script.answer(found[1].decode() if found else "", time.monotonic())
+        try:
+            answer = service.send_text(operation, body, rule)
+        except ConnectionAbortedError:
+            self._abort()
+        except Refused as refused:
+            self._error(refused.refusal)
+        except text_messages.Invalid as invalid:
+            self._error(invalid)
+        else:
+            self._respond(rule, answer, "application/x-amz-json-1.0")
+
+    def _error(self, refusal: Refusal | text_messages.Invalid) -> None:
+        status, body = text_messages.error_of(refusal)
+        self._write(status, "application/x-amz-json-1.0", body)
+
+    def _respond(self, rule: Rule | None, body: bytes, kind: str = "text/xml") -> None:
         if rule is None:
-            self._write(200, "text/xml", body)
+            self._write(200, kind, body)
         elif rule.code == RESET_AFTER:
             self._abort()
         elif rule.code == HOLD:
-            self._service.held.append(lambda: self._write(200, "text/xml", body))
+            self._service.held.append(lambda: self._write(200, kind, body))
         elif rule.code == SLOW:
-            asyncio.get_running_loop().call_later(rule.delay_s, self._write, 200, "text/xml", body)
+            asyncio.get_running_loop().call_later(rule.delay_s, self._write, 200, kind, body)
 
     def _abort(self) -> None:
         if self._transport is not None:
@@ -292,6 +339,10 @@ def control(service: Service, method: str, path: str, body: bytes) -> tuple[int,
                 options = dict(parse_qsl(query))
                 since = int(options.get("since", 0))
                 answer = service.received[since : since + int(options["most"]) if "most" in options else None]
+            case "GET", "texts":
+                answer = service.texts.accepted
+            case "PUT", "identities":
+                service.texts.identities = set(json.loads(body))
             case "GET", "counts":
                 answer = service.counts()
             case "PUT", "rules":
@@ -314,7 +365,10 @@ async def serve(
     """Serve until the task is cancelled; `listening` is called with the port. Raises OSError."""
     with (log or Path("/dev/null")).open("a") as file:
         service = Service(
-            Endpoints(any=any_endpoint), emails.Senders(any=any_endpoint), log=file if log is not None else None
+            Endpoints(any=any_endpoint),
+            emails.Senders(any=any_endpoint),
+            text_messages.TextMessages(any=any_endpoint),
+            log=file if log is not None else None,
         )
         server = await asyncio.get_running_loop().create_server(lambda: Connection(service), host, port)
         async with server:

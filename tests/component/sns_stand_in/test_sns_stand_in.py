@@ -21,14 +21,31 @@ from local.devstack.sns_process import SnsStandIn
 from local.emulators.sns_stand_in import Rule, endpoint_arn
 from local.emulators.sns_stand_in.server import form_fields
 from masscomm.aws.signature import Credentials
+from masscomm.channels.aws_sms import AwsSms
 from masscomm.channels.email import email_message
-from masscomm.channels.provider import EmailProvider
+from masscomm.channels.provider import EmailProvider, Sms, SmsProvider
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
-from masscomm.domain.provider_errors import ApplicationOff, ProviderError, TargetGone, TargetUnknown, Transient
+from masscomm.domain.provider_errors import (
+    ApplicationOff,
+    CountryNotAllowed,
+    OptedOut,
+    ProviderError,
+    TargetGone,
+    TargetUnknown,
+    Transient,
+)
 from tests.support.contracts.device_registrar import SnsEndpointsContract
-from tests.support.contracts.provider import EmailContract, PushContract, PushTargets, message, send
+from tests.support.contracts.provider import (
+    EmailContract,
+    PushContract,
+    PushTargets,
+    SmsContract,
+    message,
+    send,
+    send_sms,
+)
 from tests.support.contracts.provider import publish as contract_publish
 
 
@@ -275,3 +292,75 @@ def test_received_messages_are_known_by_notification(
         assert other.counts().accepted == 1
     [line] = (tmp_path / "log").read_text().splitlines()
     assert json.loads(line)[2] == message_id
+
+
+def texts_to(url: str) -> AwsSms:
+    return AwsSms(url=url, region="us-east-1", credentials=lambda: Credentials("test", "test"))
+
+
+@pytest.fixture
+def texts(sns: SnsStandIn) -> AwsSms:
+    sns.put_identities("Club")
+    return texts_to(sns.url)
+
+
+class TestSms(SmsContract):
+    @pytest.fixture
+    def provider(self, texts: AwsSms) -> SmsProvider:
+        return texts
+
+
+def test_sms_arrives_as_it_was_requested(sns: SnsStandIn, texts: AwsSms) -> None:
+    message_id = send_sms(texts, SmsContract.SMS)
+    assert sns.texts()[-1] == {
+        "DestinationPhoneNumber": "+4915123456789",
+        "OriginationIdentity": "Club",
+        "MessageBody": "Grüße €",
+        "MessageType": "PROMOTIONAL",
+        "TimeToLive": 5,
+        "Context": {"notification_id": "n"},
+        "MessageId": message_id,
+    }
+    assert sns.received()[-1].notification_id == "n"
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("Throttling", Transient),
+        ("InternalError", Transient),
+        ("ServiceQuotaExceededException", Transient),
+        ("reset_after", Transient),
+        ("DESTINATION_PHONE_NUMBER_OPTED_OUT", OptedOut),
+        ("DESTINATION_COUNTRY_BLOCKED_BY_PROTECT_CONFIGURATION", CountryNotAllowed),
+    ],
+)
+def test_refused_sms_has_its_error(sns: SnsStandIn, texts: AwsSms, code: str, error: type[ProviderError]) -> None:
+    sns.answer(Rule(code=code))
+    with pytest.raises(error) as refused:
+        send_sms(texts, SmsContract.SMS)
+    assert getattr(refused.value, "throttled", False) is (code == "Throttling")
+    assert getattr(refused.value, "answer_lost", False) is (code == "reset_after")
+
+
+class Boto3Sms:
+    """The provider's interface over boto3, for which the stand-in must respond as for our own client."""
+
+    def __init__(self, url: str) -> None:
+        self._client = boto3.client(
+            "pinpoint-sms-voice-v2",
+            region_name="us-east-1",
+            endpoint_url=url,
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+        )
+
+    async def send(self, sms: Sms) -> str:
+        answer = self._client.send_text_message(
+            DestinationPhoneNumber=sms.number, OriginationIdentity=sms.identity, MessageBody=sms.text
+        )
+        return str(answer["MessageId"])
+
+
+def test_sms_is_accepted_from_boto3(sns: SnsStandIn, texts: AwsSms) -> None:
+    assert send_sms(Boto3Sms(sns.url), SmsContract.SMS) == sns.texts()[-1]["MessageId"]

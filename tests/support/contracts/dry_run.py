@@ -47,7 +47,7 @@ USERS = [
     person(12, attributes={"plan": _LONG_PUSH}),
     person(13, attributes={"plan": _LONG_RECORD}),
     person(14, email="not an address"),
-    person(15, locale="de", time_zone="Asia/Tokyo"),
+    person(15, locale="de", time_zone="Asia/Tokyo", phone="+41 79 123 45 67"),
     person(16, time_zone="America/New_York"),
     person(17),  # with opted-in category
     person(18),  # with malformed settings
@@ -116,6 +116,7 @@ SENDS: dict[str, dict[str, Any]] = {
     "local into quiet hours": {"send_at_local": "2023-11-15T23:30"},
     "expires at night": {"expires_at": "2023-11-15T03:00:00Z"},
     "expires before the local time": {"send_at_local": "2023-11-15T09:00", "expires_at": "2023-11-15T03:00:00Z"},
+    "by SMS, of which the file permits none": {"channels": ["sms"]},
     "without a template": {"type": "match_reminder"},
     "own texts": {"type": "match_reminder", "data": {"title": "Hi", "body": "You"}},
     "mandatory": {"type": "security_alert", "data": {"title": "Hi", "body": "You"}},

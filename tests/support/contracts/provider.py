@@ -9,11 +9,11 @@ import pytest
 
 from masscomm.aws.request import Limits
 from masscomm.channels.email import email_message
-from masscomm.channels.provider import EmailProvider, PushProvider
+from masscomm.channels.provider import EmailProvider, PushProvider, Sms, SmsProvider
 from masscomm.channels.push import push_attributes, push_message
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.unsubscribe_links import WaysOut
-from masscomm.domain.provider_errors import Rejected, TargetGone, TargetUnknown
+from masscomm.domain.provider_errors import ApplicationOff, InvalidAddress, Rejected, TargetGone, TargetUnknown
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,11 @@ def publish(provider: PushProvider, *, endpoint_arn: str, message: str, attribut
 def send(provider: EmailProvider, *, recipient: str, message: bytes) -> str:
     """Send in a separate event loop, which leaves no connection open."""
     return _alone(provider, provider.send(recipient=recipient, message=message))
+
+
+def send_sms(provider: SmsProvider, sms: Sms) -> str:
+    """Send in a separate event loop, which leaves no connection open."""
+    return _alone(provider, provider.send(sms))
 
 
 def _alone(provider: object, call: Coroutine[Any, Any, str]) -> str:
@@ -105,3 +110,29 @@ class EmailContract:
         ids = [send(provider, recipient="ada@example.com", message=data) for _ in range(2)]
         assert all(ids)
         assert len(set(ids)) == 2
+
+
+class SmsContract:
+    """Subclasses define the fixture `provider`, for which the sender `Club` exists and `Other` does not."""
+
+    SMS = Sms(
+        number="+4915123456789", identity="Club", text="Grüße €", is_transactional=False, notification_id="n", ttl_s=1
+    )
+
+    def test_accepted_message_has_an_id_of_its_own(self, provider: SmsProvider) -> None:
+        ids = [send_sms(provider, self.SMS) for _ in range(2)]
+        assert all(ids)
+        assert len(set(ids)) == 2
+
+    def test_unknown_sender_holds_its_messages(self, provider: SmsProvider) -> None:
+        with pytest.raises(ApplicationOff):
+            send_sms(provider, self.SMS._replace(identity="Other"))
+
+    def test_malformed_number_is_an_invalid_address(self, provider: SmsProvider) -> None:
+        with pytest.raises(InvalidAddress):
+            send_sms(provider, self.SMS._replace(number="12 34"))
+
+    def test_blank_text_is_rejected_without_its_number(self, provider: SmsProvider) -> None:
+        with pytest.raises(Rejected) as refused:
+            send_sms(provider, self.SMS._replace(text=" "))
+        assert "4915123456789" not in str(refused.value)

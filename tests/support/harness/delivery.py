@@ -8,7 +8,7 @@ from typing import Any
 from functions.delivery.deliver import Deliver
 from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm.channels.gateway import ProviderGateway
-from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
+from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush, InMemorySms
 from masscomm.channels.provider_calls import Caller
 from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.senders import Sender, senders_of
@@ -71,6 +71,7 @@ class Delivery(Chain):
         self.directory = InMemoryDirectory()
         self.push = InMemoryPush()
         self.email = InMemoryEmail()
+        self.sms = InMemorySms()
         self.register = InMemorySends(self.clock)
         self.table = LedgerTable()
         self.delay_store = InMemoryDelayStore()
@@ -99,7 +100,11 @@ class Delivery(Chain):
 
     def senders(self) -> dict[str, Sender]:
         return senders_of(
-            push=self.push, email=self.email, from_address="no-reply@masscomm.example", unsubscribe=self.links
+            push=self.push,
+            email=self.email,
+            sms=self.sms,
+            from_address="no-reply@masscomm.example",
+            unsubscribe=self.links,
         )
 
     def put_user(self, user_id: int, **columns: Any) -> None:

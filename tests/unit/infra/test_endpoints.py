@@ -11,6 +11,7 @@ SERVED = {
     "xray": "xray",
     "sns": "sns",
     "email": "ses",
+    "pinpoint-sms-voice-v2": "sms-voice",
     "glue": "glue",
     "api": "ecr",
     "dkr": "ecr",

@@ -1,8 +1,8 @@
 import pytest
 
-from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
-from masscomm.channels.provider import EmailProvider
-from tests.support.contracts.provider import EmailContract, PushContract, PushTargets
+from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush, InMemorySms
+from masscomm.channels.provider import EmailProvider, SmsProvider
+from tests.support.contracts.provider import EmailContract, PushContract, PushTargets, SmsContract
 
 
 class TestInMemoryPush(PushContract):
@@ -16,3 +16,11 @@ class TestInMemoryEmail(EmailContract):
     @pytest.fixture
     def provider(self) -> EmailProvider:
         return InMemoryEmail()
+
+
+class TestInMemorySms(SmsContract):
+    @pytest.fixture
+    def provider(self) -> SmsProvider:
+        provider = InMemorySms()
+        provider.unknown = {"Other"}
+        return provider

@@ -13,7 +13,7 @@ DIRECT = {
     "audiences": _EVERY | {"confluent-kafka", "tzdata"},
     "builder": _CHAIN | {"babel", "jinja2", "regex"},
     "cdc_consumer": _CHAIN | {"babel", "jinja2", "regex"},
-    "delivery": _CHAIN | {"regex", "tzdata"},
+    "delivery": _CHAIN | {"phonenumbers", "regex", "tzdata"},
     "device_registrar": _CHAIN,
     "metrics_handler": _METRICS | {"tzdata"},
     "metrics_stream": _METRICS | {"tzdata"},
@@ -26,7 +26,8 @@ DIRECT = {
     "key_revocation": _CHAIN | {"boto3", "cryptography", "psycopg", "psycopg-pool", "tzdata"},
     "operations_handler": _CHAIN | {"boto3", "cryptography", "psycopg", "psycopg-pool", "tzdata"},
     "preference_checker": _CHAIN | {"tzdata"},
-    "previews": _CHAIN - {"fastavro"} | {"babel", "jinja2", "pydantic", "pydantic-core", "regex", "tzdata"},
+    "previews": _CHAIN - {"fastavro"}
+    | {"babel", "jinja2", "phonenumbers", "pydantic", "pydantic-core", "regex", "tzdata"},
     "preferences_handler": _CHAIN | {"tzdata"},
     "users_stream": _CHAIN | {"tzdata"},
     "receipts": _CHAIN | {"tzdata"},

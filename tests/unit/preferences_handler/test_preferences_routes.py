@@ -59,12 +59,12 @@ def test_texts_of_categories_are_returned(api: PreferencesApi, stored_categories
 
 def test_names_are_shown_as_they_apply(api: PreferencesApi) -> None:
     api.directory.put(
-        UserSettings(user_id=USER, channels={"Push": True, "sms": True}, categories={"News": {"EMAIL": False}})
+        UserSettings(user_id=USER, channels={"Push": True, "fax": True}, categories={"News": {"EMAIL": False}})
     )
     body = api.call("GET")[1]
     assert (body["channels"], body["categories"]) == ({"push": True}, {"news": {"email": False}})
     rules = {(each["category"], each["channel"]): (each["layer"], each["rule"]) for each in body["effective"]}
-    assert rules["newsletter", "push"] == ("user", "channels malformed: sms")
+    assert rules["newsletter", "push"] == ("user", "channels malformed: fax")
     assert rules["news", "email"] == ("user", "category:news channel:email")
     assert rules["one_time_password", "push"] == ("default", "mandatory")
 
@@ -139,7 +139,7 @@ def test_scopes_are_required(api: PreferencesApi) -> None:
         ("[]", [""]),
         ("{}", ["channels", "categories", "quiet_hours"]),
         ({"chanels": {}}, ["chanels"]),
-        ({"channels": {"sms": False, "push": 1}}, ["channels.sms", "channels.push"]),
+        ({"channels": {"fax": False, "push": 1}}, ["channels.fax", "channels.push"]),
         ({"channels": []}, ["channels"]),
         (
             {"categories": {"nws": False, "one_time_password": False}},

@@ -218,7 +218,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"to_users": [1.5]}, "to_users[0]"),
     ({"to_users": [1] * (MAX_RECIPIENTS + 1)}, "to_users"),
     ({"channels": ["pigeon"]}, "channels[0]"),
-    ({"channels": ["push"] * 3}, "channels"),
+    ({"channels": ["push"] * 4}, "channels"),
     ({"template": "no name"}, "template"),
     ({"data": {"all_users": True, "x": 1}}, "data.x"),
     ({"data": {"x": "y" * 100_001}}, "data"),

@@ -1,0 +1,51 @@
+"""Phone numbers of recipients, as people write them, in the form of E.164 (a plus sign and digits).
+
+Only numbers of subscribers are accepted: an SMS to a premium-rate or shared-cost number costs what its owner chooses.
+`phonenumbers` is imported with the first SMS, because no other message needs it.
+"""
+
+from masscomm.domain.addresses import trimmed_address
+
+# The longest text that is read. https://www.itu.int/rec/T-REC-E.164: at most 15 digits, here with any separators.
+_LONGEST = 60
+
+
+def e164(text: str, region: str | None) -> str | None:
+    """Return a phone number in the form of E.164; None if the text is not the number of a subscriber.
+
+    Args:
+        text: The number, with any separators.
+        region: The country (ISO 3166, two letters) of a number without a country code; None: such a number is refused.
+    """
+    import phonenumbers
+    from phonenumbers import PhoneNumberFormat, PhoneNumberType
+
+    text = trimmed_address(text)
+    if not text or len(text) > _LONGEST:
+        return None
+    try:
+        number = phonenumbers.parse(text, region)
+    except phonenumbers.NumberParseException:
+        return None
+    # guard: phone_numbers.subscriber
+    if number.extension or phonenumbers.number_type(number) not in (
+        PhoneNumberType.MOBILE,
+        PhoneNumberType.FIXED_LINE,
+        PhoneNumberType.FIXED_LINE_OR_MOBILE,
+    ):
+        return None
+    return phonenumbers.format_number(number, PhoneNumberFormat.E164)
+
+
+def country_of(number: str) -> str | None:
+    """Return the country (ISO 3166, two letters) of a number in the form of E.164."""
+    import phonenumbers
+
+    return phonenumbers.region_code_for_number(phonenumbers.parse(number))
+
+
+def is_region(code: str) -> bool:
+    """Return whether there are phone numbers of a country (ISO 3166, two letters)."""
+    import phonenumbers
+
+    return code in phonenumbers.SUPPORTED_REGIONS

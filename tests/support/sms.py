@@ -1,0 +1,34 @@
+"""The settings of SMS for tests: a file in the place of schemas/sms.yaml."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import yaml
+
+from masscomm.domain.sms_settings import SMS_VARIABLE, sms_table
+
+CLUB = 7
+SENDER = {"identity": "Club", "two_way": True, "segments_per_s": 10}
+SETTINGS: dict[str, Any] = {
+    "tenants": {CLUB: {"region": "DE", "countries": ["AT", "DE"], "senders": {"default": SENDER}}},
+    "prices": {"as_of": date(2026, 11, 1), "usd_a_segment": {"AT": 0.1, "DE": 0.05}},
+}
+
+
+@contextmanager
+def sms_settings(settings: dict[str, Any] = SETTINGS) -> Iterator[None]:
+    """Use these settings for SMS while the context lasts."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        file = Path(folder) / "sms.yaml"
+        file.write_text(yaml.safe_dump(settings))
+        patched.setenv(SMS_VARIABLE, str(file))
+        sms_table.cache_clear()
+        try:
+            yield
+        finally:
+            sms_table.cache_clear()

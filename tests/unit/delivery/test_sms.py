@@ -1,0 +1,136 @@
+"""SMS from the delivery record to the provider: numbers, countries, segments, senders."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from masscomm.domain.provider_errors import ApplicationOff, OptedOut
+from masscomm.domain.records import ContentColumn
+from masscomm.domain.statuses import Reason
+from masscomm.domain.suppressions import Suppression
+from tests.support.harness.chain import delivery
+from tests.support.harness.delivery import Delivery
+from tests.support.sms import CLUB, SENDER, SETTINGS, sms_settings
+
+NUMBER = "+4915123456789"
+
+
+@pytest.fixture(autouse=True)
+def settings() -> Iterator[None]:
+    with sms_settings():
+        yield
+
+
+class Texts(Delivery):
+    """Delivery of an SMS to user 1, who has this number in the directory."""
+
+    def send(self, address: str = "0151 23456789", text: str = "Hello", **values: Any) -> tuple[str, str | None]:
+        """Deliver an SMS; return its status and reason."""
+        self.put_user(1, phone=address)
+        usual: dict[str, Any] = {
+            "channel": "sms",
+            "addresses": [address],
+            "content": [ContentColumn(field="text", values=[text], index=[])],
+        }
+        self.deliver(delivery([1], **usual | values))
+        [outcome] = self.outcomes()
+        return outcome.results[0].status, outcome.results[0].reason
+
+
+def test_sms_goes_to_the_number_of_the_tenants_region() -> None:
+    texts = Texts()
+    assert texts.send() == ("sent", None)
+    [sms] = texts.sms.sent
+    assert (sms.number, sms.identity, sms.text, sms.is_transactional) == (NUMBER, "Club", "Hello", False)
+    assert sms.notification_id
+
+
+@pytest.mark.kills(guard="sms.invalid_number")
+@pytest.mark.parametrize("address", ["call me", "0900 1234567", "ada@example.com"])
+def test_address_that_is_no_number_is_invalid(address: str) -> None:
+    texts = Texts()
+    assert texts.send(address) == ("failed", Reason.INVALID_ADDRESS)
+    assert not texts.sms.calls
+
+
+@pytest.mark.kills(guard="sms.allowed_countries")
+def test_country_that_is_not_listed_is_refused() -> None:
+    texts = Texts()
+    assert texts.send("+41 79 123 45 67") == ("failed", Reason.COUNTRY_NOT_ALLOWED)
+    assert not texts.sms.calls
+
+
+def test_tenant_without_settings_sends_no_sms() -> None:
+    texts = Texts()
+    with sms_settings({"prices": SETTINGS["prices"]}):
+        assert texts.send(NUMBER) == ("failed", Reason.COUNTRY_NOT_ALLOWED)
+
+
+@pytest.mark.kills(guard="sms.segments")
+def test_sms_of_more_than_six_segments_is_too_large() -> None:
+    assert Texts().send(text="a" * 918) == ("sent", None)
+    texts = Texts()
+    assert texts.send(text="a" * 919) == ("failed", Reason.TOO_LARGE)
+    assert not texts.sms.calls
+
+
+@pytest.mark.kills(guard="sms.way_out")
+@pytest.mark.parametrize(("category", "text"), [("news", "Hello\nStop: x.example"), ("security_alert", "Hello")])
+def test_sender_without_answers_names_a_way_out(category: str, text: str) -> None:
+    one_way = {"identity": "Club", "two_way": False, "segments_per_s": 1, "way_out": "Stop: x.example"}
+    club = SETTINGS["tenants"][CLUB] | {"senders": {"AT": SENDER, "DE": one_way}}
+    texts = Texts()
+    with sms_settings(SETTINGS | {"tenants": {CLUB: club}}):
+        assert texts.send(type=category) == ("sent", None)
+    [sms] = texts.sms.sent
+    assert (sms.text, sms.is_transactional) == (text, category == "security_alert")
+
+
+@pytest.mark.kills(guard="phone_numbers.one_form")
+def test_suppressed_number_is_found_in_any_spelling() -> None:
+    texts = Texts()
+    texts.directory.suppress(
+        Suppression(
+            club_id=CLUB,
+            address=NUMBER,
+            reason=Reason.OPTED_OUT,
+            at_ms=0,
+            expires_ms=texts.clock.now_ms() + 1000,
+        )
+    )
+    assert texts.send("0151/23456789") == ("suppressed", Reason.ADDRESS_SUPPRESSED)
+
+
+def test_number_that_opted_out_at_the_provider_is_suppressed() -> None:
+    texts = Texts()
+    texts.sms.fail = lambda _: OptedOut("Conflict")
+    assert texts.send() == ("suppressed", Reason.OPTED_OUT)
+
+
+def test_unknown_sender_holds_its_messages() -> None:
+    texts = Texts()
+    texts.sms.fail = lambda _: ApplicationOff("ResourceNotFound")
+    assert texts.send() == ("sending", None)
+    texts.sms.fail = lambda _: None
+    texts.release()
+    assert [sms.number for sms in texts.sms.sent] == [NUMBER]
+
+
+def test_segments_pass_at_the_rate_of_their_sender() -> None:
+    """Five SMS of two segments take a second at 10 segments a second."""
+    texts = Texts()
+    slow = SENDER | {"segments_per_s": 10}
+    club = SETTINGS["tenants"][CLUB] | {"senders": {"default": slow}}
+    began = texts.clock.monotonic()
+    with sms_settings(SETTINGS | {"tenants": {CLUB: club}}):
+        texts.deliver(
+            delivery(
+                range(1, 12),
+                channel="sms",
+                addresses=[f"+49151234567{number:02}" for number in range(1, 12)],
+                content=[ContentColumn(field="text", values=["a" * 200], index=[])],
+            )
+        )
+    assert len(texts.sms.sent) == 11
+    assert 1.6 <= texts.clock.monotonic() - began <= 2.4
