@@ -2,7 +2,7 @@
 
     CloudWatch Logs   SNS' delivery status of pushes and SMS: {"awslogs": {"data": base64 of gzip of JSON}}
     SNS               EventDeliveryFailure of a platform application, SES event publishing: {"Records": [{"Sns": …}]}
-    EventBridge       SES event publishing: {"source": "aws.ses", "detail": …}
+    EventBridge       SES event publishing: {"source": "aws.ses", "detail": …}; SMS: {"source": "aws.sms-voice", …}
 
 This module does not interpret receipts. If a body is not a receipt, process_receipts dead-letters it with its bytes and
 a reason, so that it can be replayed.
@@ -28,6 +28,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
 
+_EVENT_SOURCES = ("aws.ses", "aws.sms-voice")
 # The maximum size after decompression. CloudWatch Logs sends at most a megabyte; larger data does not come from it.
 _MAX_UNPACKED = 64_000_000
 
@@ -79,7 +80,7 @@ def _bodies(event: Mapping[str, Any]) -> list[str]:
     try:
         if "awslogs" in event:
             return _log_lines(event["awslogs"]["data"])
-        if event.get("source") == "aws.ses":
+        if event.get("source") in _EVENT_SOURCES:
             return [json.dumps(event["detail"])]
         if "Records" in event:
             return [_text(record["Sns"]["Message"]) for record in event["Records"]]

@@ -31,6 +31,7 @@ from masscomm.domain.records import (
     NotificationOutcome,
     ReceiptReceived,
 )
+from masscomm.domain.sms_settings import number_of
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
 from masscomm.domain.suppressions import Periods, Suppression
@@ -170,13 +171,16 @@ class ProcessReceipts:
         ]
         if not addressed:
             return
-        emails = self._messages.addresses({message.user_id for _, _, message, _ in addressed})
+        columns = {column for _, _, message, _ in addressed if (column := _address_column(message)) is not None}
+        user_ids = {message.user_id for _, _, message, _ in addressed}
+        own = {column: self._messages.addresses(user_ids, column) for column in sorted(columns)}
         found = [
             (item, self._suppression(receipt, message, address))
             for item, receipt, message, address in addressed
-            if _is_sent_to_email(message)
-            and message.user_id in emails
-            and address_id(emails[message.user_id]) == address_id(address)  # guard: receipts.own_address
+            if (column := _address_column(message)) is not None
+            and message.user_id in own[column]
+            # guard: receipts.own_address
+            and address_id(_compared(message, own[column][message.user_id])) == address_id(address)
         ]
         if len(found) < len(addressed):
             self._logger.warning("receipts name other addresses", addresses=len(addressed) - len(found))
@@ -314,10 +318,16 @@ class ProcessReceipts:
         return now_ms if receipt.at_ms is None else max(earliest, min(receipt.at_ms, now_ms))
 
 
-def _is_sent_to_email(message: SentMessage) -> bool:
-    """Return whether the message was sent to the user's e-mail address."""
+def _address_column(message: SentMessage) -> str | None:
+    """Return the column of users with the address to which the message was sent; None for a message to devices."""
     channel = CHANNELS.get(message.channel)
-    return channel is not None and channel.user_field == "email"
+    return None if channel is None else channel.user_field
+
+
+def _compared(message: SentMessage, address: str) -> str:
+    """Return a user's address in the form that receipts have."""
+    is_number = CHANNELS[message.channel].to_phone_numbers
+    return number_of(message.club_id, address) if is_number else address
 
 
 def _overall_reason(reasons: Sequence[Reason]) -> Reason:

@@ -3,6 +3,8 @@
     SNS delivery status    docs.aws.amazon.com/sns/latest/dg: sns-msg-status.html (pushes), sms_stats_cloudwatch.html
     EventDeliveryFailure   the same: application-event-notifications.html
     SES event publishing   docs.aws.amazon.com/ses/latest/dg: event-publishing-retrieving-sns-contents.html
+    SMS                    docs.aws.amazon.com/sms-voice/latest/userguide: configuration-sets-event-types.html,
+                           configuration-sets-event-format.html, monitor-event-bridge.html
 
 `delivered` means that a push service, a carrier or a mail server accepted the message, not that a person read it.
 """
@@ -35,7 +37,7 @@ class Receipt:
         at_ms: The time of the receipt in ms since the epoch; None if it has none.
         code: The cause, from a closed list, or empty. The provider's free text may quote addresses and is not stored.
         dead_endpoint: The ARN of a disabled device endpoint.
-        dead_addresses: The addresses to suppress; each is one that SES sent the message to.
+        dead_addresses: The addresses or numbers to suppress; each is one that the message was sent to.
     """
 
     message_id: str
@@ -68,6 +70,8 @@ def _reader_of(document: Any) -> Callable[[Mapping[str, Any]], Receipt]:
     if isinstance(document, dict):
         if "mail" in document and ("eventType" in document or "notificationType" in document):
             return _of_ses
+        if str(document.get("eventType", "")).startswith("TEXT_"):
+            return _of_text_message
         if document.get("Service") == "SNS" and "EventType" in document:
             return _of_application_event
         if "notification" in document and "delivery" in document:
@@ -260,6 +264,49 @@ def _address(value: Any) -> str:
     """
     text = _text(value) if value else ""
     return parseaddr(text)[1] if len(text.encode()) <= MAX_ADDRESS_BYTES else ""  # guard: receipts.long_address
+
+
+# --- AWS End User Messaging SMS ---------------------------------------------------------------------------------------
+
+# Events before the last one, and TEXT_UNKNOWN: no carrier has reported anything for 72 hours.
+_UNDECIDED = {"TEXT_QUEUED", "TEXT_PENDING", "TEXT_SENT", "TEXT_UNKNOWN"}
+_TEXT_ARRIVED = {"TEXT_DELIVERED", "TEXT_SUCCESSFUL"}
+_TEXT_REASONS = {
+    "TEXT_INVALID": Reason.BOUNCED_PERMANENT,  # The number is not valid.
+    "TEXT_INVALID_MESSAGE": Reason.PROVIDER_REJECTED,
+    "TEXT_SPAM": Reason.PROVIDER_REJECTED,
+    "TEXT_PROTECT_BLOCKED": Reason.PROVIDER_REJECTED,
+    # The device or the carrier refuses messages, or was not reached: another message may arrive.
+    "TEXT_BLOCKED": Reason.BOUNCED_TRANSIENT,
+    "TEXT_CARRIER_BLOCKED": Reason.BOUNCED_TRANSIENT,
+    "TEXT_UNREACHABLE": Reason.BOUNCED_TRANSIENT,
+    "TEXT_CARRIER_UNREACHABLE": Reason.BOUNCED_TRANSIENT,
+    "TEXT_TTL_EXPIRED": Reason.BOUNCED_TRANSIENT,
+}
+
+
+def _of_text_message(document: Mapping[str, Any]) -> Receipt:
+    kind, message_id = document["eventType"], _text(document["messageId"])
+    if kind in _UNDECIDED:
+        return Receipt(message_id=message_id)
+    at_ms = document["eventTimestamp"]
+    if type(at_ms) is not int:
+        raise TypeError("eventTimestamp")
+    if kind in _TEXT_ARRIVED:
+        return Receipt(message_id=message_id, status=Status.DELIVERED, at_ms=at_ms)
+    if kind not in _TEXT_REASONS:
+        raise DeadLetter("undecodable", f"an event of SMS that is not known: {kind!r:.100}")
+    number, reason = document.get("destinationPhoneNumber"), _TEXT_REASONS[kind]
+    # Events on EventBridge may lack the number; the user may have another one by now.
+    is_dead = reason is Reason.BOUNCED_PERMANENT and number is not None  # guard: receipts.dead_number
+    return Receipt(
+        message_id=message_id,
+        status=Status.BOUNCED,
+        reason=reason,
+        at_ms=at_ms,
+        code=kind,
+        dead_addresses=(_text(number),) if is_dead else (),
+    )
 
 
 def _listed(word: object, vocabulary: Collection[str]) -> str:

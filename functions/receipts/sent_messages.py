@@ -104,8 +104,14 @@ class SentMessages(Protocol):
         """
         ...
 
-    def addresses(self, user_ids: Collection[int]) -> dict[int, str]:
-        """Return the e-mail addresses of users in the directory, by user id. Users without an address are omitted."""
+    def addresses(self, user_ids: Collection[int], column: str) -> dict[int, str]:
+        """Return the e-mail addresses or phone numbers of users in the directory, by user id. Users without one are
+        omitted.
+
+        Args:
+            user_ids: The users.
+            column: The column of the address: email or phone.
+        """
         ...
 
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
@@ -198,13 +204,13 @@ class OpenSearchSentMessages:
         found = documents_by_id(self._client, MESSAGES, [f"{_REFUSED}{name}" for name in sorted(message_ids)])
         return dict(read_each(found.values(), _failure_in, store=MESSAGES, key=_key_of))
 
-    def addresses(self, user_ids: Collection[int]) -> dict[int, str]:
+    def addresses(self, user_ids: Collection[int], column: str) -> dict[int, str]:
         found = documents_by_id(self._client, USERS, map(str, sorted(user_ids)))
         sources = {int(id_): document["_source"] for id_, document in found.items()}
         return {
-            user_id: source["email"]
+            user_id: source[column]
             for user_id, source in sources.items()
-            if not source.get("deleted") and source.get("email")
+            if not source.get("deleted") and source.get(column)
         }
 
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
@@ -316,6 +322,7 @@ class InMemorySentMessages:
         self.failing: Exception | None = None
         self.suppressed: dict[str, Suppression] = {}
         self.emails: dict[int, str] = {}
+        self.phones: dict[int, str] = {}
         self.endpoints: dict[str, int] = {}
         self._outcomes: dict[str, OutcomeWithTrace] = {}
         self._failures_by_id: dict[str, MessageFailure] = {}
@@ -360,9 +367,10 @@ class InMemorySentMessages:
                 self.suppressed[each.id] = each
         return [None] * len(suppressions)
 
-    def addresses(self, user_ids: Collection[int]) -> dict[int, str]:
+    def addresses(self, user_ids: Collection[int], column: str) -> dict[int, str]:
         self._answer()
-        return {user_id: self.emails[user_id] for user_id in user_ids if user_id in self.emails}
+        rows = {"email": self.emails, "phone": self.phones}[column]
+        return {user_id: rows[user_id] for user_id in user_ids if user_id in rows}
 
     def purge(self, *, sent_before_ms: int) -> None:
         self._answer()

@@ -62,6 +62,7 @@ class SearchIndices:
             if isinstance(club := document.source.get("club_id"), int):
                 person.clubs.add(club)
             person.learn_address(document.source.get("email"))
+            person.learn_address(document.source.get("phone"))
         serving = self._search(USERS, {"ids": {"values": [str(person.user_id)]}})
         return any(not document.source.get("deleted") for document in serving)
 

@@ -2093,4 +2093,6 @@ MUTANTS = (
         "An error of the provider quotes neither the text nor the number of an SMS.",
         Becomes("str(document)"),
     ),
+    Mutant("receipts.dead_number", "Only a number that is not valid is suppressed.", Becomes("number is not None")),
+    Mutant("erasure.phone_number", "The suppressions of an erased person's phone number end."),
 )

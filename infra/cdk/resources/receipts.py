@@ -78,6 +78,7 @@ class Receipts(Construct):
         for platform, arn in applications.items():
             self._subscribe_to_push_logs(platform, arn, failures)
         self._subscribe_to_mail_events()
+        self._subscribe_to_text_events()
 
     def _failures(self) -> sns.Topic:
         """Return the SNS topic for EventDeliveryFailure events, which report invalid device tokens sooner than the logs
@@ -160,6 +161,20 @@ class Receipts(Construct):
             # configuration set.
             event_pattern=events.EventPattern(
                 source=["aws.ses"], detail={"mail": {"tags": {"ses:configuration-set": [name]}}}
+            ),
+            targets=[targets.LambdaFunction(self._function.alias, dead_letter_queue=self.missed)],
+        )
+
+    def _subscribe_to_text_events(self) -> None:
+        """Subscribe to the events of SMS, which the service publishes to the account's default event bus by itself.
+
+        They name no environment: an environment ignores the events of messages that another one has sent.
+        """
+        events.Rule(
+            self,
+            "text-receipts",
+            event_pattern=events.EventPattern(
+                source=["aws.sms-voice"], detail_type=["Text Message Delivery Status Updated"]
             ),
             targets=[targets.LambdaFunction(self._function.alias, dead_letter_queue=self.missed)],
         )

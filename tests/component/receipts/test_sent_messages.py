@@ -76,10 +76,10 @@ def test_addresses_are_those_of_known_users(client: TestClient) -> None:
         for user_id, source in enumerate(rows, start=1)
     ]
     assert not any(write(client, documents))
-    assert OpenSearchSentMessages(client).addresses({1, 2, 3, 4}) == {1: "a@b.example"}
+    assert OpenSearchSentMessages(client).addresses({1, 2, 3, 4}, "email") == {1: "a@b.example"}
     client.indices.delete(index=f"users-{generation}")
     with pytest.raises(Retry):
-        OpenSearchSentMessages(client).addresses({1})
+        OpenSearchSentMessages(client).addresses({1}, "email")
 
 
 def test_a_hundred_receipts_of_one_record_cost_one_search(opensearch: StackConfig, client: TestClient) -> None:

@@ -246,3 +246,29 @@ def of_event_bridge(detail: dict[str, Any]) -> dict[str, Any]:
         "resources": ["arn:aws:ses:us-east-1:123456789012:configuration-set/ConfigSet"],
         "detail": detail,
     }
+
+
+NUMBER = "+4915123456789"
+
+
+def of_sms(kind: str, **detail: Any) -> dict[str, Any]:
+    """Return EventBridge's event about an SMS with the message id `m`."""
+    return {
+        "version": "0",
+        "detail-type": "Text Message Delivery Status Updated",
+        "source": "aws.sms-voice",
+        "resources": [],
+        "detail": {
+            "eventType": kind,
+            "eventVersion": "1.0",
+            "eventTimestamp": 1_501_940_000_000,
+            "isFinal": True,
+            "originationPhoneNumber": "Club",
+            "isoCountryCode": "DE",
+            "messageId": "m",
+            "messageEncoding": "GSM",
+            "totalMessageParts": 1,
+            "totalMessagePrice": 0.05,
+            **detail,
+        },
+    }

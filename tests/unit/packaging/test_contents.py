@@ -30,7 +30,7 @@ DIRECT = {
     | {"babel", "jinja2", "phonenumbers", "pydantic", "pydantic-core", "regex", "tzdata"},
     "preferences_handler": _CHAIN | {"tzdata"},
     "users_stream": _CHAIN | {"tzdata"},
-    "receipts": _CHAIN | {"tzdata"},
+    "receipts": _CHAIN | {"phonenumbers", "tzdata"},
     "scheduler": _CHAIN | {"boto3"},
     "webhook_events": _CHAIN | {"psycopg", "psycopg-pool"},
     "sends_api": _METRICS | {"pyyaml"},

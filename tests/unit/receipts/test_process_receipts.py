@@ -22,6 +22,7 @@ from tests.support.contracts.sent_messages import SentMessagesContract, outcome
 from tests.support.harness.chain import NOW, SEND_ID, entry
 from tests.support.harness.receipts import Receipts
 from tests.support.inputs import receipt_events
+from tests.support.sms import sms_settings
 
 
 class TestInMemoryMessages(SentMessagesContract):
@@ -405,6 +406,60 @@ def test_receipt_of_1970_is_dead_lettered() -> None:
 def test_the_metrics_have_a_number_for_every_reason_of_a_receipt() -> None:
     reasons = {Reason.BOUNCED_PERMANENT, Reason.BOUNCED_TRANSIENT, Reason.DEVICE_INACTIVE, Reason.PROVIDER_REJECTED}
     assert {reason.value for reason in reasons} <= set(REASONS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "reason"),
+    [
+        ("TEXT_DELIVERED", "delivered", None),
+        ("TEXT_SUCCESSFUL", "delivered", None),
+        ("TEXT_INVALID", "bounced", "bounced_permanent"),
+        ("TEXT_CARRIER_BLOCKED", "bounced", "bounced_transient"),
+        ("TEXT_TTL_EXPIRED", "bounced", "bounced_transient"),
+        ("TEXT_SPAM", "bounced", "provider_rejected"),
+    ],
+)
+def test_event_of_an_sms_is_its_status(kind: str, status: str, reason: str | None) -> None:
+    receipts = Receipts()
+    receipts.sent_messages(["m"], channel="sms")
+    assert receipts.receive(receipt_events.of_sms(kind)) == []
+    assert [_said(record)[2:] for record in receipts.outcomes()] == [(status, reason)]
+    assert receipts.messages.suppressed == {}
+
+
+@pytest.mark.parametrize("kind", ["TEXT_QUEUED", "TEXT_PENDING", "TEXT_SENT", "TEXT_UNKNOWN"])
+def test_event_before_the_end_of_an_sms_is_ignored(kind: str) -> None:
+    receipts = Receipts()
+    receipts.sent_messages(["m"], channel="sms")
+    assert receipts.receive(receipt_events.of_sms(kind)) == []
+    assert receipts.outcomes() == []
+    assert receipts.dead_letters() == []
+
+
+def test_unknown_event_of_sms_is_dead_lettered() -> None:
+    receipts = Receipts()
+    receipts.sent_messages(["m"], channel="sms")
+    receipts.receive(receipt_events.of_sms("TEXT_TELEPATHY"))
+    (letter,) = receipts.dead_letters()
+    assert "TEXT_TELEPATHY" in letter["masscomm.error"]
+
+
+@pytest.mark.kills(guard="receipts.dead_number")
+@pytest.mark.parametrize(
+    ("kind", "phone", "is_suppressed"),
+    [
+        ("TEXT_INVALID", "0151 23456789", True),
+        ("TEXT_INVALID", "0151 99999999", False),  # The user has another number now.
+        ("TEXT_UNREACHABLE", "0151 23456789", False),
+    ],
+)
+def test_dead_number_is_suppressed_for_its_club(kind: str, phone: str, *, is_suppressed: bool) -> None:
+    receipts = Receipts()
+    receipts.sent_messages(["m"], channel="sms")
+    receipts.messages.phones[101] = phone
+    with sms_settings():
+        receipts.receive(receipt_events.of_sms(kind, destinationPhoneNumber=receipt_events.NUMBER))
+    assert set(receipts.messages.suppressed) == ({id_of(7, receipt_events.NUMBER)} if is_suppressed else set())
 
 
 @pytest.mark.guarantee("frequency_caps.unsent")
