@@ -60,7 +60,7 @@ def test_larger_seed_keeps_the_existing_users(database: Connection) -> None:
 
 def test_seeding_again_restores_changed_rows(database: Connection) -> None:
     seed(database, users=100, seed=7)
-    database.execute("UPDATE user_settings SET channels = '{\"sms\": true}'")
+    database.execute("UPDATE user_settings SET channels = '{\"fax\": true}'")
     set_quiet_hours(database, range(1, 50), datetime(2026, 11, 21, 23, tzinfo=UTC))
     database.execute("DELETE FROM devices WHERE id = (SELECT min(id) FROM devices)")
     database.execute("INSERT INTO devices SELECT id, id, 'gcm', 'new' FROM users WHERE id < 4")

@@ -287,11 +287,11 @@ def test_row_without_a_required_value_is_a_problem(database: Database) -> None:
 
 @pytest.mark.kills(guard="source_check.unknown_settings")
 def test_sample_names_unknown_settings_and_opted_out_users(database: Database) -> None:
-    document = yaml.safe_load((SECOND / "source.yaml").read_text()) | {"settings_names": ["Sms"]}
+    document = yaml.safe_load((SECOND / "source.yaml").read_text()) | {"settings_names": ["Letter"]}
     tables = document["tables"]
     tables["user_settings"]["columns"] |= {"channels": "wishes", "quiet_hours": "quiet"}
     tables["devices"]["columns"]["platform"] = "word"
-    wishes = ["null", '{"Push": false}', '{"sms": true}', '{"mobile": false}', '{"mobile": null, "fax": 1}', "[]"]
+    wishes = ["null", '{"Push": false}', '{"letter": true}', '{"mobile": false}', '{"mobile": null, "fax": 1}', "[]"]
     topics = ['{"News": {"enabled": false}}', '{"offers": true, "news": {"e mail": true}}', "{}"]
     database.run(
         "ALTER TABLE crm.contact_choice ADD wishes jsonb, ADD quiet json",

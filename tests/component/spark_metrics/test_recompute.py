@@ -141,9 +141,9 @@ def test_ids_that_were_counted_twice_are_reported(stream: CountedStream, capsys:
 @pytest.mark.nightly
 def test_changed_settings_recount_no_earlier_record(stream: CountedStream, monkeypatch: pytest.MonkeyPatch) -> None:
     """The configuration at the time of archiving applies to a record."""
-    stream.both(a_send(0), a_send(1, channels=["sms"]))
+    stream.both(a_send(0), a_send(1, channels=["fax"]))
     known = category_table()
-    later = {name: replace(entry, channels=("webhook", "sms")) for name, entry in known.categories.items()}
+    later = {name: replace(entry, channels=("webhook", "fax")) for name, entry in known.categories.items()}
     monkeypatch.setattr("spark_metrics.counting.facts.category_table", lambda: replace(known, categories=later))
     assert stream.differing() == 0
 

@@ -161,7 +161,7 @@ def test_count_ends_in_the_time_of_a_request(api: CountApi, monkeypatch: pytest.
         ({"club_id": 0, "audience": ALL}, ["club_id"]),
         ({"club_id": True, "audience": ALL}, ["club_id"]),
         ({"club_id": 2**63, "audience": ALL}, ["club_id"]),
-        ({"club_id": 7, "audience": ALL, "channels": ["sms"]}, ["channels"]),
+        ({"club_id": 7, "audience": ALL, "channels": ["fax"]}, ["channels"]),
         ({"club_id": 7, "audience": ALL, "channels": [{}]}, ["channels"]),
         ({"club_id": 7, "audience": ALL, "to_users": [1]}, ["to_users"]),
         (

@@ -171,7 +171,7 @@ def test_unknown_setting_is_refused_with_the_known_names() -> None:
     for name in ("settings.categories.In app", "settings.channels.INAPP", "settings.categories.News"):
         assert read({"field": name, "is": False})
     assert refused({"where": {"not": {"field": "settings.channels.mobile", "is": False}}}) == {
-        "where.not.field": "is no name in the channels of user settings, which are email, push"
+        "where.not.field": "is no name in the channels of user settings, which are email, push, sms"
     }
 
 

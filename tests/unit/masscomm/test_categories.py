@@ -138,7 +138,7 @@ def test_shipped_file_is_valid() -> None:
         ({"categories": {"news": {}, "N ews": {}}}, "N ews and news are spellings of one category"),
         ({"categorys": {}}, "categories.yaml has categorys"),
         ({"categories": {"news": {"chanels": ["push"]}}}, "news has chanels"),
-        ({"categories": {"news": {"channels": ["sms"]}}}, "news.channels: sms is none of push, email"),
+        ({"categories": {"news": {"channels": ["fax"]}}}, "news.channels: fax is none of push, email, sms"),
         ({"categories": {"news": {"channels": "push"}}}, "must be a list"),
         ({"categories": {"news": {"channels": []}}}, "must not be empty"),
         ({"categories": {"news": {"mandatory": "no"}}}, "news.mandatory"),
@@ -157,7 +157,7 @@ def test_shipped_file_is_valid() -> None:
         ({"tenants": {7: {"news": {"mandatory": True}}}}, "tenants.7.news has mandatory"),
         ({"tenants": {7: {"code": {"opt_in": True}}}}, "tenants.7.code is mandatory"),
         ({"tenants": {7: {"news": {"channels": []}}}}, "tenants.7.news.channels must not be empty"),
-        ({"tenants": {7: {"news": {"channels": ["sms"]}}}}, "tenants.7.news.channels: sms"),
+        ({"tenants": {7: {"news": {"channels": ["fax"]}}}}, "tenants.7.news.channels: fax"),
     ],
 )
 def test_invalid_entry_is_named(changes: dict[str, Any], message: str) -> None:

@@ -182,11 +182,11 @@ def test_stored_form_is_read_as_it_was_written(stored_categories: InMemoryCatego
         "retired": False,
         "mandatory": False,
         "channels": ["email", "push"],
-        "opt_in": ["email", "push"],
+        "opt_in": ["email", "push", "sms"],
         "titles": {"de": "Für dich"},
         "tenants": {
-            "-7": {"channels": ["push"], "opt_in": ["email", "push"]},
-            "9": {"channels": ["email", "push"], "opt_in": ["email", "push"]},
+            "-7": {"channels": ["push"], "opt_in": ["email", "push", "sms"]},
+            "9": {"channels": ["email", "push"], "opt_in": ["email", "push", "sms"]},
         },
     }
 

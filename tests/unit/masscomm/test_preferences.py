@@ -128,7 +128,7 @@ def test_unknown_name_opts_out_of_all(categories: Any, channels: Any, rule: str)
     [
         ({"enabled": False}, "enabled"),
         ({"channels": {"push": False}}, "channels"),
-        ({"push": True, "sms": True}, "sms"),
+        ({"push": True, "fax": True}, "fax"),
         ({"news": True}, "news"),
     ],
 )
@@ -139,11 +139,11 @@ def test_unknown_name_in_a_category_opts_out_of_it(about: Any, unknown: str) -> 
 
 def test_known_opt_out_is_the_rule_despite_unknown_names() -> None:
     assert _decide({"promotions": True}, {"push": False}) == (Status.SUPPRESSED, "channel:push")
-    assert _decide({"news": {"push": False, "sms": True}}, {}) == (Status.SUPPRESSED, "category:news channel:push")
+    assert _decide({"news": {"push": False, "fax": True}}, {}) == (Status.SUPPRESSED, "category:news channel:push")
 
 
 def test_unknown_name_with_null_is_ignored() -> None:
-    assert _decide({"promotions": None, "news": {"sms": None}}, {"mobile": None}) == (None, None)
+    assert _decide({"promotions": None, "news": {"fax": None}}, {"mobile": None}) == (None, None)
 
 
 @pytest.mark.kills(guard="preferences.two_spellings")
@@ -160,11 +160,11 @@ def _with_names(monkeypatch: pytest.MonkeyPatch, names: SettingNames) -> None:
 
 def test_listed_name_heals_settings_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """`settings_names` also lists categories that Kafka producers use without an entry in categories.yaml."""
-    assert _decide({"Promotions": False}, {"sms": False})[0] is Status.SUPPRESSED
-    _with_names(monkeypatch, names_for(source_tables(), ["promotions", "SMS"]))
-    assert _decide({"Promotions": False}, {"sms": False}) == (None, None)
+    assert _decide({"Promotions": False}, {"fax": False})[0] is Status.SUPPRESSED
+    _with_names(monkeypatch, names_for(source_tables(), ["promotions", "FAX"]))
+    assert _decide({"Promotions": False}, {"fax": False}) == (None, None)
     assert _decide({"Promotions": False}, {}, "promotions") == (Status.SUPPRESSED, "category:promotions")
-    assert _decide({"news": {"sms": False}}, {}) == (None, None)
+    assert _decide({"news": {"fax": False}}, {}) == (None, None)
 
 
 def test_column_that_is_mapped_twice_has_both_kinds_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ def test_column_that_is_mapped_twice_has_both_kinds_of_names(monkeypatch: pytest
     assert _decide({"news": {"news": False}}, {})[0] is Status.SUPPRESSED
 
 
-@pytest.mark.parametrize("names", ["sms", {"sms": True}, [1]])
+@pytest.mark.parametrize("names", ["fax", {"fax": True}, [1]])
 def test_settings_names_are_a_list_of_names(names: Any) -> None:
     with pytest.raises(Stop, match="settings_names"):
         read_settings_names({"settings_names": names})
