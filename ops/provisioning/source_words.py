@@ -92,7 +92,15 @@ ACTIVE: Mapping[bool, frozenset[str]] = {
 # Times whose presence has the meaning of false.
 ENDED = frozenset(_listed("deleted at, disabled at, banned at, deactivated at, revoked at, retired at, discarded at"))
 # Other systems' names of masscomm's channels and platforms.
-CHANNEL_WORDS = {"push": "push", "app": "push", "mobile": "push", "email": "email", "mail": "email", "e-mail": "email"}
+CHANNEL_WORDS = {
+    "push": "push",
+    "app": "push",
+    "mobile": "push",
+    "email": "email",
+    "mail": "email",
+    "e-mail": "email",
+    "sms": "sms",
+}
 PLATFORM_WORDS = {"iphone": "apns", "ipad": "apns", "google": "gcm"}
 YES = frozenset(("yes", "y", "true", "t", "on", "1", "enabled"))
 NO = frozenset(("no", "n", "false", "f", "off", "0", "disabled", "never", "none"))
@@ -102,9 +110,10 @@ NO = frozenset(("no", "n", "false", "f", "off", "0", "disabled", "never", "none"
 _CHANNELS = {
     "push": frozenset(("push",)),
     "email": frozenset(_listed("email, emails, mail, mails, mailing, newsletter, newsletters")),
+    "sms": frozenset(("sms",)),
 }
 # Channels that masscomm does not have.
-_FOREIGN = frozenset(_listed("sms, phone, call, calls, whatsapp, fax, post, postal, telegram, slack"))
+_FOREIGN = frozenset(_listed("phone, call, calls, whatsapp, fax, post, postal, telegram, slack"))
 _NEGATIVE = frozenset(
     _listed("no, not, dont, never, without, unsubscribed, unsubscribe, unsub, out, disable, disabled, inactive")
     + _listed("mute, muted, block, blocked, stop, stopped, suppress, suppressed, reject, rejected, refuse, refused")
@@ -176,7 +185,7 @@ def read_wish(name: str, *, is_flag: bool) -> Wish | None:
         return None
     if words & _FOREIGN and not channels:
         return Wish((), None)
-    known = {"push"} | _CHANNELS["email"] | _FOREIGN | _NEGATIVE | _POSITIVE | _TOPIC | _SUBJECT | _NEUTRAL
+    known = frozenset().union(*_CHANNELS.values()) | _FOREIGN | _NEGATIVE | _POSITIVE | _TOPIC | _SUBJECT | _NEUTRAL
     negations = [word for word in spelled.split() if word in _NEGATIVE]
     # guard: source_init.doubtful_wish
     clear = words <= known and len(negations) < 2 and not ({"opt", "opted"} & words and not {"in", "out"} & words)

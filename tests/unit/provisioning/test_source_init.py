@@ -81,7 +81,7 @@ def test_names_are_read_word_by_word(name: str, words: str) -> None:
     assert words_of(name) == words
 
 
-BOTH = ("push", "email")
+BOTH = ("push", "email", "sms")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ BOTH = ("push", "email")
         ("email vacation", Wish(("email",), None)),
         ("push pauseable enabled", Wish(("push",), None)),
         ("marketing opt", Wish(BOTH, None)),
-        ("sms enabled", Wish((), None)),
+        ("sms enabled", Wish(("sms",), True)),
         # Names about something else.
         ("email verified", None),
         ("email confirmed", None),
@@ -142,7 +142,7 @@ def test_wishes_of_other_types_are_doubtful(name: str) -> None:
 
 
 USERS = "id int*, email text"
-SAFE = {"push": False, "email": False}
+SAFE = {"push": False, "email": False, "sms": False}
 
 
 @pytest.mark.parametrize(
