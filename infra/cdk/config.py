@@ -379,7 +379,7 @@ class ConcurrencyConfig:
 class ProviderConfig:
     """The account's sending quotas in its region, as shown in Service Quotas and on the account page of SES."""
 
-    # The quota of messages per second, by channel.
+    # The quota of messages per second, by channel. SMS, of which files of version 0.1.0 know nothing, may be missing.
     per_s: Mapping[str, float] = field(
         default_factory=lambda: {name: channel.quota_per_s for name, channel in CHANNELS.items()}
     )
@@ -387,8 +387,9 @@ class ProviderConfig:
     critical_percent: int = 20
 
     def __post_init__(self) -> None:
-        if self.per_s.keys() != CHANNELS.keys():
+        if not CHANNELS.keys() - {"sms"} <= self.per_s.keys() <= CHANNELS.keys():
             raise ValueError(f"per_s has a quota for each of {', '.join(CHANNELS)}")
+        object.__setattr__(self, "per_s", {"sms": CHANNELS["sms"].quota_per_s, **self.per_s})
         if not 0 < self.critical_percent < 100:
             raise ValueError("critical_percent is from 1 to 99")
 

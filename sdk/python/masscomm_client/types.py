@@ -416,7 +416,7 @@ class ContentOfSend(TypedDict):
 
     type: str
     club_id: int
-    channels: list[Literal["push", "email"]]
+    channels: list[Literal["push", "email", "sms"]]
     template: str | None
     locale: str | None
     data: dict[str, str]
@@ -1299,7 +1299,7 @@ class PreviewRequest(TypedDict):
 
     type: str
     club_id: int
-    channels: NotRequired[list[Literal["push", "email"]]]
+    channels: NotRequired[list[Literal["push", "email", "sms"]]]
     template: NotRequired[str | None]
     data: NotRequired[dict[str, str]]
     locale: NotRequired[str | None]
@@ -1425,6 +1425,7 @@ type Reason = Literal[
     "no_template",
     "template_error",
     "invalid_address",
+    "country_not_allowed",
     "provider_rejected",
     "dead_letter",
     "unknown_channel",
@@ -1473,7 +1474,7 @@ class RecurringSend(TypedDict):
     """The category, as in schemas/categories.yaml; a category that is not listed there has the file's default settings."""
     club_id: int
     """The tenant (club)."""
-    channels: NotRequired[list[Literal["push", "email"]]]
+    channels: NotRequired[list[Literal["push", "email", "sms"]]]
     """The channels: push, email; if empty, those of the category."""
     template: NotRequired[str | None]
     """The type of the template, if it differs from the category."""
@@ -1811,7 +1812,7 @@ class SendRequest(TypedDict):
     """The category, as in schemas/categories.yaml; a category that is not listed there has the file's default settings."""
     club_id: int
     """The tenant (club)."""
-    channels: NotRequired[list[Literal["push", "email"]]]
+    channels: NotRequired[list[Literal["push", "email", "sms"]]]
     """The channels: push, email; if empty, those of the category."""
     template: NotRequired[str | None]
     """The type of the template, if it differs from the category."""
@@ -1888,7 +1889,7 @@ class SmallSend(TypedDict):
 
     type: str
     club_id: int
-    channels: NotRequired[list[Literal["push", "email"]]]
+    channels: NotRequired[list[Literal["push", "email", "sms"]]]
     template: NotRequired[str | None]
     data: NotRequired[dict[str, str]]
     locale: NotRequired[str | None]

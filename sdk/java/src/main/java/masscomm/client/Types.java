@@ -2346,6 +2346,7 @@ public final class Types {
         public static final String NO_TEMPLATE = "no_template";
         public static final String TEMPLATE_ERROR = "template_error";
         public static final String INVALID_ADDRESS = "invalid_address";
+        public static final String COUNTRY_NOT_ALLOWED = "country_not_allowed";
         public static final String PROVIDER_REJECTED = "provider_rejected";
         public static final String DEAD_LETTER = "dead_letter";
         public static final String UNKNOWN_CHANNEL = "unknown_channel";
