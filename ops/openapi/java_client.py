@@ -316,11 +316,13 @@ def _route(method: str, path: str, operation: Mapping[str, Any], components: Map
         optional.insert(0, (name, "filters", f"new {name}()"))
     description = (inspect.getdoc(python) or "").replace("Yield", "Return", 1)
     methods = []
-    if optional and not any(each["required"] for each in _parameters(operation)):
-        given = ", ".join([name for _, name in arguments] + [default for *_, default in optional])
-        methods += [
-            _method(description, result, _method_name(operation), arguments, f"{_method_name(operation)}({given})")
-        ]
+    # A method with the first of them alone, such as the filters, and one without any.
+    for given in range(min(len(optional), 2)):
+        if any(each["required"] for each in _parameters(operation)) and given == 0:
+            continue
+        own = [*arguments, *((type_, name) for type_, name, _ in optional[:given])]
+        values = ", ".join([name for _, name in own] + [default for *_, default in optional[given:]])
+        methods += [_method(description, result, _method_name(operation), own, f"{_method_name(operation)}({values})")]
     full = [*arguments, *((type_, name) for type_, name, _ in optional)]
     return "\n".join([*methods, _method(description, result, _method_name(operation), full, statement)])
 

@@ -21,6 +21,17 @@ abstract class Routes {
      *
      * @param name the member {@code name} of the path or the body
      * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public DeletedAudienceBody deleteAudience(String name, AudienceFilters filters) {
+        return deleteAudience(name, filters, null);
+    }
+
+    /**
+     * Delete a saved audience, with if_match only as it was read. Sends have copies of its conditions.
+     *
+     * @param name the member {@code name} of the path or the body
+     * @param filters the parameters of the request
      * @param ifMatch the entity tags of which the subject must have one, or null
      * @return the body of the response
      */
@@ -1030,6 +1041,18 @@ abstract class Routes {
      * @param name the member {@code name} of the path or the body
      * @param audience the member {@code audience} of the path or the body
      * @param filters the parameters of the request
+     * @return the body of the response
+     */
+    public SavedAudienceBody saveAudience(String name, Map<String, Object> audience, AudienceFilters filters) {
+        return saveAudience(name, audience, filters, null, null);
+    }
+
+    /**
+     * Save an audience, in the place of an earlier one with its name. The conditions are those of set_category.
+     *
+     * @param name the member {@code name} of the path or the body
+     * @param audience the member {@code audience} of the path or the body
+     * @param filters the parameters of the request
      * @param ifMatch the entity tags of which the subject must have one, or null
      * @param ifNoneMatch the entity tags of which the subject may have none ({@code *}: it must be absent), or
      * null
@@ -1052,6 +1075,20 @@ abstract class Routes {
      */
     public CategoryBody setCategory(String category, CategoryFields body) {
         return setCategory(category, body, null, null);
+    }
+
+    /**
+     * Put a version of a category, which is valid a minute later. It replaces all fields. With the {@code etag} of
+     * an answer in If-Match, or {@code *} in If-None-Match, the API refuses (412) to change a category that
+     * another request has changed since, or that exists.
+     *
+     * @param category the member {@code category} of the path or the body
+     * @param body the body of the request
+     * @param ifMatch the entity tags of which the subject must have one, or null
+     * @return the body of the response
+     */
+    public CategoryBody setCategory(String category, CategoryFields body, String ifMatch) {
+        return setCategory(category, body, ifMatch, null);
     }
 
     /**
