@@ -159,7 +159,7 @@ def _user(random: Random, seed: int, club_id: int, user_id: int, quiet_hours: fl
         first_name=first_name,
         last_name=last_name,
         email=f"user{user_id}@club{club_id}.example" if random.random() < 0.9 else None,
-        phone=f"+4930{user_id:09d}" if random.random() < 0.6 else None,
+        phone=f"+49151{user_id:08d}" if random.random() < 0.6 else None,
         locale=_pick(random, _LOCALES),
         time_zone=_pick(random, _TIME_ZONES),
         created_at=_EPOCH - timedelta(minutes=random.randrange(1_000_000)),

@@ -32,6 +32,8 @@ from ops.provisioning import GENERATION as GENERATION
 EVENT_SOURCES_VARIABLE = "MASSCOMM_EVENT_SOURCES"
 # The example monolith of the demo.
 EXAMPLE = ROOT / "examples" / "monolith"
+# The countries and senders of SMS.
+SMS_FILE = EXAMPLE / "sms.yaml"
 
 
 def example() -> Path:
@@ -67,6 +69,7 @@ class Ports:
     opensearch_transport: int = 9300
     localstack: int = 4566
     dynamodb: int = 4567
+    sms: int = 4568
     gateway: int = 8080
     runtime_api: int = 9001
     directory_state: int = 9402
@@ -294,6 +297,10 @@ class StackConfig:
     @property
     def opensearch_url(self) -> str:
         return f"http://{LOOPBACK}:{self.ports.opensearch}"
+
+    @property
+    def sms_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports.sms}"
 
     @property
     def directory_state_url(self) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from cli.sending import recipients
 from cli.terminal import Terminal, print_json
-from local.devstack.config import StackConfig
+from local.devstack.config import SMS_FILE, StackConfig
 from local.devstack.demo import provider
 from local.devstack.demo.records import Published, PublishTimes, RecordsError
 from local.devstack.handle import RunningStack
@@ -27,7 +27,10 @@ from masscomm.directory.port import Directory
 from masscomm.directory.state import StateDirectory
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.ids import notification_id
+from masscomm.domain.phone_numbers import e164
+from masscomm.domain.sms_settings import read_sms
 from masscomm.errors import Retry
+from masscomm.safe_yaml import parse_yaml
 
 POLL_S = 1.0
 # The number of messages that are shown if no user is named.
@@ -42,7 +45,7 @@ class Message:
     channel: str
     # None: the message is none of masscomm's.
     notification_id: str | None
-    # The receiver: "device 421 (gcm)", or the e-mail address.
+    # The receiver: "device 421 (gcm)", the e-mail address, or the phone number.
     receiver: str
     title: str
     text: str
@@ -133,6 +136,16 @@ class Inbox:
                 _message(mailboxes[call.target], call.target, call)
                 for call in provider.emails(self.config.aws_url)
                 if call.target in mailboxes
+            ]
+        clubs = read_sms(parse_yaml(SMS_FILE.read_text()))
+        numbers = {
+            e164(user.phone, clubs.club(user.club_id).region): user.user_id for user in users.values() if user.phone
+        }
+        if numbers:
+            found += [
+                _message(numbers[call.target], call.target, call)
+                for call in provider.texts(self.config.sms_url)
+                if call.target in numbers
             ]
         return found
 

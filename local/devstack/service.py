@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from local.devstack.config import ROOT, ConfigError, StackConfig
+from local.devstack.config import ROOT, SMS_FILE, ConfigError, StackConfig
 from local.devstack.setup import CLASSES, JARS, WORK, SetupError, digest, find_jdk
 from local.emulators.event_source import Pollers
 from local.emulators.local import LOOPBACK, REGION
 from masscomm.directory.chosen import OPENSEARCH
+from masscomm.domain.sms_settings import SMS_VARIABLE
 from masscomm.domain.source_tables import SOURCE_VARIABLE
 from masscomm.stores.discarded_batches.s3 import BUCKET_SETTING
 from ops.provisioning.steps import Step
@@ -241,6 +242,9 @@ def function_environment(config: StackConfig) -> dict[str, str]:
         # The functions use DynamoDBLocal directly, because LocalStack's gateway takes twice as long as the database
         # behind it.
         "AWS_ENDPOINT_URL_DYNAMODB": config.dynamodb_url,
+        # LocalStack has no SMS.
+        "AWS_ENDPOINT_URL_PINPOINT_SMS_VOICE_V2": config.sms_url,
+        SMS_VARIABLE: str(SMS_FILE),
         **AWS_CREDENTIALS,
         "METRICS_DATABASE_URL": config.database_url("metrics"),
         "PLATFORM_APPLICATION_ARN_GCM": f"{application}/GCM/masscomm-gcm",

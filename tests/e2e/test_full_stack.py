@@ -450,6 +450,27 @@ def test_refused_event_is_repeated_and_a_batch_arrives(stack: RunningStack, conf
             client.delete_webhook(id_)
 
 
+def test_an_sms_is_in_the_inbox_of_its_user(stack: RunningStack, config: StackConfig) -> None:
+    """Runs after the demo, which seeds the users."""
+    with psycopg.connect(config.database_url("monolith")) as connection:
+        row = connection.execute(
+            "select id, phone from users where club_id = 1 and phone is not null"
+            " and id not in (select user_id from user_settings) order by id limit 1"
+        ).fetchone()
+    assert row is not None
+    user_id, phone = row
+    data = {"title": "Doors", "body": "Doors open at seven."}
+    with Client(config.gateway_url, key=config.api_key) as api:
+        api.send(type="announcement", club_id=1, to_users=[user_id], channels=["sms"], data=data)
+
+    def shown() -> str:
+        return masscomm(config, "inbox", "--user", str(user_id))
+
+    until("the SMS has arrived", lambda: data["body"] in shown(), 60)
+    assert f"sms to user {user_id}, {phone}" in shown()
+    assert "Stop: masscomm.example/sms" in shown(), "its sender reads no answers"
+
+
 @pytest.mark.nightly
 def test_webhook_of_a_send_arrives_signed(config: StackConfig) -> None:
     """Runs after the demo. The signature is checked by the test's own code."""

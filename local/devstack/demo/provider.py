@@ -1,4 +1,4 @@
-"""Reads LocalStack's record of the pushes and e-mails that it accepted as the provider."""
+"""Reads what the providers accepted: pushes and e-mails from LocalStack, SMS from its stand-in."""
 
 import email
 import email.policy
@@ -21,13 +21,13 @@ class ProviderError(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """One push or e-mail that the provider accepted."""
+    """One message that the provider accepted."""
 
     channel: str
     notification_id: str
-    target: str  # The ARN of an endpoint, or an e-mail address.
-    title: str  # The title of a push, or the subject of an e-mail.
-    text: str  # The text of a push, or the plain text of an e-mail.
+    target: str  # The ARN of an endpoint, an e-mail address, or a phone number.
+    title: str  # The title of a push, or the subject of an e-mail; an SMS has none.
+    text: str  # The text of a push or an SMS, or the plain text of an e-mail.
     unsubscribe_link: str | None = None  # The link for one click of an e-mail; None: it has none.
     url: str | None = None  # The deep link of a push; None: it has none.
 
@@ -62,6 +62,14 @@ def pushes_to(aws_url: str, endpoint_arn: str) -> list[Call | Foreign]:
 def emails(aws_url: str) -> list[Call | Foreign]:
     """Return all e-mails that the provider has accepted since its start. Raises httpx.HTTPError."""
     return list(_mails(_accepted_emails(aws_url)))
+
+
+def texts(sms_url: str) -> list[Call]:
+    """Return all SMS that the provider has accepted since its start. Raises httpx.HTTPError."""
+    return [
+        Call("sms", each["Context"]["notification_id"], each["DestinationPhoneNumber"], "", each["MessageBody"])
+        for each in _page(sms_url, "/_control/texts", timeout_s=60)
+    ]
 
 
 def _own(messages: Iterable[Call | Foreign]) -> list[Call]:

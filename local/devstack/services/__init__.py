@@ -12,12 +12,13 @@ from local.devstack.services import (
     opensearch,
     postgres,
     registry,
+    sms,
     spark,
     spark_events,
 )
 from masscomm.directory.chosen import STATE
 
-MODULES = (kafka, postgres, opensearch, registry, localstack, connect, spark, lambda_host)
+MODULES = (kafka, postgres, opensearch, registry, localstack, sms, connect, spark, lambda_host)
 
 
 def all_services(config: StackConfig) -> dict[str, Service]:

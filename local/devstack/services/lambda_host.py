@@ -51,7 +51,7 @@ def service(config: StackConfig) -> Service:
         name="lambda_host",
         command=[sys.executable, "-m", "local.emulators.lambda_host", "--config", str(file)],
         ports=("gateway", "runtime_api"),
-        depends_on=("topics", "schemas", "indices", "tables", "aws", "queues", "endpoints"),
+        depends_on=("topics", "schemas", "indices", "tables", "aws", "queues", "endpoints", "sms"),
         address=config.gateway_url,
         files={file: json.dumps(content, indent=2)},
         ready=answers(f"{config.gateway_url}/-/ready"),
