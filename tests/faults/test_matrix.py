@@ -68,10 +68,11 @@ def test_requests_of_small_sends_are_bounded(bench: Bench) -> None:
     users = [user_id for user_id in bench.shared if user_id % 10 >= 6][:200]  # users with one device, who allow news
 
     def emit_all() -> None:
-        # The functions receive them together: otherwise the batches depend on the speed of the machine.
-        with bench.stack.kafka.stalled():
-            for user_id in users:
-                bench.emit([user_id])
+        # All but the first are received together: otherwise the batches depend on the speed of the machine.
+        bench.freeze("preference_checker")
+        for user_id in users:
+            bench.emit([user_id])
+        bench.thaw("preference_checker")
 
     traffic = traffic_of(bench, emit_all)
     count = len(users)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from local.devstack.config import ROOT, StackConfig
+from masscomm.domain.channels import CHANNELS
 from masscomm.domain.source_tables import read_settings_names, read_source
 from ops.provisioning.source_check import Finding, check_source
 from ops.provisioning.source_init import Proposal, propose_source
@@ -143,7 +144,7 @@ def test_devices_and_settings_of_django_are_found(run: Run) -> None:
     }
     for column, wanted in (("unsubscribed", False), ("is_active", True)):
         rule = {"column": column, "values": {wanted: None, not wanted: False}}
-        assert found[f"user_settings.{column}"]["columns"]["channels"] == {"object": {"push": rule, "email": rule}}
+        assert found[f"user_settings.{column}"]["columns"]["channels"] == {"object": dict.fromkeys(CHANNELS, rule)}
     todos = "\n".join(proposal.todos)
     assert "public.push_notifications_gcmdevice has devices, too" in todos
     assert "public.accounts_profile.timezone has it" in todos

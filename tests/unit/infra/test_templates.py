@@ -289,11 +289,7 @@ def test_sns_delivery_logs_are_enabled_and_reach_receipts(
 def test_ses_events_reach_receipts(environment: SynthesisedEnvironment) -> None:
     (configured,) = environment.resources("AWS::SES::ConfigurationSet")
     (destination,) = environment.resources("AWS::SES::ConfigurationSetEventDestination")
-    (rule,) = [
-        each
-        for each in environment.resources("AWS::Events::Rule")
-        if each.stack == "functions" and "EventPattern" in each.properties
-    ]
+    rule = _rule_of(environment, "aws.ses")
     name = configured.properties["Name"]
     for function in ("delivery", "delivery-critical"):
         variables = _functions(environment)[function]["Environment"]["Variables"]
@@ -314,13 +310,27 @@ def test_ses_events_reach_receipts(environment: SynthesisedEnvironment) -> None:
     assert flat(target["Arn"]).startswith("{receipts")
 
 
+def test_events_of_sms_reach_receipts(environment: SynthesisedEnvironment) -> None:
+    (target,) = _rule_of(environment, "aws.sms-voice").properties["Targets"]
+    assert flat(target["Arn"]).startswith("{receipts")
+
+
+def _rule_of(environment: SynthesisedEnvironment, source: str) -> Resource:
+    (rule,) = [
+        each
+        for each in environment.resources("AWS::Events::Rule")
+        if each.properties.get("EventPattern", {}).get("source") == [source]
+    ]
+    return rule
+
+
 def test_aws_may_invoke_receipts_from_there_alone(environment: SynthesisedEnvironment) -> None:
     may = [
         each.properties
         for each in environment.resources("AWS::Lambda::Permission")
         if flat(each.properties["FunctionName"]).startswith("{receipts")
     ]
-    assert Counter(each["Principal"].partition(".")[0] for each in may) == {"logs": 4, "sns": 1, "events": 1}
+    assert Counter(each["Principal"].partition(".")[0] for each in may) == {"logs": 4, "sns": 1, "events": 2}
     assert all(each["SourceArn"] for each in may)
 
 

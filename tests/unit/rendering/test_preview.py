@@ -44,4 +44,4 @@ def test_template_that_never_renders_has_a_problem(body: str, problem: str) -> N
 
 
 def test_template_of_an_unknown_channel_has_a_problem() -> None:
-    assert _problem("b", "pigeon") == "the channel 'pigeon' is none of push, email"
+    assert _problem("b", "pigeon") == "the channel 'pigeon' is none of push, email, sms"
