@@ -60,7 +60,7 @@ def put(
     api: Client,
     channel: Annotated[
         list[str] | None,
-        typer.Option("--channel", help="A channel of sends that name none: push or email. May be repeated."),
+        typer.Option("--channel", help="A channel of sends without: push, email or sms. May be repeated."),
     ] = None,
     mandatory: Annotated[
         bool | None, typer.Option("--mandatory/--optional", help="Whether opt-outs of users do not apply.")

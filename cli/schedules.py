@@ -72,7 +72,7 @@ def put(
         list[str] | None, typer.Option("--data", metavar="KEY=VALUE", help="For the template. May be repeated.")
     ] = None,
     channel: Annotated[
-        list[str] | None, typer.Option("--channel", help="push or email, else the category's own. May be repeated.")
+        list[str] | None, typer.Option("--channel", help="push, email or sms, else the category's. May be repeated.")
     ] = None,
     expires_after: Annotated[
         int | None, typer.Option("--expires-after", metavar="MINUTES", help="Each send expires then.")

@@ -54,7 +54,7 @@ def send(
     ] = None,
     channel: Annotated[
         list[str] | None,
-        typer.Option("--channel", help="push or email; without it the category's own. May be repeated."),
+        typer.Option("--channel", help="push, email or sms; else the category's own. May be repeated."),
     ] = None,
     at: Annotated[
         str | None, typer.Option("--at", metavar="TIME", help="Not before then, e.g. 2026-11-24T18:00:00+01:00.")

@@ -31,7 +31,7 @@ def preview(
     data: Annotated[
         list[str] | None, typer.Option("--data", metavar="KEY=VALUE", help="For the template. May be repeated.")
     ] = None,
-    channel: Annotated[list[str] | None, typer.Option("--channel", help="push or email. May be repeated.")] = None,
+    channel: Annotated[list[str] | None, typer.Option("--channel", help="push, email or sms. May be repeated.")] = None,
     locale: Annotated[str | None, typer.Option("--locale", help="The language, as de-CH.")] = None,
     title: Annotated[str | None, typer.Option("--title", help="The title of a template that is not saved yet.")] = None,
     body: Annotated[str | None, typer.Option("--body", help="Its body.")] = None,

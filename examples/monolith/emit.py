@@ -212,7 +212,7 @@ def main() -> None:
     parser.add_argument("--type", required=True, help="the category, e.g. news")
     parser.add_argument("--user", type=int, action="append", required=True, help="a recipient; may be repeated")
     parser.add_argument(
-        "--channel", action="append", default=[], help="push or email; default: the category's channels"
+        "--channel", action="append", default=[], help="push, email or sms; default: the category's channels"
     )
     parser.add_argument(
         "--data", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="a value for the template"
