@@ -36,23 +36,23 @@ class Caller:
 
     def calls(self, delivery: DeliveryRequested, recipient: Recipient) -> list[Call]:
         """Return the calls for a recipient: one for each device, or one for the address."""
-        send = partial(self._send, delivery, recipient)
+        texts = {column.field: column.value_at(recipient.row) for column in delivery.content}
+        send = partial(self._send, delivery, recipient, texts)
         if CHANNELS[delivery.channel].to_devices:
             return [
                 Call(target=str(device.device_id), make=partial(send, device), device=device)
                 for device in recipient.devices
             ]
-        return [
-            Call(
-                target=delivery.channel,
-                make=partial(send, recipient.address),
-                rate=self.senders[delivery.channel].rate(
-                    delivery.club_id, delivery.type, recipient.address, _texts(delivery, recipient)
-                ),
-            )
-        ]
+        rate = self.senders[delivery.channel].rate(delivery.club_id, delivery.type, recipient.address, texts)
+        return [Call(target=delivery.channel, make=partial(send, recipient.address), rate=rate)]
 
-    async def _send(self, delivery: DeliveryRequested, recipient: Recipient, target: Device | str) -> str | Shortened:
+    async def _send(
+        self,
+        delivery: DeliveryRequested,
+        recipient: Recipient,
+        texts: Mapping[str, str],
+        target: Device | str,
+    ) -> str | Shortened:
         now_ms, expires_at = self.clock.now_ms(), delivery.expires_at
         if expires_at is not None and expires_at <= now_ms:  # guard: delivery.expires_at
             raise Expired("expires_at has passed")
@@ -60,14 +60,10 @@ class Caller:
             id=notification_id(delivery.send_id, recipient.user_id, delivery.channel),
             send_id=delivery.send_id,
             subscription=Subscription(recipient.user_id, delivery.club_id, delivery.type),
-            texts=_texts(delivery, recipient),
+            texts=texts,
             collapse_key=delivery.collapse_key,
             push=delivery.push,
             requested_at_ms=delivery.timestamp,
             ttl_s=None if expires_at is None else max(0, (expires_at - now_ms) // 1000),
         )
         return await self.senders[delivery.channel].send(notification, target)
-
-
-def _texts(delivery: DeliveryRequested, recipient: Recipient) -> dict[str, str]:
-    return {column.field: column.value_at(recipient.row) for column in delivery.content}
