@@ -16,7 +16,7 @@ from typing import Any
 
 from masscomm.domain.phone_numbers import e164, is_region
 from masscomm.errors import Stop
-from masscomm.safe_yaml import parse_yaml
+from masscomm.safe_yaml import read_yaml
 from schemas import absolute
 
 # The environment variable with the path of a file that replaces schemas/sms.yaml.
@@ -83,16 +83,8 @@ class SmsTable:
 @cache
 def sms_table() -> SmsTable:
     """Return the contents of the file. Raises SmsError if it is not valid."""
-    import yaml
-
     path = Path(os.environ.get(SMS_VARIABLE) or absolute("sms.yaml")).expanduser()
-    try:
-        document = parse_yaml(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise SmsError(f"sms.yaml cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise SmsError(f"sms.yaml is not YAML: {error}") from error
-    return read_sms(document)
+    return read_sms(read_yaml(path, "sms.yaml", SmsError))
 
 
 def number_of(club_id: int, address: str) -> str:

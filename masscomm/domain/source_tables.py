@@ -17,7 +17,7 @@ from typing import Any, Self
 from masscomm.domain.names import folded
 from masscomm.errors import DeadLetter, Stop
 from masscomm.json_reader import InvalidJson, UnstorableJson, read_json
-from masscomm.safe_yaml import parse_yaml
+from masscomm.safe_yaml import read_yaml
 from schemas import absolute
 
 # The environment variable with the path of a file that replaces schemas/source.yaml.
@@ -207,14 +207,7 @@ def _document() -> Any:
 
 def read_document(path: Path, name: str) -> Any:
     """Return the YAML in a file. Raises SourceError, which gives the file this name, if it has none."""
-    import yaml
-
-    try:
-        return parse_yaml(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{name} cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise SourceError(f"{name} is not YAML: {error}") from error
+    return read_yaml(path, name, SourceError)
 
 
 @cache
