@@ -24,9 +24,9 @@ from masscomm.clock import Clock
 from masscomm.domain.categories import (
     announced_channels,
     category,
-    is_critical,
     is_listed,
     is_retired,
+    requested_lane,
     resolve_channels,
 )
 from masscomm.domain.digests import digest_text, read_digest
@@ -195,7 +195,7 @@ class RecurringSends:
         record = _record_of(occurrence, content)
         send_id = str(record.send_id)
         audience = content["send"].get("audience")
-        lane = Lane.CRITICAL if is_critical(record.type, record.timestamp) else Lane(record.priority or Lane.BULK)
+        lane = requested_lane(record.type, record.priority, record.timestamp)
         channels = tuple(resolve_channels(record.type, record.channels, record.club_id, record.timestamp))
         users = None if audience is not None else len(record.to_users)
         wanted = described(

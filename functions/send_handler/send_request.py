@@ -35,6 +35,7 @@ from masscomm.domain.categories import (
     is_listed,
     is_retired,
     passes_opt_outs_of,
+    requested_lane,
     resolve_channels,
 )
 from masscomm.domain.channels import CHANNELS
@@ -322,7 +323,7 @@ class RecurringSend(ContentRequest):
 
     def lane(self, at_ms: int) -> Lane:
         """Return the lane of a send that is requested at a time, in milliseconds since the epoch."""
-        return Lane.CRITICAL if is_critical(self.type, at_ms) else Lane(self.priority)
+        return requested_lane(self.type, self.priority, at_ms)
 
     @property
     def recipients(self) -> int:

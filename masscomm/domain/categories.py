@@ -50,7 +50,7 @@ class Category:
     titles: Mapping[str, str] = MappingProxyType({})
     # Whether its sends use the critical lane: no cap, digest, pace or quiet hours apply to them.
     critical: bool = False
-    # Language → the sentence that says to recipients what it contains.
+    # Language → a sentence for recipients about its content.
     descriptions: Mapping[str, str] = MappingProxyType({})
 
     def title(self, name: str, language: str) -> str:
@@ -77,6 +77,10 @@ class CategoryVersion:
     of_clubs: Mapping[int, Category] = MappingProxyType({})
     # Whether new sends over REST are refused. Those by Kafka keep its rules.
     is_retired: bool = False
+
+    def for_club(self, club_id: int | None) -> Category:
+        """Return the category as it is for the sends of a club; None: for those of the others."""
+        return self.category if club_id is None else self.of_clubs.get(club_id, self.category)
 
 
 # Name → the versions of a category, the earliest first.
@@ -106,7 +110,7 @@ class CategoryTable:
         # (spark_metrics.counting.facts).
         listed = self.names.get(folded(name), name) if name.isascii() else name  # guard: categories.spelling
         if listed in self.versions and (version := self.version(listed, at_ms)) is not None:
-            return version.category if club_id is None else version.of_clubs.get(club_id, version.category)
+            return version.for_club(club_id)
         own = self.of_clubs.get(club_id, {}) if club_id is not None else {}
         if listed in own:
             return own[listed]
@@ -115,7 +119,7 @@ class CategoryTable:
     def default(self, club_id: int | None, at_ms: int | None) -> Category:
         """Return the category that applies to the other names at a time, for a club or for all."""
         if (version := self.version(DEFAULT, at_ms)) is not None:
-            return version.category if club_id is None else version.of_clubs.get(club_id, version.category)
+            return version.for_club(club_id)
         own = self.of_clubs.get(club_id, {}) if club_id is not None else {}
         return own.get(DEFAULT) or self.categories[DEFAULT]
 
@@ -272,22 +276,26 @@ def _with_caps(found: Category, entry: Mapping[str, Any], where: str) -> Categor
             found = replace(found, caps=read_caps(entry["caps"]))
         except CapError as error:
             raise CategoriesError(f"categories.yaml: {where}.caps: {error}") from error
-    if found.caps and (found.mandatory or found.critical):
-        rule = "mandatory" if found.mandatory else "critical"
-        raise CategoriesError(f"categories.yaml: {where} is {rule}, so it cannot have caps")
+    if found.caps:
+        _check_may_wait(found, "caps", where)
     return found
 
 
 def _with_digest(found: Category, entry: Mapping[str, Any], where: str) -> Category:
     if entry.get("digest") is None:
         return found
-    if found.mandatory or found.critical:
-        rule = "mandatory" if found.mandatory else "critical"
-        raise CategoriesError(f"categories.yaml: {where} is {rule}, so it cannot have a digest")
+    _check_may_wait(found, "a digest", where)
     try:
         return replace(found, digest=read_digest(entry["digest"]))
     except DigestError as error:
         raise CategoriesError(f"categories.yaml: {where}.digest: {error}") from error
+
+
+def _check_may_wait(found: Category, what: str, where: str) -> None:
+    """Check that a category may have caps or a digest, which keep notifications from users."""
+    if found.mandatory or found.critical:
+        rule = "mandatory" if found.mandatory else "critical"
+        raise CategoriesError(f"categories.yaml: {where} is {rule}, so it cannot have {what}")
 
 
 def _texts(given: Any, where: str) -> Mapping[str, str]:
@@ -409,12 +417,17 @@ def is_critical(name: str, at_ms: int) -> bool:
     return (category(name, at_ms=at_ms) if announced is None else announced.category).critical
 
 
+def requested_lane(name: str, priority: str | None, at_ms: int) -> Lane:
+    """Return the lane of a send that is requested over REST at a time: its category's, else that of its priority."""
+    return Lane.CRITICAL if is_critical(name, at_ms) else Lane(priority or Lane.BULK)
+
+
 def announced_channels(name: str, club_id: int, at_ms: int) -> list[str]:
     """Return the channels of a category whose first version is not valid yet; else none. A send over REST names them:
     the chain would use those of the default category.
     """
     found = _announced(name, at_ms)
-    return [] if found is None else list(found.of_clubs.get(club_id, found.category).channels)
+    return [] if found is None else list(found.for_club(club_id).channels)
 
 
 def _announced(name: str, at_ms: int) -> CategoryVersion | None:

@@ -277,7 +277,7 @@ class CategoryFields(TypedDict):
     titles: NotRequired[dict[str, str]]
     """The name that recipients see on the page of an unsubscribe link, by language such as `de`."""
     descriptions: NotRequired[dict[str, str]]
-    """A sentence for recipients that says what it contains, by language."""
+    """A sentence for recipients about its content, by language."""
     clubs: NotRequired[list[ClubFields]]
     """The clubs for which the category differs."""
     retired: NotRequired[bool]
@@ -342,7 +342,7 @@ class CategoryValues(TypedDict):
     titles: dict[str, str]
     """The name that recipients see, by language."""
     descriptions: dict[str, str]
-    """A sentence for recipients that says what it contains, by language."""
+    """A sentence for recipients about its content, by language."""
     retired: bool
     """Whether new sends over REST are refused."""
     clubs: list[CategoryOfClub]

@@ -453,7 +453,7 @@ public final class Types {
         /** The name that recipients see on the page of an unsubscribe link, by language such as {@code de}. */
         public CategoryFields titles(Map<String, String> value) { set("titles", value); return this; }
 
-        /** A sentence for recipients that says what it contains, by language. */
+        /** A sentence for recipients about its content, by language. */
         public CategoryFields descriptions(Map<String, String> value) { set("descriptions", value); return this; }
 
         /** The clubs for which the category differs. */
@@ -550,7 +550,7 @@ public final class Types {
         /** The name that recipients see, by language. */
         public Map<String, String> titles() { return required("titles", mapOf(TEXT)); }
 
-        /** A sentence for recipients that says what it contains, by language. */
+        /** A sentence for recipients about its content, by language. */
         public Map<String, String> descriptions() { return required("descriptions", mapOf(TEXT)); }
 
         /** Whether new sends over REST are refused. */
