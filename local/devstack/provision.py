@@ -23,7 +23,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     ConfigEntry,
     ConfigResource,
     NewPartitions,
-    TopicMetadata,
 )
 from confluent_kafka.cimpl import NewTopic
 from mypy_boto3_dynamodb import DynamoDBClient
@@ -160,19 +159,20 @@ def _await_created(admin: AdminClient, names: set[str]) -> dict[str, int]:
     The controller answers before the broker knows the topic and its leaders, and until then a producer is refused.
     """
     deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        found = admin.list_topics(timeout=TIMEOUT_S).topics
-        ready = {name for name, topic in found.items() if topic.error is None and _has_leaders(topic)}
-        if missing := names - ready:
-            if time.monotonic() > deadline:
-                raise ProvisioningError(f"topics that the broker does not serve: {', '.join(sorted(missing))}")
-            time.sleep(0.05)
-            continue
-        return {name: len(topic.partitions) for name, topic in found.items()}
+    while missing := names - _served(admin):
+        if time.monotonic() > deadline:
+            raise ProvisioningError(f"topics that the broker does not serve: {', '.join(sorted(missing))}")
+        time.sleep(0.05)
+    return _existing(admin)
 
 
-def _has_leaders(topic: TopicMetadata) -> bool:
-    return all(partition.leader >= 0 for partition in topic.partitions.values())
+def _served(admin: AdminClient) -> set[str]:
+    """Return the topics of which every partition has a leader."""
+    return {
+        name
+        for name, topic in admin.list_topics(timeout=TIMEOUT_S).topics.items()
+        if topic.error is None and all(partition.leader >= 0 for partition in topic.partitions.values())
+    }
 
 
 def _too_small(wanted: Iterable[Topic], existing: Mapping[str, int]) -> list[Topic]:
