@@ -65,7 +65,8 @@ class Message:
         note += "  no notification" if self.notification_id is None else f"  notification {self.notification_id}"
         if self.unsubscribe_link is not None:
             note += f"\n  unsubscribe {self.unsubscribe_link}"
-        return Text.assemble((head, "cyan"), "\n  ", (self.title, "bold"), "\n", body, "\n", (note, "dim"))
+        title = f"  {self.title}\n" if self.title else ""
+        return Text.assemble((head, "cyan"), "\n", (title, "bold"), body, "\n", (note, "dim"))
 
 
 @dataclass(frozen=True)
@@ -132,21 +133,15 @@ class Inbox:
                     found += [_message(user_id, receiver, call) for call in calls]
         mailboxes = {_mailbox(user.email): user.user_id for user in users.values() if user.email}
         if mailboxes:
-            found += [
-                _message(mailboxes[call.target], call.target, call)
-                for call in provider.emails(self.config.aws_url)
-                if call.target in mailboxes
-            ]
+            found += _messages_to(mailboxes, provider.emails(self.config.aws_url))
         clubs = read_sms(parse_yaml(SMS_FILE.read_text()))
         numbers = {
-            e164(user.phone, clubs.club(user.club_id).region): user.user_id for user in users.values() if user.phone
+            number: user.user_id
+            for user in users.values()
+            if user.phone and (number := e164(user.phone, clubs.club(user.club_id).region))
         }
         if numbers:
-            found += [
-                _message(numbers[call.target], call.target, call)
-                for call in provider.texts(self.config.sms_url)
-                if call.target in numbers
-            ]
+            found += _messages_to(numbers, provider.texts(self.config.sms_url))
         return found
 
     def of_send(self, send_id: str) -> list[Message]:
@@ -207,6 +202,11 @@ def _mailbox(address: str) -> str:
         return mail_domain_in_ascii(address)
     except ValueError:
         return address
+
+
+def _messages_to(users: Mapping[str, int], calls: Iterable[provider.Call | provider.Foreign]) -> Iterator[Message]:
+    """Yield the messages to the addresses of users."""
+    return (_message(users[call.target], call.target, call) for call in calls if call.target in users)
 
 
 def _message(user_id: int, receiver: str, call: provider.Call | provider.Foreign) -> Message:

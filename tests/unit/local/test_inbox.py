@@ -136,3 +136,8 @@ def test_message_is_printed_with_its_receiver_and_words() -> None:
     assert printed.splitlines()[:3] == ["push to user 1, device 10 (gcm)", "  Hello", "  It works."]
     at = datetime(2026, 11, 23, 9, 5, 7).timestamp() * 1000  # noqa: DTZ001 - local time is shown
     assert replace(message(1), at_ms=int(at)).rendered().plain.startswith("2026-11-23 09:05:07 push to user 1")
+
+
+def test_a_message_without_a_title_has_no_line_for_it() -> None:
+    lines = replace(message(1, "sms"), title="", text="Doors open.").rendered().plain.splitlines()
+    assert lines[1] == "  Doors open."
