@@ -59,7 +59,6 @@ class HttpProxy(TcpProxy):
     ) -> None:
         while True:
             request = await self._request(reader, writer)
-            await self._gate()
             line = request.head[: request.head.index(b"\r\n")].decode("latin-1")
             target = _TARGET.search(request.head)
             self.requests[target[1].decode() if target else line.rpartition(" ")[0]] += 1
@@ -83,7 +82,6 @@ class HttpProxy(TcpProxy):
             upstream.write(request.framed() if request.body else request.head)
             await upstream.drain()
             answer = await self._answer(there, head_only=line.startswith("HEAD "))
-            await self._gate()
             match action:
                 case DropAnswer():
                     raise Discarded

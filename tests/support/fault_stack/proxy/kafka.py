@@ -47,7 +47,6 @@ class KafkaProxy(TcpProxy):
         while True:
             size = await reader.readexactly(_SIZE.size)
             body = await reader.readexactly(_SIZE.unpack(size)[0])
-            await self._gate()
             api, _, correlation = _HEAD.unpack_from(body)
             fault = self._fault_for(Request(operation=str(api), target="", body=body)) if self._faults else None
             match fault.action if fault is not None else None:
@@ -68,7 +67,6 @@ class KafkaProxy(TcpProxy):
         while True:
             size = await reader.readexactly(_SIZE.size)
             body = await reader.readexactly(_SIZE.unpack(size)[0])
-            await self._gate()
             fault = doomed.pop(_SIZE.unpack_from(body)[0], None)
             if fault is not None:
                 if isinstance(fault.action, DropAnswer):

@@ -1,4 +1,4 @@
-"""A proxy of bytes, and the base of every proxy: connections can be cut, refused or stalled."""
+"""A proxy of bytes, and the base of every proxy: connections can be cut or refused."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,6 @@ class TcpProxy:
         self._upstream = upstream
         self._faults: list[Fault] = []
         self._down = False
-        self._stalled = False
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = loop.run(self._listen(port))
@@ -39,16 +38,6 @@ class TcpProxy:
             yield
         finally:
             self._down = False
-
-    @contextmanager
-    def stalled(self) -> Iterator[None]:
-        """Accept connections but pass no bytes until the block ends; then cut them."""
-        self._stalled = True
-        try:
-            yield
-        finally:
-            self._stalled = False
-            self.cut()
 
     @contextmanager
     def fault(
@@ -116,13 +105,8 @@ class TcpProxy:
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(CHUNK):
-            await self._gate()
             writer.write(data)
             await writer.drain()
-
-    async def _gate(self) -> None:
-        while self._stalled:
-            await asyncio.sleep(0.01)
 
     def _fault_for(self, request: Request) -> Fault | None:
         return next((fault for fault in self._faults if fault.takes(request)), None)
