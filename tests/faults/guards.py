@@ -298,11 +298,7 @@ MUTANTS = (
     Mutant(
         "delivery.late_users", "The users of a record that was built long ago are looked up again before publishing."
     ),
-    Mutant(
-        "delivery.expires_at",
-        "No notification is published after expires_at.",
-        cell="the send expires while SNS is down",
-    ),
+    Mutant("delivery.expires_at", "No notification is published after expires_at."),
     Mutant(
         "delivery.look_up_expires",
         "Controls, opt-outs and devices older than a second are looked up again before a group is published.",

@@ -356,6 +356,20 @@ def test_message_that_expires_during_retries_is_expired(channel: str) -> None:
     assert results_of(chain.outcomes()) == {(1, channel): ("expired", "expired")}
 
 
+@pytest.mark.kills(guard="delivery.expires_at")
+def test_no_call_begins_after_a_message_has_expired() -> None:
+    chain = Delivery()
+    began: list[int] = []
+
+    def down(_arn: str) -> ProviderError:
+        began.append(chain.clock.now_ms())
+        return Transient("down")
+
+    chain.push.fail = down
+    chain.deliver(delivery([1], expires_at=NOW + 1000))
+    assert NOW <= max(began) < NOW + 1000
+
+
 def test_expiry_during_retries_keeps_the_absence_of_a_device() -> None:
     """A user without a device is suppressed, even if the provider's retries last until the send expires."""
     chain = Delivery()
