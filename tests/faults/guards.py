@@ -1500,6 +1500,24 @@ MUTANTS = (
         "The preferences of another tenant's user are not changed.",
         Becomes("user is None"),
     ),
+    Mutant(
+        "preferences.first_layer",
+        "A user's settings for a tenant precede the user's own.",
+        Becomes("[(USER, user_settings), (TENANT_USER, tenant.user)]"),
+    ),
+    Mutant(
+        "preferences.tenant_layers",
+        "The rules of a tenant precede those of every tenant.",
+        Becomes("next(_rules([(GLOBAL, tenant.every), (TENANT, tenant.own)], type, channel), None)"),
+    ),
+    Mutant(
+        "preferences.consent_by_category", "A rule for the channel permits nothing that the rules of a tenant exclude."
+    ),
+    Mutant(
+        "tenancy.layers_of_tenant",
+        "The rules of one tenant do not apply to users of another.",
+        Returns("TenantLayers(own=tenants.get(max(tenants)), every=tenants.get(EVERY_CLUB))"),
+    ),
     Mutant("preferences.opt_in", "In a category that needs an opt-in, a rule for the channel is none."),
     Mutant("unsubscribe.signature", "A link that we did not sign is refused."),
     Mutant("unsubscribe.expiry", "An expired link is refused."),
