@@ -28,6 +28,7 @@ from masscomm.cdc.captured_tables import DEVICES, TEMPLATES, USERS, captured_tab
 from masscomm.directory import device_states
 from masscomm.directory.bulk_writes import VersionedDocument
 from masscomm.directory.changed_documents import index_of
+from masscomm.directory.own_documents import INDICES
 from masscomm.domain import preference_changes
 from masscomm.domain.source_tables import source_file
 from masscomm.domain.time_limits import DIRECTORY_STATE_AGE_MS
@@ -475,6 +476,8 @@ def _continues(folder: Path, wanted: Mapping[str, Any], topic_ids: Mapping[str, 
 
 
 def _tables_digest() -> str:
-    """Return a digest of the mapping from rows to documents."""
-    content = source_file().read_bytes() + repr(captured_tables()).encode()
+    """Return a digest of the mapping from rows to documents, and of the indices of masscomm's own documents: a store
+    has not applied the documents of an index that it did not know.
+    """
+    content = source_file().read_bytes() + repr((captured_tables(), INDICES)).encode()
     return hashlib.sha256(content).hexdigest()

@@ -1,5 +1,5 @@
 """Fills the indices of masscomm's own documents from the compacted topic directory_document, after they were lost:
-suppressions, changed preferences, and states of devices.
+suppressions, changed preferences, rules of tenants, and states of devices.
 
 A document that exists was written since then, and stays. Changed preferences are merged with those that were lost,
 because a user's earlier opt-outs are still in force.

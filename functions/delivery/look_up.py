@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from functools import partial
 from itertools import batched
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from masscomm.domain.delays import RetrySchedule
 from masscomm.domain.lanes import Lane
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.sends import SendControl
-from masscomm.domain.users import User
+from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Retry
 from masscomm.stores.sends.port import Sends, send_of
 
@@ -65,15 +66,17 @@ class LookUp:
         late = _user_ids(each for each in questions if each.is_late)
         sends_controlled = self.pool.submit(self.sends.controls, {send_of(each.delivery) for each in questions})
         # The requests run concurrently, because round trips add to the latency of one-time passwords.
-        late_users = self._begin(self.directory.users_and_settings, late)
-        direct_settings = self._begin(self.directory.user_settings, direct)
+        late_users = self._begin(partial(self.directory.users_and_layers, club_ids=_club_ids(questions)), late)
+        direct_settings = self._begin(partial(self.directory.layers, club_ids=_club_ids(questions)), direct)
         devices = _merged(self._begin(self.directory.devices, pushed))
         users: dict[int, User] = {}
-        settings = _merged(direct_settings)
-        for part in late_users:
-            some_users, some_settings = part.result()
-            users |= some_users
-            settings |= some_settings
+        settings: dict[int, UserSettings] = {}
+        tenants: dict[int, UserSettings] = {}
+        for part in (*direct_settings, *late_users):
+            found = part.result()
+            users |= found.users
+            settings |= found.settings
+            tenants |= found.tenants
         suppressed = self._suppressed(questions, users, now_ms)
         to_recheck = [
             users_to_recheck(each.delivery, each.lane, settings, now_ms=now_ms, after_s=self.late_after_s)
@@ -96,6 +99,7 @@ class LookUp:
             views.append(
                 DirectoryView(
                     settings=settings,
+                    tenants=tenants,
                     devices=devices,
                     users=users if each.is_late else None,  # guard: delivery.delayed_users
                     suppressed=suppressed.get(each.delivery.club_id, ()),
@@ -134,6 +138,10 @@ def _merged[V](parts: Iterable[Future[dict[int, V]]]) -> dict[int, V]:
     for part in parts:
         found |= part.result()
     return found
+
+
+def _club_ids(questions: Iterable[Question]) -> set[int]:
+    return {each.delivery.club_id for each in questions}
 
 
 def _user_ids(questions: Iterable[Question]) -> list[int]:

@@ -1,6 +1,6 @@
 """Looks up the users of requests, and waits for the directory if a missing row may still arrive."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from masscomm.chain.batch import Item
@@ -39,7 +39,10 @@ class LookUp:
     ) -> Iterator[tuple[Item[Chunk], DirectoryView]]:
         try:
             confirmed = {id(item) for item in group if self.directory.is_confirmed(self._requested_at(item))}
-            view = self._look_up(user_id for item in group for user_id in item.value.request.user_ids)
+            view = self._look_up(
+                [user_id for item in group for user_id in item.value.request.user_ids],
+                {item.value.request.club_id for item in group},
+            )
         except Retry as error:
             _fail(group, error)
             return
@@ -58,7 +61,7 @@ class LookUp:
             return
         for item in unconfirmed:
             missing = frozenset(view.missing(item.value.request)) if id(item) in behind else frozenset[int]()
-            yield item, DirectoryView(users=newer.users, settings=newer.settings, unconfirmed=missing)
+            yield item, newer._replace(unconfirmed=missing)
 
     def _behind(self, items: Iterable[Item[Chunk]], confirmation: Confirmation) -> set[int]:
         """Return the ids (by Python's id()) of the requests that are newer than the directory. Raises Stop."""
@@ -70,17 +73,21 @@ class LookUp:
                 behind.add(id(item))
         return behind
 
-    def _look_up_again(self, items: Iterable[Item[Chunk]], view: DirectoryView) -> DirectoryView:
+    def _look_up_again(self, items: Sequence[Item[Chunk]], view: DirectoryView) -> DirectoryView:
         """Look up missing rows again, after the directory is complete up to the time of the request. Raises Retry."""
         missing = [user_id for item in items for user_id in view.missing(item.value.request)]
         if not missing:
             return view
-        newer = self._look_up(missing)
-        return DirectoryView(users={**view.users, **newer.users}, settings={**view.settings, **newer.settings})
+        newer = self._look_up(missing, {item.value.request.club_id for item in items})
+        return DirectoryView(
+            users={**view.users, **newer.users},
+            settings={**view.settings, **newer.settings},
+            tenants=newer.tenants,
+        )
 
-    def _look_up(self, user_ids: Iterable[int]) -> DirectoryView:
-        users, settings = self.directory.users_and_settings(list(dict.fromkeys(user_ids)))
-        return DirectoryView(users=users, settings=settings)
+    def _look_up(self, user_ids: Iterable[int], club_ids: Collection[int]) -> DirectoryView:
+        found = self.directory.users_and_layers(list(dict.fromkeys(user_ids)), club_ids)
+        return DirectoryView(users=found.users, settings=found.settings, tenants=found.tenants)
 
     def _requested_at(self, item: Item[Chunk]) -> int:
         """Return the time at which the send was requested, but not a later time than now: a producer's clock may be

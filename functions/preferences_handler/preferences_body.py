@@ -10,7 +10,6 @@ from masscomm.domain.categories import categories, category
 from masscomm.domain.channels import CHANNELS
 from masscomm.domain.names import folded
 from masscomm.domain.preference_changes import QuietHoursWish, Wish
-from masscomm.domain.preferences import decide_by_user_settings
 from masscomm.domain.quiet_hours import applied_hours
 from masscomm.domain.setting_names import read_names, setting_names
 from masscomm.http.body import read_object
@@ -52,11 +51,12 @@ class EffectivePreference(TypedDict):
     channel: str
     wanted: bool
     layer: str
-    """The source of the decision, as in outcomes: user (their settings) or default (the category)."""
+    """The source of the decision, as in outcomes: user (their settings), tenant and global (rules of the tenant, and of
+    every tenant) or default (the category)."""
     rule: str | None
     """The rule that applies, as in outcomes; null: there is none."""
     row: RowBody | None
-    """The row that has the rule; null: the category decides."""
+    """The row with the rule; null: the category decides."""
 
 
 class CategoryTexts(TypedDict):
@@ -105,7 +105,7 @@ def preferences_body(person: Person) -> PreferencesBody:
     effective: list[EffectivePreference] = []
     for name in names:
         for channel in CHANNELS:
-            decision = decide_by_user_settings(settings, club_id=user.club_id, type=name, channel=channel)
+            decision = person.decide(type=name, channel=channel)
             row = person.deciding_row(decision, type=name, channel=channel)
             effective.append(
                 {

@@ -11,7 +11,7 @@ class RowBody(TypedDict):
 
     table: str
     """A table of the monolith as schemas/source.yaml names it, or preference_changes (changes through masscomm that the
-    monolith has not applied), device_state or suppressions."""
+    monolith has not applied), tenant_preferences, device_state or suppressions."""
     version: int
     """It increases with each change of the row; that of user settings is in decision records."""
     changed_at: str | None

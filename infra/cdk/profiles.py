@@ -28,7 +28,7 @@ class Warmth(Enum):
     PROVISIONED = "provisioned concurrency"
 
 
-DIRECTORY = (*captured_tables(), "device_state", "directory_state", "preference_changes")
+DIRECTORY = (*captured_tables(), "device_state", "directory_state", "preference_changes", "tenant_preferences")
 # The requests to OpenSearch of masscomm/directory/opensearch.py.
 _LOOK_UPS = (
     "POST _mget",
@@ -82,7 +82,7 @@ _PREFERENCES = (
 )
 # The requests to OpenSearch of the person and the users of a page in masscomm/directory/opensearch.py, and the indices.
 _PERSON = ("POST _mget", "POST devices/_search")
-_OF_PERSON = (*personal_tables(), "device_state", "preference_changes")
+_OF_PERSON = (*personal_tables(), "device_state", "preference_changes", "tenant_preferences")
 # The requests to OpenSearch of masscomm/directory/own_document_index.py and masscomm/directory/document_publisher.py.
 _OWN_DOCUMENTS = (
     "POST _bulk",

@@ -46,7 +46,7 @@ from lab.capacity.workload import (
     sizes,
 )
 from masscomm.directory import device_states
-from masscomm.domain import preference_changes, suppressions
+from masscomm.domain import preference_changes, suppressions, tenant_preferences
 from masscomm.domain.digests import MAX_MEMBERS
 from masscomm.domain.frequency_caps import MAX_LIMIT
 from masscomm.domain.limits import CHUNK_SIZE
@@ -452,6 +452,7 @@ _RECORDS_OF = {
     device_states.INDEX: "a new, changed, deleted or inactive device; another one if its token was another's",
     suppressions.INDEX: "a bounced or complaining address; a removed suppression",
     preference_changes.INDEX: "a request that changes preferences, or an unsubscription",
+    tenant_preferences.INDEX: "changed rules of a tenant",
 }
 
 

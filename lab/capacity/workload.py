@@ -19,7 +19,7 @@ from lab.capacity.service_times import measured
 from masscomm.decisions.parts import PART_SIZE
 from masscomm.directory import device_states
 from masscomm.directory.own_documents import DocumentKey, OwnDocument, Version
-from masscomm.domain import preference_changes, suppressions
+from masscomm.domain import preference_changes, suppressions, tenant_preferences
 from masscomm.domain.call_results import CallResult, RecipientResult
 from masscomm.domain.cap_places import entry_of
 from masscomm.domain.digest_members import DigestKey, Member, OpenDigest
@@ -44,6 +44,7 @@ from masscomm.domain.send_results import SendResult
 from masscomm.domain.sends import Send, SendKey, Source
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.suppressions import Suppression
+from masscomm.domain.tenant_preferences import TenantPreferences
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.stores.decision_log.in_memory import InMemoryDecisionLog
@@ -301,10 +302,12 @@ def own_documents() -> Mapping[str, int]:
     wished = PreferenceChanges(user_id=_FIRST_USER, club_id=_CLUB).after(
         [Wish("news", "push", False)], None, _NOW_MS, source="api", principal=_ID
     )
+    rules = TenantPreferences(club_id=_CLUB, channels={"push": False}, categories={"news": True}, version=_NOW_MS)
     documents = (
         (device_states.INDEX, str(_FIRST_USER * 10), stored_document(StatesOfDevice({"g1": state}))),
         (suppressions.INDEX, bounced.id, bounced.source),
         (preference_changes.INDEX, str(_FIRST_USER), wished.document),
+        (tenant_preferences.INDEX, str(_CLUB), rules.document),
     )
     found = {}
     for index, id_, source in documents:

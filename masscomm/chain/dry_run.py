@@ -31,7 +31,7 @@ from masscomm.domain.provider_errors import ProviderError
 from masscomm.domain.records import BuildRequested, DeliveryRequested, SendRequested
 from masscomm.domain.simulator import is_simulated
 from masscomm.domain.statuses import PUBLISHED, Reason, Status
-from masscomm.domain.users import Device, User, UserSettings
+from masscomm.domain.users import Device, User
 from masscomm.kafka.event import KafkaRecord
 from masscomm.rendering.compiler import DEFAULT_LOCALE
 from masscomm.rendering.templates import TemplateCache
@@ -163,9 +163,9 @@ class DryRun:
     def _add(self, found: Forecast, record: SendRequested, topic: str) -> None:
         now_ms = self.clock.now_ms()
         request = chunk_of(record, KafkaRecord(topic, 0, 0, timestamp_ms=now_ms))
-        users, settings = self.directory.users_and_settings(request.user_ids)
+        users, settings, tenants = self.directory.users_and_layers(request.user_ids, [request.club_id])
         # A missing row is not confirmed as absent: waiting for the directory could take longer than the request.
-        view = plan.DirectoryView(users=users, settings=settings)
+        view = plan.DirectoryView(users=users, settings=settings, tenants=tenants)
         # A user of another tenant reads as an unknown one.
         # guard: tenancy.dry_run_user
         own = {user_id for user_id, user in users.items() if user.club_id == request.club_id}
@@ -187,7 +187,7 @@ class DryRun:
                 wait = Wait(Status.SCHEDULED if part.why == SEND_AT else Status.HELD, due_ms)
                 pending.append(_Request(Chunk(request=part, lane=asked.chunk.lane), due_ms, wait))
             builds += [(build, asked.now_ms, asked.wait) for build in planned.builds]
-        self._build(found, builds, users, settings)
+        self._build(found, builds, view)
 
     def _planned(self, asked: _Request, view: plan.DirectoryView) -> plan.Plan:
         """Return the plan of preference_checker for a request."""
@@ -226,8 +226,7 @@ class DryRun:
         self,
         found: Forecast,
         builds: Sequence[tuple[BuildRequested, int, Wait | None]],
-        users: Mapping[int, User],
-        settings: Mapping[int, UserSettings],
+        known: plan.DirectoryView,
     ) -> None:
         """Write the messages, and decide about their delivery."""
         locale = next((build.locale for build, _, _ in builds), None)
@@ -235,7 +234,7 @@ class DryRun:
         templates = self.templates.load(keys)
         built: list[tuple[DeliveryRequested, int, Wait | None]] = []
         for (build, now_ms, wait), key in zip(builds, keys, strict=True):
-            written, parts = messages.write(build, users, templates[key])
+            written, parts = messages.write(build, known.users, templates[key])
             for decision in written.decisions.values():
                 if decision.status is not None:
                     found.add(build.channel, End(decision.status, decision.reason))
@@ -243,13 +242,14 @@ class DryRun:
         devices = self._devices([record for record, _, _ in built])
         for record, now_ms, wait in built:
             view = delivery.DirectoryView(
-                settings=settings,
+                settings=known.settings,
+                tenants=known.tenants,
                 devices=devices,
                 suppressed=self._suppressed(record, now_ms),
                 absence_is_confirmed=True,
                 awaits_endpoints=False,
             )
-            self._deliver(found, record, view, now_ms, wait, users, locale)
+            self._deliver(found, record, view, now_ms, wait, known.users, locale)
 
     def _suppressed(self, record: DeliveryRequested, now_ms: int) -> Collection[str]:
         addresses = [delivery.address_of(record, None, row) for row in range(len(record.addresses))]

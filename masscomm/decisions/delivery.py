@@ -19,6 +19,7 @@ from masscomm.domain.records import DeliveryRequested, Withdrawn
 from masscomm.domain.sends import SendControl
 from masscomm.domain.sms_settings import number_of
 from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.tenant_preferences import TenantLayers, layers_of
 from masscomm.domain.time_limits import REGISTRAR_WAIT_S
 from masscomm.domain.users import Device, User, UserSettings
 from masscomm.errors import Retry
@@ -41,6 +42,8 @@ class DirectoryView(NamedTuple):
     """The directory's rows about the users of a record, and the state of its send, at one moment."""
 
     settings: Mapping[int, UserSettings]
+    # Club → its rules.
+    tenants: Mapping[int, UserSettings] = {}
     devices: Mapping[int, Sequence[Device]] = {}
     # The current rows of the users of a late record (delayed, or built long ago), which may have changed since it was
     # built; None for any other record.
@@ -102,6 +105,7 @@ def decide(
         withdrawn={entry.position: _withdrawn(entry) for entry in delivery.withdrawn},
         accepted=accepted_before_delay(delivery),
         to_devices=CHANNELS[delivery.channel].to_devices,
+        tenant=layers_of(view.tenants, delivery.club_id),  # guard: preferences.tenant_before_publishing
     )
     return [rules.recipient(row) for row in rows]
 
@@ -141,6 +145,8 @@ class _Rules(NamedTuple):
     accepted: Mapping[int, tuple[CallResult, ...]]
     # Whether the channel sends to devices, and not to an address.
     to_devices: bool
+    # The layers of the club.
+    tenant: TenantLayers
 
     def recipient(self, row: int) -> Recipient:
         delivery = self.delivery
@@ -188,16 +194,20 @@ class _Rules(NamedTuple):
         return None
 
     def _by_wish(self, user_id: int) -> Decision | None:
-        """Return the decision that follows from the user's settings. An opt-out may be newer than the preference
+        """Return the decision that follows from the layers of preferences. An opt-out may be newer than the preference
         checker's decision; after a delay, the user may also have been erased.
         """
         delivery, settings = self.delivery, self.view.settings.get(user_id)
         club_id, category, channel, at_ms = delivery.club_id, delivery.type, delivery.channel, delivery.timestamp
         if self.view.users is None:
-            wish = decide_by_user_settings(settings, club_id=club_id, type=category, channel=channel, at_ms=at_ms)
+            wish = decide_by_user_settings(
+                settings, club_id=club_id, type=category, channel=channel, at_ms=at_ms, tenant=self.tenant
+            )
         else:
             user = self.view.users.get(user_id)
-            wish = decide_by_user(user, settings, club_id=club_id, type=category, channel=channel, at_ms=at_ms)
+            wish = decide_by_user(
+                user, settings, club_id=club_id, type=category, channel=channel, at_ms=at_ms, tenant=self.tenant
+            )
         if wish.status is not None:  # guard: preferences.opt_out_before_publishing
             return wish
         return None

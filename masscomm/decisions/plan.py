@@ -29,6 +29,7 @@ from masscomm.domain.records import BuildRequested, RecheckRequested, SendReques
 from masscomm.domain.sends import SendControl
 from masscomm.domain.simulator import is_simulated, simulate
 from masscomm.domain.statuses import Status
+from masscomm.domain.tenant_preferences import TenantLayers, layers_of
 from masscomm.domain.users import User, UserSettings
 
 _DIRECTORY = "directory"
@@ -70,6 +71,8 @@ class DirectoryView(NamedTuple):
     users: Mapping[int, User]
     settings: Mapping[int, UserSettings]
     unconfirmed: Collection[int] = frozenset()
+    # Club → its rules.
+    tenants: Mapping[int, UserSettings] = {}
 
     def recipients(self, request: RecheckRequested) -> list[Recipient]:
         """Return the recipients to decide about, each with the rows of the user."""
@@ -251,25 +254,31 @@ def decide_recipients(chunk: Chunk, view: DirectoryView, now_ms: int, deadline_m
     """
     request = chunk.request
     unconfirmed = UNCONFIRMED if deadline_ms > now_ms else EXPIRED
-    recipients = view.recipients(request)
+    recipients, tenant = view.recipients(request), layers_of(view.tenants, request.club_id)
     if unconfirmed is UNCONFIRMED and all(recipient.unconfirmed for recipient in recipients):
         return None
     decisions: dict[str, dict[int, Decision]] = {}
     for channel in request.channels:
         by_position = decisions[channel] = {}
         for recipient in recipients:
-            decision = unconfirmed if recipient.unconfirmed else _decide(chunk, recipient, channel, now_ms)
+            decision = unconfirmed if recipient.unconfirmed else _decide(chunk, recipient, channel, now_ms, tenant)
             if verdict_of(decision) is not Verdict.ALLOWED:
                 by_position[recipient.position] = decision
     return decisions
 
 
-def _decide(chunk: Chunk, recipient: Recipient, channel: str, now_ms: int) -> Decision:
+def _decide(chunk: Chunk, recipient: Recipient, channel: str, now_ms: int, tenant: TenantLayers) -> Decision:
     request, (_, user_id, user, settings, _) = chunk.request, recipient
     if is_simulated(user_id) and channel in CHANNELS:  # guard: simulator.never_published
         return simulate(user_id, channel)
     decision = decide(
-        user, settings, club_id=request.club_id, type=request.type, channel=channel, at_ms=request.timestamp
+        user,
+        settings,
+        club_id=request.club_id,
+        type=request.type,
+        channel=channel,
+        at_ms=request.timestamp,
+        tenant=tenant,
     )
     # A cancelled notification does not wait: the delivery function ends it.
     if decision.status is not None or user is None or chunk.cancelled:

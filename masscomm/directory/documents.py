@@ -8,10 +8,12 @@ from typing import Any
 
 from masscomm.cdc.captured_tables import USER_SETTINGS, USERS
 from masscomm.directory import device_states
-from masscomm.domain import preference_changes
+from masscomm.domain import preference_changes, tenant_preferences
 from masscomm.domain.platforms import platform_named, platform_of_arn
 from masscomm.domain.source_tables import directory_table
+from masscomm.domain.tenant_preferences import TenantPreferences
 from masscomm.domain.users import Device, Template, User, UserSettings
+from masscomm.errors import Retry
 from masscomm.observability.unreadable_items import read_each
 
 # The types of a user's texts, and these.
@@ -70,7 +72,7 @@ def merged_settings(found: Mapping[tuple[str, int], Read]) -> dict[int, UserSett
     for (table, user_id), (source, version, index) in found.items():
         if table == preference_changes.INDEX:
             changes[user_id] = source
-        elif table != USERS:
+        elif table not in (USERS, tenant_preferences.INDEX):
             known, newest, _ = merged.get(user_id, ({}, 0, ""))
             # The rows of every snapshot have one version, but each snapshot has an LSN of its own.
             version_of_row = source.get("snapshot_lsn") or version  # guard: preferences.snapshot_of_settings
@@ -96,6 +98,25 @@ def merged_settings(found: Mapping[tuple[str, int], Read]) -> dict[int, UserSett
         if changed is not None:
             settings[user_id] = changed
     return settings
+
+
+def tenants_in(found: Mapping[tuple[str, int], Read]) -> dict[int, UserSettings]:
+    """Return the rules of clubs among documents. Raises Retry if they cannot be read: nothing is let through without
+    them.
+    """
+    tenants: dict[int, UserSettings] = {}
+    for (index, club_id), (source, *_) in found.items():
+        if index == tenant_preferences.INDEX:
+            try:
+                tenants[club_id] = TenantPreferences.read(source).settings
+            except ValueError as error:  # guard: preferences.unreadable_rules_of_tenant
+                raise Retry(f"the preferences of tenant {club_id} cannot be read: {error}") from error
+    return tenants
+
+
+def tenant_ids(club_ids: Iterable[int]) -> list[int]:
+    """Return the ids of the documents with the rules of clubs, and of every club."""
+    return list(dict.fromkeys((*club_ids, tenant_preferences.EVERY_CLUB)))
 
 
 def _over(known: Source, later: Source) -> Source:

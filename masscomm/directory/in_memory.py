@@ -4,19 +4,28 @@ It passes the same contract tests as OpenSearchDirectory (tests/support/contract
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import batched, islice
 from typing import Any
 
 from masscomm.cdc.captured_tables import DEVICES, USER_SETTINGS, USERS
-from masscomm.directory import device_states
+from masscomm.directory import device_states, documents
 from masscomm.directory.members import counts_of_members, pages_of_members
-from masscomm.directory.person import DirectoryRow, Person, PersonDevice, is_pending, row_in, suppressed_in
-from masscomm.directory.port import MembersCount, MembersPage, TemplateQuery
-from masscomm.domain import preference_changes, suppressions
+from masscomm.directory.person import (
+    DirectoryRow,
+    Person,
+    PersonDevice,
+    is_pending,
+    row_in,
+    suppressed_in,
+    tenant_rows_in,
+)
+from masscomm.directory.port import Layers, MembersCount, MembersPage, TemplateQuery
+from masscomm.domain import preference_changes, suppressions, tenant_preferences
 from masscomm.domain.audiences import Audience
 from masscomm.domain.preference_changes import with_changes
 from masscomm.domain.suppressions import Suppression, suppressed
+from masscomm.domain.tenant_preferences import layers_of
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry
 
@@ -54,6 +63,8 @@ class InMemoryDirectory:
         self._suppressions: dict[str, Mapping[str, Any]] = {}
         # User id → the document of the user's changes through masscomm.
         self.preference_changes: dict[int, Mapping[str, Any]] = {}
+        # Club id → the document of its rules.
+        self.tenant_preferences: dict[int, Mapping[str, Any]] = {}
         self._confirmed: DirectoryPosition | None = None
 
     def put(self, *rows: User | UserSettings | Device | Template) -> None:
@@ -101,6 +112,23 @@ class InMemoryDirectory:
             self._settings(user_ids),
         )
 
+    def users_and_layers(self, user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
+        users, settings = self.users_and_settings(user_ids)
+        return Layers(users, settings, self._tenants(club_ids) if user_ids else {})
+
+    def layers(self, user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
+        return Layers({}, self.user_settings(user_ids), self._tenants(club_ids) if user_ids else {})
+
+    def _tenants(self, club_ids: Collection[int]) -> dict[int, UserSettings]:
+        return documents.tenants_in(self._tenant_rows(club_ids))
+
+    def _tenant_rows(self, club_ids: Collection[int]) -> dict[tuple[str, int], documents.Read]:
+        return {
+            (tenant_preferences.INDEX, each): (self.tenant_preferences[each], 1, tenant_preferences.INDEX)
+            for each in documents.tenant_ids(club_ids)
+            if each in self.tenant_preferences
+        }
+
     def _settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
         found = {
             user_id: with_changes(self._user_settings.get(user_id), self.preference_changes.get(user_id), user_id)
@@ -135,6 +163,7 @@ class InMemoryDirectory:
         suppression = self._suppressions.get(suppressions.id_of(user.club_id, user.email or ""))
         row = DirectoryRow(USER_SETTINGS, self._versions.get((UserSettings, user_id), 0), own and own.changed_at)
         columns = ("channels", "categories", "quiet_hours")
+        of_tenants = {club_id: read for (_, club_id), read in self._tenant_rows([user.club_id]).items()}
         return Person(
             user=user,
             row=DirectoryRow(USERS, self._versions[User, user_id]),
@@ -145,6 +174,8 @@ class InMemoryDirectory:
             is_pending=document is not None and is_pending(document, own),
             devices=tuple(map(self._with_row, self._devices_of([user_id])[user_id])),
             suppression=None if suppression is None else suppressed_in((suppression, 1, ""), user, now_ms),
+            tenant=layers_of(self._tenants([user.club_id]), user.club_id),
+            tenant_rows=tenant_rows_in(of_tenants, user.club_id),
         )
 
     def _with_row(self, device: Device) -> PersonDevice:

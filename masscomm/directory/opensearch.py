@@ -7,7 +7,7 @@ invalidates the proof. Users and settings are read by id, in real time. Devices 
 can be one refresh interval (1 s) behind unless `confirm` has just refreshed the indices.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import islice
@@ -24,8 +24,8 @@ from masscomm.directory.client import OpenSearch
 from masscomm.directory.documents import Read, Source
 from masscomm.directory.members import counts_of_members, pages_of_members
 from masscomm.directory.person import DeviceRead, Person, person_in
-from masscomm.directory.port import MembersCount, MembersPage, TemplateQuery
-from masscomm.domain import preference_changes, suppressions
+from masscomm.directory.port import Layers, MembersCount, MembersPage, TemplateQuery
+from masscomm.domain import preference_changes, suppressions, tenant_preferences
 from masscomm.domain.time_limits import DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
@@ -108,6 +108,18 @@ class OpenSearchDirectory:
         found = self._by_id(wanted, tables=len(tables))
         return documents.users_in(found), documents.merged_settings(found)
 
+    def users_and_layers(self, user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
+        return self._layers((USERS, *settings_tables(), preference_changes.INDEX), user_ids, club_ids)
+
+    def layers(self, user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
+        return self._layers((*settings_tables(), preference_changes.INDEX), user_ids, club_ids)
+
+    def _layers(self, tables: Sequence[str], user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
+        wanted = [(table, user_id) for user_id in dict.fromkeys(user_ids) for table in tables]
+        tenants = [(tenant_preferences.INDEX, club_id) for club_id in documents.tenant_ids(club_ids)]
+        found = self._by_id(wanted, tables=len(tables), first=tenants)
+        return Layers(documents.users_in(found), documents.merged_settings(found), documents.tenants_in(found))
+
     def members_of_club(self, club_id: int, audience: "Audience", *, after: int = 0) -> Iterator[MembersPage]:
         return pages_of_members(self._users_of_club(club_id, after), audience, self)
 
@@ -147,7 +159,9 @@ class OpenSearchDirectory:
         ids = [int(hit["_id"]) for page in self._pages(DEVICES, query) for hit in page]
         name = suppressions.id_of(user[user_id].club_id, user[user_id].email or "")
         wanted = [(table, str(id_)) for id_ in ids for table in (DEVICES, device_states.INDEX)]
-        rows = self._by_id([*wanted, (suppressions.INDEX, name)], tables=3)
+        tenants = documents.tenant_ids([user[user_id].club_id])
+        named = [(suppressions.INDEX, name), *((tenant_preferences.INDEX, str(each)) for each in tenants)]
+        rows = self._by_id([*wanted, *named], tables=3)
         devices = [
             DeviceRead(id_, row, rows.get((device_states.INDEX, str(id_))))
             for id_ in ids
@@ -155,7 +169,8 @@ class OpenSearchDirectory:
             if (row := rows.get((DEVICES, str(id_)))) is not None
             and (row[0].get("user_id"), row[0].get("active")) == (user_id, True)
         ]
-        return person_in(user_id, found, devices, rows.get((suppressions.INDEX, name)), now_ms)
+        of_tenants = {each: rows.get((tenant_preferences.INDEX, str(each))) for each in tenants}
+        return person_in(user_id, found, devices, rows.get((suppressions.INDEX, name)), of_tenants, now_ms)
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         found: dict[int, list[Device]] = {user_id: [] for user_id in user_ids}
@@ -261,14 +276,20 @@ class OpenSearchDirectory:
         found = self._by_id([(generations.INDEX, f"position-{generation}")])
         return next((DirectoryPosition(lsn=row["lsn"], ts_ms=row["ts_ms"]) for row, *_ in found.values()), None)
 
-    def _by_id[I: (int, str)](self, wanted: Sequence[tuple[str, I]], *, tables: int = 1) -> dict[tuple[str, I], Read]:
+    def _by_id[I: (int, str)](
+        self, wanted: Sequence[tuple[str, I]], *, tables: int = 1, first: Sequence[tuple[str, I]] = ()
+    ) -> dict[tuple[str, I], Read]:
         """Return (index or alias, id) → (row, version, index) for the documents that exist and are not deleted. Deleted
         settings are included: their version tells which changes through masscomm are older.
 
         The ids are split so that a request has at most `slice_size` ids for each table.
+
+        Args:
+            tables: The number of tables.
+            first: A few more documents, in the first of these requests; it is sent if there are ids.
         """
         found: dict[tuple[str, I], Read] = {}
-        for some in _slices(wanted, self._slice_size * tables):
+        for some in _slices(wanted, self._slice_size * tables, first):
             body = {"docs": [{"_index": index, "_id": str(name)} for index, name in some]}
             with answering("a look-up by id"):
                 # Whole documents are fetched; they contain only mapped columns. Filtering their columns takes
@@ -380,8 +401,11 @@ def _template_query(club_id: int, category: str, channel: str) -> dict[str, Any]
     }
 
 
-def _slices[T](items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
+def _slices[T](items: Sequence[T], size: int, first: Sequence[T] = ()) -> Iterator[Sequence[T]]:
+    """Yield the items in slices, the first one after a few more."""
+    for start in range(0, len(items), size):
+        some = items[start : start + size]
+        yield some if start else [*first, *some]
 
 
 def _key_of(hit: Mapping[str, Any]) -> dict[str, str]:

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from masscomm import fast_json
 from masscomm.directory import device_states
-from masscomm.domain import preference_changes, suppressions
+from masscomm.domain import preference_changes, suppressions, tenant_preferences
 from masscomm.domain.records import DirectoryDocumentChanged
 from masscomm.errors import DeadLetter
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.topics import DIRECTORY_DOCUMENT
 
 SCHEMA = "DirectoryDocumentChanged"
-INDICES = (suppressions.INDEX, preference_changes.INDEX, device_states.INDEX)
+INDICES = (suppressions.INDEX, preference_changes.INDEX, device_states.INDEX, tenant_preferences.INDEX)
 
 
 def is_published(index: str, id_: str) -> bool:

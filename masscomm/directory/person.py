@@ -3,15 +3,16 @@ it, and GET /v1/users/{user_id} shows it.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from masscomm.cdc.captured_tables import DEVICES, USERS, settings_tables
 from masscomm.directory import device_states, documents
 from masscomm.directory.documents import Read
-from masscomm.domain import preference_changes, suppressions
+from masscomm.domain import preference_changes, suppressions, tenant_preferences
 from masscomm.domain.preference_changes import PreferenceChanges
-from masscomm.domain.preferences import Decision, decide_by_user_settings, settings_column
+from masscomm.domain.preferences import GLOBAL, TENANT, USER, Decision, decide_by_user_settings, settings_column
+from masscomm.domain.tenant_preferences import NO_TENANT_LAYERS, TenantLayers, layers_of
 from masscomm.domain.users import Device, User, UserSettings
 from masscomm.observability.unreadable_items import read_each
 
@@ -61,15 +62,29 @@ class Person:
     # In the order of their ids.
     devices: tuple[PersonDevice, ...]
     suppression: SuppressedAddress | None
+    # The layers of the user's tenant.
+    tenant: TenantLayers = NO_TENANT_LAYERS
+    # Layer, as decisions name it → the row with the rules of this layer.
+    tenant_rows: Mapping[str, DirectoryRow] = field(default_factory=dict)
+
+    def decide(self, *, type: str, channel: str) -> Decision:
+        """Return the decision by the layers of preferences."""
+        return decide_by_user_settings(
+            self.settings, club_id=self.user.club_id, type=type, channel=channel, tenant=self.tenant
+        )
 
     def deciding_row(self, decision: Decision, *, type: str, channel: str) -> DirectoryRow | None:
-        """Return the row that a decision by these settings comes from; None: the category's default decides.
+        """Return the row that a decision by these layers comes from; None: the category's default decides.
 
         A change through masscomm decides where the decision without it is another one.
         """
-        if decision.layer != "user" or decision.rule is None:
+        if decision.layer in self.tenant_rows:
+            return self.tenant_rows[decision.layer]
+        if decision.layer != USER or decision.rule is None:
             return None
-        without = decide_by_user_settings(self.own_settings, club_id=self.user.club_id, type=type, channel=channel)
+        without = decide_by_user_settings(
+            self.own_settings, club_id=self.user.club_id, type=type, channel=channel, tenant=self.tenant
+        )
         if (without.status, without.layer, without.rule) != (decision.status, decision.layer, decision.rule):
             return self.changes_row
         return self.settings_rows.get(settings_column(decision.rule))
@@ -95,6 +110,7 @@ def person_in(
     found: Mapping[tuple[str, int], Read],
     devices: Iterable[DeviceRead],
     suppression: Read | None,
+    tenants: Mapping[int, Read | None],
     now_ms: int,
 ) -> Person | None:
     """Return the user in these documents; None without a user that can be read.
@@ -103,12 +119,15 @@ def person_in(
         found: (table, user id) → the document, of users, settings and changes through masscomm.
         devices: The user's active devices in the order of their ids. One that cannot be read is left out.
         suppression: The document that can suppress the user's address.
+        tenants: Club → the document with its rules.
         now_ms: The present time.
     """
     read = found.get((USERS, user_id))
     user = None if read is None else documents.users([(user_id, read[0])]).get(user_id)
     if read is None or user is None:
         return None
+    of_tenants = {club_id: each for club_id, each in tenants.items() if each is not None}
+    rules = documents.tenants_in({(tenant_preferences.INDEX, key): each for key, each in of_tenants.items()})
     own = {key: each for key, each in found.items() if key[0] in settings_tables()}
     own_settings = documents.merged_settings(own).get(user_id)
     changes = found.get((preference_changes.INDEX, user_id))
@@ -128,7 +147,15 @@ def person_in(
         is_pending=changes is not None and is_pending(changes[0], own_settings),
         devices=tuple(read_each(devices, _device, store=DEVICES, key=lambda each: {"id": str(each.device_id)})),
         suppression=None if suppression is None else suppressed_in(suppression, user, now_ms),
+        tenant=layers_of(rules, user.club_id),
+        tenant_rows=tenant_rows_in(of_tenants, user.club_id),
     )
+
+
+def tenant_rows_in(found: Mapping[int, Read], club_id: int) -> dict[str, DirectoryRow]:
+    """Return layer → row of the documents with the rules of a club and of every club."""
+    layers = {club_id: TENANT, tenant_preferences.EVERY_CLUB: GLOBAL}
+    return {layer: row_in(tenant_preferences.INDEX, found[each]) for each, layer in layers.items() if each in found}
 
 
 def is_pending(document: Mapping[str, Any], own_settings: UserSettings | None) -> bool:
@@ -156,7 +183,7 @@ def row_in(table: str, read: Read) -> DirectoryRow:
     source, version, _ = read
     changed_at: object = None
     match table:
-        case preference_changes.INDEX:
+        case preference_changes.INDEX | tenant_preferences.INDEX:
             # The document is also written when the changes are produced.
             changed_at = source.get("version")
             version = changed_at if isinstance(changed_at, int) else version

@@ -9,7 +9,7 @@ A look-up has four different results. A caller must not mistake one for another:
 - a failure of the look-up, for all or some of the ids → Retry
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -51,6 +51,15 @@ class MembersCount(NamedTuple):
     channels: Mapping[str, int]
 
 
+class Layers(NamedTuple):
+    """Settings of users, and rules of clubs, which precede each other as masscomm.domain.preferences says."""
+
+    users: dict[int, User]
+    settings: dict[int, UserSettings]
+    # Club → its rules.
+    tenants: dict[int, UserSettings]
+
+
 class Directory(Protocol):
     """Look-ups for a whole batch. Every method raises Retry unless it has the result for all ids."""
 
@@ -64,6 +73,16 @@ class Directory(Protocol):
 
     def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, UserSettings]]:
         """Return users and user settings, with half the round trips of two calls."""
+        ...
+
+    def users_and_layers(self, user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
+        """Return users and user settings with the rules of clubs (tenants), in the round trips of users_and_settings.
+        The rules for every club are under tenant_preferences.EVERY_CLUB. They are read in real time.
+        """
+        ...
+
+    def layers(self, user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
+        """Return as users_and_layers, without users."""
         ...
 
     def members_of_club(self, club_id: int, audience: "Audience", *, after: int = 0) -> Iterator[MembersPage]:

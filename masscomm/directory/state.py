@@ -7,7 +7,7 @@ proof of `confirm`. The service refuses look-ups while it is behind, so that no 
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import batched
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,8 +18,8 @@ from masscomm.aws.secrets import secret_setting
 from masscomm.cdc.captured_tables import DEVICES, USERS, settings_tables
 from masscomm.directory import documents
 from masscomm.directory.person import DeviceRead, Person, person_in
-from masscomm.directory.port import MembersCount, MembersPage, TemplateQuery
-from masscomm.domain import preference_changes, suppressions
+from masscomm.directory.port import Layers, MembersCount, MembersPage, TemplateQuery
+from masscomm.domain import preference_changes, suppressions, tenant_preferences
 from masscomm.domain.time_limits import DIRECTORY_POLL_S, DIRECTORY_STATE_REQUEST_S, DIRECTORY_WAIT_S
 from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry, Stop
@@ -104,6 +104,16 @@ class StateDirectory:
         found = self._by_id(tables, user_ids)
         return documents.users_in(found), documents.merged_settings(found)
 
+    def users_and_layers(self, user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
+        return self._layers((USERS, *settings_tables(), preference_changes.INDEX), user_ids, club_ids)
+
+    def layers(self, user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
+        return self._layers((*settings_tables(), preference_changes.INDEX), user_ids, club_ids)
+
+    def _layers(self, tables: Sequence[str], user_ids: Sequence[int], club_ids: Collection[int]) -> Layers:
+        found = self._by_id(tables, user_ids, first={tenant_preferences.INDEX: documents.tenant_ids(club_ids)})
+        return Layers(documents.users_in(found), documents.merged_settings(found), documents.tenants_in(found))
+
     def members_of_club(self, club_id: int, audience: "Audience", *, after: int = 0) -> Iterator[MembersPage]:
         request = {"club_id": club_id, "after": after, "audience": json.dumps(audience.document)}
         answer = self._answer("members", request)
@@ -144,8 +154,11 @@ class StateDirectory:
             for id_, (version, source), states in rows
         ]
         name = suppressions.id_of(user[user_id].club_id, user[user_id].email or "")
-        suppression = self._by_id((suppressions.INDEX,), [name]).get((suppressions.INDEX, name))
-        return person_in(user_id, found, devices, suppression, now_ms)
+        tenants = documents.tenant_ids([user[user_id].club_id])
+        of_tenants = {tenant_preferences.INDEX: [str(each) for each in tenants]}
+        others = self._by_id((suppressions.INDEX,), [name], first=of_tenants)
+        rows = {each: others.get((tenant_preferences.INDEX, str(each))) for each in tenants}
+        return person_in(user_id, found, devices, others.get((suppressions.INDEX, name)), rows, now_ms)
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         found: dict[int, list[Device]] = {user_id: [] for user_id in user_ids}
@@ -232,11 +245,23 @@ class StateDirectory:
         confirmed = self._confirmed
         return None if confirmed is None else confirmed[1]
 
-    def _by_id[I: (int, str)](self, tables: Sequence[str], ids: Sequence[I]) -> dict[tuple[str, I], documents.Read]:
-        """Return (table, id) → (row, version, index) for the documents that `_rows` returns."""
+    def _by_id[I: (int, str)](
+        self, tables: Sequence[str], ids: Sequence[I], *, first: Mapping[str, Sequence[I]] | None = None
+    ) -> dict[tuple[str, I], documents.Read]:
+        """Return (table, id) → (row, version, index) for the documents that `_rows` returns.
+
+        Args:
+            tables: The tables of the ids.
+            first: A few ids of other tables, in the first request; it is sent if there are ids.
+        """
         found: dict[tuple[str, I], documents.Read] = {}
+        others = first or {}
         for some in batched(dict.fromkeys(ids), self._slice_size, strict=False):
-            found |= _rows(self._answer("look-up", {"tables": dict.fromkeys(tables, some)}), tables, some)
+            answer = self._answer("look-up", {"tables": {**dict.fromkeys(tables, some), **others}})
+            found |= _rows(answer, tables, some)
+            for table, of_table in others.items():
+                found |= _rows(answer, (table,), of_table)
+            others = {}
         return found
 
     def _answer(self, path: str, body: Mapping[str, Any]) -> Any:

@@ -1514,6 +1514,15 @@ MUTANTS = (
         "preferences.consent_by_category", "A rule for the channel permits nothing that the rules of a tenant exclude."
     ),
     Mutant(
+        "preferences.unreadable_rules_of_tenant",
+        "Nothing is let through while the rules of its tenant cannot be read.",
+    ),
+    Mutant(
+        "preferences.tenant_before_publishing",
+        "The rules of a tenant are read again before a message is published.",
+        Becomes("layers_of({}, delivery.club_id)"),
+    ),
+    Mutant(
         "tenancy.layers_of_tenant",
         "The rules of one tenant do not apply to users of another.",
         Returns("TenantLayers(own=tenants.get(max(tenants)), every=tenants.get(EVERY_CLUB))"),

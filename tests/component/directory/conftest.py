@@ -8,6 +8,7 @@ import pytest
 from local.devstack.provision import create_indices
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.domain.preference_changes import INDEX as PREFERENCE_CHANGES
+from masscomm.domain.tenant_preferences import INDEX as TENANT_PREFERENCES
 from tests.support.servers.directory_tables import OpenSearchTables
 from tests.support.servers.opensearch_client import TestClient
 
@@ -17,7 +18,7 @@ def tables(cluster: str) -> Iterator[OpenSearchTables]:
     generation = f"t{uuid4().hex[:8]}"
     client = TestClient(cluster)
     # These indices belong to all generations, so documents of other tests are deleted.
-    client.indices.delete(index=f"device_state,{PREFERENCE_CHANGES}", ignore_unavailable=True)
+    client.indices.delete(index=f"device_state,{PREFERENCE_CHANGES},{TENANT_PREFERENCES}", ignore_unavailable=True)
     create_indices(cluster, generation)
     actions = [{"add": {"index": f"{table}-{generation}", "alias": table}} for table in captured_tables()]
     client.indices.update_aliases(body={"actions": actions})

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from masscomm.directory.port import Directory, MembersPage, TemplateQuery
 from masscomm.domain.audiences import Audience, read_audience
 from masscomm.domain.preference_changes import PreferenceChanges, QuietHoursWish, Wish
 from masscomm.domain.preferences import decide_by_user_settings
-from masscomm.domain.statuses import Reason
+from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.suppressions import Suppression
+from masscomm.domain.tenant_preferences import EVERY_CLUB, TenantPreferences
 from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.errors import Retry
 
@@ -48,6 +50,10 @@ class Tables(ABC):
         """Store a user's changes through masscomm."""
 
     @abstractmethod
+    def put_rules(self, *several: Mapping[str, Any]) -> None:
+        """Store documents with the rules of clubs, each for the first time."""
+
+    @abstractmethod
     def not_ready(self) -> None:
         """Mark the snapshot as incomplete, although rows are present."""
 
@@ -66,6 +72,7 @@ USER = User(
     attributes={"plan": "gold", "points": 7},
 )
 SETTINGS = UserSettings(user_id=1, channels={"push": False}, categories={"news": {"push": True}})
+RULES = TenantPreferences(club_id=7, channels={"email": False}, categories={"news": {"push": True}}, version=NOW)
 DEVICE = Device(device_id=11, user_id=1, platform="gcm", endpoint_arn=endpoint_arn("gcm", "t11"))
 TEMPLATE = Template(
     template_id=5,
@@ -258,6 +265,40 @@ class DirectoryContract:
         tables.change(changes)
         tables.directory.await_changes(1, changes.version)
         assert tables.directory.user_settings([1])[1].categories == {"news": {"push": False}}
+
+    def test_rules_of_clubs_are_read_with_users(self, tables: Tables) -> None:
+        tables.put(USER, SETTINGS)
+        tables.put_rules(*(replace(RULES, club_id=each).document for each in (7, 8, EVERY_CLUB)))
+        found = tables.directory.users_and_layers([1, 2], [7])
+        assert (found.users, found.settings) == tables.directory.users_and_settings([1, 2])
+        assert found.tenants == {7: RULES.settings, EVERY_CLUB: RULES.settings}
+        assert tables.directory.layers([1], [7]).tenants == found.tenants
+        assert tables.directory.layers([1], [9]).tenants.keys() == {EVERY_CLUB}
+
+    def test_rules_of_clubs_are_read_with_many_users(self, tables: Tables) -> None:
+        tables.put_rules(RULES.document)
+        found = tables.directory.users_and_layers(range(1, 1_001), [7, 8])
+        assert found == ({}, {}, {7: RULES.settings})
+
+    @pytest.mark.kills(guard="preferences.unreadable_rules_of_tenant")
+    def test_unreadable_rules_of_a_club_are_a_retry(self, tables: Tables) -> None:
+        tables.put(USER)
+        tables.put_rules({"club_id": 7, "version": 1, "channels": {"push": False}})
+        for look_up in (tables.directory.users_and_layers, tables.directory.layers):
+            assert look_up([1], [8]).tenants == {}
+            with pytest.raises(Retry, match="tenant 7 cannot be read"):
+                look_up([1], [7])
+
+    def test_rules_of_a_club_decide_about_a_person(self, tables: Tables) -> None:
+        tables.put(USER, SETTINGS)
+        tables.put_rules(RULES.document, replace(RULES, club_id=EVERY_CLUB, channels={"push": False}).document)
+        person = tables.directory.person(1, NOW)
+        assert person is not None
+        for channel, table in {"email": "tenant_preferences", "push": "user_settings"}.items():
+            decision = person.decide(type="match_reminder", channel=channel)
+            row = person.deciding_row(decision, type="match_reminder", channel=channel)
+            assert (decision.status, row and row.table) == (Status.SUPPRESSED, table)
+        assert person.tenant_rows["tenant"] == DirectoryRow("tenant_preferences", NOW, NOW)
 
     def test_suppression_applies_to_each_spelling_of_an_address(self, tables: Tables) -> None:
         tables.suppress(suppression("Ada@Club.example"), suppression("eve@bücher.example"))

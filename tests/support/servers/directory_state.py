@@ -23,6 +23,7 @@ from masscomm.domain.preference_changes import INDEX as PREFERENCE_CHANGES
 from masscomm.domain.preference_changes import PreferenceChanges
 from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
 from masscomm.domain.suppressions import Suppression
+from masscomm.domain.tenant_preferences import INDEX as TENANT_PREFERENCES
 from masscomm.observability import logs
 from tests.support.contracts.directory import Row, Tables
 from tests.support.servers.directory_documents import DirectoryDocuments
@@ -80,6 +81,14 @@ class StateTables(Tables):
             index=PREFERENCE_CHANGES, id=str(changes.user_id), version=changes.version, source=changes.document
         )
         self.write([document])
+
+    def put_rules(self, *several: Mapping[str, Any]) -> None:
+        self.write(
+            [
+                VersionedDocument(index=TENANT_PREFERENCES, id=str(each["club_id"]), version=1, source=each)
+                for each in several
+            ]
+        )
 
     def not_ready(self) -> None:
         self._set_state(rebuild_reason="a test")

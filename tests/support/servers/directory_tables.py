@@ -1,14 +1,18 @@
 """The directory's tables in OpenSearch, filled as cdc_consumer and device_registrar fill them."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from functions.receipts.sent_messages import OpenSearchSentMessages
 from masscomm.cdc.captured_tables import captured_tables
 from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
-from masscomm.directory.bulk_writes import VersionedDocument, write
+from masscomm.directory.bulk_writes import ChangedDocument, VersionedDocument, write, write_changed
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.directory.preference_changes import OpenSearchPreferenceChanges
 from masscomm.domain.preference_changes import PreferenceChanges
 from masscomm.domain.suppressions import Suppression
+from masscomm.domain.tenant_preferences import INDEX
 from tests.support.contracts.directory import Row, Tables
 from tests.support.servers.directory_documents import DirectoryDocuments
 from tests.support.servers.opensearch_client import TestClient
@@ -43,6 +47,10 @@ class OpenSearchTables(Tables):
 
     def change(self, changes: PreferenceChanges) -> None:
         assert OpenSearchPreferenceChanges(self.client).write(changes, after=None)
+
+    def put_rules(self, *several: Mapping[str, Any]) -> None:
+        new = [ChangedDocument(index=INDEX, id=str(each["club_id"]), after=None, source=each) for each in several]
+        assert not any(write_changed(self.client, new))
 
     def not_ready(self) -> None:
         actions = [{"remove": {"index": f"{table}-{self.generation}", "alias": table}} for table in captured_tables()]

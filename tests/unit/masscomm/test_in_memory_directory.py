@@ -1,3 +1,6 @@
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from masscomm.directory.in_memory import InMemoryDirectory
@@ -22,6 +25,9 @@ class InMemoryTables(Tables):
 
     def change(self, changes: PreferenceChanges) -> None:
         self.directory.preference_changes[changes.user_id] = changes.document
+
+    def put_rules(self, *several: Mapping[str, Any]) -> None:
+        self.directory.tenant_preferences |= {each["club_id"]: each for each in several}
 
     def not_ready(self) -> None:
         self.directory.ready = False

@@ -37,6 +37,7 @@ def _layer(**rules: Any) -> UserSettings:
 def _decide(
     type_: str = "news",
     channel: str = "push",
+    /,
     *,
     tenant_user: UserSettings | None = None,
     user: UserSettings | None = None,
