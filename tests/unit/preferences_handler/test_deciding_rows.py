@@ -8,6 +8,7 @@ import pytest
 from masscomm.domain.preference_changes import INDEX, PreferenceChanges, Wish
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Suppression
+from masscomm.domain.tenant_preferences import TenantPreferences
 from masscomm.domain.users import Device, UserSettings
 from tests.support.harness.chain import NOW
 from tests.support.harness.preferences_api import ADA, USER, PreferencesApi
@@ -58,6 +59,16 @@ def test_change_equal_to_the_row_does_not_decide(api: PreferencesApi) -> None:
     _settings(api, channels={"push": False})
     api.put(channels={"push": False})
     assert _deciding(api)["match_reminder", "push"] == (False, "user_settings")
+
+
+def test_rules_of_a_tenant_decide_with_their_layer(api: PreferencesApi) -> None:
+    rules = TenantPreferences(club_id=7, channels={"email": False}, categories={}, version=NOW)
+    api.directory.tenant_preferences[7] = rules.document
+    _settings(api, channels={"email": True}, categories={"news": True})
+    effective = {(each["category"], each["channel"]): each for each in api.call("GET")[1]["effective"]}
+    email = effective["match_reminder", "email"]
+    assert (email["wanted"], email["layer"], email["row"]["table"]) == (False, "tenant", "tenant_preferences")
+    assert (effective["news", "email"]["wanted"], effective["news", "email"]["layer"]) == (True, "user")
 
 
 def test_unreadable_change_decides_about_everything(api: PreferencesApi) -> None:
