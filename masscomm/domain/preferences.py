@@ -121,6 +121,9 @@ def decide_by_user_settings(
     kind = category(type, club_id, at_ms)
     if kind.mandatory:
         return _by(user_settings, Decision(None, None, "default", "mandatory"))
+    if user_settings is None and tenant is NO_TENANT_LAYERS:
+        # Most users have no rules: the layers take twice as long.
+        return NOT_OPTED_IN if channel in kind.opt_in else Decision(None)
     of_user = [(TENANT_USER, tenant.user), (USER, user_settings)]  # guard: preferences.first_layer
     first = next(_rules(of_user, type, channel), None)
     if first is not None and not first.wanted:
