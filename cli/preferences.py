@@ -1,4 +1,6 @@
-"""The commands `masscomm preferences`: they show and change the preferences of one user through the REST API."""
+"""The commands `masscomm preferences`: they show and change the preferences of one user, and the rules of a tenant,
+through the REST API.
+"""
 
 from typing import Annotated, Any
 
@@ -11,9 +13,17 @@ from cli.sends import calling
 from cli.terminal import Terminal, print_json
 from masscomm.domain.channels import CHANNELS
 from masscomm_client import Client
-from masscomm_client.types import PreferencesBody, PreferencesRequest, QuietHoursBody
+from masscomm_client.types import (
+    PreferencesBody,
+    PreferencesRequest,
+    QuietHoursBody,
+    TenantPreferencesBody,
+    TenantPreferencesFields,
+)
 
 app = typer.Typer(no_args_is_help=True)
+tenant_app = typer.Typer(no_args_is_help=True)
+app.add_typer(tenant_app, name="tenant")
 console = Terminal()
 
 QUIET_HOURS = "quiet_hours"
@@ -50,6 +60,77 @@ def set_preferences(
     body = body_of(rules)
     found = api.set_preferences(user, **body)
     _print(found, as_json=as_json)
+
+
+TenantArgument = Annotated[
+    str, typer.Argument(metavar="TENANT", help="The id of the tenant, or default for the rules of every tenant.")
+]
+EtagOption = Annotated[
+    str | None, typer.Option("--if-match", metavar="ETAG", help="Only if the rules still have this etag.")
+]
+
+
+@tenant_app.callback()
+def _tenant() -> None:
+    """The rules of a tenant, which apply to users without a rule."""
+
+
+@tenant_app.command("show")
+@calling
+def show_tenant(tenant: TenantArgument, *, api: Client, as_json: JsonOption = False) -> None:
+    """Show the rules of a tenant."""
+    _print_tenant(api.tenant_preferences(tenant), as_json=as_json)
+
+
+@tenant_app.command("put")
+@calling
+def put_tenant(
+    tenant: TenantArgument,
+    rules: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RULE...",
+            help="CATEGORY=on, CATEGORY.CHANNEL=off, or CHANNEL=off for categories without a rule.",
+        ),
+    ],
+    *,
+    api: Client,
+    if_match: EtagOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Replace all rules of a tenant."""
+    body = body_of(rules)
+    if QUIET_HOURS in body:
+        raise CommandError("A tenant has no quiet hours.")
+    fields: TenantPreferencesFields = {"channels": body.get("channels", {}), "categories": body.get("categories", {})}
+    found = api.set_tenant_preferences(tenant, if_match=if_match, **fields)
+    _print_tenant(found, as_json=as_json)
+
+
+@tenant_app.command("delete")
+@calling
+def delete_tenant(
+    tenant: TenantArgument, *, api: Client, if_match: EtagOption = None, as_json: JsonOption = False
+) -> None:
+    """Remove all rules of a tenant."""
+    _print_tenant(api.delete_tenant_preferences(tenant, if_match=if_match), as_json=as_json)
+
+
+def _print_tenant(found: TenantPreferencesBody, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    club_id = found["club_id"]
+    console.print("Every tenant" if club_id is None else f"Tenant {club_id}")
+    rules: dict[str, bool] = {}
+    for category, rule in found["categories"].items():
+        named = {"": rule} if isinstance(rule, bool) else rule
+        rules |= {f"{category}.{channel}" if channel else category: wanted for channel, wanted in named.items()}
+    rules |= found["channels"]
+    for name, wanted in rules.items():
+        console.print(f"{name}={'on' if wanted else 'off'}")
+    if not rules:
+        console.print("no rules")
 
 
 def body_of(rules: list[str]) -> PreferencesRequest:

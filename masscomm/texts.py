@@ -413,6 +413,7 @@ class Text(StrEnum):
     CLUB_ONCE = "must be the id of a club, in one entry only"
     MUST_BE_LIST_OF_OBJECTS = "must be a list of objects"
     # Of preferences.
+    TENANT_FORM = "must be the id of a tenant, or default"
     NO_RULE = "has no rule: the request needs one rule at least"
     NO_CATEGORY = "is no category; the categories are {categories}"
     CATEGORY_MANDATORY = "is a mandatory category, to which preferences do not apply"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from masscomm.clock import SystemClock
 from masscomm.http import rest
+from masscomm.http.conditions import Conditions, tagged
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.rest import Response
 from masscomm.lambda_context import LambdaContext
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from functions.preferences_handler.change_preferences import ChangePreferences
     from functions.preferences_handler.preferences_body import PreferencesBody
     from functions.preferences_handler.read_users import ReadUsers
+    from functions.preferences_handler.tenant_preferences import TenantPreferencesRoute
     from functions.preferences_handler.unsubscribe import Unsubscribe
     from functions.preferences_handler.user_body import UserBody
     from masscomm.directory.port import Directory
+    from masscomm.stores.audit_log.port import Audit
 
 logger = logs.logger("preferences_handler")
 # The largest number of unknown parameters that a problem names.
@@ -70,6 +73,19 @@ def reading() -> "ReadUsers":
 
     clock = SystemClock()
     return ReadUsers(directory=directory(), audit_log=audit_log(), clock=clock, waiting=Waiting.from_environment(clock))
+
+
+@cache
+def tenant_preferences() -> "TenantPreferencesRoute":
+    from functions.preferences_handler.tenant_preferences import TenantPreferencesRoute
+    from masscomm.directory.bulk_writes import connect_from_environment
+    from masscomm.directory.tenant_preference_store import OpenSearchTenantPreferences
+
+    return TenantPreferencesRoute(
+        store=OpenSearchTenantPreferences(connect_from_environment()),
+        publisher=bootstrap().publisher,
+        clock=SystemClock(),
+    )
 
 
 @cache
@@ -134,6 +150,29 @@ def put_preferences(request: rest.Request, user_id: str) -> Response:
     return _answer(None if changed is None else preferences_body(changed))
 
 
+@api.get("/v1/tenants/{tenant}/preferences")
+def get_tenant_preferences(request: rest.Request, tenant: str) -> Response:
+    """The rules of a tenant, which apply to users without a rule."""
+    _check_parameters(request)
+    return tagged(tenant_preferences().show(tenant, request.clubs))
+
+
+@api.put("/v1/tenants/{tenant}/preferences")
+def put_tenant_preferences(request: rest.Request, tenant: str) -> Response:
+    """Replace the rules of a tenant."""
+    _check_parameters(request)
+    known_categories().read()
+    conditions = Conditions.of(request)
+    return tagged(tenant_preferences().put(tenant, request.text(), request.clubs, _audit(request), conditions))
+
+
+@api.delete("/v1/tenants/{tenant}/preferences")
+def delete_tenant_preferences(request: rest.Request, tenant: str) -> Response:
+    """Remove the rules of a tenant."""
+    _check_parameters(request)
+    return tagged(tenant_preferences().delete(tenant, request.clubs, _audit(request), Conditions.of(request)))
+
+
 @api.get("/v1/unsubscribe/{token}")
 def get_unsubscribe(request: rest.Request, token: str) -> Response:
     """The page of an unsubscribe link, with a button. The request changes nothing."""
@@ -146,6 +185,14 @@ def post_unsubscribe(request: rest.Request, token: str) -> Response:
     """Unsubscribe the recipient of a link from the category of its e-mail (RFC 8058)."""
     known_categories().refresh()
     return unsubscribe().act(request, token)
+
+
+def _audit(request: rest.Request) -> "Audit":
+    from masscomm.stores.audit_log.port import PrincipalAudit
+
+    return PrincipalAudit(
+        audit_log=reading().audit_log, clock=SystemClock(), logger=logger, principal=request.principal
+    )
 
 
 def _check_parameters(request: rest.Request) -> None:

@@ -19,7 +19,8 @@ from masscomm.http.rest import Links
 from masscomm.http.tenant import parse_club_id
 from masscomm.texts import CodedText, Text
 
-_FIELDS = ("channels", "categories", "quiet_hours")
+_RULES = ("channels", "categories")
+_FIELDS = (*_RULES, "quiet_hours")
 _MOST_ERRORS = 20
 _TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]", re.ASCII)
 
@@ -177,6 +178,24 @@ def wishes_in(content: str | None) -> list[Wish | QuietHoursWish]:
     if reader.errors:
         raise invalid(reader.errors[:_MOST_ERRORS])
     return reader.wishes
+
+
+def rules_in(content: str | None) -> tuple[dict[str, bool], dict[str, Any]]:
+    """Return the rules for channels and for categories in the body of a request. Raises Problem with status 400 that
+    names each invalid field.
+    """
+    document = read_object(content)
+    reader = _Reader()
+    for name in document:
+        if name not in _RULES:
+            reader.refuse(name[:100], Text.FIELD_NOT_ALLOWED.filled(fields=", ".join(_RULES)))
+    reader.read_channels(document.get("channels", {}), "channels", None)
+    reader.read_categories(document.get("categories", {}))
+    if reader.errors:
+        raise invalid(reader.errors[:_MOST_ERRORS])
+    # A category without a channel has no rule.
+    categories = {name: rule for name, rule in document.get("categories", {}).items() if rule != {}}
+    return document.get("channels", {}), categories
 
 
 class _Reader:

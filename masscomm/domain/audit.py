@@ -41,6 +41,7 @@ class Action(StrEnum):
     SCHEDULE_RESUMED = "schedule.resumed"
     SCHEDULE_DELETED = "schedule.deleted"
     CATEGORY_STORED = "category.stored"
+    TENANT_PREFERENCES_STORED = "tenant_preferences.stored"
     EVENT_TYPE_STORED = "event_type.stored"
     EVENT_TYPE_DELETED = "event_type.deleted"
     SOURCE_STORED = "source.stored"

@@ -65,6 +65,7 @@ _TAGS = {
     "sources": "Events",
     "subscriptions": "Events",
     "templates": "Templates",
+    "tenants": "Users",
     "unsubscribe": "Users",
     "users": "Users",
     "webhooks": "Webhooks",

@@ -29,6 +29,7 @@ METHODS = {
     "delete_source": "delete_source",
     "delete_subscription": "delete_subscription",
     "delete_suppression": "remove_suppression",
+    "delete_tenant_preferences": "delete_tenant_preferences",
     "delete_webhook": "delete_webhook",
     "get_alarms": "alarms",
     "get_audience": "audience",
@@ -58,6 +59,7 @@ METHODS = {
     "get_subscriptions": "subscriptions",
     "get_suppressions": "suppressions",
     "get_templates": "templates",
+    "get_tenant_preferences": "tenant_preferences",
     "get_user": "user",
     "get_user_notifications": "user_notifications",
     "get_webhook": "webhook",
@@ -98,6 +100,7 @@ METHODS = {
     "put_preferences": "set_preferences",
     "put_schedule": "save_schedule",
     "put_source": "set_source",
+    "put_tenant_preferences": "set_tenant_preferences",
 }
 # Operations after which their subject is no longer in its list.
 _REMOVING = (

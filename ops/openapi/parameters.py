@@ -52,6 +52,7 @@ IN_PATH = {
         Parameter("source_id", "The id of the source", _SEGMENT, SOURCE_ID),
         Parameter("subscription_id", "The id of the subscription", _SEGMENT, SUBSCRIPTION_ID),
         Parameter("suppression", "The id of the suppression", _SEGMENT, f"1-{ADDRESS_ID}"),
+        Parameter("tenant", "The id of the tenant, or `default` for the rules of every tenant", _SEGMENT, "1"),
         Parameter("token", "The signed token of the link in an e-mail: user, tenant, category and expiry", _SEGMENT),
         Parameter("user_id", "The id of the user", ID, 42),
     )

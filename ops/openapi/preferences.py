@@ -1,10 +1,10 @@
 """The routes of preferences_handler: users and their preferences."""
 
-from functions.preferences_handler import list_users, read_users
+from functions.preferences_handler import list_users, read_users, tenant_preferences
 from functions.preferences_handler.preferences_body import PreferencesBody, PreferencesRequest
 from functions.preferences_handler.user_body import UserBody
 from masscomm.http.tenant import parse_club_id
-from ops.openapi.operation import ID, Operation, Parameter
+from ops.openapi.operation import ID, IF_MATCH, Operation, Parameter
 from ops.openapi.parameters import WAIT, WAITING, page
 
 _NOT_FOUND = {404: "The user is unknown, or belongs to a tenant that the key may not see"}
@@ -62,6 +62,16 @@ _PAGES = {
     429: "The link was requested too often; Retry-After has the seconds until the next request",
     503: "A dependency is down",
 }
+
+_RULES = {"channels": {"push": True}, "categories": {"newsletter": {"email": False}}}
+_TENANT_EXAMPLE = {
+    **_RULES,
+    "changed_at": "2026-11-21T12:00:00Z",
+    "etag": '"6f1ed002ab5595859014ebf0951522d9"',
+    "links": {"self": "/v1/tenants/1/preferences"},
+}
+_ETAG = {"ETag": "`etag` of the body"}
+_CHANGED = {404: "The name contains a control character", 412: "The rules have changed since they were read"}
 
 OPERATIONS = {
     ("GET", "/v1/unsubscribe/{token}"): Operation(
@@ -141,5 +151,35 @@ OPERATIONS = {
         success="The change is stored, applies, and is on its way to the monolith",
         example=_EXAMPLE,
         problems=_NOT_FOUND,
+    ),
+    ("GET", "/v1/tenants/{tenant}/preferences"): Operation(
+        description="A tenant without a document has no rules. `default` has the rules for every tenant, which only "
+        "credentials for every tenant may read and change.",
+        response=tenant_preferences.TenantPreferencesBody,
+        example=_TENANT_EXAMPLE,
+        headers=_ETAG,
+        problems={404: "The name contains a control character"},
+    ),
+    ("PUT", "/v1/tenants/{tenant}/preferences"): Operation(
+        description="The request replaces all rules. They apply where a user has no rule: those of the tenant before "
+        "those of every tenant, to each notification that is decided once the directory has them. A user's rule for "
+        "the category lifts them; a rule of a tenant is no opt-in. Mandatory categories have no preferences.",
+        parameters=(IF_MATCH,),
+        request=tenant_preferences.TenantPreferencesFields,
+        requests={"rules": _RULES, "none": {}},
+        response=tenant_preferences.TenantPreferencesBody,
+        success="The rules are stored",
+        example=_TENANT_EXAMPLE,
+        headers=_ETAG,
+        problems=_CHANGED,
+    ),
+    ("DELETE", "/v1/tenants/{tenant}/preferences"): Operation(
+        description="A repeated request succeeds.",
+        parameters=(IF_MATCH,),
+        response=tenant_preferences.TenantPreferencesBody,
+        success="The tenant has no rules",
+        example={**_TENANT_EXAMPLE, "channels": {}, "categories": {}},
+        headers=_ETAG,
+        problems=_CHANGED,
     ),
 }

@@ -44,7 +44,7 @@ from tests.support.contracts.webhook_results import results_of
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
 from tests.support.harness.events_api import endpoint_key, events_use_cases, source_id, subscription_id
-from tests.support.harness.preferences_api import read_users
+from tests.support.harness.preferences_api import read_users, tenant_route
 from tests.support.harness.preferences_api import use_case as change_preferences
 from tests.support.harness.send_api import dry_runs
 from tests.support.harness.send_api import use_cases as send_api_use_cases
@@ -159,6 +159,8 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
     reading = read_users(clock, people, InMemoryAuditLog(), InMemoryRequestSlots())
     monkeypatch.setattr(preferences_handler, "reading", lambda: reading)
+    rules = tenant_route(clock, people)
+    monkeypatch.setattr(preferences_handler, "tenant_preferences", lambda: rules)
     events = events_use_cases(chain, clock, InMemoryAuditLog(), CLUB)
     monkeypatch.setattr(events_api, "bootstrap", lambda: events)
     counts = CountAudience(directory=directory, saved=InMemorySavedAudiences())
@@ -180,6 +182,7 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         "{delivery_id}": operations_api.EVENT_ID,
         "{category}": "news",
         "{name}": operations_api.AUDIENCE,
+        "{tenant}": str(CLUB),
         "{schedule}": schedules.WEEKLY.name,
         "{event_type}": "match.finished",
         "{source_id}": source_id(CLUB),
@@ -229,6 +232,7 @@ def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tup
         },
         ("POST", "/v1/subscriptions"): {"endpoint_id": endpoint_key(CLUB).id, "types": ["*"]},
         ("PUT", "/v1/users/7/preferences"): {"channels": {"push": False}},
+        ("PUT", f"/v1/tenants/{CLUB}/preferences"): {"channels": {"push": False}},
     }
     event["body"] = json.dumps(bodies[method, path]) if (method, path) in bodies else None
     event["multiValueHeaders"] = {"Idempotency-Key": ["key"]}

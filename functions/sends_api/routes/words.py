@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, TypedDict
 
 from masscomm.domain.channels import CHANNELS
+from masscomm.domain.preferences import GLOBAL, TENANT
 from masscomm.domain.statuses import Reason, Status
 from masscomm.http.parameters import time_of_ms
 
@@ -69,6 +70,11 @@ REASON_WORDS: Mapping[str, str] = {
     Reason.EXPIRED: "The time limit of the notification passed before the message could be published.",
     Reason.CANCELLED: "The send was cancelled before the message was published.",
 }
+# The layers whose rules are not the user's own.
+_TENANT_WORDS: Mapping[str, str] = {
+    TENANT: "The tenant's rules exclude",
+    GLOBAL: "The rules for every tenant exclude",
+}
 
 
 def decided_by(decision: Mapping[str, Any] | None) -> DecidedBy | None:
@@ -89,8 +95,8 @@ def decided_by(decision: Mapping[str, Any] | None) -> DecidedBy | None:
 
 def in_words(status: str, reason: str | None, by: DecidedBy | None = None) -> str:
     """Return a sentence about a status, its reason and its decision. A value that a later version recorded is named."""
-    if reason == Reason.OPTED_OUT and by and (by["category"] or by["channel"]):
-        sentence = f"The user has opted out of {_subject(by)}."
+    if reason == Reason.OPTED_OUT and by and (by["category"] or by["channel"] or by["layer"] in _TENANT_WORDS):
+        sentence = f"{_TENANT_WORDS.get(by['layer'] or '', 'The user has opted out of')} {_subject(by)}."
     elif reason:
         sentence = REASON_WORDS.get(reason, f"The reason is {reason}.")
     else:
@@ -105,6 +111,8 @@ def in_words(status: str, reason: str | None, by: DecidedBy | None = None) -> st
 def _subject(by: DecidedBy) -> str:
     known = CHANNELS.get(by["channel"] or "")
     channel = (known.noun if known else "") or by["channel"]
+    if not by["category"] and not channel:
+        return "this category or channel"
     if by["category"] is None:
         return f"every {channel}"
     return f"{by['category']} by {channel}" if channel else by["category"]

@@ -224,6 +224,29 @@ class AsyncClient:
         """Set rules for channels and categories. Other rules stay as they are."""
         return await self._execute(Call("PUT", path_of("users", user_id, "preferences"), body=dict(rules)))
 
+    async def tenant_preferences(self, tenant: int | str) -> types.TenantPreferencesBody:
+        """Return the rules of a tenant, which apply to users without a rule; `default`: those of every tenant."""
+        return await self._execute(Call("GET", path_of("tenants", tenant, "preferences")))
+
+    async def set_tenant_preferences(
+        self, tenant: int | str, *, if_match: str | None = None, **rules: Unpack[types.TenantPreferencesFields]
+    ) -> types.TenantPreferencesBody:
+        """Replace the rules of a tenant.
+
+        With the `etag` of an answer in If-Match, the API refuses (412) to change rules that another request has changed
+        since.
+        """
+        headers = conditions(if_match, None)
+        path = path_of("tenants", tenant, "preferences")
+        return await self._execute(Call("PUT", path, body=dict(rules), headers=headers))
+
+    async def delete_tenant_preferences(
+        self, tenant: int | str, *, if_match: str | None = None
+    ) -> types.TenantPreferencesBody:
+        """Remove the rules of a tenant. A repeated call succeeds."""
+        headers = conditions(if_match, None)
+        return await self._execute(Call("DELETE", path_of("tenants", tenant, "preferences"), headers=headers))
+
     async def metrics(self, **query: Unpack[types.MetricsFilters]) -> types.MetricsBody:
         """Return one page of counts by bucket."""
         return await self._execute(Call("GET", "/v1/metrics", query))

@@ -2105,6 +2105,31 @@ class TemplatesBody(TypedDict):
     next_cursor: str | None
 
 
+class TenantPreferencesBody(TypedDict):
+    """The rules of a tenant, or of every tenant."""
+
+    club_id: int | None
+    """The tenant; null: the rules are for every tenant."""
+    channels: dict[str, bool]
+    """The rules for channels."""
+    categories: dict[str, bool | dict[str, bool]]
+    """The rules for categories."""
+    changed_at: str | None
+    """The time of the last change; null: there was none."""
+    etag: str
+    """The header `ETag`, for `If-Match` of a change."""
+    links: Links
+
+
+class TenantPreferencesFields(TypedDict):
+    """The body of a request to PUT /v1/tenants/{tenant}/preferences. It replaces all rules."""
+
+    channels: NotRequired[dict[str, bool]]
+    """Channel → whether users get it, for categories without a rule of their own."""
+    categories: NotRequired[dict[str, bool | dict[str, bool]]]
+    """Category → whether users get it, on every channel or by channel."""
+
+
 class TodayBody(TypedDict):
     """Notifications that reached a status today; one that was sent and then delivered is in both numbers."""
 

@@ -9,10 +9,12 @@ import pytest
 from functions.preferences_handler import handler as module
 from functions.preferences_handler.change_preferences import ChangePreferences
 from functions.preferences_handler.read_users import ReadUsers
+from functions.preferences_handler.tenant_preferences import TenantPreferencesRoute
 from masscomm.clock import Clock
 from masscomm.directory.document_publisher import InMemoryDocumentPublisher
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.directory.preference_changes import InMemoryPreferenceChanges
+from masscomm.directory.tenant_preference_store import InMemoryTenantPreferences
 from masscomm.domain.records import PreferenceChanged
 from masscomm.domain.users import User
 from masscomm.http.rate_limits import RateLimiter
@@ -45,6 +47,11 @@ def use_case(chain: Chain, directory: InMemoryDirectory, publisher: InMemoryDocu
     )
 
 
+def tenant_route(clock: Clock, directory: InMemoryDirectory) -> TenantPreferencesRoute:
+    store = InMemoryTenantPreferences(directory.tenant_preferences)
+    return TenantPreferencesRoute(store=store, publisher=InMemoryDocumentPublisher(), clock=clock)
+
+
 def read_users(clock: Clock, directory: InMemoryDirectory, audit_log: AuditLog, slots: RequestSlots) -> ReadUsers:
     return ReadUsers(directory=directory, audit_log=audit_log, clock=clock, waiting=Waiting(clock, slots, 2))
 
@@ -56,6 +63,8 @@ class PreferencesApi(Chain):
         self.directory.put(ADA)
         self.publisher = InMemoryDocumentPublisher()
         self.use_case = use_case(self, self.directory, self.publisher)
+        self.tenants = InMemoryTenantPreferences(self.directory.tenant_preferences)
+        route = TenantPreferencesRoute(store=self.tenants, publisher=self.publisher, clock=self.clock)
         self.audit_log = InMemoryAuditLog()
         self.slots = InMemoryRequestSlots()
         reading = read_users(self.clock, self.directory, self.audit_log, self.slots)
@@ -63,6 +72,7 @@ class PreferencesApi(Chain):
         limiter = RateLimiter(usage=self.usage, clock=self.clock)
         monkeypatch.setattr(module, "bootstrap", lambda: self.use_case)
         monkeypatch.setattr(module, "reading", lambda: reading)
+        monkeypatch.setattr(module, "tenant_preferences", lambda: route)
         monkeypatch.setattr(module.api, "_limiter", lambda: limiter)
 
     def respond(self, method: str, path: str, **values: Any) -> dict[str, Any]:

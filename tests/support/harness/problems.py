@@ -259,6 +259,9 @@ def _events(cause: Cause) -> None:
     path = {"category": "problem.caused"}
     changed = {"If-Match": '"read"'}
     cause.problem(412, "PUT", category, path=path, json={"channels": ["push"]}, headers=changed)
+    rules = "/v1/tenants/{tenant}/preferences"
+    cause.problem(404, "GET", rules, path={"tenant": "%10"})
+    cause.problem(412, "PUT", rules, path={"tenant": 1}, json={"channels": {"email": False}}, headers=changed)
     languages = [f"{first}{second}" for first in "abcdefgh" for second in "abcdefgh"][:53]
     for number in range(MAX_VERSIONS_BYTES // MAX_VERSION_BYTES):
         titles = dict.fromkeys(languages, f"{number:0{MAX_TITLE}d}")

@@ -56,7 +56,7 @@ from tests.support.contracts.webhook_results import results_of
 from tests.support.harness import operations_api
 from tests.support.harness.chain import Chain
 from tests.support.harness.events_api import events_use_cases
-from tests.support.harness.preferences_api import read_users
+from tests.support.harness.preferences_api import read_users, tenant_route
 from tests.support.harness.preferences_api import use_case as change_preferences
 from tests.support.harness.send_api import dry_runs, use_cases
 from tests.support.inputs.api_gateway_events import EVERY_SCOPE, lambda_context
@@ -136,6 +136,8 @@ def build(
     monkeypatch.setattr(preferences_handler, "bootstrap", lambda: preferences)
     reading = read_users(clock, directory, audit_log, InMemoryRequestSlots())
     monkeypatch.setattr(preferences_handler, "reading", lambda: reading)
+    rules = tenant_route(clock, directory)
+    monkeypatch.setattr(preferences_handler, "tenant_preferences", lambda: rules)
     keys = SigningKeys(read=lambda: SIGNING_KEYS, clock=clock)
     links = UnsubscribeLinks(url="https://example.org", keys=keys, clock=clock)
     limiter = RateLimiter(usage=InMemoryKeyUsage(), clock=clock)

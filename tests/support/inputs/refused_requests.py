@@ -38,6 +38,7 @@ UNKNOWN_IDS = {
     "endpoint_id": "ep_1_99999999999999999999",
     "delivery_id": f"1763726400000-evt_{'9' * 32}",
     "category": "unheard",
+    "tenant": "99",
     "event_type": "match.unknown",
     "source_id": f"src_1_{'a' * 26}",
     "subscription_id": f"sub_1_{'9' * 20}_{'9' * 12}",

@@ -86,3 +86,32 @@ def test_reason_of_the_api_is_shown(server: AnsweringServer) -> None:
     server.answers = [(404, b'{"detail": "This user is unknown."}')]
     with pytest.raises(CommandError, match="unknown"):
         _run("show", "--user", "1")
+
+
+TENANT = {
+    "club_id": 7,
+    "channels": {"push": True},
+    "categories": {"newsletter": {"email": False}, "news": False},
+    "changed_at": "2026-11-21T12:00:00Z",
+    "etag": '"e"',
+    "links": {"self": "/v1/tenants/7/preferences"},
+}
+
+
+def test_rules_of_a_tenant_are_shown_and_replaced(server: AnsweringServer) -> None:
+    server.answers = [(200, json.dumps(TENANT).encode())]
+    shown = _run("tenant", "show", "7")
+    assert shown.splitlines() == ["Tenant 7", "newsletter.email=off", "news=off", "push=on"]
+    assert json.loads(_run("tenant", "put", "7", "news=off", "push=on", "--if-match", '"e"', "--json")) == TENANT
+    _run("tenant", "delete", "default")
+    assert server.asked == [
+        ("GET", "/v1/tenants/7/preferences", None),
+        ("PUT", "/v1/tenants/7/preferences", {"channels": {"push": True}, "categories": {"news": False}}),
+        ("DELETE", "/v1/tenants/default/preferences", None),
+    ]
+
+
+def test_quiet_hours_of_a_tenant_are_refused(server: AnsweringServer) -> None:
+    with pytest.raises(CommandError, match="no quiet hours"):
+        _run("tenant", "put", "7", "quiet_hours=off")
+    assert server.asked == []

@@ -110,6 +110,11 @@ def test_every_method_works_against_the_api(call: Caller, chain: Chain) -> None:
         changed = call("set_preferences", 42, categories={"news": {"push": False}})
         assert changed["categories"] == {"news": {"push": False}}
         assert call("preferences", 42) == changed
+        rules = call("set_tenant_preferences", 1, categories={"news": False})
+        assert call("tenant_preferences", 1) == rules
+        with pytest.raises(ApiError):
+            call("set_tenant_preferences", 1, if_match='"earlier"', channels={"push": False})
+        assert call("delete_tenant_preferences", 1, if_match=rules["etag"])["categories"] == {}
     assert len(chain.producer.produced) == 3
 
 

@@ -103,6 +103,18 @@ def test_decision_names_the_setting_its_version_and_date() -> None:
         ("suppressed", "opted_out", {"rule": "category:news"}, "The user has opted out of news."),
         ("suppressed", "opted_out", {"rule": "channel:push"}, "The user has opted out of every push message."),
         ("suppressed", "opted_out", {"rule": "channels malformed"}, REASON_WORDS[Reason.OPTED_OUT]),
+        (
+            "suppressed",
+            "opted_out",
+            {"layer": "tenant", "rule": "category:news channel:push"},
+            "The tenant's rules exclude news by push message.",
+        ),
+        (
+            "suppressed",
+            "opted_out",
+            {"layer": "global", "rule": "channels malformed: x"},
+            "The rules for every tenant exclude this category or channel.",
+        ),
         ("failed", "provider_rejected", {"rule": "channel"}, REASON_WORDS[Reason.PROVIDER_REJECTED]),
         (
             "held",

@@ -20,6 +20,8 @@ test.each([
   [{ rule: "mandatory", layer: "default" }, "mandatory"],
   [{ rule: "opt_in", layer: "default", wanted: false }, "opt_in"],
   [{ rule: "later_rule", layer: "user" }, "other"],
+  [{ rule: "channel:push", layer: "tenant", wanted: false }, "tenant"],
+  [{ rule: "category:news", layer: "global" }, "global"],
 ])("the deciding setting of %o is %s", (values, key) => {
   expect(decidingKey(effective(values))).toBe(key);
 });

@@ -18,6 +18,7 @@ export function settingsByCategory(effective: readonly Effective[]): { category:
 /** Return the key of a message that names the setting which decides about a category on a channel. */
 export function decidingKey({ layer, rule, wanted }: Effective): string {
   if (rule?.includes("malformed")) return "malformed";
+  if (layer === "tenant" || layer === "global") return layer;
   if (layer !== "user") return rule === "mandatory" || rule === "opt_in" ? rule : wanted ? "none" : "other";
   const [category, channel] = [rule?.startsWith("category:"), /(^| )channel:/.test(rule ?? "")];
   return category ? (channel ? "both" : "category") : channel ? "channel" : "other";

@@ -20,6 +20,10 @@ test.each([
   [{ ...by, changed_at: null }, "The user has opted out of news by e-mail"],
   [{ ...by, category: null, channel: null, changed_at: null }, "The user has opted out of this category or channel"],
   [null, "The user has opted out of this category or channel"],
+  [{ ...by, layer: "tenant" }, "The tenant's rules exclude news by e-mail (settings of "],
+  [{ ...by, layer: "tenant", channel: null }, "The tenant's rules exclude news (settings of "],
+  [{ ...by, layer: "global", category: null }, "The rules for every tenant exclude every e-mail (settings of "],
+  [{ ...by, layer: "global", category: null, channel: null, changed_at: null }, "The rules for every tenant exclude this category or channel"],
 ])("the decision by %j is %s", (decided_by, text) => {
   expect(decisionText({ ...row, decided_by }).startsWith(text)).toBe(true);
 });

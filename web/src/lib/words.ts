@@ -37,13 +37,22 @@ const formatMoment = (value: string): string => (/^\d{4}-\d\d-\d\dT[\d:.]+(Z|\+0
 /** Return the decision about a notification in a sentence: the setting and its day, as far as they are known. */
 export function decisionText(row: Pick<Recipient, "status" | "reason" | "decision" | "decided_by">): string {
   const by = row.decided_by;
-  const sentence = row.reason === "opted_out" && by && (by.category || by.channel) ? optOut(by.category, by.channel) : plain(row);
+  const sentence = row.reason === "opted_out" && by ? (exclusion(by) ?? (by.category || by.channel ? optOut(by.category, by.channel) : plain(row))) : plain(row);
   return by?.changed_at ? `${sentence.replace(/\.$/, "")} (${t("decision.settingsOf", { day: formatDay(by.changed_at) })})` : sentence;
 }
 
 function optOut(category: string | null, channel: string | null): string {
   if (category && channel) return t("decision.optedOutOfBoth", { category, channel: known(`decision.by.${channel}`, channel) });
   return category ? t("decision.optedOutOfCategory", { category }) : t("decision.optedOutOfChannel", { channel: known(`decision.every.${channel}`, channel!) });
+}
+
+/** Return the sentence about a rule of the tenant, or of every tenant; null: the rule is the user's. */
+function exclusion({ layer, category, channel }: NonNullable<Recipient["decided_by"]>): string | null {
+  if (layer !== "tenant" && layer !== "global") return null;
+  const by = channel && known(`decision.by.${channel}`, channel);
+  const every = channel ? known(`exclusion.every.${channel}`, channel) : t("exclusion.other");
+  const subject = category && by ? t("exclusion.both", { category, channel: by }) : (category ?? every);
+  return t(`exclusion.by.${layer}`, { subject });
 }
 
 const plain = (row: Pick<Recipient, "status" | "reason" | "decision">): string =>
