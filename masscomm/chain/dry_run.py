@@ -165,6 +165,7 @@ class DryRun:
         request = chunk_of(record, KafkaRecord(topic, 0, 0, timestamp_ms=now_ms))
         users, settings, tenants = self.directory.users_and_layers(request.user_ids, [request.club_id])
         # A missing row is not confirmed as absent: waiting for the directory could take longer than the request.
+        # guard: dry_run.rules_of_tenant
         view = plan.DirectoryView(users=users, settings=settings, tenants=tenants)
         # A user of another tenant reads as an unknown one.
         # guard: tenancy.dry_run_user

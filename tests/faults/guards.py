@@ -1527,6 +1527,11 @@ MUTANTS = (
         "The rules of one tenant do not apply to users of another.",
         Returns("TenantLayers(own=tenants.get(max(tenants)), every=tenants.get(EVERY_CLUB))"),
     ),
+    Mutant(
+        "dry_run.rules_of_tenant",
+        "A dry run follows the rules of tenants.",
+        Becomes("plan.DirectoryView(users=users, settings=settings)"),
+    ),
     Mutant("tenancy.rules_of_tenant", "A tenant reads and changes its own rules only."),
     Mutant("tenancy.rules_of_every_tenant", "Credentials for single clubs read and change no rules of every tenant."),
     Mutant("preferences.published_rules", "Rules of a tenant are answered when the topic has them.", Removed()),

@@ -13,15 +13,18 @@ from masscomm.directory.disabled_devices import OpenSearchDisabledDevices
 from masscomm.directory.port import TemplateQuery
 from masscomm.directory.preference_changes import OpenSearchPreferenceChanges
 from masscomm.directory.suppression_list import OpenSearchSuppressionList
+from masscomm.directory.tenant_preference_store import OpenSearchTenantPreferences
 from masscomm.domain.preference_changes import INDEX as PREFERENCE_CHANGES
 from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
+from masscomm.domain.tenant_preferences import INDEX as TENANT_PREFERENCES
 from tests.support.contracts.directory import DEVICE, EVERYBODY, NOW, SETTINGS, TEMPLATE, USER, suppression
 from tests.support.contracts.preference_changes import changed
 from tests.support.contracts.sent_messages import outcome
+from tests.support.contracts.tenant_preferences import RULES
 from tests.support.servers.directory_tables import OpenSearchTables
 
 # The indices that belong to all generations, and accept only the fields of their mapping.
-STRICT = ("device_state", "directory_state", PREFERENCE_CHANGES, MESSAGES, SUPPRESSIONS)
+STRICT = ("device_state", "directory_state", PREFERENCE_CHANGES, MESSAGES, SUPPRESSIONS, TENANT_PREFERENCES)
 CAPTURED = ("users", "user_settings", "devices", "notification_templates")
 INDICES = Path(next(iter(schemas.__path__))) / "indices"
 # A later version also adds fields to the objects that no mapping describes.
@@ -59,6 +62,7 @@ def test_fields_of_a_later_version_change_nothing(later_tables: OpenSearchTables
     later_tables.caught_up_to(NOW)
     client = later_tables.client
     assert OpenSearchPreferenceChanges(client).write(changed(1), after=None)
+    assert OpenSearchTenantPreferences(client).write(RULES, after=None)
     assert OpenSearchSentMessages(client).store([OutcomeWithTrace(outcome("later", [["later"]]))]) == [None]
     names = (*STRICT, *(f"{name}-{later_tables.generation}" for name in CAPTURED))
     client.indices.refresh(index=",".join(names))
@@ -74,7 +78,7 @@ def test_fields_of_a_later_version_change_nothing(later_tables: OpenSearchTables
 def _read(tables: OpenSearchTables) -> list[Any]:
     client, directory = tables.client, tables.directory
     changes = OpenSearchPreferenceChanges(client)
-    stored = changes.read(1)
+    stored, rules = changes.read(1), OpenSearchTenantPreferences(client).read(RULES.club_id)
     person = directory.person(1, NOW)
     assert person is not None
     return [
@@ -90,6 +94,8 @@ def _read(tables: OpenSearchTables) -> list[Any]:
         directory.confirm(NOW),
         None if stored is None else stored.changes,
         list(changes.unproduced(NOW * 2)),
+        None if rules is None else rules.preferences,
+        directory.layers([1], [RULES.club_id]).tenants,
         [
             state.endpoint_arn
             for device in OpenSearchDeviceStates(client).read(["11", "12"]).values()

@@ -19,6 +19,7 @@ from masscomm.domain.frequency_caps import Cap
 from masscomm.domain.saved_audiences import SavedAudience
 from masscomm.domain.simulator import FIRST_ID, RESULTS
 from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.tenant_preferences import EVERY_CLUB, TenantPreferences
 from masscomm.domain.time_limits import DRY_RUN_AUDIENCE_RESERVE_S, DRY_RUN_RESERVE_S
 from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Retry
@@ -47,6 +48,17 @@ from tests.support.inputs.api_gateway_events import EVERY_SCOPE
 @pytest.mark.parametrize("name", SENDS)
 def test_dry_run_has_the_ends_of_the_chain(name: str) -> None:
     check_dry_run(chain_in_memory(), name)
+
+
+@pytest.mark.guarantee("dry_run.counts_are_the_sends")
+@pytest.mark.kills(guard="dry_run.rules_of_tenant")
+def test_dry_run_follows_the_rules_of_tenants() -> None:
+    chain = chain_in_memory()
+    own = TenantPreferences(club_id=7, channels={"push": False}, categories={}, version=NOW)
+    every = TenantPreferences(club_id=EVERY_CLUB, channels={}, categories={"news": False}, version=NOW)
+    for each in (own, every):
+        chain.directory.tenant_preferences[each.club_id] = each.document
+    assert Reason.OPTED_OUT in check_dry_run(chain, "now")
 
 
 # The reasons that a dry run cannot know, and what decides them.
