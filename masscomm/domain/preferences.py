@@ -121,9 +121,9 @@ def decide_by_user_settings(
     kind = category(type, club_id, at_ms)
     if kind.mandatory:
         return _by(user_settings, Decision(None, None, "default", "mandatory"))
-    if user_settings is None and tenant is NO_TENANT_LAYERS:
-        # Most users have no rules: the layers take twice as long.
-        return NOT_OPTED_IN if channel in kind.opt_in else Decision(None)
+    if tenant is NO_TENANT_LAYERS:
+        # Most clubs have no rules: the layers take longer.
+        return _decide_by_user(user_settings, type, channel, needs_opt_in=channel in kind.opt_in)
     of_user = [(TENANT_USER, tenant.user), (USER, user_settings)]  # guard: preferences.first_layer
     first = next(_rules(of_user, type, channel), None)
     if first is not None and not first.wanted:
@@ -144,6 +144,22 @@ def decide_by_user_settings(
     return _by(user_settings, Decision(None)) if deciding is None else deciding.permission
 
 
+def _decide_by_user(user_settings: UserSettings | None, type_: str, channel: str, *, needs_opt_in: bool) -> Decision:
+    """Decide by one layer, the user's own."""
+    if user_settings is None:
+        return NOT_OPTED_IN if needs_opt_in else Decision(None)
+    wanted, rule = _wanted(user_settings, type_, channel)
+    if not wanted:
+        return Decision(Status.SUPPRESSED, Reason.OPTED_OUT, USER, rule).by(user_settings)
+    if needs_opt_in and not _is_about_category(rule):  # guard: preferences.opt_in_without_tenants
+        return NOT_OPTED_IN.by(user_settings)
+    return Decision(None, None, USER if rule else "default", rule).by(user_settings)
+
+
+def _is_about_category(rule: str | None) -> bool:
+    return rule is not None and rule.startswith("category:")
+
+
 def settings_column(rule: str) -> str:
     """Return the column of the settings that a rule is in."""
     return "categories" if rule.startswith(("category:", "categories ")) else "channels"
@@ -160,7 +176,7 @@ class _Rule(NamedTuple):
     @property
     def is_consent(self) -> bool:
         """Whether it is a rule for the category that permits notifications. A rule for the channel alone is none."""
-        return self.wanted and self.rule.startswith("category:")
+        return self.wanted and _is_about_category(self.rule)
 
     @property
     def permission(self) -> Decision:

@@ -1535,6 +1535,9 @@ MUTANTS = (
     Mutant("tenancy.rules_of_tenant", "A tenant reads and changes its own rules only."),
     Mutant("tenancy.rules_of_every_tenant", "Credentials for single clubs read and change no rules of every tenant."),
     Mutant("preferences.published_rules", "Rules of a tenant are answered when the topic has them.", Removed()),
+    Mutant(
+        "preferences.opt_in_without_tenants", "Without rules of tenants, a rule for the channel is no opt-in, either."
+    ),
     Mutant("preferences.opt_in", "In a category that needs an opt-in, a rule for the channel is none."),
     Mutant("unsubscribe.signature", "A link that we did not sign is refused."),
     Mutant("unsubscribe.expiry", "An expired link is refused."),

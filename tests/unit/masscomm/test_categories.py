@@ -68,7 +68,7 @@ def test_title_is_in_the_language_or_made_from_the_name() -> None:
 
 
 @pytest.mark.usefixtures("_categories")
-@pytest.mark.kills(guard="preferences.opt_in")
+@pytest.mark.kills(guard="preferences.opt_in_without_tenants")
 def test_only_a_rule_for_the_category_is_an_opt_in() -> None:
     for settings in (None, _settings(), _settings(channels={"email": True}), _settings(categories={"news": True})):
         assert _reason(settings, "offers", "email") is Reason.NOT_OPTED_IN

@@ -125,6 +125,14 @@ def test_layers_decide_as_a_slow_implementation(layers: list[Any], type_: str, c
     assert (found.reason is None) == (found.status is None)
 
 
+@given(LAYER, st.sampled_from(["news", "offers"]), st.sampled_from(["push", "email"]))
+@pytest.mark.kills(guard="preferences.opt_in_without_tenants")
+def test_user_alone_is_decided_as_without_rules_of_tenants(layer: Any, type_: str, channel: str) -> None:
+    user = _settings_of(layer, type_)
+    alone = decide_by_user_settings(user, club_id=7, type=type_, channel=channel)
+    assert alone == _decide(type_, channel, user=user, tenant=_layer())
+
+
 @pytest.mark.parametrize("narrow", [{"categories": {"news": {"push": False}}}, {"channels": {"push": False}}])
 @pytest.mark.parametrize("layer", NAMES[1:])
 def test_rule_of_a_higher_layer_decides_first(narrow: Mapping[str, Any], layer: str) -> None:
@@ -158,6 +166,7 @@ def test_rule_of_a_tenant_precedes_that_of_every_tenant() -> None:
     assert _brief(_decide(every=no)) == (False, Reason.OPTED_OUT, "global", "category:news")
 
 
+@pytest.mark.kills(guard="preferences.opt_in")
 def test_yes_of_a_tenant_is_no_opt_in() -> None:
     yes = _layer(categories={"offers": True})
     found = _decide("offers", "email", tenant=yes, every=yes)
